@@ -1,0 +1,76 @@
+"""localspec: speculative decoding for local GGUF models, faster and with the same text.
+
+import localspec
+
+with localspec.load() as engine:
+    print(engine.generate("def fibonacci(n):", max_tokens=64).text)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from localspec.drafters.base import Drafter, Limit, Outcome
+    from localspec.engine import Engine, load
+    from localspec.errors import (
+        DrafterMismatchError,
+        InvalidValueError,
+        LocalspecError,
+        ModelLoadError,
+        ModelNotFoundError,
+    )
+    from localspec.generation import Generation, Result, Token
+    from localspec.sampling.params import SamplingParams
+    from localspec.speculation.draft import Draft
+    from localspec.stats import Stats
+
+# Imported when first used: `import localspec` itself must cost nothing.
+_HOMES = {
+    "load": "engine",
+    "Engine": "engine",
+    "Generation": "generation",
+    "Result": "generation",
+    "Token": "generation",
+    "Stats": "stats",
+    "SamplingParams": "sampling.params",
+    "Draft": "speculation.draft",
+    "Drafter": "drafters.base",
+    "Limit": "drafters.base",
+    "Outcome": "drafters.base",
+    "LocalspecError": "errors",
+    "InvalidValueError": "errors",
+    "ModelNotFoundError": "errors",
+    "ModelLoadError": "errors",
+    "DrafterMismatchError": "errors",
+}
+
+__all__ = [
+    "Draft",
+    "Drafter",
+    "DrafterMismatchError",
+    "Engine",
+    "Generation",
+    "InvalidValueError",
+    "Limit",
+    "LocalspecError",
+    "ModelLoadError",
+    "ModelNotFoundError",
+    "Outcome",
+    "Result",
+    "SamplingParams",
+    "Stats",
+    "Token",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'localspec' has no attribute {name!r}")
+    return getattr(import_module(f"localspec.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

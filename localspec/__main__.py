@@ -1,0 +1,5 @@
+"""`python -m localspec`."""
+
+from localspec.cli.main import main
+
+main()

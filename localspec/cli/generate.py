@@ -1,0 +1,125 @@
+"""`localspec generate`: text to stdout, from a real pair."""
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from localspec.cli.describe import describe_engine, describe_stats, record, token_record
+from localspec.cli.options import model_options, sampling_options
+from localspec.cli.output import Output
+from localspec.cli.prompt import read_prompt
+from localspec.engine import Engine, Prompt, load
+from localspec.generation import Generation
+from localspec.settings import DEFAULT_MAX_TOKENS, Settings
+
+_INTERRUPTED = 130
+
+
+@click.command()
+@click.argument("prompt", required=False)
+@model_options
+@click.option(
+    "-n", "--max-tokens", type=int, default=DEFAULT_MAX_TOKENS, show_default=True, help="At most."
+)
+@sampling_options
+@click.option(
+    "--chat/--raw",
+    "chat",
+    default=None,
+    help="Answer the prompt as a chat turn, or continue it. "
+    "[default: chat if the model has a template; raw for the bundled pair]",
+)
+@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text. Repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@click.option("--stats", is_flag=True, help="Afterwards, counts and times on stderr.")
+@click.option("--color", is_flag=True, help="Show which tokens were drafted.")
+@click.option(
+    "--stream/--no-stream",
+    default=None,
+    help="Write as it comes, or all at the end; with --json, an object per token. "
+    "[default: stream text, not JSON]",
+)
+def generate(
+    *,
+    prompt: str | None,
+    model: str | None,
+    draft: str,
+    ctx: int | None,
+    gpu_layers: int | None,
+    threads: int | None,
+    chat: bool | None,
+    stream: bool | None,
+    as_json: bool,
+    color: bool,
+    stats: bool,
+    **options: Any,
+) -> int:
+    """Generate text from PROMPT, or standard input, or both.
+
+    With no model named, a tiny bundled pair continues Python code.
+    """
+    text = read_prompt(prompt)
+    output = Output(color=color)
+    # A wrong value is said before a model is loaded, which can take a while.
+    Settings.of(**options)
+    with load(model, draft, context=ctx, gpu_layers=gpu_layers, threads=threads) as engine:
+        cancel = threading.Event()
+        running = engine.stream(
+            _as_prompt(engine, text, chat), cancel=cancel, logprobs=as_json, **options
+        )
+        output.note(describe_engine(engine, running, bundled=model is None))
+        if color and not output.color:
+            output.note("colours are off: stdout is no terminal, or NO_COLOR or TERM=dumb is set")
+        with _cancelling(cancel):
+            if as_json:
+                _write_json(engine, running, output, stream=bool(stream))
+            else:
+                _write_text(engine, running, output, stream=stream is not False)
+    if stats:
+        output.note(describe_stats(running.stats))
+    return _INTERRUPTED if running.stop_reason == "cancelled" else 0
+
+
+def _as_prompt(engine: Engine, text: str, chat: bool | None) -> Prompt:
+    if engine.prefers_chat if chat is None else chat:
+        return [{"role": "user", "content": text}]
+    return text
+
+
+def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
+    if output.color:
+        drafter = engine.drafting.drafter
+        output.legend(drafter.name if drafter else None)
+    if not stream:
+        running.result()
+    for token in running if stream else running.tokens:
+        output.token(token.text, token.origin)
+    output.data("\n")
+
+
+def _write_json(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
+    if stream:
+        for token in running:
+            output.data(json.dumps(token_record(token), ensure_ascii=False) + "\n")
+    output.data(json.dumps(record(engine, running.result()), ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def _cancelling(cancel: threading.Event) -> Iterator[None]:
+    """While inside, the first Ctrl-C ends the text within a step; the second ends the program."""
+
+    def on_interrupt(_signal: int, _frame: object) -> None:
+        if cancel.is_set():
+            raise KeyboardInterrupt
+        cancel.set()
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,81 @@
+"""The command line: finds the command, and turns every error into one line and an exit code."""
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from localspec import __version__
+from localspec.cli.output import ReaderGone, abandon_stdout
+from localspec.errors import InvalidValueError, LocalspecError
+
+INTERRUPTED = 130
+# Command -> where it lives and its line in --help; imported only when it is called.
+_COMMANDS = {
+    "generate": ("localspec.cli.generate", "Generate text; shows what drafting gained."),
+}
+
+
+class Commands(click.Group):
+    """A group that imports a command when it is called, so that --help is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="localspec")
+def localspec() -> None:
+    """Speculative decoding for local GGUF models: faster, with the same text."""
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        code = localspec(standalone_mode=False) or 0
+    except ReaderGone:
+        abandon_stdout()
+        code = 0
+    except (KeyboardInterrupt, click.Abort):
+        code = INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except Exception as error:
+        if os.environ.get("LOCALSPEC_DEBUG") == "1":
+            raise
+        code = _explain(error)
+    sys.exit(code)
+
+
+def _explain(error: Exception) -> int:
+    """One line on stderr; the exit code."""
+    if isinstance(error, LocalspecError):
+        message, code = _as_options(error), error.exit_code
+    else:
+        message, code = f"unexpected {type(error).__name__}: {error}", LocalspecError.exit_code
+        message += " (LOCALSPEC_DEBUG=1 shows where)"
+    line = " ".join(message.split())
+    sys.stderr.write(f"localspec: error: {line}\n")
+    return code
+
+
+def _as_options(error: LocalspecError) -> str:
+    """The message with a setting's name spelt as the option people type."""
+    message = str(error)
+    setting, _, rest = message.partition(" ")
+    if isinstance(error, InvalidValueError) and setting.isidentifier() and rest.startswith("is "):
+        option = {"context": "ctx"}.get(setting, setting).replace("_", "-")
+        return f"--{option} {rest}"
+    return message

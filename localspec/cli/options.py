@@ -1,0 +1,60 @@
+"""Options that several commands share."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def model_options(command: Command) -> Command:
+    """Which models, and how they run."""
+    return _stacked(
+        click.option(
+            "-m", "--model", metavar="PATH", help="Target GGUF. [default: the bundled one]"
+        ),
+        click.option(
+            "--draft",
+            default="auto",
+            show_default=True,
+            metavar="auto|none|lookup|ngram|PATH",
+            help="What drafts: the target's own drafter, nothing, prompt lookup, n-gram counts, "
+            "or the GGUF of a smaller model with the same vocabulary.",
+        ),
+        click.option("--depth", type=int, default=3, show_default=True, help="Tokens per draft."),
+        click.option("--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"),
+        click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]"),
+        click.option("--threads", type=int, help="CPU threads. [default: physical cores]"),
+    )(command)
+
+
+def sampling_options(command: Command) -> Command:
+    """How tokens are chosen; the defaults are the GGUF's own, else llama.cpp's."""
+    return _stacked(
+        click.option("--temperature", type=float, help="0 is greedy. [default: 0.8]"),
+        click.option("--top-k", type=int, help="0 is off. [default: 40]"),
+        click.option("--top-p", type=float, help="1 is off. [default: 0.95]"),
+        click.option("--min-p", type=float, help="0 is off. [default: 0.05]"),
+        click.option("--typical-p", type=float, help="1 is off. [default: 1]"),
+        click.option("--repeat-penalty", type=float, help="1 is off. [default: 1]"),
+        click.option("--frequency-penalty", type=float, help="0 is off. [default: 0]"),
+        click.option("--presence-penalty", type=float, help="0 is off. [default: 0]"),
+        click.option("--penalty-window", type=int, help="Tokens penalised; -1: all. [default: 64]"),
+        click.option("--seed", type=int, help="Same seed, same text. [default: drawn and shown]"),
+        click.option(
+            "--rule",
+            default="coupled",
+            show_default=True,
+            help="Verification rule; `coupled` gives the text that plain decoding gives.",
+        ),
+    )(command)

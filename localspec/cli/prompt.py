@@ -1,0 +1,42 @@
+"""The prompt of a command: what was typed, what was piped in, or both."""
+
+import sys
+
+from localspec.errors import InvalidValueError
+
+
+def read_prompt(argument: str | None) -> str:
+    """Standard input (unless it is a terminal), then the argument, joined by a line break.
+
+    One line break at the end of standard input is dropped: `echo` and editors add it, and models
+    continue better without it.
+    """
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else _decoded(sys.stdin.buffer.read())
+    piped = piped.removesuffix("\n").removesuffix("\r")
+    typed = _checked(argument or "")
+    prompt = "\n".join(part for part in (piped, typed) if part)
+    if not prompt:
+        raise InvalidValueError("no prompt; give one as an argument or on standard input")
+    return prompt
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(
+            f"standard input is not UTF-8: byte {error.start} is 0x{data[error.start]:02x}; "
+            "convert it first, for example with iconv"
+        ) from error
+
+
+def _checked(argument: str) -> str:
+    try:
+        argument.encode("utf-8")
+    except UnicodeEncodeError as error:
+        byte = ord(argument[error.start]) & 0xFF
+        raise InvalidValueError(
+            f"the prompt is not UTF-8: character {error.start} is the byte 0x{byte:02x}; "
+            "retype it, or pipe it in as UTF-8"
+        ) from error
+    return argument

@@ -1,0 +1,62 @@
+"""Drafter: whatever guesses the next few tokens. Any object with these members will do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.draft import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a proposal must keep to.
+
+    depth: at most this many tokens in a row, at least 1.
+    position: where the first proposed token stands in the text.
+    sampler: the target's own settings and noise. A drafter that samples with it draws the
+        target's token wherever its distribution allows; one that only guesses may ignore it.
+    """
+
+    depth: int
+    position: int
+    sampler: Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one step added to the text.
+
+    tokens: the committed tokens, in order. accepted: how many of them, from the first on, were
+    this drafter's. features: the target's hidden rows for drafters that asked, else None.
+    """
+
+    tokens: Sequence[int]
+    accepted: int
+    features: NDArray[np.float32] | None = None
+
+
+@runtime_checkable
+class Drafter(Protocol):
+    """Proposes tokens; it can be wrong, never harmful.
+
+    name: shown as the origin of the tokens it got right.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """The committed text is now exactly `tokens`; keep what of the old one it shares."""
+        ...
+
+    def propose(self, limit: Limit) -> Draft:
+        """Guess what follows the committed text; an empty draft is a fine answer."""
+        ...
+
+    def observe(self, outcome: Outcome) -> None:
+        """The text grew by `outcome.tokens`."""
+        ...

@@ -1,0 +1,84 @@
+"""A small model of the same vocabulary as drafter (Leviathan et al. 2023; Chen et al. 2023)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.drafters.base import Limit, Outcome
+from localspec.sampling.distribution import Distribution
+from localspec.speculation.draft import NOTHING, Draft
+
+
+class Cache(Protocol):
+    """The drafter's own model and the tokens its cache holds."""
+
+    @property
+    def n_ctx(self) -> int: ...
+
+    def shared(self, tokens: Sequence[int]) -> int:
+        """How many tokens at the start of `tokens` the cache holds."""
+        ...
+
+    def truncate(self, length: int) -> int:
+        """Roll back to at most `length` tokens; how many are left."""
+        ...
+
+    def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Evaluate these after what is there; the (n_vocab,) logits after the last."""
+        ...
+
+
+class DraftModel:
+    """Draws its draft with the target's own sampler and noise.
+
+    cache: the drafter's model. name: what its tokens are called. n_vocab: the target's vocabulary
+    size; a drafter may know a few more tokens, which it must not propose.
+
+    What the target accepts stays in the cache and is never evaluated again: a proposal first
+    evaluates only what was committed since and the cache lacks, at most two tokens.
+    """
+
+    def __init__(self, cache: Cache, *, name: str, n_vocab: int) -> None:
+        self.name = name
+        self._cache = cache
+        self._n_vocab = n_vocab
+        self._text: list[int] = []
+        # How much of the text the cache holds, and how many tokens were drafted after the text.
+        self._cached = 0
+        self._drafted = 0
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Take over this text; nothing is evaluated before the first proposal."""
+        self._text = list(tokens)
+        # The last token is always evaluated, for its logits.
+        self._cached = self._cache.shared(self._text[:-1])
+        self._drafted = 0
+
+    def propose(self, limit: Limit) -> Draft:
+        """Draw up to `limit.depth` tokens, one drafter pass each."""
+        depth = min(limit.depth, self._cache.n_ctx - len(self._text))
+        if depth < 1:
+            return NOTHING
+        kept = self._cache.truncate(self._cached)
+        logits = self._cache.extend(self._text[kept:])
+        self._cached = len(self._text)
+        tokens: list[int] = []
+        proposals: list[Distribution] = []
+        recent = limit.sampler.recent(self._text)
+        while True:
+            proposal = limit.sampler.distribution(logits[: self._n_vocab], recent + tokens)
+            proposals.append(proposal)
+            tokens.append(limit.sampler.choose(proposal, limit.position + len(tokens)))
+            if len(tokens) == depth:
+                self._drafted = depth
+                return Draft(tokens, proposals=proposals)
+            logits = self._cache.extend(tokens[-1:])
+
+    def observe(self, outcome: Outcome) -> None:
+        """Take in what was committed; of the draft, the cache holds all but the last token."""
+        if self._drafted:
+            self._cached += min(outcome.accepted, self._drafted - 1)
+            self._drafted = 0
+        self._text += outcome.tokens

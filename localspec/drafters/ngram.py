@@ -1,0 +1,135 @@
+"""N-gram counts of the text, with back-off, as llama.cpp's `lookup` keeps them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from localspec.drafters.base import Limit, Outcome
+from localspec.drafters.history import History
+from localspec.errors import InvalidValueError
+from localspec.speculation.draft import Draft
+
+Gram = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an n-gram must show before its favourite successor is proposed.
+
+    count: how often the successor must have been seen. share: its part of all successors seen.
+    """
+
+    count: int
+    share: float
+
+
+# By n-gram length: the longer the n-gram, the less it has to show.
+DEFAULT_EVIDENCE = {
+    4: Evidence(1, 0.50),
+    3: Evidence(1, 0.50),
+    2: Evidence(2, 0.50),
+    1: Evidence(2, 0.66),
+}
+
+
+class Ngram:
+    """Proposes the commonest successor of the longest n-gram that has shown enough.
+
+    evidence: n-gram length -> what is asked of it; the lengths given are the ones counted.
+    """
+
+    name = "ngram"
+
+    def __init__(self, evidence: dict[int, Evidence] | None = None) -> None:
+        self._evidence = DEFAULT_EVIDENCE if evidence is None else evidence
+        if not self._evidence or min(self._evidence) < 1:
+            raise InvalidValueError(f"evidence is {evidence}; it must map lengths of 1 or more")
+        self._sizes = sorted(self._evidence, reverse=True)
+        self._counts = _Successors(self._sizes)
+        self._history = History(self._counts)
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """The text is now exactly this."""
+        self._history.become(tokens)
+
+    def propose(self, limit: Limit) -> Draft:
+        """Chain the likeliest successors while there is evidence for one."""
+        longest = self._sizes[0]
+        context = self._history.text[-longest:]
+        drafted: list[int] = []
+        while len(drafted) < limit.depth:
+            token = self._successor(context)
+            if token is None:
+                break
+            drafted.append(token)
+            context = [*context, token][-longest:]
+        return Draft(drafted)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Take in what was committed."""
+        self._history.extend(outcome.tokens)
+
+    def _successor(self, context: list[int]) -> int | None:
+        for size in self._sizes:
+            if len(context) < size:
+                continue
+            seen = self._counts.after(tuple(context[-size:]))
+            if seen is None:
+                continue
+            token, count, total = seen
+            asked = self._evidence[size]
+            if count >= asked.count and count >= asked.share * total:
+                return token
+        return None
+
+
+class _Successors:
+    """For each n-gram, how often each token followed it.
+
+    The favourite of each n-gram is kept beside the counts, so that asking for it never walks a
+    long list (a space can have thousands of successors).
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes = sizes
+        self._counts: dict[Gram, dict[int, int]] = {}
+        self._totals: dict[Gram, int] = {}
+        self._favourites: dict[Gram, int] = {}
+
+    def push(self, text: list[int]) -> None:
+        token = text[-1]
+        for gram in self._grams_before_last(text):
+            counts = self._counts.setdefault(gram, {})
+            counts[token] = counts.get(token, 0) + 1
+            self._totals[gram] = self._totals.get(gram, 0) + 1
+            favourite = self._favourites.get(gram)
+            if favourite is None or _rank(counts, token) > _rank(counts, favourite):
+                self._favourites[gram] = token
+
+    def pop(self, text: list[int]) -> None:
+        token = text[-1]
+        for gram in self._grams_before_last(text):
+            counts = self._counts[gram]
+            counts[token] -= 1
+            self._totals[gram] -= 1
+            if not counts[token]:
+                del counts[token]
+            if not counts:
+                del self._counts[gram], self._totals[gram], self._favourites[gram]
+            elif self._favourites[gram] == token:
+                self._favourites[gram] = max(counts, key=lambda other: _rank(counts, other))
+
+    def after(self, gram: Gram) -> tuple[int, int, int] | None:
+        """The favourite successor, its count, and the count of all; None if never seen."""
+        favourite = self._favourites.get(gram)
+        if favourite is None:
+            return None
+        return favourite, self._counts[gram][favourite], self._totals[gram]
+
+    def _grams_before_last(self, text: list[int]) -> list[Gram]:
+        end = len(text) - 1
+        return [tuple(text[end - size : end]) for size in self._sizes if size <= end]
+
+
+def _rank(counts: dict[int, int], token: int) -> tuple[int, int]:
+    # A tie goes to the lower id, so that the favourite depends on the text alone.
+    return counts[token], -token

@@ -1,0 +1,204 @@
+"""Engine: a loaded target and its drafter, generating text."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Unpack
+
+from localspec import drafting
+from localspec.drafters.base import Drafter
+from localspec.drafting import Drafting
+from localspec.errors import InvalidValueError
+from localspec.generation import Generation, Result
+from localspec.llama.chat_template import Message, render
+from localspec.llama.context import Context
+from localspec.llama.model import Model
+from localspec.models import gguf_check, registry
+from localspec.models.gguf import Header
+from localspec.runtime import Runtime
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.settings import SettingOptions, Settings, require
+from localspec.speculation.loop import Loop
+from localspec.stats import Seconds, Stats
+
+# A text to be continued, the token ids of one, or the messages of a chat to be answered.
+Prompt = str | Sequence[int] | Sequence[Message]
+
+
+class Engine:
+    """A target and at most one drafter, with their caches.
+
+    Make it with `load`; close it (or use `with`) to free both models. One generation runs at a
+    time: starting another closes the one before. What a new prompt shares with the text in the
+    caches is not evaluated again.
+    """
+
+    def __init__(
+        self, target: Context, header: Header, drafted: Drafting, load_seconds: float
+    ) -> None:
+        self.drafting = drafted
+        self._target = target
+        self._header = header
+        self._load_seconds = load_seconds
+        self._running: Generation | None = None
+
+    @property
+    def model(self) -> Model:
+        """The target."""
+        return self._target.model
+
+    @property
+    def context(self) -> int:
+        """How many tokens of text fit."""
+        return self._target.n_ctx
+
+    @property
+    def prefers_chat(self) -> bool:
+        """Whether a bare prompt is best taken as a chat turn: the GGUF has a template for it."""
+        pair = registry.pair_of(self.model.path)
+        return self.model.chat_template is not None and (pair is None or pair.prompt == "chat")
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        cancel: threading.Event | None = None,
+        **options: Unpack[SettingOptions],
+    ) -> Result:
+        """Generate to the end; `stream` says what the arguments mean.
+
+        Log-probabilities are worked out only with `logprobs=True`.
+        """
+        return self._start(prompt, Settings.of(**options), cancel).result()
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        cancel: threading.Event | None = None,
+        **options: Unpack[SettingOptions],
+    ) -> Generation:
+        """Generate token by token.
+
+        prompt: a text to be continued, token ids, or chat messages for the model's template.
+        cancel: set it, from any thread, to stop within one step.
+        options: those of Settings and SamplingParams; what is not given comes from the GGUF, else
+        from the defaults. `logprobs` is on unless turned off.
+
+        Raises InvalidValueError for a value that makes no sense and for a prompt that does not fit.
+        """
+        return self._start(prompt, Settings.of(**{"logprobs": True, **options}), cancel)
+
+    def _start(
+        self, prompt: Prompt, settings: Settings, cancel: threading.Event | None
+    ) -> Generation:
+        loop = Loop(
+            self._target,
+            self.drafting.drafter,
+            settings.verification,
+            Sampler(self._params(settings), Noise(settings.seed)),
+            settings.depth,
+            self._tokens(prompt),
+            Stats(seconds=Seconds(load=self._load_seconds)),
+            settings.logprobs,
+        )
+        if self._running:
+            self._running.close()
+        cancelled = cancel.is_set if cancel else lambda: False
+        self._running = Generation(
+            loop, self._target, self.model, settings, context=self.context, cancelled=cancelled
+        )
+        return self._running
+
+    def close(self) -> None:
+        """Free both models and their caches."""
+        if self._running:
+            self._running.close()
+        self.drafting.close()
+        self._target.close()
+        self.model.close()
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _params(self, settings: Settings) -> SamplingParams:
+        params = settings.params(self._header.metadata)
+        for token in params.logit_bias:
+            require("logit_bias token", token, 0, self.model.n_vocab - 1)
+        never = dict.fromkeys(self.model.suppressed, float("-inf"))
+        return replace(params, logit_bias={**params.logit_bias, **never})
+
+    def _tokens(self, prompt: Prompt) -> list[int]:
+        tokens = self._tokenized(prompt)
+        if not tokens:
+            raise InvalidValueError("the prompt is empty; give some text to go on from")
+        if len(tokens) >= self.context:
+            raise InvalidValueError(
+                f"the prompt has {len(tokens)} tokens and the context holds {self.context}; "
+                "shorten it or raise --ctx"
+            )
+        return tokens
+
+    def _tokenized(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self.model.tokenize(prompt)
+        ids = [item for item in prompt if isinstance(item, int)]
+        if len(ids) == len(prompt):
+            for token in ids:
+                require("prompt token", token, 0, self.model.n_vocab - 1)
+            return ids
+        return self._chat_tokens([item for item in prompt if not isinstance(item, int)])
+
+    def _chat_tokens(self, messages: Sequence[Message]) -> list[int]:
+        model = self.model
+        if not model.chat_template:
+            raise InvalidValueError(
+                f"{model.path.name} has no chat template; give it a raw prompt (--raw)"
+            )
+        bos, eos = (
+            model.piece_text(token) if token >= 0 else "" for token in (model.bos, model.eos)
+        )
+        tokens = model.tokenize(render(model.chat_template, messages, bos=bos, eos=eos))
+        # Many templates write BOS themselves, and then the tokenizer adds a second one.
+        return tokens[1:] if tokens[:2] == [model.bos] * 2 else tokens
+
+
+def load(
+    model: str | Path | None = None,
+    draft: str | Path | Drafter = "auto",
+    *,
+    context: int | None = None,
+    gpu_layers: int | None = None,
+    threads: int | None = None,
+    flash_attention: bool | None = None,
+) -> Engine:
+    """Load a target and its drafter; use the result in a `with`.
+
+    model: the path of a GGUF; None is the bundled one. draft: `auto`, `none`, `lookup`, `ngram`,
+    the path of a GGUF, or any object with the Drafter protocol. The options are those of Runtime;
+    None leaves them to localspec.
+
+    Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError.
+    """
+    began = perf_counter()
+    runtime = Runtime(context, gpu_layers, threads, flash_attention)
+    path = registry.default_pair().target if model is None else Path(model)
+    header = gguf_check.check_generative(path)
+    loaded = Model(path, gpu_layers=gpu_layers)
+    target: Context | None = None
+    try:
+        target = runtime.context_for(loaded, header, runtime.context_size(loaded))
+        drafted = drafting.choose(draft, target, runtime)
+    except BaseException:
+        if target:
+            target.close()
+        loaded.close()
+        raise
+    return Engine(target, header, drafted, perf_counter() - began)

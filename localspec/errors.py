@@ -1,0 +1,40 @@
+"""Everything localspec raises on purpose, and the exit code each gives the command line.
+
+    LocalspecError            1   something unexpected
+    ├── InvalidValueError     2   an option or argument makes no sense (also a ValueError)
+    ├── ModelNotFoundError    3   no such model (also a FileNotFoundError)
+    ├── ModelLoadError        5   the file is no usable model, or does not fit in memory
+    └── DrafterMismatchError  6   this drafter cannot draft for this target
+
+A message is one line: what is wrong, with the value, and what to do instead.
+"""
+
+
+class LocalspecError(Exception):
+    """Base of every error localspec raises on purpose."""
+
+    exit_code = 1
+
+
+class InvalidValueError(LocalspecError, ValueError):
+    """An option or argument has a value that makes no sense here."""
+
+    exit_code = 2
+
+
+class ModelNotFoundError(LocalspecError, FileNotFoundError):
+    """The model named does not exist."""
+
+    exit_code = 3
+
+
+class ModelLoadError(LocalspecError):
+    """The file exists but is not a model that can generate text on this machine."""
+
+    exit_code = 5
+
+
+class DrafterMismatchError(LocalspecError):
+    """The drafter asked for cannot draft for this target."""
+
+    exit_code = 6

@@ -1,0 +1,184 @@
+"""Generation: one running answer, token by token, and Result: the finished one."""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.settings import Settings
+from localspec.speculation.loop import Emission, Loop
+from localspec.speculation.target import Target
+from localspec.stats import Stats
+from localspec.text import TextStream
+
+StopReason = Literal["length", "eos", "stop", "cancelled", "context"]
+# Prompt tokens evaluated between two looks at whether to cancel.
+_PROMPT_CHUNK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token.
+
+    text: what became certain with it: whole characters only, so it may be empty, or hold what
+    earlier tokens began. The texts of all tokens make the whole text. origin: the drafter's name,
+    `corrected`, `bonus` or `plain`. logprob: natural logarithm of the target's own probability,
+    before any filter, or None when not asked for.
+    """
+
+    text: str
+    id: int
+    origin: str
+    logprob: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finished generation; `token_ids`, `origins` and `logprobs` go together."""
+
+    text: str
+    token_ids: list[int]
+    origins: list[str]
+    logprobs: list[float] | None
+    stop_reason: StopReason
+    seed: int
+    rule: str
+    stats: Stats
+
+
+class CachedTarget(Target, Protocol):
+    """A target whose cache can be brought to another text."""
+
+    def shared(self, tokens: Sequence[int]) -> int: ...
+
+    def truncate(self, length: int) -> int: ...
+
+    def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]: ...
+
+
+class Vocabulary(Protocol):
+    """What turns tokens into text."""
+
+    def piece(self, token: int) -> bytes: ...
+
+    def ends(self, token: int) -> bool: ...
+
+
+class Generation(Iterator[Token]):
+    """Iterate for tokens; close (or leave the `with`) at any time: the caches stay consistent.
+
+    settings: those it runs with, a drawn seed among them. context: how many tokens of text fit.
+    cancelled: asked after each token. stop_reason is None while it runs.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        target: CachedTarget,
+        vocabulary: Vocabulary,
+        settings: Settings,
+        *,
+        context: int,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.tokens: list[Token] = []
+        self.stop_reason: StopReason | None = None
+        self.stats = loop.stats
+        self.settings = settings
+        self._loop = loop
+        self._target = target
+        self._vocabulary = vocabulary
+        self._context = context
+        self._cancelled = cancelled
+        self._stream = TextStream(settings.stop)
+        self._running = self._run()
+
+    def __next__(self) -> Token:
+        began, prompt_before = perf_counter(), self.stats.seconds.prompt
+        try:
+            return next(self._running)
+        finally:
+            seconds = self.stats.seconds
+            prompt = seconds.prompt - prompt_before
+            seconds.generate += perf_counter() - began - prompt
+
+    def close(self) -> None:
+        """Stop here. A generation that had not ended was cancelled."""
+        self._running.close()
+        self.stop_reason = self.stop_reason or "cancelled"
+
+    def __enter__(self) -> "Generation":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def result(self) -> Result:
+        """Run to the end and give the whole."""
+        for _ in self:
+            pass
+        logprobs = [token.logprob for token in self.tokens if token.logprob is not None]
+        return Result(
+            text="".join(token.text for token in self.tokens),
+            token_ids=[token.id for token in self.tokens],
+            origins=[token.origin for token in self.tokens],
+            logprobs=logprobs if self.settings.logprobs else None,
+            stop_reason=self.stop_reason or "cancelled",
+            seed=self.settings.seed,
+            rule=self.settings.rule,
+            stats=self.stats,
+        )
+
+    def _run(self) -> Generator[Token, None, None]:
+        if not self._evaluate_prompt():
+            self.stop_reason = "cancelled"
+            return
+        room = self._context - len(self._loop.text)
+        for emission in self._loop.run(min(self.settings.max_tokens, room)):
+            token = self._token(emission)
+            self.tokens.append(token)
+            yield token
+            if self.stop_reason:
+                return
+
+    def _evaluate_prompt(self) -> bool:
+        """Bring the target's cache to the prompt but its last token; False when cancelled."""
+        prompt = self._loop.text[:-1]
+        with self.stats.timing("prompt"):
+            kept = self._target.truncate(self._target.shared(prompt))
+            self.stats.prompt_tokens = len(prompt) + 1
+            for start in range(kept, len(prompt), _PROMPT_CHUNK):
+                if self._cancelled():
+                    return False
+                chunk = prompt[start : start + _PROMPT_CHUNK]
+                self._target.extend(chunk)
+                self.stats.prompt_evaluated += len(chunk)
+        # The last token goes through the model with the first draft.
+        self.stats.prompt_evaluated += 1
+        return not self._cancelled()
+
+    def _token(self, emission: Emission) -> Token:
+        ends = self._vocabulary.ends(emission.id)
+        text = "" if ends else self._stream.push(self._vocabulary.piece(emission.id))
+        self.stop_reason = self._reason(ends)
+        if self.stop_reason:
+            text += self._stream.flush()
+        return Token(text, emission.id, emission.origin, emission.logprob)
+
+    def _reason(self, ends: bool) -> StopReason | None:
+        """Why the token just made is the last one, if it is."""
+        count = len(self.tokens) + 1
+        if ends:
+            return "eos"
+        if self._stream.stopped:
+            return "stop"
+        if self._cancelled():
+            return "cancelled"
+        if count == self.settings.max_tokens:
+            return "length"
+        if self.stats.prompt_tokens + count == self._context:
+            return "context"
+        return None

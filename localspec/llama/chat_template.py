@@ -1,0 +1,55 @@
+"""A GGUF's own chat template: Jinja, run in its sandbox."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import jinja2
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from localspec.errors import InvalidValueError
+
+Message = Mapping[str, str]
+
+
+def render(template: str, messages: Sequence[Message], *, bos: str, eos: str) -> str:
+    """The prompt for these messages ({"role": ..., "content": ...}), ready for the answer.
+
+    Raises InvalidValueError when the template refuses them or is itself broken.
+    """
+    try:
+        return (
+            _environment()
+            .from_string(template)
+            .render(
+                messages=[dict(message) for message in messages],
+                bos_token=bos,
+                eos_token=eos,
+                add_generation_prompt=True,
+            )
+        )
+    except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+        raise InvalidValueError(
+            f"the model's chat template refuses these messages ({error}); try a raw prompt"
+        ) from error
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    # Templates are written for transformers, which renders them with these settings and names.
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+    )
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment
+
+
+def _tojson(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _raise(message: str) -> None:
+    raise jinja2.TemplateError(message)

@@ -1,0 +1,48 @@
+"""The next token's distribution, kept as the logits of the tokens that can still be chosen."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """softmax(logits / temperature) over `ids`, zero elsewhere.
+
+    logits: (n,) float32, n >= 1.
+    ids: (n,) token ids, or None when entry i is token i (the whole vocabulary).
+    temperature: above 0.
+
+    Where `ids` is None, `logits` may be a view of a model's own buffer: use it before the next
+    decode.
+    """
+
+    logits: NDArray[np.float32]
+    ids: NDArray[np.intp] | None = None
+    temperature: float = 1.0
+
+    def __len__(self) -> int:
+        return self.logits.size
+
+    def token(self, index: int) -> int:
+        """The id of entry `index`."""
+        return index if self.ids is None else int(self.ids[index])
+
+    def scores(self) -> NDArray[np.float64]:
+        """(n,) logits over the temperature."""
+        return self.logits.astype(np.float64) / self.temperature
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """(n,) probabilities, in the order of `ids`."""
+        scores = self.scores()
+        weights = np.exp(scores - scores.max())
+        return np.asarray(weights / weights.sum())
+
+    def dense(self, n_vocab: int) -> NDArray[np.float64]:
+        """(n_vocab,) probabilities, zero for every token that was filtered out."""
+        full = np.zeros(n_vocab)
+        full[: len(self) if self.ids is None else n_vocab][
+            slice(None) if self.ids is None else self.ids
+        ] = self.probabilities()
+        return full

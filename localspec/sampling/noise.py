@@ -1,0 +1,146 @@
+"""Seeded Gumbel noise: a pure function of (seed, position, token id).
+
+Adding it to a distribution's scores and taking the largest draws a sample (the Gumbel-max trick).
+Because the noise does not depend on who asks, target and drafter that share a seed draw the same
+token wherever their distributions allow it, and a text depends on nothing but target, prompt,
+sampler and seed (Daliri, Musco, Suresh 2024, "Coupling without communication").
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.errors import InvalidValueError
+from localspec.sampling.distribution import Distribution
+
+Words = NDArray[np.uint32]
+
+_MASK64 = (1 << 64) - 1
+# Up to this many candidates it is quickest to compute all the noise; beyond, only what can win.
+_FEW = 1024
+
+
+class Choice(Protocol):
+    """Anything that draws a token for a position: the noise, or a test that enumerates."""
+
+    def choose(self, distribution: Distribution, position: int) -> int: ...
+
+
+class Noise:
+    """The noise of one seed.
+
+    seed: 0 to 2**64 - 1.
+    """
+
+    def __init__(self, seed: int) -> None:
+        if not 0 <= seed <= _MASK64:
+            raise InvalidValueError(f"seed is {seed}; it must be from 0 to 2**64 - 1")
+        self.seed = seed
+        self._spread = np.empty(0, np.uint32)
+
+    def gumbel(self, position: int, ids: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Standard Gumbel noise of these tokens at this position of the text. ids: (n,) -> (n,)."""
+        keys = _keys(self.seed, position)
+        spread = _spread(ids)
+        return _gumbel(_hash(spread, keys[:3]), _hash(spread, keys[3:]))
+
+    def choose(self, distribution: Distribution, position: int) -> int:
+        """Draw a token: argmax of score + noise, the sample of this seed at this position."""
+        if len(distribution) == 1:
+            return distribution.token(0)
+        if len(distribution) <= _FEW:
+            ids = np.arange(len(distribution)) if distribution.ids is None else distribution.ids
+            scores = distribution.scores() + self.gumbel(position, ids)
+            return int(ids[scores.argmax()])
+        return self._choose_among_many(distribution, position)
+
+    def _choose_among_many(self, distribution: Distribution, position: int) -> int:
+        """The same argmax, with logarithms taken only for tokens that can still win.
+
+        The coarse word of a token's noise bounds it from above; the best of some likely tokens and
+        of the luckiest one bounds the winner from below.
+        """
+        keys = _keys(self.seed, position)
+        ids, logits = distribution.ids, distribution.logits
+        spread = self._spread_all(logits.size) if ids is None else _spread(ids)
+        coarse = _hash(spread, keys[:3])
+        temperature = distribution.temperature
+
+        def perturbed(entries: NDArray[np.intp]) -> NDArray[np.float64]:
+            noise = _gumbel(coarse[entries], _hash(spread[entries], keys[3:]))
+            return np.asarray(logits[entries] / np.float64(temperature) + noise)
+
+        top, luckiest = logits.max(), int(coarse.argmin())
+        likely = np.flatnonzero(logits >= top - np.float32(2 * temperature))[:_FEW]
+        to_beat = perturbed(np.append(likely, luckiest)).max()
+        noise_needed = to_beat - float(top) / temperature
+        most_noise = _gumbel_at_most(int(coarse[luckiest]))
+        # The margins cover rounding; a candidate too many costs nothing.
+        least_logit = np.float32((to_beat - most_noise) * temperature) - np.float32(1e-3)
+        alive = (coarse <= _coarse_bound(noise_needed)) & (logits >= least_logit)
+        entries = np.flatnonzero(alive)
+        return distribution.token(int(entries[perturbed(entries).argmax()]))
+
+    def _spread_all(self, n: int) -> Words:
+        if self._spread.size != n:
+            self._spread = _spread(np.arange(n))
+        return self._spread
+
+
+def _spread(ids: NDArray[np.integer]) -> Words:
+    return ids.astype(np.uint32) * np.uint32(0x9E3779B1)
+
+
+def _keys(seed: int, position: int) -> tuple[np.uint32, ...]:
+    """Six 32-bit keys from (seed, position), by the splitmix64 finaliser."""
+    state = _splitmix(_splitmix(seed) ^ (position & _MASK64))
+    words = []
+    for _ in range(3):
+        state = _splitmix(state)
+        words += [np.uint32(state & 0xFFFFFFFF), np.uint32(state >> 32)]
+    return tuple(words)
+
+
+def _splitmix(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) & _MASK64
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK64
+    return x ^ (x >> 31)
+
+
+def _hash(spread: Words, keys: tuple[np.uint32, ...]) -> Words:
+    """A keyed bijection of 32-bit words: multiply-xorshift rounds with a key between them."""
+    x = spread ^ keys[0]
+    shifted = x >> np.uint32(16)
+    x ^= shifted
+    x *= np.uint32(0x7FEB352D)
+    x += keys[1]
+    np.right_shift(x, np.uint32(15), out=shifted)
+    x ^= shifted
+    x *= np.uint32(0x846CA68B)
+    x += keys[2]
+    np.right_shift(x, np.uint32(16), out=shifted)
+    x ^= shifted
+    return x
+
+
+def _gumbel(coarse: Words, fine: Words) -> NDArray[np.float64]:
+    """-log(-log(1 - w)) with w = (coarse, fine) as a 64-bit fraction in (0, 1).
+
+    Small w is large noise, so the tokens that win are the ones computed most precisely.
+    """
+    w = coarse * 2.0**-32 + (fine + 0.5) * 2.0**-64
+    return np.asarray(-np.log(-np.log1p(-np.minimum(w, 1 - 2.0**-53))))
+
+
+def _gumbel_at_most(coarse: int) -> float:
+    """No token with this coarse word or a larger one has more noise."""
+    w = max(coarse * 2.0**-32, 2.0**-65)
+    return float(-np.log(-np.log1p(-w)))
+
+
+def _coarse_bound(noise: float) -> np.uint32:
+    """The largest coarse word that can carry this much noise."""
+    w = -np.expm1(-np.exp(-noise)) if noise > -700 else 1.0
+    return np.uint32(min(int(w * 2.0**32) + 1, 0xFFFFFFFF))

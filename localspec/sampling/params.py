@@ -1,0 +1,91 @@
+"""How the next token is chosen: the sampler's settings, checked once."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from localspec.errors import InvalidValueError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """Sampler settings, with llama.cpp's names, meanings and defaults.
+
+    They apply in the order of llama.cpp's default chain: logit bias, penalties, top-k, typical-p,
+    top-p, min-p, temperature.
+
+    temperature: 0 takes the likeliest token; otherwise logits are divided by it.
+    top_k: keep the k likeliest tokens; 0 keeps all.
+    top_p: keep the likeliest tokens that together reach this probability; 1 keeps all.
+    min_p: keep tokens at least this fraction as likely as the likeliest; 0 keeps all.
+    typical_p: keep the tokens of most typical information (Meister et al. 2022); 1 keeps all.
+    repeat_penalty: divides (or, below zero, multiplies) the logits of recent tokens; 1 is off.
+    frequency_penalty, presence_penalty: subtracted per occurrence, and once; 0 is off.
+    penalty_window: how many tokens of text, prompt included, are recent; -1 is all of them.
+    logit_bias: token id -> number added to its logit; -inf forbids it.
+
+    Raises InvalidValueError, naming the field and its value.
+    """
+
+    temperature: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    penalty_window: int = 64
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in _FLOATS:
+            self._check(name, math.isfinite(getattr(self, name)), "a finite number")
+        self._check("temperature", self.temperature >= 0, "0 or more")
+        self._check("top_k", self.top_k >= 0, "0 (off) or more")
+        self._check("top_p", 0 < self.top_p <= 1, "above 0 and at most 1 (1 is off)")
+        self._check("min_p", 0 <= self.min_p <= 1, "between 0 (off) and 1")
+        self._check("typical_p", 0 < self.typical_p <= 1, "above 0 and at most 1 (1 is off)")
+        self._check("repeat_penalty", self.repeat_penalty > 0, "above 0 (1 is off)")
+        self._check("penalty_window", self.penalty_window >= -1, "-1 (all), 0 (off) or more")
+        for token, bias in self.logit_bias.items():
+            if token < 0 or math.isnan(bias) or bias == math.inf:
+                raise InvalidValueError(
+                    f"logit_bias {token}: {bias} must map a token id to a number or -inf"
+                )
+
+    def _check(self, name: str, ok: bool, wanted: str) -> None:
+        if not ok:
+            raise InvalidValueError(f"{name} is {getattr(self, name)}; it must be {wanted}")
+
+    @property
+    def penalises(self) -> bool:
+        """Whether the text so far changes the distribution."""
+        return self.penalty_window != 0 and (
+            self.repeat_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
+        )
+
+    @classmethod
+    def for_model(cls, metadata: Mapping[str, Any], **chosen: Any) -> "SamplingParams":
+        """What was chosen (None: not chosen), else what the GGUF recommends, else the defaults.
+
+        metadata: the GGUF's key-value pairs, of which `general.sampling.*` are read.
+        """
+        settings: dict[str, Any] = {}
+        for key, (name, kind) in _METADATA_KEYS.items():
+            if f"general.sampling.{key}" in metadata:
+                settings[name] = kind(metadata[f"general.sampling.{key}"])
+        settings.update({name: value for name, value in chosen.items() if value is not None})
+        return cls(**settings)
+
+
+_FLOATS = tuple(f.name for f in fields(SamplingParams) if f.type in (float, "float"))
+_METADATA_KEYS: dict[str, tuple[str, type]] = {
+    "temp": ("temperature", float),
+    "top_k": ("top_k", int),
+    "top_p": ("top_p", float),
+    "min_p": ("min_p", float),
+    "penalty_last_n": ("penalty_window", int),
+    "penalty_repeat": ("repeat_penalty", float),
+}

@@ -1,0 +1,98 @@
+"""Settings: everything about one generation but its prompt, checked before anything is loaded."""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypedDict
+
+from localspec.errors import InvalidValueError
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.speculation.draft import MAX_DEPTH
+from localspec.speculation.rules import Rule, rule_named
+
+DEFAULT_MAX_TOKENS = 256
+DEFAULT_DEPTH = 3
+
+_SAMPLING = frozenset(f.name for f in fields(SamplingParams))
+
+
+class SettingOptions(TypedDict, total=False):
+    """The settings by name, for signatures; None or absent means the default."""
+
+    max_tokens: int | None
+    seed: int | None
+    rule: str | None
+    depth: int | None
+    stop: Iterable[str] | None
+    logprobs: bool
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    typical_p: float | None
+    repeat_penalty: float | None
+    frequency_penalty: float | None
+    presence_penalty: float | None
+    penalty_window: int | None
+    logit_bias: Mapping[int, float] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One generation's settings.
+
+    max_tokens: the longest answer. seed: draws the text; one is drawn when none is given.
+    rule: the verification rule. depth: how many tokens are drafted per step. stop: strings that
+    end the text. logprobs: whether tokens carry log-probabilities. sampling: those settings of
+    SamplingParams that were chosen.
+
+    Raises InvalidValueError, naming the setting and its value.
+    """
+
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    seed: int = field(default_factory=lambda: secrets.randbits(32))
+    rule: str = "coupled"
+    depth: int = DEFAULT_DEPTH
+    stop: tuple[str, ...] = ()
+    logprobs: bool = False
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, **options: Any) -> "Settings":
+        """From options by name, sampling ones among them. None is a default."""
+        given = {name: value for name, value in options.items() if value is not None}
+        sampling = {name: given.pop(name) for name in _SAMPLING & given.keys()}
+        unknown = given.keys() - {f.name for f in fields(cls)}
+        if unknown:
+            raise InvalidValueError(f"there is no setting {min(unknown)!r}")
+        if "stop" in given:
+            stop = given["stop"]
+            given["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+        return cls(**given, sampling=sampling)
+
+    def __post_init__(self) -> None:
+        require("max_tokens", self.max_tokens, 1)
+        require("depth", self.depth, 1, MAX_DEPTH)
+        if "" in self.stop:
+            raise InvalidValueError("a stop string is empty; it would end every text at once")
+        # These check themselves.
+        rule_named(self.rule)
+        Noise(self.seed)
+        self.params({})
+
+    @property
+    def verification(self) -> Rule:
+        """The rule itself."""
+        return rule_named(self.rule)
+
+    def params(self, metadata: Mapping[str, Any]) -> SamplingParams:
+        """The sampler's settings: those chosen, else the GGUF's own, else the defaults."""
+        return SamplingParams.for_model(metadata, **self.sampling)
+
+
+def require(name: str, value: int, least: int, most: int | None = None) -> None:
+    """Raise InvalidValueError unless least <= value <= most."""
+    if value < least or (most is not None and value > most):
+        upper = "" if most is None else f" and at most {most}"
+        raise InvalidValueError(f"{name} is {value}; it must be at least {least}{upper}")

@@ -1,0 +1,118 @@
+"""The loop: draft, verify, commit. Nothing else."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from localspec.drafters.base import Drafter, Limit, Outcome
+from localspec.errors import DrafterMismatchError
+from localspec.sampling.distribution import Distribution
+from localspec.sampling.filters import logprob
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.draft import NOTHING, Draft
+from localspec.speculation.rules import Rows, Rule, Verdict
+from localspec.speculation.target import Scores, Target
+from localspec.stats import Stats
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """One token of text: its id, where it came from, and its log-probability if asked for.
+
+    logprob: natural logarithm of the target's own probability (softmax of its raw logits, before
+    any filter), or None.
+    """
+
+    id: int
+    origin: str
+    logprob: float | None = None
+
+
+@dataclass(slots=True)
+class Loop:
+    """Decodes with one target and at most one drafter.
+
+    text: the committed tokens, prompt included; the last one is pending, not yet in the target's
+    cache. It grows here and nowhere else.
+    """
+
+    target: Target
+    drafter: Drafter | None
+    rule: Rule
+    sampler: Sampler
+    depth: int
+    text: list[int]
+    stats: Stats
+    logprobs: bool = False
+
+    def run(self, max_tokens: int) -> Iterator[Emission]:
+        """Yield up to `max_tokens` tokens; may be closed at any of them.
+
+        What a step commits is in `text` and in the caches before its first token is yielded. So
+        closing leaves them consistent: cut `text` to what was wanted, and go on from there.
+        """
+        if self.drafter:
+            with self.stats.timing("draft"):
+                self.drafter.begin(self.text)
+        left = max_tokens
+        while left > 0:
+            accepted, emissions = self._step(left)
+            left -= len(emissions)
+            for position, emission in enumerate(emissions):
+                self.stats.count_token(position if position < accepted else None)
+                yield emission
+
+    def _step(self, left: int) -> tuple[int, list[Emission]]:
+        """One target pass; how many drafted tokens it accepted, and the 1 to `left` it commits."""
+        draft = self._propose(left)
+        with self.stats.timing("verify"):
+            scores = self.target.score(self.text[-1], draft)
+        verdict = self.rule(draft, self._rows(draft, scores), len(self.text), self.sampler)
+        emissions = self._emissions(draft, scores, verdict)
+        self._commit(verdict, emissions)
+        self.stats.count_step(drafted=len(draft))
+        return len(verdict.path), emissions
+
+    def _propose(self, left: int) -> Draft:
+        # A pass yields one token more than its draft, so the last token needs no draft.
+        depth = min(self.depth, left - 1)
+        if not self.drafter or depth < 1:
+            return NOTHING
+        with self.stats.timing("draft"):
+            draft = self.drafter.propose(Limit(depth, len(self.text), self.sampler)).first(depth)
+        for token in draft.tokens:
+            if not 0 <= token < self.target.n_vocab:
+                raise DrafterMismatchError(
+                    f"drafter {self.drafter.name!r} proposed token {token}; "
+                    f"the target knows 0 to {self.target.n_vocab - 1}"
+                )
+        return draft
+
+    def _rows(self, draft: Draft, scores: Scores) -> Rows:
+        recent = self.sampler.recent(self.text)
+
+        def after(node: int) -> Distribution:
+            drafted = [draft.tokens[i] for i in draft.path(node)] if recent else []
+            return self.sampler.distribution(scores.logits[node + 1], recent + drafted)
+
+        return after
+
+    def _emissions(self, draft: Draft, scores: Scores, verdict: Verdict) -> list[Emission]:
+        name = self.drafter.name if self.drafter else ""
+        tokens = [(draft.tokens[node], name) for node in verdict.path]
+        tokens.append((verdict.token, verdict.origin))
+        if not self.logprobs:
+            return [Emission(token, origin) for token, origin in tokens]
+        rows = [0, *(node + 1 for node in verdict.path)]
+        return [
+            Emission(token, origin, logprob(scores.logits[row], token))
+            for (token, origin), row in zip(tokens, rows, strict=True)
+        ]
+
+    def _commit(self, verdict: Verdict, emissions: list[Emission]) -> None:
+        tokens = [emission.id for emission in emissions]
+        with self.stats.timing("verify"):
+            self.target.commit(verdict.path)
+        self.text += tokens
+        if self.drafter:
+            with self.stats.timing("draft"):
+                self.drafter.observe(Outcome(tokens, len(verdict.path)))
