@@ -15,8 +15,6 @@ from localspec.stats import Stats
 from localspec.text import TextStream
 
 StopReason = Literal["length", "eos", "stop", "cancelled", "context"]
-# Prompt tokens evaluated between two looks at whether to cancel.
-_PROMPT_CHUNK = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,9 @@ class Result:
 
 
 class CachedTarget(Target, Protocol):
-    """A target whose cache can be brought to another text."""
+    """A target whose cache can be brought to another text, `chunk` tokens in a pass."""
+
+    chunk: int
 
     def shared(self, tokens: Sequence[int]) -> int: ...
 
@@ -150,10 +150,10 @@ class Generation(Iterator[Token]):
         with self.stats.timing("prompt"):
             kept = self._target.truncate(self._target.shared(prompt))
             self.stats.prompt_tokens = len(prompt) + 1
-            for start in range(kept, len(prompt), _PROMPT_CHUNK):
+            for start in range(kept, len(prompt), self._target.chunk):
                 if self._cancelled():
                     return False
-                chunk = prompt[start : start + _PROMPT_CHUNK]
+                chunk = prompt[start : start + self._target.chunk]
                 self._target.extend(chunk)
                 self.stats.prompt_evaluated += len(chunk)
         # The last token goes through the model with the first draft.

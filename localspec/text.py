@@ -7,7 +7,8 @@ from collections.abc import Sequence
 class TextStream:
     """Fed one token's bytes at a time, gives the text that is certain.
 
-    stops: strings that end the text; they and what follows them are not part of it.
+    stops: strings that end the text; they and what follows them are not part of it. The first one
+    to be complete counts, wherever the pieces were cut (of several, the longest).
 
     Bytes of a character that is not complete, and text that may turn out to be the start of a stop
     string, are held back.
@@ -33,10 +34,10 @@ class TextStream:
         if self.stopped:
             return ""
         text = self._held + text
-        found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
+        found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
             self.stopped, self._held = True, ""
-            return text[: min(found)]
+            return text[: min(found)[1]]
         certain = len(text) - self._doubtful(text)
         self._held = text[certain:]
         return text[:certain]

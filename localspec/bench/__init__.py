@@ -1,0 +1,1 @@
+"""Measuring: run each module with `python -m`."""

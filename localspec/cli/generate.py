@@ -1,9 +1,9 @@
 """`localspec generate`: text to stdout, from a real pair."""
 
-import json
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,15 +67,17 @@ def generate(
     output = Output(color=color)
     # A wrong value is said before a model is loaded, which can take a while.
     Settings.of(**options)
-    with load(model, draft, context=ctx, gpu_layers=gpu_layers, threads=threads) as engine:
+    with _on_interrupt(_leave):
+        engine = load(model, draft, context=ctx, gpu_layers=gpu_layers, threads=threads)
+    with engine:
         cancel = threading.Event()
         running = engine.stream(
             _as_prompt(engine, text, chat), cancel=cancel, logprobs=as_json, **options
         )
-        output.note(describe_engine(engine, running, bundled=model is None))
-        if color and not output.color:
-            output.note("colours are off: stdout is no terminal, or NO_COLOR or TERM=dumb is set")
-        with _cancelling(cancel):
+        with _on_interrupt(_cancelling(cancel)):
+            output.note(describe_engine(engine, running, bundled=model is None))
+            if color and not output.color:
+                output.note("colours are off: stdout is no terminal, NO_COLOR or TERM=dumb is set")
             if as_json:
                 _write_json(engine, running, output, stream=bool(stream))
             else:
@@ -105,21 +107,32 @@ def _write_text(engine: Engine, running: Generation, output: Output, *, stream: 
 def _write_json(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
     if stream:
         for token in running:
-            output.data(json.dumps(token_record(token), ensure_ascii=False) + "\n")
-    output.data(json.dumps(record(engine, running.result()), ensure_ascii=False) + "\n")
+            output.record(token_record(token))
+    output.record(record(engine, running.result()))
 
 
 @contextmanager
-def _cancelling(cancel: threading.Event) -> Iterator[None]:
-    """While inside, the first Ctrl-C ends the text within a step; the second ends the program."""
+def _on_interrupt(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """While inside, Ctrl-C calls this."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _leave(_signal: int, _frame: object) -> None:
+    # While models load, Python runs only inside the library's callbacks, where an exception is
+    # printed and forgotten; and there is nothing yet to keep.
+    os._exit(_INTERRUPTED)
+
+
+def _cancelling(cancel: threading.Event) -> Callable[[int, object], None]:
+    """The first Ctrl-C ends the text within a step; the second ends the program."""
 
     def on_interrupt(_signal: int, _frame: object) -> None:
         if cancel.is_set():
             raise KeyboardInterrupt
         cancel.set()
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return on_interrupt

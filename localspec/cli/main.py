@@ -7,7 +7,7 @@ from importlib import import_module
 import click
 
 from localspec import __version__
-from localspec.cli.output import ReaderGone, abandon_stdout
+from localspec.cli.output import ReaderGone, abandon_stdout, say
 from localspec.errors import InvalidValueError, LocalspecError
 
 INTERRUPTED = 130
@@ -49,14 +49,24 @@ def main() -> None:
         code = 0
     except (KeyboardInterrupt, click.Abort):
         code = INTERRUPTED
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+    except click.UsageError as error:
+        code = _explain_usage(error)
     except Exception as error:
         if os.environ.get("LOCALSPEC_DEBUG") == "1":
             raise
         code = _explain(error)
     sys.exit(code)
+
+
+def _explain_usage(error: click.UsageError) -> int:
+    """One line on stderr, or the help that a bare `localspec` asks for; the exit code."""
+    message = error.format_message()
+    if "\n" in message:
+        sys.stderr.write(f"{message}\n")
+    else:
+        command = error.ctx.command_path if error.ctx else "localspec"
+        say(f"error: {message.rstrip('.')} (see {command} --help)")
+    return error.exit_code
 
 
 def _explain(error: Exception) -> int:
@@ -67,7 +77,7 @@ def _explain(error: Exception) -> int:
         message, code = f"unexpected {type(error).__name__}: {error}", LocalspecError.exit_code
         message += " (LOCALSPEC_DEBUG=1 shows where)"
     line = " ".join(message.split())
-    sys.stderr.write(f"localspec: error: {line}\n")
+    say(f"error: {line}")
     return code
 
 

@@ -1,9 +1,14 @@
 """Output: stdout is data only, everything else goes to stderr; colour only where it is wanted."""
 
+import io
+import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TextIO
+
+from localspec.errors import LocalspecError
 
 # Style per kind of origin, readable without colour too: drafted tokens are underlined,
 # corrections are bold, bonus tokens are italic, plain ones are left alone.
@@ -15,9 +20,17 @@ class ReaderGone(Exception):
 
 
 class Output:
-    """Where a command writes. color: colour was asked for; whether it is used is in `.color`."""
+    """Where a command writes. color: colour was asked for; whether it is used is in `.color`.
+
+    Raises LocalspecError when stdout is closed, and from every writer when it cannot be written.
+    """
 
     def __init__(self, *, color: bool = False) -> None:
+        if sys.stdout is None:
+            raise LocalspecError("standard output is closed; open it, or send it to a file")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A terminal that knows no Unicode shows `?`; the text does not end there.
+            sys.stdout.reconfigure(errors="replace")
         self.color = color and colors_allowed(sys.stdout)
 
     def data(self, text: str) -> None:
@@ -27,6 +40,21 @@ class Output:
             sys.stdout.flush()
         except BrokenPipeError as error:
             raise ReaderGone from error
+        except OSError as error:
+            abandon_stdout()
+            raise LocalspecError(
+                f"standard output cannot be written: {error.strerror}; send it elsewhere"
+            ) from error
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """A JSON object to stdout, on one line."""
+        line = json.dumps(record, ensure_ascii=False)
+        try:
+            line.encode(sys.stdout.encoding)
+        except UnicodeEncodeError:
+            # Not UTF-8, or a file name that is not: escapes are valid JSON everywhere.
+            line = json.dumps(record)
+        self.data(line + "\n")
 
     def token(self, text: str, origin: str) -> None:
         """A token's text to stdout, styled by its origin when colour is on."""
@@ -39,7 +67,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """One line to stderr."""
-        sys.stderr.write(f"localspec: {text}\n")
+        say(text)
 
     def legend(self, drafter: str | None) -> None:
         """What the styles mean, to stderr."""
@@ -52,6 +80,13 @@ class Output:
 def kind_of(origin: str) -> str:
     """`drafted` for any drafter's name, else the origin itself."""
     return origin if origin in _STYLES else "drafted"
+
+
+def say(text: str) -> None:
+    """One line to stderr, if anyone reads it: that nobody does must not end the data."""
+    if sys.stderr is not None:
+        with suppress(BrokenPipeError):
+            sys.stderr.write(f"localspec: {text}\n")
 
 
 def colors_allowed(stream: TextIO) -> bool:

@@ -28,9 +28,12 @@ def render(template: str, messages: Sequence[Message], *, bos: str, eos: str) ->
                 bos_token=bos,
                 eos_token=eos,
                 add_generation_prompt=True,
+                tools=None,
+                documents=None,
             )
         )
-    except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+    # A template is a program: what it can raise has no end.
+    except Exception as error:
         raise InvalidValueError(
             f"the model's chat template refuses these messages ({error}); try a raw prompt"
         ) from error
@@ -47,8 +50,20 @@ def _environment() -> ImmutableSandboxedEnvironment:
     return environment
 
 
-def _tojson(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _raise(message: str) -> None:

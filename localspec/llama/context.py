@@ -17,7 +17,7 @@ from localspec.speculation.target import Scores
 from localspec.tokens import common_prefix
 
 _SEQUENCE = 0
-# Prompt tokens per pass. Prefix reuse and cancelling work in these chunks.
+# Prompt tokens per pass: few enough that cancelling is prompt.
 CHUNK = 512
 # Rows with logits in one pass; each reserves n_vocab floats in the compute buffer.
 _MOST_ROWS = MAX_DEPTH + 1
@@ -42,8 +42,8 @@ class Context:
     n_ctx: how many tokens it may hold. threads: CPU threads. flash_attention: None lets the
     library use it wherever it can.
 
-    `tokens` is what the cache holds. If a pass is interrupted, the cache may for a moment hold
-    more; the next call rolls that back first.
+    `tokens` is what the cache holds; prompts go in `chunk` tokens at a time. If a pass is
+    interrupted, the cache may for a moment hold more; the next call rolls that back first.
 
     Raises ModelLoadError when the library cannot make it (usually: not enough memory).
     """
@@ -53,6 +53,7 @@ class Context:
     ) -> None:
         self.model = model
         self.n_vocab = model.n_vocab
+        self.chunk = CHUNK
         self.tokens: list[int] = []
         self._unsettled = False
         self._draft = NOTHING
@@ -75,8 +76,8 @@ class Context:
         pass. `tokens` must not be empty.
         """
         self._settle()
-        for start in range(0, len(tokens), CHUNK):
-            chunk = tokens[start : start + CHUNK]
+        for start in range(0, len(tokens), self.chunk):
+            chunk = tokens[start : start + self.chunk]
             self._decode(chunk, all_rows=False)
             self._settle_with(chunk)
         logits: NDArray[np.float32] = self._rows(1)[0]
@@ -123,6 +124,7 @@ class Context:
         """Free the cache."""
         handle, self._handle = self._handle, None
         if handle:
+            self._memory = None
             self._batch.close()
             llama_cpp.llama_free(handle)
 
@@ -135,8 +137,6 @@ class Context:
     # The library.
 
     def _decode(self, tokens: Sequence[int], *, all_rows: bool) -> None:
-        if self._handle is None:
-            raise LocalspecError("this context was closed; load the model again")
         if len(self.tokens) + len(tokens) > self.n_ctx:
             raise LocalspecError(f"the context of {self.n_ctx} tokens is full; use a larger one")
         self._batch.fill(tokens, start=len(self.tokens), all_rows=all_rows)
@@ -161,6 +161,8 @@ class Context:
 
     def _settle(self) -> None:
         """Roll back what an interrupted pass may have left in the cache."""
+        if self._handle is None:
+            raise LocalspecError("this context was closed; load the model again")
         if self._unsettled:
             self._unsettled = False
             del self.tokens[self._roll_back(len(self.tokens)) :]

@@ -34,7 +34,6 @@ class Model:
                 f"{path.name} cannot be loaded ({library.last_complaint() or 'no reason given'}); "
                 "check that the file is complete and that this llama.cpp is new enough for it"
             )
-        self._vocab = llama_cpp.llama_model_get_vocab(self._handle)
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(self._handle))
         self.window = int(llama_cpp.llama_model_n_swa(self._handle))
@@ -45,6 +44,10 @@ class Model:
         if self._handle is None:
             raise LocalspecError(f"{self.path.name} was closed; load it again")
         return self._handle
+
+    @property
+    def _vocab(self) -> Any:
+        return llama_cpp.llama_model_get_vocab(self.handle)
 
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
         """Token ids of a text. add_special: put BOS (and the like) where the model wants them."""
@@ -110,7 +113,7 @@ class Model:
     @cached_property
     def chat_template(self) -> str | None:
         """The GGUF's own Jinja chat template, if it has one."""
-        template = llama_cpp.llama_model_chat_template(self._handle, None)
+        template = llama_cpp.llama_model_chat_template(self.handle, None)
         return template.decode("utf-8", "replace") if template else None
 
     @cached_property

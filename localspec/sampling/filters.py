@@ -16,10 +16,12 @@ from localspec.sampling.params import SamplingParams
 Row = NDArray[np.float32]
 Ids = NDArray[np.intp]
 
-# Rows are searched for their largest entries in this many interleaved blocks.
+# Rows are searched for their largest entries in interleaved blocks of this many.
 _BLOCKS_OF = 64
 # How many of the likeliest tokens top-p looks at before it sorts the whole vocabulary.
 _TOP_P_GUESS = 1024
+# Temperatures up to this are zero in float32, as llama.cpp holds them.
+_GREEDY_UP_TO = 2.0**-150
 
 
 def distribution(logits: Row, params: SamplingParams, recent: Sequence[int] = ()) -> Distribution:
@@ -27,15 +29,20 @@ def distribution(logits: Row, params: SamplingParams, recent: Sequence[int] = ()
 
     logits: (n_vocab,) float32, left as they are. recent: the text before this token, or at least
     the last `params.penalty_window` tokens of it (read only when a penalty is on).
-    Raises LocalspecError when no token can be chosen (NaN, or every token forbidden).
+    Raises LocalspecError when no token can be chosen (NaN, infinity, or every token forbidden).
     """
-    row = _adjusted(logits, params, recent)
-    if params.temperature == 0 and params.typical_p == 1:
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, as in llama.cpp
+        return _filtered(_adjusted(logits, params, recent), params)
+
+
+def _filtered(row: Row, params: SamplingParams) -> Distribution:
+    greedy = params.temperature <= _GREEDY_UP_TO
+    if greedy and params.typical_p == 1:
         best = int(row.argmax())
         _require_choice(row[best])
         return Distribution(row[best : best + 1].copy(), np.array([best]))
     values, ids = _truncated(row, params)
-    if params.temperature == 0:
+    if greedy:
         best = int(np.lexsort((ids, -values))[0]) if ids is not None else int(values.argmax())
         return Distribution(values[best : best + 1], np.array([best if ids is None else ids[best]]))
     return Distribution(values, ids, params.temperature)
@@ -45,7 +52,7 @@ def logprob(logits: Row, token: int) -> float:
     """Natural logarithm of the softmax of raw logits at `token`. logits: (n_vocab,) float32."""
     top = logits.max()
     total = np.exp(logits - top).sum(dtype=np.float64)
-    return float(logits[token] - top - np.log(total))
+    return float(logits[token]) - float(top) - float(np.log(total))
 
 
 def largest(row: Row, k: int) -> Ids:
@@ -73,8 +80,11 @@ def _at_least_the_kth(row: Row, k: int) -> Ids:
 
 
 def _require_choice(top: np.float32) -> None:
-    if np.isnan(top):
-        raise LocalspecError("the model's logits are NaN; its file or this build is broken")
+    if np.isnan(top) or top == np.inf:
+        raise LocalspecError(
+            f"the model's logits contain {top}; its file or this build is broken, "
+            "or a bias or penalty is far too large"
+        )
     if top == -np.inf:
         raise LocalspecError("every token is forbidden here; relax the logit bias")
 
@@ -100,85 +110,93 @@ def _penalise(row: Row, params: SamplingParams, recent: Sequence[int]) -> None:
     ids, counts = ids[kept], counts[kept].astype(np.float32)
     values = row[ids]
     repeat = np.float32(params.repeat_penalty)
-    values = np.where(values <= 0, values * repeat, values / repeat)
-    row[ids] = values - (
-        counts * np.float32(params.frequency_penalty) + np.float32(params.presence_penalty)
-    )
+    with np.errstate(all="ignore"):
+        values = np.where(values <= 0, values * repeat, values / repeat)
+        row[ids] = values - (
+            counts * np.float32(params.frequency_penalty) + np.float32(params.presence_penalty)
+        )
 
 
 def _truncated(row: Row, params: SamplingParams) -> tuple[Row, Ids | None]:
     """The logits and ids that survive top-k, typical-p, top-p and min-p."""
     top = row.max()
     _require_choice(top)
+    # In float32, as llama.cpp holds them: that decides which of them are off.
+    typical_p, top_p = np.float32(params.typical_p), np.float32(params.top_p)
+    min_p = np.float32(params.min_p)
     whole = params.top_k == 0 or params.top_k >= row.size
-    if whole and params.typical_p == 1 and params.top_p == 1:
-        return _min_p_of_all(row, top, params.min_p)
-    if whole and params.typical_p == 1:
-        values, ids = _top_p_of_all(row, top, params.top_p)
+    if whole and typical_p == 1 and top_p == 1:
+        return _min_p_of_all(row, top, min_p)
+    if whole and typical_p == 1:
+        values, ids = _top_p_of_all(row, top, top_p)
     else:
         ids = largest(row, row.size if whole else params.top_k)
         values = row[ids]
-        values, ids = _typical(values, ids, params.typical_p)
-        values, ids = _top_p(values, ids, params.top_p)
-    return _min_p(values, ids, params.min_p)
+        values, ids = _typical(values, ids, typical_p)
+        values, ids = _top_p(values, ids, top_p)
+    return _min_p(values, ids, min_p)
 
 
-def _min_p_of_all(row: Row, top: np.float32, min_p: float) -> tuple[Row, Ids | None]:
+def _min_p_of_all(row: Row, top: np.float32, min_p: np.float32) -> tuple[Row, Ids | None]:
     if min_p == 0:
         return row, None
-    ids = np.flatnonzero(row >= top + np.log(np.float32(min_p)))
+    ids = np.flatnonzero(row >= top + np.log(min_p))
     return row[ids], ids
 
 
-def _min_p(values: Row, ids: Ids, min_p: float) -> tuple[Row, Ids]:
+def _min_p(values: Row, ids: Ids, min_p: np.float32) -> tuple[Row, Ids]:
     if min_p == 0:
         return values, ids
-    kept = values >= values.max() + np.log(np.float32(min_p))
+    kept = values >= values.max() + np.log(min_p)
     return values[kept], ids[kept]
 
 
-def _top_p(values: Row, ids: Ids, top_p: float) -> tuple[Row, Ids]:
+def _top_p(values: Row, ids: Ids, top_p: np.float32) -> tuple[Row, Ids]:
     """values: any order; the result is sorted, likeliest first."""
     if top_p == 1:
         return values, ids
     order = np.lexsort((ids, -values))
     values, ids = values[order], ids[order]
-    mass = np.cumsum(np.exp(values - values[0]))
+    mass = np.cumsum(np.exp(values.astype(np.float64) - values[0]))
     return _reaching(values, ids, mass / mass[-1], top_p)
 
 
-def _top_p_of_all(row: Row, top: np.float32, top_p: float) -> tuple[Row, Ids]:
+def _top_p_of_all(row: Row, top: np.float32, top_p: np.float32) -> tuple[Row, Ids]:
     """top-p over the whole vocabulary; sorts values only, and few of them where few suffice."""
     weights = np.exp(row - top)
     total = weights.sum(dtype=np.float64)
     ids = largest(row, min(_TOP_P_GUESS, row.size))
-    mass = (np.cumsum(weights[ids], dtype=np.float64) / total).astype(np.float32)
+    mass = np.cumsum(weights[ids], dtype=np.float64) / total
     if mass[-1] >= top_p:
         return _reaching(row[ids], ids, mass, top_p)
-    descending = np.sort(weights)[::-1]
-    mass = (np.cumsum(descending, dtype=np.float64) / total).astype(np.float32)
-    count = min(int(np.searchsorted(mass, np.float32(top_p), side="left")) + 1, row.size)
-    above = np.flatnonzero(weights > descending[count - 1])
-    level = np.flatnonzero(weights == descending[count - 1])[: count - above.size]
+    descending = np.sort(row)[::-1]
+    weights = np.exp(descending - top)
+    mass = np.cumsum(weights, dtype=np.float64) / total
+    count = min(int(np.searchsorted(mass, top_p, side="left")) + 1, row.size)
+    above = np.flatnonzero(row > descending[count - 1])
+    level = np.flatnonzero(row == descending[count - 1])[: count - above.size]
     ids = np.concatenate([above, level])
     return row[ids], ids
 
 
-def _reaching(values: Row, ids: Ids, mass: Row, wanted: float) -> tuple[Row, Ids]:
+def _reaching(
+    values: Row, ids: Ids, mass: NDArray[np.float64], wanted: np.float32
+) -> tuple[Row, Ids]:
     """The shortest prefix whose mass reaches `wanted`."""
-    count = int(np.searchsorted(mass, np.float32(wanted), side="left")) + 1
+    count = int(np.searchsorted(mass, wanted, side="left")) + 1
     return values[:count], ids[:count]
 
 
-def _typical(values: Row, ids: Ids, typical_p: float) -> tuple[Row, Ids]:
+def _typical(values: Row, ids: Ids, typical_p: np.float32) -> tuple[Row, Ids]:
     if typical_p == 1:
         return values, ids
-    weights = np.exp(values - values[0])
-    probabilities = weights / weights.sum()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        surprise = -np.log(probabilities)
-        entropy = np.where(probabilities > 0, probabilities * surprise, 0).sum()
+    scores = values.astype(np.float64) - values[0]
+    weights = np.exp(scores)
+    total = weights.sum()
+    probabilities, surprise = weights / total, np.log(total) - scores
+    possible = probabilities > 0
+    entropy = (probabilities[possible] * surprise[possible]).sum()
     order = np.argsort(np.abs(surprise - entropy), kind="stable")
     mass = np.cumsum(probabilities[order])
-    count = int(np.searchsorted(mass, np.float32(typical_p), side="right")) + 1
+    count = int(np.searchsorted(mass, typical_p, side="right")) + 1
     return values[order[:count]], ids[order[:count]]

@@ -19,6 +19,7 @@ Words = NDArray[np.uint32]
 _MASK64 = (1 << 64) - 1
 # Up to this many candidates it is quickest to compute all the noise; beyond, only what can win.
 _FEW = 1024
+_LEAST_FLOAT32 = float(np.finfo(np.float32).min)
 
 
 class Choice(Protocol):
@@ -51,8 +52,10 @@ class Noise:
             return distribution.token(0)
         if len(distribution) <= _FEW:
             ids = np.arange(len(distribution)) if distribution.ids is None else distribution.ids
-            scores = distribution.scores() + self.gumbel(position, ids)
-            return int(ids[scores.argmax()])
+            scores = _scores(
+                distribution.logits, distribution.logits.max(), distribution.temperature
+            )
+            return int(ids[(scores + self.gumbel(position, ids)).argmax()])
         return self._choose_among_many(distribution, position)
 
     def _choose_among_many(self, distribution: Distribution, position: int) -> int:
@@ -65,20 +68,21 @@ class Noise:
         ids, logits = distribution.ids, distribution.logits
         spread = self._spread_all(logits.size) if ids is None else _spread(ids)
         coarse = _hash(spread, keys[:3])
-        temperature = distribution.temperature
+        top, temperature = logits.max(), distribution.temperature
 
         def perturbed(entries: NDArray[np.intp]) -> NDArray[np.float64]:
             noise = _gumbel(coarse[entries], _hash(spread[entries], keys[3:]))
-            return np.asarray(logits[entries] / np.float64(temperature) + noise)
+            return np.asarray(_scores(logits[entries], top, temperature) + noise)
 
-        top, luckiest = logits.max(), int(coarse.argmin())
-        likely = np.flatnonzero(logits >= top - np.float32(2 * temperature))[:_FEW]
-        to_beat = perturbed(np.append(likely, luckiest)).max()
-        noise_needed = to_beat - float(top) / temperature
-        most_noise = _gumbel_at_most(int(coarse[luckiest]))
-        # The margins cover rounding; a candidate too many costs nothing.
-        least_logit = np.float32((to_beat - most_noise) * temperature) - np.float32(1e-3)
-        alive = (coarse <= _coarse_bound(noise_needed)) & (logits >= least_logit)
+        def logit_at(score: float) -> np.float32:
+            return np.float32(max(float(top) + score * temperature, _LEAST_FLOAT32))
+
+        luckiest = int(coarse.argmin())
+        likely = np.flatnonzero(logits >= logit_at(-2.0))[:_FEW]
+        to_beat = float(perturbed(np.append(likely, luckiest)).max())
+        # The margin covers rounding; a candidate too many costs nothing.
+        least_score = to_beat - _gumbel_at_most(int(coarse[luckiest])) - 1e-6
+        alive = (coarse <= _coarse_bound(to_beat)) & (logits >= logit_at(least_score))
         entries = np.flatnonzero(alive)
         return distribution.token(int(entries[perturbed(entries).argmax()]))
 
@@ -86,6 +90,13 @@ class Noise:
         if self._spread.size != n:
             self._spread = _spread(np.arange(n))
         return self._spread
+
+
+def _scores(
+    logits: NDArray[np.float32], top: np.float32, temperature: float
+) -> NDArray[np.float64]:
+    """Scores less the best one: huge logits or a tiny temperature must not round the noise away."""
+    return np.asarray((logits.astype(np.float64) - np.float64(top)) / temperature)
 
 
 def _spread(ids: NDArray[np.integer]) -> Words:

@@ -1,0 +1,48 @@
+"""What many tests share: the bundled pair, loaded once."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from localspec.llama.context import Context
+from localspec.llama.model import Model
+from localspec.models import registry
+
+
+@pytest.fixture(scope="session")
+def target_path() -> Path:
+    return registry.default_pair().target
+
+
+@pytest.fixture(scope="session")
+def drafter_path() -> Path:
+    path = registry.default_pair().drafter
+    assert path is not None
+    return path
+
+
+@pytest.fixture(scope="session")
+def target_model(target_path: Path) -> Iterator[Model]:
+    with Model(target_path) as model:
+        yield model
+
+
+@pytest.fixture(scope="session")
+def drafter_model(drafter_path: Path) -> Iterator[Model]:
+    with Model(drafter_path) as model:
+        yield model
+
+
+@pytest.fixture
+def make_context() -> Iterator[Callable[..., Context]]:
+    """Contexts in the settings where logits are equal bit for bit at every width."""
+    made: list[Context] = []
+
+    def make(model: Model, *, n_ctx: int = 512, threads: int = 1) -> Context:
+        made.append(Context(model, n_ctx=n_ctx, threads=threads, flash_attention=True))
+        return made[-1]
+
+    yield make
+    for context in made:
+        context.close()

@@ -1,0 +1,95 @@
+"""Model-free drafters: what they propose, and that cutting the text back leaves no trace."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.drafters.base import Limit, Outcome
+from localspec.drafters.ngram import Evidence, Ngram
+from localspec.drafters.prompt_lookup import PromptLookup
+from localspec.errors import InvalidValueError
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+
+SAMPLER = Sampler(SamplingParams(), Noise(0))
+TEXTS = st.lists(st.integers(0, 3), max_size=24)
+
+
+def proposed(drafter: PromptLookup | Ngram, text: list[int], depth: int = 6) -> list[int]:
+    drafter.begin(text)
+    return list(drafter.propose(Limit(depth, len(text), SAMPLER)).tokens)
+
+
+def looked_up(text: list[int], depth: int, longest: int = 3) -> list[int]:
+    """The definition: the latest earlier occurrence of the longest n-gram, copied on and on."""
+    for size in range(min(longest, len(text)), 0, -1):
+        for end in range(len(text) - 1, size - 1, -1):
+            if text[end - size : end] == text[-size:]:
+                grown = list(text)
+                for i in range(depth):
+                    grown.append(grown[end + i])
+                return grown[len(text) :]
+    return []
+
+
+@given(TEXTS, st.integers(1, 8))
+def test_lookup_copies_from_the_latest_longest_match(text: list[int], depth: int) -> None:
+    assert proposed(PromptLookup(), text, depth) == looked_up(text, depth)
+
+
+def counted(text: list[int], depth: int, evidence: dict[int, Evidence]) -> list[int]:
+    """The definition: the commonest successor of the longest n-gram that shows enough."""
+    grown = list(text)
+    while len(grown) < len(text) + depth:
+        for size, asked in sorted(evidence.items(), reverse=True):
+            gram = grown[-size:]
+            seen = Counter(
+                text[i + size] for i in range(len(text) - size) if text[i : i + size] == gram
+            )
+            if len(gram) == size and seen:
+                count = max(seen.values())
+                token = min(t for t in seen if seen[t] == count)
+                if count >= asked.count and count >= asked.share * seen.total():
+                    grown.append(token)
+                    break
+        else:
+            break
+    return grown[len(text) :]
+
+
+@given(TEXTS, st.integers(1, 5))
+def test_ngram_counts_with_back_off(text: list[int], depth: int) -> None:
+    evidence = {3: Evidence(1, 0.6), 2: Evidence(2, 0.5), 1: Evidence(2, 0.4)}
+    assert proposed(Ngram(evidence), text, depth) == counted(text, depth, evidence)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=6))
+@pytest.mark.parametrize("kind", [PromptLookup, Ngram])
+def test_any_change_of_text_equals_a_fresh_start(
+    kind: type[PromptLookup | Ngram], texts: list[list[int]]
+) -> None:
+    drafter = kind()
+    for text in texts:
+        assert proposed(drafter, text) == proposed(kind(), text)
+        drafter.observe(Outcome([2, 2], 0))
+        assert list(drafter.propose(Limit(6, 0, SAMPLER)).tokens) == proposed(kind(), [*text, 2, 2])
+
+
+@given(TEXTS)
+def test_cut_back_to_nothing_remembers_nothing(text: list[int]) -> None:
+    lookup, ngram = PromptLookup(), Ngram()
+    for drafter in (lookup, ngram):
+        drafter.begin(text)
+        drafter.begin([])
+    assert lookup._index._ends == {}
+    assert ngram._counts._counts == ngram._counts._totals == ngram._counts._favourites == {}
+
+
+def test_wrong_parameters_are_named() -> None:
+    with pytest.raises(InvalidValueError, match="shortest is 4"):
+        PromptLookup(longest=3, shortest=4)
+    with pytest.raises(InvalidValueError, match="evidence is"):
+        Ngram({})

@@ -1,0 +1,109 @@
+"""Toy models with exact tables, through the very interfaces of the real ones."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.drafters.base import Limit, Outcome
+from localspec.speculation.draft import ROOT, Draft
+from localspec.speculation.target import Scores
+
+
+class ToyModel:
+    """Logits that depend on the last two tokens.
+
+    table: (n_vocab, n_vocab, n_vocab) float32; table[a, b] are the logits after "... a b".
+    """
+
+    def __init__(self, table: NDArray[np.float32]) -> None:
+        self.table = table.astype(np.float32)
+        self.n_vocab = table.shape[0]
+
+    @classmethod
+    def random(cls, n_vocab: int, *, seed: int, spread: float = 1.0) -> "ToyModel":
+        rng = np.random.default_rng(seed)
+        return cls(rng.normal(size=(n_vocab,) * 3) * spread)
+
+    def like(self, *, seed: int, noise: float) -> "ToyModel":
+        """A model that agrees with this one but for some noise: a drafter for it."""
+        rng = np.random.default_rng(seed)
+        return ToyModel(self.table + rng.normal(size=self.table.shape) * noise)
+
+    def logits(self, text: Sequence[int]) -> NDArray[np.float32]:
+        before, last = ([0, 0, *text])[-2:]
+        return self.table[before, last]
+
+
+class ToyTarget:
+    """A target that scores chains and trees, and checks that it is used as a cache must be."""
+
+    def __init__(self, model: ToyModel, prompt: Sequence[int]) -> None:
+        self.n_vocab = model.n_vocab
+        self.cache = list(prompt[:-1])
+        self.passes = 0
+        self._model = model
+        self._pending = -1
+        self._draft: Draft | None = None
+
+    def score(self, pending: int, draft: Draft) -> Scores:
+        assert self._draft is None, "the last draft was never committed"
+        self.passes += 1
+        self._pending, self._draft = pending, draft
+        base = [*self.cache, pending]
+        rows = [
+            self._model.logits([*base, *(draft.tokens[i] for i in draft.path(node))])
+            for node in range(ROOT, len(draft))
+        ]
+        return Scores(np.array(rows))
+
+    def commit(self, path: Sequence[int]) -> None:
+        assert self._draft is not None, "nothing was scored"
+        self.cache += [self._pending, *(self._draft.tokens[node] for node in path)]
+        self._draft = None
+
+
+class ToyCache:
+    """A drafter's cache that counts what it evaluates."""
+
+    def __init__(self, model: ToyModel, n_ctx: int = 1000) -> None:
+        self.n_ctx = n_ctx
+        self.tokens: list[int] = []
+        self.evaluated = 0
+        self._model = model
+
+    def shared(self, tokens: Sequence[int]) -> int:
+        same = 0
+        while same < min(len(tokens), len(self.tokens)) and tokens[same] == self.tokens[same]:
+            same += 1
+        return same
+
+    def truncate(self, length: int) -> int:
+        del self.tokens[length:]
+        return len(self.tokens)
+
+    def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        assert len(tokens) > 0
+        self.tokens += tokens
+        self.evaluated += len(tokens)
+        return self._model.logits(self.tokens)
+
+
+class Scripted:
+    """A drafter that proposes what a function of the text says."""
+
+    name = "scripted"
+
+    def __init__(self, guess) -> None:  # type: ignore[no-untyped-def]
+        self.text: list[int] = []
+        self._guess = guess
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        self.text = list(tokens)
+
+    def propose(self, limit: Limit) -> Draft:
+        guess: Draft = self._guess(self.text, limit)
+        return guess
+
+    def observe(self, outcome: Outcome) -> None:
+        self.text += outcome.tokens

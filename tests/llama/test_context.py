@@ -1,0 +1,147 @@
+"""Context on the bundled target: the cache holds what `tokens` says, whatever happens."""
+
+from collections.abc import Callable
+
+import llama_cpp
+import numpy as np
+import pytest
+
+from localspec.errors import LocalspecError
+from localspec.llama.context import Context, Rollback
+from localspec.llama.model import Model
+from localspec.speculation.draft import NOTHING, Draft
+
+Make = Callable[..., Context]
+TEXT = list(range(40, 75))
+
+
+def cached(context: Context) -> int:
+    """How many tokens the library itself says are in the cache."""
+    return int(llama_cpp.llama_memory_seq_pos_max(context._memory, 0)) + 1
+
+
+def after(context: Context, token: int) -> np.ndarray:
+    """Logits after one more token; the cache is left as it was."""
+    row = context.score(token, NOTHING).logits[0].copy()
+    context.commit([])
+    context.truncate(len(context.tokens) - 1)
+    return row
+
+
+def test_a_transformer_can_forget_any_last_tokens(target_model: Model, make_context: Make) -> None:
+    context = make_context(target_model)
+    assert context.rollback is Rollback.PARTIAL
+    assert cached(context) == 0 == len(context.tokens)
+
+
+def test_scoring_a_draft_gives_the_rows_of_decoding_one_by_one(
+    target_model: Model, make_context: Make
+) -> None:
+    plain, drafted = make_context(target_model), make_context(target_model)
+    plain.extend(TEXT[:10])
+    drafted.extend(TEXT[:10])
+    for width in range(1, 17):
+        chain = TEXT[10 : 10 + width]
+        rows = drafted.score(chain[0], Draft(chain[1:])).logits.copy()
+        drafted.commit([])
+        drafted.truncate(10)
+        for row, token in zip(rows, chain, strict=True):
+            assert np.array_equal(row, plain.score(token, NOTHING).logits[0])
+            plain.commit([])
+        plain.truncate(10)
+
+
+@pytest.mark.parametrize("accepted", range(5))
+def test_commit_keeps_the_accepted_part_only(
+    target_model: Model, make_context: Make, accepted: int
+) -> None:
+    context, fresh = make_context(target_model), make_context(target_model)
+    context.extend(TEXT[:10])
+    context.score(7, Draft([8, 9, 10, 11]))
+    context.commit(range(accepted))
+    assert context.tokens == [*TEXT[:10], *[7, 8, 9, 10, 11][: 1 + accepted]]
+    assert cached(context) == len(context.tokens)
+    fresh.extend(TEXT[:10])
+    fresh.score(7, Draft([8, 9, 10, 11][:accepted]))
+    fresh.commit(range(accepted))
+    assert np.array_equal(after(context, 99), after(fresh, 99))
+
+
+def test_an_interrupted_pass_is_rolled_back(target_model: Model, make_context: Make) -> None:
+    """Between score and commit anything may happen, an interrupt above all."""
+    context, fresh = make_context(target_model), make_context(target_model)
+    for each in (context, fresh):
+        each.extend(TEXT[:10])
+    context.score(7, Draft([8, 9, 10]))
+    assert cached(context) == 14
+    assert np.array_equal(after(context, 99), after(fresh, 99))
+    context.score(7, Draft([8, 9, 10]))
+    assert context.truncate(5) == 5 == cached(context)
+
+
+def test_a_prompt_in_chunks_is_the_prompt(target_model: Model, make_context: Make) -> None:
+    whole, chunked = make_context(target_model), make_context(target_model)
+    expected = whole.extend(TEXT).copy()
+    chunked.chunk = 8
+    got = chunked.extend(TEXT)
+    assert chunked.tokens == TEXT
+    np.testing.assert_allclose(got, expected, atol=0.05)
+
+
+def test_shared_prefix(target_model: Model, make_context: Make) -> None:
+    context = make_context(target_model)
+    context.extend(TEXT)
+    assert context.shared(TEXT[:5]) == 5
+    assert context.shared([*TEXT[:5], 1, 2]) == 5
+    assert context.shared([*TEXT, 1]) == len(TEXT)
+    assert context.shared([1]) == 0
+
+
+def test_the_limit_is_said_before_the_library_is_asked(
+    target_model: Model, make_context: Make
+) -> None:
+    context = make_context(target_model, n_ctx=20)
+    with pytest.raises(LocalspecError, match="context of 20 tokens is full"):
+        context.extend(TEXT)
+    assert context.tokens == []
+    context.extend(TEXT[:20])
+
+
+def test_a_closed_context_says_so(target_model: Model) -> None:
+    context = Context(target_model, n_ctx=64, threads=1)
+    context.close()
+    context.close()
+    with pytest.raises(LocalspecError, match="closed"):
+        context.extend([1])
+    with pytest.raises(LocalspecError, match="closed"):
+        context.truncate(0)
+
+
+def test_trees_are_refused_in_words(target_model: Model, make_context: Make) -> None:
+    with pytest.raises(LocalspecError, match="chain"):
+        make_context(target_model).score(1, Draft([2, 3], parents=[-1, -1]))
+
+
+def test_our_plain_loop_is_the_library_s_own(target_model: Model, make_context: Make) -> None:
+    """The library is the oracle: a bare decode loop over its C API, greedy."""
+    prompt = target_model.tokenize("def tokenize(self, text):")
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx, params.n_threads, params.n_threads_batch = 512, 1, 1
+    params.flash_attn_type = 1
+    bare = llama_cpp.llama_init_from_model(target_model.handle, params)
+    chain = llama_cpp.llama_sampler_init_greedy()
+    expected, pending = [], list(prompt)
+    for _ in range(64):
+        ids = (llama_cpp.llama_token * len(pending))(*pending)
+        assert llama_cpp.llama_decode(bare, llama_cpp.llama_batch_get_one(ids, len(pending))) == 0
+        pending = [llama_cpp.llama_sampler_sample(chain, bare, -1)]
+        expected += pending
+    llama_cpp.llama_sampler_free(chain)
+    llama_cpp.llama_free(bare)
+
+    context, ours = make_context(target_model), []
+    row = context.extend(prompt)
+    for _ in range(64):
+        ours.append(int(row.argmax()))
+        row = context.extend([ours[-1]])
+    assert ours == expected

@@ -1,0 +1,189 @@
+"""The real loop, rule and drafters, over every random branch: the target's own distribution."""
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import pytest
+from fakes.enumeration import OneDrawPerPosition, SharedNoise, exact, total_variation
+from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget
+
+from localspec.drafters.base import Drafter
+from localspec.drafters.draft_model import DraftModel
+from localspec.drafters.ngram import Evidence, Ngram
+from localspec.drafters.prompt_lookup import PromptLookup
+from localspec.sampling.filters import distribution
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.draft import ROOT, Draft
+from localspec.speculation.loop import Loop
+from localspec.speculation.rules import Rule, Verdict, coupled
+from localspec.stats import Stats
+
+PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
+PROMPT = [0, 1, 0, 1]
+EXACT = 1e-12
+
+# What the sampler makes of the logits: everything, supports with zeros, the text looking back.
+SAMPLERS = {
+    "full": PLAIN,
+    "temperature": SamplingParams(temperature=0.6, top_k=0, top_p=1, min_p=0),
+    "top-k": SamplingParams(temperature=1, top_k=2, top_p=1, min_p=0),
+    "top-p": SamplingParams(temperature=1.3, top_k=0, top_p=0.7, min_p=0),
+    "penalties": SamplingParams(
+        temperature=1, top_k=0, top_p=1, min_p=0, repeat_penalty=1.5, presence_penalty=0.4
+    ),
+    "greedy": SamplingParams(temperature=0),
+}
+
+# Two likely tokens that the drafter ranks the other way round: what is lost in a wrong residual
+# or a wrong row shows at once.
+LOUD_P = np.log([[[0.5, 0.3, 0.2]] * 3, [[0.2, 0.7, 0.1]] * 3, [[0.1, 0.1, 0.8]] * 3])
+LOUD_Q = np.log([[[0.15, 0.25, 0.6]] * 3, [[0.6, 0.25, 0.15]] * 3, [[0.5, 0.3, 0.2]] * 3])
+
+TARGET = ToyModel.random(3, seed=1)
+TOYS = {
+    "generic": (TARGET, TARGET.like(seed=2, noise=0.6)),
+    "loud": (ToyModel(LOUD_P), ToyModel(LOUD_Q)),
+    "same": (TARGET, TARGET),
+}
+
+
+def product_law(
+    model: ToyModel, params: SamplingParams, length: int
+) -> dict[tuple[int, ...], float]:
+    """The probability of each text of this length, multiplied out."""
+    law: dict[tuple[int, ...], float] = {}
+    for text in product(range(model.n_vocab), repeat=length):
+        probability = 1.0
+        for i, token in enumerate(text):
+            before = [*PROMPT, *text[:i]]
+            row = distribution(model.logits(before), params, before)
+            probability *= row.dense(model.n_vocab)[token]
+        law[text] = probability
+    return law
+
+
+def spoken(
+    noise: type,
+    target: ToyModel,
+    drafter: Callable[[], Drafter | None],
+    params: SamplingParams,
+    *,
+    depth: int,
+    length: int,
+    rule: Rule = coupled,
+) -> dict[tuple[int, ...], float]:
+    """The exact distribution of the first `length` tokens the real loop produces."""
+
+    def run(branches):  # type: ignore[no-untyped-def]
+        text = list(PROMPT)
+        toy = ToyTarget(target, text)
+        sampler = Sampler(params, noise(branches))
+        loop = Loop(toy, drafter(), rule, sampler, depth, text, Stats())
+        return tuple(token.id for token in loop.run(length))
+
+    return exact(run)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("toy", TOYS)
+def test_a_draft_model_leaves_the_distribution_alone(toy: str, sampler: str, depth: int) -> None:
+    target, small = TOYS[toy]
+    params = SAMPLERS[sampler]
+    # A wrong bonus row shows in token depth + 1, what is conditioned on it in the one after.
+    length = min(depth + 2, 5 if sampler in ("top-k", "greedy") else 4)
+
+    def drafter() -> Drafter:
+        return DraftModel(ToyCache(small), name="small", n_vocab=3)
+
+    law = spoken(SharedNoise, target, drafter, params, depth=depth, length=length)
+    assert total_variation(law, product_law(target, params, length)) < EXACT
+
+
+def _tree(text: list[int], limit: object) -> Draft:
+    # Two candidates first, and one after each: shape (2, 1), with a token that is never right.
+    return Draft([0, 1, 2, 0], parents=[ROOT, ROOT, 0, 1])
+
+
+ONE_HOT: dict[str, Callable[[], Drafter | None]] = {
+    "none": lambda: None,
+    "lookup": PromptLookup,
+    "ngram": lambda: Ngram({2: Evidence(1, 0.3), 1: Evidence(1, 0.3)}),
+    "constant": lambda: Scripted(lambda text, limit: Draft([1] * limit.depth)),
+    "tree": lambda: Scripted(_tree),
+    "sometimes nothing": lambda: Scripted(lambda text, limit: Draft([2, 0][: text[-1]])),
+}
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("drafter", ONE_HOT)
+def test_one_hot_drafts_leave_the_distribution_alone(
+    drafter: str, sampler: str, depth: int
+) -> None:
+    # A tree is cut to `depth` nodes by the loop: let it have all four.
+    depth = 4 if drafter == "tree" else depth
+    params, length = SAMPLERS[sampler], 4
+    target = ToyModel.random(4, seed=5)
+    law = spoken(OneDrawPerPosition, target, ONE_HOT[drafter], params, depth=depth, length=length)
+    assert total_variation(law, product_law(target, params, length)) < EXACT
+
+
+def _keeps_a_wrong_token(draft, target, position, choice):  # type: ignore[no-untyped-def]
+    verdict = coupled(draft, target, position, choice)
+    if len(draft) and not verdict.path:
+        return Verdict([0], verdict.token, verdict.origin)
+    return verdict
+
+
+def _bonus_from_the_row_before(draft, target, position, choice):  # type: ignore[no-untyped-def]
+    return coupled(draft, lambda node: target(max(ROOT, node - 1)), position, choice)
+
+
+def _draws_again_after_a_mismatch(draft, target, position, choice):  # type: ignore[no-untyped-def]
+    verdict = coupled(draft, target, position, choice)
+    if verdict.origin == "corrected":
+        last = verdict.path[-1] if verdict.path else ROOT
+        again = choice.choose(target(last), position + 1000 + len(verdict.path))
+        return Verdict(verdict.path, again, verdict.origin)
+    return verdict
+
+
+@pytest.mark.parametrize(
+    "mutant", [_keeps_a_wrong_token, _bonus_from_the_row_before, _draws_again_after_a_mismatch]
+)
+def test_classic_mistakes_are_seen(mutant: Rule) -> None:
+    target, small = TOYS["loud"]
+
+    def drafter() -> Drafter:
+        return DraftModel(ToyCache(small), name="small", n_vocab=3)
+
+    law = spoken(SharedNoise, target, drafter, PLAIN, depth=1, length=3, rule=mutant)
+    assert total_variation(law, product_law(target, PLAIN, 3)) > 0.01
+
+
+def test_shared_noise_is_a_sample_of_both_distributions() -> None:
+    """The harness itself: each margin is the distribution drawn from."""
+    p, q = (distribution(np.log(np.float32(w)), PLAIN) for w in ([0.5, 0.3, 0.2], [0.1, 0.2, 0.7]))
+
+    def run(branches):  # type: ignore[no-untyped-def]
+        noise = SharedNoise(branches)
+        return noise.choose(q, 0), noise.choose(p, 0), noise.choose(q, 0)
+
+    joint = exact(run)
+    for token in range(3):
+        first = sum(weight for outcome, weight in joint.items() if outcome[0] == token)
+        second = sum(weight for outcome, weight in joint.items() if outcome[1] == token)
+        assert first == pytest.approx(q.dense(3)[token], abs=1e-7)
+        assert second == pytest.approx(p.dense(3)[token], abs=1e-7)
+    # Same position, same noise: the same question gets the same answer.
+    assert all(outcome[0] == outcome[2] for outcome in joint)
+    # Daliri, Musco, Suresh 2024: the chance that both draw x is 1 / sum_y max(p_y/p_x, q_y/q_x).
+    both = [
+        1 / sum(np.maximum(p.dense(3) / p.dense(3)[x], q.dense(3) / q.dense(3)[x]))
+        for x in range(3)
+    ]
+    equal = sum(weight for outcome, weight in joint.items() if outcome[0] == outcome[1])
+    assert equal == pytest.approx(sum(both), abs=1e-12)

@@ -1,0 +1,161 @@
+"""Golden equality on toys: with one seed the text is one, whatever is drafted."""
+
+from collections.abc import Callable
+
+import pytest
+from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget
+
+from localspec.drafters.base import Drafter, Limit
+from localspec.drafters.draft_model import DraftModel
+from localspec.drafters.ngram import Ngram
+from localspec.drafters.prompt_lookup import PromptLookup
+from localspec.errors import DrafterMismatchError
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.draft import ROOT, Draft
+from localspec.speculation.loop import Emission, Loop
+from localspec.speculation.rules import coupled
+from localspec.stats import Stats
+
+N_VOCAB, SEEDS, LENGTH = 16, 60, 40
+TARGET = ToyModel.random(N_VOCAB, seed=11, spread=2.0)
+SMALL = TARGET.like(seed=12, noise=1.0)
+PROMPT = [3, 1, 4, 1, 5]
+SAMPLERS = {
+    "defaults": SamplingParams(),
+    "hot": SamplingParams(temperature=1.5, top_k=0, top_p=1, min_p=0),
+    "penalised": SamplingParams(repeat_penalty=1.3, frequency_penalty=0.2, penalty_window=9),
+    "greedy": SamplingParams(temperature=0),
+}
+
+
+def decode(
+    drafter: Drafter | None, params: SamplingParams, seed: int, depth: int = 3
+) -> tuple[list[Emission], Stats]:
+    text, stats = list(PROMPT), Stats()
+    target = ToyTarget(TARGET, text)
+    loop = Loop(target, drafter, coupled, Sampler(params, Noise(seed)), depth, text, stats)
+    emissions = list(loop.run(LENGTH))
+    assert text == [*PROMPT, *(token.id for token in emissions)]
+    assert target.cache == text[:-1]
+    assert target.passes == stats.steps
+    return emissions, stats
+
+
+def small() -> Drafter:
+    return DraftModel(ToyCache(SMALL), name="small", n_vocab=N_VOCAB)
+
+
+def twin() -> Drafter:
+    return DraftModel(ToyCache(TARGET), name="twin", n_vocab=N_VOCAB)
+
+
+def adversary() -> Drafter:
+    """Knows the target and the noise: right, then wrong, then right again."""
+
+    def guess(text: list[int], limit: Limit) -> Draft:
+        tokens: list[int] = []
+        for i in range(limit.depth):
+            before = [*text, *tokens]
+            row = limit.sampler.distribution(TARGET.logits(before), limit.sampler.recent(before))
+            token = limit.sampler.choose(row, limit.position + i)
+            tokens.append(token if (len(text) + i) % 3 else (token + 1) % N_VOCAB)
+        return Draft(tokens)
+
+    return Scripted(guess)
+
+
+def tree() -> Drafter:
+    """Every token as the first one, and one guess after each of the first two."""
+    nodes = [*range(N_VOCAB), 0, 1]
+    return Scripted(lambda text, limit: Draft(nodes, parents=[ROOT] * N_VOCAB + [0, 1]))
+
+
+DRAFTERS: dict[str, Callable[[], Drafter]] = {
+    "small": small,
+    "twin": twin,
+    "lookup": PromptLookup,
+    "ngram": Ngram,
+    "adversary": adversary,
+}
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_the_text_of_a_seed_does_not_depend_on_the_drafter(sampler: str) -> None:
+    params = SAMPLERS[sampler]
+    for seed in range(SEEDS):
+        plain = [token.id for token in decode(None, params, seed)[0]]
+        for name, drafter in DRAFTERS.items():
+            for depth in (1, 2, 3, 5) if seed < 10 else (3,):
+                drafted = [token.id for token in decode(drafter(), params, seed, depth)[0]]
+                assert drafted == plain, (name, depth, seed)
+        assert [token.id for token in decode(tree(), params, seed, N_VOCAB + 2)[0]] == plain
+
+
+def test_another_seed_is_another_text() -> None:
+    texts = {tuple(t.id for t in decode(None, SAMPLERS["hot"], seed)[0]) for seed in range(SEEDS)}
+    assert len(texts) == SEEDS
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_drafter_that_is_the_target_is_always_right(sampler: str) -> None:
+    emissions, stats = decode(twin(), SAMPLERS[sampler], seed=1, depth=2)
+    assert [token.origin for token in emissions[:9]] == ["twin", "twin", "bonus"] * 3
+    assert stats.acceptance_rate == 1
+    assert stats.accepted_per_position == [
+        stats.accepted // 2 + stats.accepted % 2,
+        stats.accepted // 2,
+    ]
+
+
+def test_origins_and_counts_agree() -> None:
+    emissions, stats = decode(adversary(), SAMPLERS["defaults"], seed=4)
+    origins = [token.origin for token in emissions]
+    assert stats.generated_tokens == len(origins) == LENGTH
+    assert stats.accepted == origins.count("scripted") == sum(stats.accepted_per_position)
+    assert (
+        origins.count("corrected") + origins.count("bonus") + origins.count("plain") == stats.steps
+    )
+    assert {token.origin for token in decode(None, SAMPLERS["hot"], 1)[0]} == {"plain"}
+
+
+def test_the_drafter_evaluates_no_token_twice() -> None:
+    for seed in range(20):
+        cache = ToyCache(SMALL)
+        drafter = DraftModel(cache, name="small", n_vocab=N_VOCAB)
+        _, stats = decode(drafter, SAMPLERS["defaults"], seed)
+        rejected = stats.drafted - stats.accepted
+        assert stats.accepted > 0
+        assert cache.evaluated <= len(PROMPT) + LENGTH + rejected
+
+
+def test_closing_half_way_leaves_everything_consistent() -> None:
+    params, drafter = SAMPLERS["defaults"], small()
+    plain = [token.id for token in decode(None, params, 7)[0]]
+    for stop in range(1, 12):
+        text = list(PROMPT)
+        target = ToyTarget(TARGET, text)
+        run = Loop(target, drafter, coupled, Sampler(params, Noise(7)), 4, text, Stats()).run(
+            LENGTH
+        )
+        for _ in range(stop):
+            next(run)
+        run.close()
+        assert target.cache == text[:-1]
+        assert text[len(PROMPT) :][:stop] == plain[:stop]
+        assert [token.id for token in decode(drafter, params, 7)[0]] == plain
+
+
+@pytest.mark.parametrize("token", [-1, N_VOCAB, 10**9])
+def test_a_token_outside_the_vocabulary_is_refused_by_name(token: int) -> None:
+    wrong = Scripted(lambda text, limit: Draft([token]))
+    with pytest.raises(DrafterMismatchError, match=f"'scripted' proposed token {token}"):
+        decode(wrong, SAMPLERS["defaults"], 1)
+
+
+def test_a_draft_longer_than_asked_is_cut() -> None:
+    chatty = Scripted(lambda text, limit: Draft([1] * 50))
+    emissions, stats = decode(chatty, SAMPLERS["defaults"], 1, depth=2)
+    assert len(emissions) == LENGTH
+    assert stats.drafted <= 2 * stats.steps

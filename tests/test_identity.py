@@ -1,0 +1,163 @@
+"""The promise on the real pair: with one seed, the same token ids whatever drafts.
+
+One thread and flash attention: there the logits of a pass do not depend on its width, bit for bit.
+With more threads they do, slightly; then every difference must be certified as a near-tie.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from fakes.prompts import PROMPTS
+
+from localspec.drafters.base import Drafter
+from localspec.drafters.draft_model import DraftModel
+from localspec.drafters.ngram import Ngram
+from localspec.drafters.prompt_lookup import PromptLookup
+from localspec.engine import Engine, load
+from localspec.llama.context import Context
+from localspec.llama.model import Model
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.draft import Draft
+from localspec.speculation.loop import Loop
+from localspec.speculation.rules import coupled
+from localspec.speculation.target import Scores
+from localspec.stats import Stats
+from localspec.tokens import common_prefix
+
+DEPTHS = range(1, 9)
+SEEDS = range(20)
+
+
+@pytest.fixture(scope="module")
+def engines(drafter_path) -> Iterator[dict[str, Engine]]:  # type: ignore[no-untyped-def]
+    options = {"threads": 1, "flash_attention": True, "context": 512}
+    made = {draft: load(draft=draft, **options) for draft in ("none", "lookup", "ngram")}
+    made["draft_model"] = load(draft=str(drafter_path), **options)
+    yield made
+    for engine in made.values():
+        engine.close()
+
+
+@pytest.mark.parametrize("draft", ["lookup", "ngram", "draft_model"])
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_greedy(engines: dict[str, Engine], draft: str, prompt: str) -> None:
+    plain = engines["none"].generate(prompt, max_tokens=64, temperature=0, seed=0)
+    for depth in DEPTHS:
+        drafted = engines[draft].generate(
+            prompt, max_tokens=64, temperature=0, depth=depth, seed=depth
+        )
+        assert drafted.token_ids == plain.token_ids, depth
+        assert drafted.text == plain.text
+        assert drafted.stop_reason == plain.stop_reason
+
+
+@pytest.mark.parametrize("draft", ["lookup", "ngram", "draft_model"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sampled(engines: dict[str, Engine], draft: str, seed: int) -> None:
+    prompt = PROMPTS[seed % len(PROMPTS)]
+    options = {"max_tokens": 48, "temperature": 0.8, "seed": seed}
+    plain = engines["none"].generate(prompt, **options)
+    for depth in DEPTHS:
+        drafted = engines[draft].generate(prompt, depth=depth, **options)
+        assert drafted.token_ids == plain.token_ids, depth
+
+
+SHAPES = {
+    "untruncated": {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "nucleus of everything": {"temperature": 1.2, "top_k": 0, "top_p": 0.8},
+    "typical": {"temperature": 0.9, "typical_p": 0.5},
+    "penalties": {"repeat_penalty": 1.3, "frequency_penalty": 0.3, "penalty_window": 20},
+    "whole text penalised": {"presence_penalty": 0.8, "penalty_window": -1},
+    "bias": {"logit_bias": {269: -5.0, 200: 3.0, 30: float("-inf")}},
+}
+
+
+@pytest.mark.parametrize("draft", ["lookup", "ngram", "draft_model"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_sampler(engines: dict[str, Engine], draft: str, shape: str) -> None:
+    drafted_tokens = 0
+    for seed in range(4):
+        options = {"max_tokens": 48, "seed": seed, **SHAPES[shape]}
+        plain = engines["none"].generate(PROMPTS[seed], **options)
+        drafted = engines[draft].generate(PROMPTS[seed], depth=4, **options)
+        assert drafted.token_ids == plain.token_ids
+        drafted_tokens += drafted.stats.drafted
+    assert drafted_tokens > 0
+
+
+def test_the_drafter_earns_something_on_held_out_prompts(engines: dict[str, Engine]) -> None:
+    for temperature in (0, 0.8):
+        for prompt in PROMPTS:
+            stats = (
+                engines["draft_model"]
+                .generate(prompt, max_tokens=64, temperature=temperature, seed=1)
+                .stats
+            )
+            assert stats.acceptance_rate and stats.acceptance_rate > 0.2
+            assert stats.tokens_per_step and stats.tokens_per_step > 1.3
+
+
+class Recorder:
+    """A context that keeps the logits each position of the text was decided from."""
+
+    def __init__(self, context: Context) -> None:
+        self.n_vocab = context.n_vocab
+        self.rows: dict[int, np.ndarray] = {}
+        self._context = context
+
+    def score(self, pending: int, draft: Draft) -> Scores:
+        first = len(self._context.tokens) + 1
+        scores = self._context.score(pending, draft)
+        # A later pass over the same position has the text's real prefix: it replaces this row.
+        for i, row in enumerate(scores.logits):
+            self.rows[first + i] = row.copy()
+        return scores
+
+    def commit(self, path: list[int]) -> None:
+        self._context.commit(path)
+
+
+# Without truncation a token's score has no cliffs, so that a near-tie can be certified.
+CERTIFIABLE = SamplingParams(temperature=0.8, top_k=0, top_p=1, min_p=0)
+
+
+@pytest.mark.parametrize("params", [SamplingParams(temperature=0), CERTIFIABLE])
+@pytest.mark.parametrize("name", ["lookup", "ngram", "draft_model"])
+def test_with_more_threads_every_difference_is_a_near_tie(
+    target_model: Model,
+    drafter_model: Model,
+    make_context: Callable[..., Context],
+    name: str,
+    params: SamplingParams,
+) -> None:
+    """The divergence certificate: the two tokens' scores differ by no more than floats did."""
+    target = make_context(target_model, threads=2)
+    small = make_context(drafter_model, threads=2)
+    noise = Noise(3)
+
+    def run(prompt: list[int], drafter: Drafter | None) -> tuple[list[int], Recorder]:
+        target.truncate(0)
+        target.extend(prompt[:-1])
+        recorder, text = Recorder(target), list(prompt)
+        loop = Loop(recorder, drafter, coupled, Sampler(params, noise), 4, text, Stats())
+        list(loop.run(48))
+        return text, recorder
+
+    for prompt in (target_model.tokenize(text) for text in PROMPTS[:3]):
+        drafter: Drafter = {
+            "lookup": PromptLookup,
+            "ngram": Ngram,
+            "draft_model": lambda: DraftModel(small, name="small", n_vocab=target.n_vocab),
+        }[name]()
+        (plain, plain_rows), (drafted, drafted_rows) = run(prompt, None), run(prompt, drafter)
+        at = common_prefix(plain, drafted)
+        if at == min(len(plain), len(drafted)):
+            continue
+        first, second = plain_rows.rows[at], drafted_rows.rows[at]
+        scale = params.temperature or 1.0
+        both = np.array([plain[at], drafted[at]])
+        perturbed = first[both] / scale + (noise.gumbel(at, both) if params.temperature else 0)
+        assert abs(perturbed[0] - perturbed[1]) <= 2 * np.abs(first - second).max() / scale
