@@ -1,17 +1,19 @@
 """Engine: a loaded target and its drafter, generating text."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import index
 from pathlib import Path
 from time import perf_counter
-from typing import Unpack
+from typing import Unpack, cast
 
 from localspec import drafting
 from localspec.drafters.base import Drafter
 from localspec.drafting import Drafting
 from localspec.errors import InvalidValueError
 from localspec.generation import Generation, Result
+from localspec.llama import library
 from localspec.llama.chat_template import Message, render
 from localspec.llama.context import Context
 from localspec.llama.model import Model
@@ -148,13 +150,27 @@ class Engine:
 
     def _tokenized(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
-            return self.model.tokenize(prompt)
-        ids = [item for item in prompt if isinstance(item, int)]
-        if len(ids) == len(prompt):
-            for token in ids:
-                require("prompt token", token, 0, self.model.n_vocab - 1)
-            return ids
-        return self._chat_tokens([item for item in prompt if not isinstance(item, int)])
+            return self._text_tokens(prompt)
+        items = list(prompt) if isinstance(prompt, Iterable) else [None]
+        if items and all(isinstance(item, Mapping) for item in items):
+            return self._chat_tokens(cast("list[Message]", items))
+        try:
+            ids = [index(cast("int", item)) for item in items]
+        except TypeError as error:
+            raise InvalidValueError(
+                f"the prompt is {prompt!r:.60}; it must be a text, token ids, or chat messages"
+            ) from error
+        for token in ids:
+            require("prompt token", token, 0, self.model.n_vocab - 1)
+        return ids
+
+    def _text_tokens(self, text: str) -> list[int]:
+        try:
+            return self.model.tokenize(text)
+        except UnicodeEncodeError as error:
+            raise InvalidValueError(
+                f"the prompt is no valid Unicode: character {error.start} is {text[error.start]!r}"
+            ) from error
 
     def _chat_tokens(self, messages: Sequence[Message]) -> list[int]:
         model = self.model
@@ -165,7 +181,7 @@ class Engine:
         bos, eos = (
             model.piece_text(token) if token >= 0 else "" for token in (model.bos, model.eos)
         )
-        tokens = model.tokenize(render(model.chat_template, messages, bos=bos, eos=eos))
+        tokens = self._text_tokens(render(model.chat_template, messages, bos=bos, eos=eos))
         # Many templates write BOS themselves, and then the tokenizer adds a second one.
         return tokens[1:] if tokens[:2] == [model.bos] * 2 else tokens
 
@@ -201,4 +217,10 @@ def load(
             target.close()
         loaded.close()
         raise
-    return Engine(target, header, drafted, perf_counter() - began)
+    engine = Engine(target, header, drafted, perf_counter() - began)
+    try:
+        library.raise_interrupt()
+    except KeyboardInterrupt:
+        engine.close()
+        raise
+    return engine

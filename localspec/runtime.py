@@ -2,18 +2,22 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
-from localspec.errors import InvalidValueError
 from localspec.llama import library
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.models import memory
 from localspec.models.gguf import Header
+from localspec.settings import require
 
 # More is there for the asking (--ctx); a model's full context often would not fit in memory.
 DEFAULT_CONTEXT = 8192
+# ggml knows no more than 512 threads.
+_BOUNDS = (("context", 2, 2**31 - 1), ("gpu_layers", -1, 2**31 - 1), ("threads", 1, 512))
+_BYTES_PER_THREAD = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,7 @@ class Runtime:
 
     context: tokens of text; None is the model's own, up to DEFAULT_CONTEXT.
     gpu_layers: None is all of them if this build has a GPU, else none.
-    threads: None is the physical cores this process may use.
+    threads: None is what suits each model: see `threads_for`.
     flash_attention: None is wherever the library can.
     """
 
@@ -32,10 +36,10 @@ class Runtime:
     flash_attention: bool | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("context", 2), ("gpu_layers", -1), ("threads", 1)):
+        for name, least, most in _BOUNDS:
             value = getattr(self, name)
-            if value is not None and not least <= value < 2**31:
-                raise InvalidValueError(f"{name} is {value}; it must be {least} or more")
+            if value is not None:
+                require(name, value, least, most)
 
     def context_size(self, model: Model) -> int:
         """How many tokens of text this model gets."""
@@ -48,12 +52,21 @@ class Runtime:
         return Context(
             model,
             n_ctx=n_ctx,
-            threads=self.threads or physical_cores(),
+            threads=self.threads or threads_for(model.path),
             flash_attention=self.flash_attention,
         )
 
 
-def physical_cores() -> int:
+def threads_for(model: Path) -> int:
+    """As many threads as the model's weights keep busy, at most one per physical core.
+
+    Threads wait for each other hundreds of times per pass. For a small model that costs more than
+    they gain, and many times more whenever another program needs one of the cores.
+    """
+    return max(1, min(model.stat().st_size // _BYTES_PER_THREAD, _physical_cores()))
+
+
+def _physical_cores() -> int:
     """The physical cores this process may use: hyperthreads slow llama.cpp down."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1

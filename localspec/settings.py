@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict
 
 from localspec.errors import InvalidValueError
-from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.rules import Rule, rule_named
@@ -63,7 +62,7 @@ class Settings:
         """From options by name, sampling ones among them. None is a default."""
         given = {name: value for name, value in options.items() if value is not None}
         sampling = {name: given.pop(name) for name in _SAMPLING & given.keys()}
-        unknown = given.keys() - {f.name for f in fields(cls)}
+        unknown = given.keys() - ({f.name for f in fields(cls)} - {"sampling"})
         if unknown:
             raise InvalidValueError(f"there is no setting {min(unknown)!r}")
         if "stop" in given:
@@ -74,11 +73,14 @@ class Settings:
     def __post_init__(self) -> None:
         require("max_tokens", self.max_tokens, 1)
         require("depth", self.depth, 1, MAX_DEPTH)
-        if "" in self.stop:
-            raise InvalidValueError("a stop string is empty; it would end every text at once")
+        require("seed", self.seed, 0, 2**64 - 1)
+        for stop in self.stop:
+            if not isinstance(stop, str):
+                raise InvalidValueError(f"stop is {stop!r}; it must be a text")
+            if not stop:
+                raise InvalidValueError("a stop string is empty; it would end every text at once")
         # These check themselves.
         rule_named(self.rule)
-        Noise(self.seed)
         self.params({})
 
     @property
@@ -92,7 +94,9 @@ class Settings:
 
 
 def require(name: str, value: int, least: int, most: int | None = None) -> None:
-    """Raise InvalidValueError unless least <= value <= most."""
+    """Raise InvalidValueError unless value is a whole number with least <= value <= most."""
+    if not isinstance(value, int):
+        raise InvalidValueError(f"{name} is {value!r}; it must be a whole number")
     if value < least or (most is not None and value > most):
         upper = "" if most is None else f" and at most {most}"
         raise InvalidValueError(f"{name} is {value}; it must be at least {least}{upper}")

@@ -24,7 +24,12 @@ _INTERRUPTED = 130
 @click.argument("prompt", required=False)
 @model_options
 @click.option(
-    "-n", "--max-tokens", type=int, default=DEFAULT_MAX_TOKENS, show_default=True, help="At most."
+    "-n",
+    "--max-tokens",
+    type=int,
+    default=DEFAULT_MAX_TOKENS,
+    show_default=True,
+    help="Longest answer, in tokens.",
 )
 @sampling_options
 @click.option(

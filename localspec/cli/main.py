@@ -43,7 +43,7 @@ def localspec() -> None:
 def main() -> None:
     """Run the command line and exit."""
     try:
-        code = localspec(standalone_mode=False) or 0
+        code = localspec(prog_name="localspec", standalone_mode=False) or 0
     except ReaderGone:
         abandon_stdout()
         code = 0

@@ -34,7 +34,9 @@ def model_options(command: Command) -> Command:
         click.option("--depth", type=int, default=3, show_default=True, help="Tokens per draft."),
         click.option("--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"),
         click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]"),
-        click.option("--threads", type=int, help="CPU threads. [default: physical cores]"),
+        click.option(
+            "--threads", type=int, help="CPU threads. [default: by model size, to physical cores]"
+        ),
     )(command)
 
 

@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import Any
 
 import jinja2
-from jinja2.ext import loopcontrols
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from localspec.errors import InvalidValueError
@@ -39,10 +41,20 @@ def render(template: str, messages: Sequence[Message], *, bos: str, eos: str) ->
         ) from error
 
 
+class _GenerationBlock(Extension):
+    """`{% generation %}` marks the assistant's words for training; here it changes nothing."""
+
+    tags = {"generation"}  # noqa: RUF012 (as jinja2 declares it)
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 def _environment() -> ImmutableSandboxedEnvironment:
     # Templates are written for transformers, which renders them with these settings and names.
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationBlock]
     )
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise

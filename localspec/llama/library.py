@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import threading
 from collections import deque
 from typing import Any
 
@@ -20,14 +21,19 @@ except (ImportError, OSError, RuntimeError, FileNotFoundError) as error:
 
 _ERROR_LEVEL = 4
 _lines: deque[str] = deque(maxlen=400)
+_interrupted = threading.Event()
 
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _capture(level: int, text: bytes, _data: Any) -> None:
-    line = text.decode("utf-8", "replace")
-    _lines.append(line)
-    if os.environ.get("LOCALSPEC_DEBUG") == "1":
-        os.write(2, line.encode())
+    try:
+        line = text.decode("utf-8", "replace")
+        _lines.append(line)
+        if os.environ.get("LOCALSPEC_DEBUG") == "1":
+            os.write(2, line.encode())
+    except KeyboardInterrupt:
+        # ctypes prints and forgets what a callback raises: keep it for `raise_interrupt`.
+        _interrupted.set()
 
 
 # The library keeps the pointer: `_capture` is a module global so that it lives as long.
@@ -40,6 +46,13 @@ def last_complaint() -> str:
     lines = [line.strip() for line in "".join(_lines).splitlines() if line.strip()]
     complaints = [line for line in lines if "error" in line.lower() or "fail" in line.lower()]
     return (complaints or [""])[0]
+
+
+def raise_interrupt() -> None:
+    """Raise the KeyboardInterrupt that came while the library was logging, if one did."""
+    if _interrupted.is_set():
+        _interrupted.clear()
+        raise KeyboardInterrupt
 
 
 def forget_log() -> None:

@@ -30,19 +30,26 @@ class Distribution:
         return index if self.ids is None else int(self.ids[index])
 
     def scores(self) -> NDArray[np.float64]:
-        """(n,) logits over the temperature."""
-        return self.logits.astype(np.float64) / self.temperature
+        """(n,) logits over the temperature, less the best one: see `relative_scores`."""
+        return relative_scores(self.logits, self.logits.max(), self.temperature)
 
     def probabilities(self) -> NDArray[np.float64]:
         """(n,) probabilities, in the order of `ids`."""
-        scores = self.scores()
-        weights = np.exp(scores - scores.max())
+        weights = np.exp(self.scores())
         return np.asarray(weights / weights.sum())
 
     def dense(self, n_vocab: int) -> NDArray[np.float64]:
         """(n_vocab,) probabilities, zero for every token that was filtered out."""
         full = np.zeros(n_vocab)
-        full[: len(self) if self.ids is None else n_vocab][
-            slice(None) if self.ids is None else self.ids
-        ] = self.probabilities()
+        full[slice(len(self)) if self.ids is None else self.ids] = self.probabilities()
         return full
+
+
+def relative_scores(
+    logits: NDArray[np.float32], top: np.float32, temperature: float
+) -> NDArray[np.float64]:
+    """(n,) scores less the best one, `top`'s.
+
+    Huge logits or a tiny temperature must not round away the noise that is added to them.
+    """
+    return np.asarray((logits.astype(np.float64) - np.float64(top)) / temperature)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
-from localspec.sampling.distribution import Distribution
+from localspec.sampling.distribution import Distribution, relative_scores
 
 Words = NDArray[np.uint32]
 
@@ -52,10 +52,7 @@ class Noise:
             return distribution.token(0)
         if len(distribution) <= _FEW:
             ids = np.arange(len(distribution)) if distribution.ids is None else distribution.ids
-            scores = _scores(
-                distribution.logits, distribution.logits.max(), distribution.temperature
-            )
-            return int(ids[(scores + self.gumbel(position, ids)).argmax()])
+            return int(ids[(distribution.scores() + self.gumbel(position, ids)).argmax()])
         return self._choose_among_many(distribution, position)
 
     def _choose_among_many(self, distribution: Distribution, position: int) -> int:
@@ -72,7 +69,7 @@ class Noise:
 
         def perturbed(entries: NDArray[np.intp]) -> NDArray[np.float64]:
             noise = _gumbel(coarse[entries], _hash(spread[entries], keys[3:]))
-            return np.asarray(_scores(logits[entries], top, temperature) + noise)
+            return np.asarray(relative_scores(logits[entries], top, temperature) + noise)
 
         def logit_at(score: float) -> np.float32:
             return np.float32(max(float(top) + score * temperature, _LEAST_FLOAT32))
@@ -90,13 +87,6 @@ class Noise:
         if self._spread.size != n:
             self._spread = _spread(np.arange(n))
         return self._spread
-
-
-def _scores(
-    logits: NDArray[np.float32], top: np.float32, temperature: float
-) -> NDArray[np.float64]:
-    """Scores less the best one: huge logits or a tiny temperature must not round the noise away."""
-    return np.asarray((logits.astype(np.float64) - np.float64(top)) / temperature)
 
 
 def _spread(ids: NDArray[np.integer]) -> Words:

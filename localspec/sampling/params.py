@@ -40,8 +40,12 @@ class SamplingParams:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in _FLOATS:
-            self._check(name, math.isfinite(getattr(self, name)), "a finite number")
+        for name in _WHOLE:
+            self._check(name, isinstance(getattr(self, name), int), "a whole number")
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and math.isfinite(value)
+            self._check(name, number, "a finite number")
         self._check("temperature", self.temperature >= 0, "0 or more")
         self._check("top_k", self.top_k >= 0, "0 (off) or more")
         self._check("top_p", 0 < self.top_p <= 1, "above 0 and at most 1 (1 is off)")
@@ -50,9 +54,10 @@ class SamplingParams:
         self._check("repeat_penalty", self.repeat_penalty > 0, "above 0 (1 is off)")
         self._check("penalty_window", self.penalty_window >= -1, "-1 (all), 0 (off) or more")
         for token, bias in self.logit_bias.items():
-            if token < 0 or math.isnan(bias) or bias == math.inf:
+            number = isinstance(bias, (int, float)) and not math.isnan(bias) and bias < math.inf
+            if not isinstance(token, int) or token < 0 or not number:
                 raise InvalidValueError(
-                    f"logit_bias {token}: {bias} must map a token id to a number or -inf"
+                    f"logit_bias {token!r}: {bias!r} must map a token id to a number or -inf"
                 )
 
     def _check(self, name: str, ok: bool, wanted: str) -> None:
@@ -72,15 +77,29 @@ class SamplingParams:
 
         metadata: the GGUF's key-value pairs, of which `general.sampling.*` are read.
         """
-        settings: dict[str, Any] = {}
+        settings = {name: value for name, value in chosen.items() if value is not None}
         for key, (name, kind) in _METADATA_KEYS.items():
-            if f"general.sampling.{key}" in metadata:
-                settings[name] = kind(metadata[f"general.sampling.{key}"])
-        settings.update({name: value for name, value in chosen.items() if value is not None})
+            full_key = f"general.sampling.{key}"
+            if full_key in metadata and name not in settings:
+                settings[name] = _recommended(full_key, metadata[full_key], name, kind)
         return cls(**settings)
 
 
-_FLOATS = tuple(f.name for f in fields(SamplingParams) if f.type in (float, "float"))
+def _recommended(key: str, value: Any, name: str, kind: type) -> Any:
+    """A GGUF's recommendation as a setting."""
+    try:
+        setting = kind(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidValueError(
+            f"the GGUF recommends {key} = {value!r}, which is no {kind.__name__}; "
+            f"set {name} yourself"
+        ) from error
+    # llama.cpp takes any negative top-k for "off".
+    return max(0, setting) if name == "top_k" else setting
+
+
+_NUMBERS = tuple(f.name for f in fields(SamplingParams) if f.type in (float, "float"))
+_WHOLE = tuple(f.name for f in fields(SamplingParams) if f.type in (int, "int"))
 _METADATA_KEYS: dict[str, tuple[str, type]] = {
     "temp": ("temperature", float),
     "top_k": ("top_k", int),

@@ -169,3 +169,10 @@ def test_the_bundled_template_marks_the_turns(engine: Engine) -> None:
     template = engine.model.chat_template
     assert template is not None
     assert rendered(template) == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_the_generation_block_of_transformers_is_only_a_mark() -> None:
+    template = (
+        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
+    )
+    assert render(template, [{"role": "user", "content": "hi"}], bos="", eos="") == "hi"

@@ -1,0 +1,73 @@
+"""The map in docs/architecture.md shows the house as it is; the public names are those promised."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import localspec
+
+ROOT = Path(__file__).parents[1]
+
+
+def drawn() -> set[str]:
+    """The modules in the tree of the architecture page, as paths."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tree = page.split("## The rooms")[1].split("```")[1]
+    paths, room = set(), ""
+    for line in tree.splitlines()[2:]:
+        indent, name = len(line) - len(line.lstrip()), line.split()[0]
+        if name.endswith("/"):
+            room = name if indent else ""
+        elif name.endswith(".py"):
+            paths.add((room if indent == 4 else "") + name)
+    return paths
+
+
+def test_the_map_is_the_house() -> None:
+    package = ROOT / "localspec"
+    real = {str(path.relative_to(package).as_posix()) for path in package.rglob("*.py")}
+    inits = {path for path in real if path.endswith("/__init__.py")}
+    assert drawn() == real - inits
+
+
+def test_no_file_outgrows_the_house() -> None:
+    sizes = {
+        path: len(path.read_text().splitlines()) for path in (ROOT / "localspec").rglob("*.py")
+    }
+    assert {path.name: size for path, size in sizes.items() if size > 400} == {}
+
+
+def test_public_names() -> None:
+    assert sorted(localspec.__all__) == localspec.__all__
+    assert set(localspec._HOMES) == set(localspec.__all__)
+    for name in localspec.__all__:
+        assert getattr(localspec, name).__name__ == name
+
+
+PURE = [
+    "localspec.drafters.draft_model",
+    "localspec.drafters.ngram",
+    "localspec.drafters.prompt_lookup",
+    "localspec.models.gguf_check",
+    "localspec.sampling.sampler",
+    "localspec.settings",
+    "localspec.speculation.loop",
+]
+
+
+def test_the_pure_rooms_run_without_llama_cpp() -> None:
+    code = f"""
+import sys
+sys.modules["llama_cpp"] = None
+for name in {PURE!r}:
+    __import__(name)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_localspec_costs_nothing() -> None:
+    code = "import localspec, sys; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert not {"numpy", "llama_cpp", "jinja2", "click"} & {*loaded}

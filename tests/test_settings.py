@@ -1,0 +1,79 @@
+"""Settings and runtime options: what makes no sense is refused by name, before anything loads."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localspec.engine import Engine, load
+from localspec.errors import InvalidValueError
+from localspec.runtime import Runtime, threads_for
+from localspec.settings import Settings
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"depth": 0}, "depth is 0"),
+    ({"depth": 64}, "depth is 64; it must be at least 1 and at most 63"),
+    ({"depth": 2.5}, "depth is 2.5; it must be a whole number"),
+    ({"max_tokens": 0}, "max_tokens is 0"),
+    ({"seed": -1}, "seed is -1"),
+    ({"seed": 2**64}, "seed is"),
+    ({"seed": 2.5}, "seed is 2.5"),
+    ({"rule": "best"}, "rule is 'best'; choose from: coupled"),
+    ({"stop": [5]}, "stop is 5"),
+    ({"stop": [""]}, "stop string is empty"),
+    ({"top_p": 0}, "top_p is 0"),
+    ({"logit_bias": {"5": 1}}, "logit_bias '5'"),
+    ({"sampling": {}}, "no setting 'sampling'"),
+    ({"temprature": 1}, "no setting 'temprature'"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_a_wrong_setting_is_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        Settings.of(**options)
+
+
+def test_none_is_a_default_and_a_seed_is_drawn() -> None:
+    drawn = Settings.of(seed=None, temperature=None, stop="\n")
+    assert drawn.stop == ("\n",)
+    assert drawn.seed != Settings.of().seed
+    assert drawn.params({"general.sampling.temp": 0.3}).temperature == 0.3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"threads": 100_000}, {"threads": 0}, {"context": 1}, {"context": 10**11}, {"context": "big"}],
+)
+def test_a_wrong_runtime_option_is_named(options: dict[str, Any]) -> None:
+    [(name, value)] = options.items()
+    with pytest.raises(InvalidValueError, match=f"{name} is {value!r}"):
+        Runtime(**options)
+
+
+def test_a_small_model_gets_one_thread(target_path) -> None:  # type: ignore[no-untyped-def]
+    assert threads_for(target_path) == 1
+
+
+@pytest.fixture(scope="module")
+def engine():  # type: ignore[no-untyped-def]
+    with load(draft="none", threads=1) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize(
+    "prompt", [None, 5, [1, {"role": "user"}], [1.5], ["a", "b"], "\udcff", [-1], [4096], [], ""]
+)
+def test_a_wrong_prompt_is_refused_in_words(engine: Engine, prompt: Any) -> None:
+    if prompt == "":
+        # The bundled target begins every text with BOS, so an empty one can be gone on from.
+        assert engine.generate(prompt, max_tokens=2).stats.prompt_tokens == 1
+        return
+    with pytest.raises(InvalidValueError):
+        engine.generate(prompt)
+
+
+def test_ids_of_any_integer_kind(engine: Engine) -> None:
+    ids = engine.model.tokenize("def f(x):")
+    by_list = engine.generate(ids, max_tokens=8, seed=1)
+    assert engine.generate(np.array(ids), max_tokens=8, seed=1).token_ids == by_list.token_ids
