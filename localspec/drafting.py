@@ -7,7 +7,12 @@ from localspec.drafters.base import Drafter
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
-from localspec.errors import DrafterMismatchError, InvalidValueError, LocalspecError
+from localspec.errors import (
+    DrafterMismatchError,
+    InvalidValueError,
+    LocalspecError,
+    ModelNotFoundError,
+)
 from localspec.llama.context import Context, Rollback
 from localspec.llama.model import Model
 from localspec.models import gguf_check, registry
@@ -58,6 +63,11 @@ def choose(draft: str | Path | Drafter, target: Context, runtime: Runtime) -> Dr
         return _automatic(target, runtime)
     if isinstance(draft, str) and draft in MODEL_FREE:
         return Drafting(MODEL_FREE[draft]())
+    if isinstance(draft, str) and not Path(draft).exists():
+        raise ModelNotFoundError(
+            f"there is no drafter {draft!r}; choose auto, none, {', '.join(MODEL_FREE)}, "
+            "or the path of a GGUF"
+        )
     if isinstance(draft, (str, Path)):
         return _model(Path(draft), target, runtime)
     if isinstance(draft, Drafter):

@@ -20,7 +20,6 @@ from localspec.llama.model import Model
 from localspec.models import gguf_check, registry
 from localspec.models.gguf import Header
 from localspec.runtime import Runtime
-from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.settings import SettingOptions, Settings, require
@@ -98,22 +97,21 @@ class Engine:
     def _start(
         self, prompt: Prompt, settings: Settings, cancel: threading.Event | None
     ) -> Generation:
+        cancelled = cancel.is_set if cancel else lambda: False
         loop = Loop(
             self._target,
             self.drafting.drafter,
             settings.verification,
-            Sampler(self._params(settings), Noise(settings.seed)),
+            Sampler(self._params(settings), settings.verification.randomness(settings.seed)),
             settings.depth,
             self._tokens(prompt),
             Stats(seconds=Seconds(load=self._load_seconds)),
             settings.logprobs,
+            cancelled,
         )
         if self._running:
             self._running.close()
-        cancelled = cancel.is_set if cancel else lambda: False
-        self._running = Generation(
-            loop, self._target, self.model, settings, context=self.context, cancelled=cancelled
-        )
+        self._running = Generation(loop, self._target, self.model, settings, context=self.context)
         return self._running
 
     def close(self) -> None:
@@ -204,6 +202,7 @@ def load(
     Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError.
     """
     began = perf_counter()
+    library.forget_interrupt()
     runtime = Runtime(context, gpu_layers, threads, flash_attention)
     path = registry.default_pair().target if model is None else Path(model)
     header = gguf_check.check_generative(path)

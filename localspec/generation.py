@@ -1,6 +1,6 @@
 """Generation: one running answer, token by token, and Result: the finished one."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal, Protocol
@@ -71,7 +71,7 @@ class Generation(Iterator[Token]):
     """Iterate for tokens; close (or leave the `with`) at any time: the caches stay consistent.
 
     settings: those it runs with, a drawn seed among them. context: how many tokens of text fit.
-    cancelled: asked after each token. stop_reason is None while it runs.
+    stop_reason is None while it runs.
     """
 
     def __init__(
@@ -82,7 +82,6 @@ class Generation(Iterator[Token]):
         settings: Settings,
         *,
         context: int,
-        cancelled: Callable[[], bool],
     ) -> None:
         self.tokens: list[Token] = []
         self.stop_reason: StopReason | None = None
@@ -92,7 +91,6 @@ class Generation(Iterator[Token]):
         self._target = target
         self._vocabulary = vocabulary
         self._context = context
-        self._cancelled = cancelled
         self._stream = TextStream(settings.stop)
         self._running = self._run()
 
@@ -151,14 +149,14 @@ class Generation(Iterator[Token]):
             kept = self._target.truncate(self._target.shared(prompt))
             self.stats.prompt_tokens = len(prompt) + 1
             for start in range(kept, len(prompt), self._target.chunk):
-                if self._cancelled():
+                if self._loop.cancelled():
                     return False
                 chunk = prompt[start : start + self._target.chunk]
                 self._target.extend(chunk)
                 self.stats.prompt_evaluated += len(chunk)
         # The last token goes through the model with the first draft.
         self.stats.prompt_evaluated += 1
-        return not self._cancelled()
+        return not self._loop.cancelled()
 
     def _token(self, emission: Emission) -> Token:
         ends = self._vocabulary.ends(emission.id)
@@ -175,7 +173,7 @@ class Generation(Iterator[Token]):
             return "eos"
         if self._stream.stopped:
             return "stop"
-        if self._cancelled():
+        if self._loop.cancelled():
             return "cancelled"
         if count == self.settings.max_tokens:
             return "length"

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
@@ -47,23 +46,23 @@ class Runtime:
 
     def context_for(self, model: Model, header: Header, n_ctx: int) -> Context:
         """A cache of `n_ctx` tokens, refused before it is made if memory cannot hold it."""
-        if not library.can_offload():
+        if not library.can_offload() or self.gpu_layers == 0:
             memory.require_room(header, model.path.name, n_ctx)
         return Context(
             model,
             n_ctx=n_ctx,
-            threads=self.threads or threads_for(model.path),
+            threads=self.threads or threads_for(model.size),
             flash_attention=self.flash_attention,
         )
 
 
-def threads_for(model: Path) -> int:
-    """As many threads as the model's weights keep busy, at most one per physical core.
+def threads_for(weights: int) -> int:
+    """As many threads as so many bytes of weights keep busy, at most one per physical core.
 
     Threads wait for each other hundreds of times per pass. For a small model that costs more than
     they gain, and many times more whenever another program needs one of the cores.
     """
-    return max(1, min(model.stat().st_size // _BYTES_PER_THREAD, _physical_cores()))
+    return max(1, min(weights // _BYTES_PER_THREAD, _physical_cores()))
 
 
 def _physical_cores() -> int:

@@ -229,7 +229,7 @@ def test_prompts_that_cannot_be(
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_p": 0.0}, "top_p is 0.0"),
         ({"depth": 0}, "depth is 0"),
-        ({"depth": 64}, "depth is 64; it must be at least 1 and at most 63"),
+        ({"depth": 63}, "depth is 63; it must be at least 1 and at most 62"),
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"rule": "guess"}, "rule is 'guess'; choose from: .*coupled"),
         ({"seed": -1}, "seed is -1"),
@@ -490,7 +490,7 @@ class Oracle(Repeat):
         self.outcomes: list[Outcome] = []
 
     def propose(self, limit: Limit) -> Draft:
-        start = limit.position
+        start = limit.prefix.position
         return self.spoil(Draft(self.text[start : start + limit.depth]))
 
     def observe(self, outcome: Outcome) -> None:

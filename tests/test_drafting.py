@@ -67,7 +67,9 @@ def test_a_target_can_draft_for_itself(target_path: Path) -> None:
 
 
 def test_what_is_no_drafter_is_named() -> None:
-    with pytest.raises(ModelNotFoundError, match=r"there is no model file nothing"):
+    with pytest.raises(
+        ModelNotFoundError, match="there is no drafter 'nothing'; choose auto, none"
+    ):
         load(draft="nothing")
     with pytest.raises(InvalidValueError, match="it needs name, begin, propose and observe"):
         load(draft=3)  # type: ignore[arg-type]

@@ -20,9 +20,9 @@ from localspec.llama.model import Model
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.draft import Draft
+from localspec.speculation.draft import MAX_DEPTH, Draft
 from localspec.speculation.loop import Loop
-from localspec.speculation.rules import coupled
+from localspec.speculation.rules import RULES
 from localspec.speculation.target import Scores
 from localspec.stats import Stats
 from localspec.tokens import common_prefix
@@ -52,6 +52,18 @@ def test_greedy(engines: dict[str, Engine], draft: str, prompt: str) -> None:
         assert drafted.token_ids == plain.token_ids, depth
         assert drafted.text == plain.text
         assert drafted.stop_reason == plain.stop_reason
+
+
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_the_deepest_draft_there_can_be(engines: dict[str, Engine], temperature: float) -> None:
+    """From 64 rows on the library computes differently; MAX_DEPTH stays below."""
+    for seed in range(4):
+        options = {"max_tokens": 150, "temperature": temperature, "seed": seed}
+        prompt = PROMPTS[seed]
+        plain = engines["none"].generate(prompt, **options)
+        for draft in ("lookup", "draft_model"):
+            drafted = engines[draft].generate(prompt, depth=MAX_DEPTH, **options)
+            assert drafted.token_ids == plain.token_ids
 
 
 @pytest.mark.parametrize("draft", ["lookup", "ngram", "draft_model"])
@@ -142,7 +154,7 @@ def test_with_more_threads_every_difference_is_a_near_tie(
         target.truncate(0)
         target.extend(prompt[:-1])
         recorder, text = Recorder(target), list(prompt)
-        loop = Loop(recorder, drafter, coupled, Sampler(params, noise), 4, text, Stats())
+        loop = Loop(recorder, drafter, RULES["coupled"], Sampler(params, noise), 4, text, Stats())
         list(loop.run(48))
         return text, recorder
 

@@ -7,12 +7,13 @@ import pytest
 
 from localspec.engine import Engine, load
 from localspec.errors import InvalidValueError
+from localspec.llama.model import Model
 from localspec.runtime import Runtime, threads_for
 from localspec.settings import Settings
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"depth": 0}, "depth is 0"),
-    ({"depth": 64}, "depth is 64; it must be at least 1 and at most 63"),
+    ({"depth": 63}, "depth is 63; it must be at least 1 and at most 62"),
     ({"depth": 2.5}, "depth is 2.5; it must be a whole number"),
     ({"max_tokens": 0}, "max_tokens is 0"),
     ({"seed": -1}, "seed is -1"),
@@ -51,8 +52,10 @@ def test_a_wrong_runtime_option_is_named(options: dict[str, Any]) -> None:
         Runtime(**options)
 
 
-def test_a_small_model_gets_one_thread(target_path) -> None:  # type: ignore[no-untyped-def]
-    assert threads_for(target_path) == 1
+def test_a_small_model_gets_one_thread(target_model: Model) -> None:
+    assert 7_000_000 < target_model.size < 9_000_000
+    assert threads_for(target_model.size) == 1
+    assert threads_for(2**40) >= 1
 
 
 @pytest.fixture(scope="module")

@@ -79,6 +79,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
+    if "none" not in options.drafts.split(","):
+        parser.error(f"--drafts {options.drafts} must include none, to compare with")
     engines = {
         draft: load(options.model, draft, threads=options.threads)
         for draft in options.drafts.split(",")

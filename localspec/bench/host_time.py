@@ -18,7 +18,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import Draft
 from localspec.speculation.loop import Loop
-from localspec.speculation.rules import coupled
+from localspec.speculation.rules import RULES
 from localspec.speculation.target import Scores
 from localspec.stats import Stats
 
@@ -65,13 +65,11 @@ class Oracle:
         pass
 
     def propose(self, limit: Limit) -> Draft:
-        sampler, rows = limit.sampler, self._target.rows()
-        return Draft(
-            [
-                sampler.choose(sampler.distribution(rows[i], ()), limit.position + i)
-                for i in range(limit.depth)
-            ]
-        )
+        sampler, prefix, tokens = limit.sampler, limit.prefix, []
+        for row in self._target.rows()[: limit.depth]:
+            tokens.append(sampler.choose(sampler.distribution(row, prefix), prefix))
+            prefix = prefix.then(tokens[-1])
+        return Draft(tokens)
 
     def observe(self, outcome: Outcome) -> None:
         pass
@@ -82,7 +80,7 @@ def milliseconds_per_step(params: SamplingParams, n_vocab: int, depth: int, spre
     target = StubTarget(n_vocab, depth, spread)
     stats = Stats()
     sampler = Sampler(params, Noise(1))
-    loop = Loop(target, Oracle(target), coupled, sampler, depth, [0], stats)
+    loop = Loop(target, Oracle(target), RULES["coupled"], sampler, depth, [0], stats)
     running = loop.run(STEPS * (1 + depth))
     took = []
     for _ in range(STEPS):

@@ -5,7 +5,6 @@ from typing import Any
 from localspec.cli.output import joined
 from localspec.engine import Engine
 from localspec.generation import Generation, Result, Token
-from localspec.stats import Stats
 
 
 def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> str:
@@ -24,12 +23,13 @@ def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> st
     return joined([target, drafter, warning, f"seed {running.settings.seed}"])
 
 
-def describe_stats(stats: Stats) -> str:
+def describe_stats(running: Generation) -> str:
     """One line of counts and times."""
-    seconds = stats.seconds
+    stats, seconds = running.stats, running.stats.seconds
     return joined(
         [
             f"{stats.generated_tokens} tokens, {_number(stats.tokens_per_second)} tok/s",
+            f"stopped: {running.stop_reason}",
             f"accept {_percent(stats.acceptance_rate)}",
             f"{_number(stats.tokens_per_step)} tok/step in {stats.steps} steps",
             f"prompt {stats.prompt_tokens} ({stats.prompt_evaluated} evaluated)",

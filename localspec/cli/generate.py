@@ -81,14 +81,17 @@ def generate(
         )
         with _on_interrupt(_cancelling(cancel)):
             output.note(describe_engine(engine, running, bundled=model is None))
-            if color and not output.color:
-                output.note("colours are off: stdout is no terminal, NO_COLOR or TERM=dumb is set")
+            if color and (as_json or not output.color):
+                reason = "JSON has none" if as_json else output.color_off_because
+                output.note(f"colours are off: {reason}")
             if as_json:
                 _write_json(engine, running, output, stream=bool(stream))
             else:
                 _write_text(engine, running, output, stream=stream is not False)
+    if running.stop_reason == "context":
+        output.note(f"the context of {engine.context} tokens is full; --ctx makes it larger")
     if stats:
-        output.note(describe_stats(running.stats))
+        output.note(describe_stats(running))
     return _INTERRUPTED if running.stop_reason == "cancelled" else 0
 
 

@@ -43,10 +43,12 @@ def model_options(command: Command) -> Command:
 def sampling_options(command: Command) -> Command:
     """How tokens are chosen; the defaults are the GGUF's own, else llama.cpp's."""
     return _stacked(
-        click.option("--temperature", type=float, help="0 is greedy. [default: 0.8]"),
-        click.option("--top-k", type=int, help="0 is off. [default: 40]"),
-        click.option("--top-p", type=float, help="1 is off. [default: 0.95]"),
-        click.option("--min-p", type=float, help="0 is off. [default: 0.05]"),
+        click.option(
+            "--temperature", type=float, help="0 is greedy. [default: the GGUF's own, else 0.8]"
+        ),
+        click.option("--top-k", type=int, help="0 is off. [default: the GGUF's own, else 40]"),
+        click.option("--top-p", type=float, help="1 is off. [default: the GGUF's own, else 0.95]"),
+        click.option("--min-p", type=float, help="0 is off. [default: the GGUF's own, else 0.05]"),
         click.option("--typical-p", type=float, help="1 is off. [default: 1]"),
         click.option("--repeat-penalty", type=float, help="1 is off. [default: 1]"),
         click.option("--frequency-penalty", type=float, help="0 is off. [default: 0]"),
@@ -57,6 +59,8 @@ def sampling_options(command: Command) -> Command:
             "--rule",
             default="coupled",
             show_default=True,
-            help="Verification rule; `coupled` gives the text that plain decoding gives.",
+            type=str,
+            help="How drafts are judged. `coupled`: a seed gives the text of plain decoding. "
+            "`token`, `block`: the distribution of texts stays, a seed's text does not.",
         ),
     )(command)

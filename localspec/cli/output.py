@@ -31,7 +31,8 @@ class Output:
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal that knows no Unicode shows `?`; the text does not end there.
             sys.stdout.reconfigure(errors="replace")
-        self.color = color and colors_allowed(sys.stdout)
+        self.color_off_because = colors_off_because(sys.stdout)
+        self.color = color and not self.color_off_because
 
     def data(self, text: str) -> None:
         """To stdout, at once. Raises ReaderGone when nobody reads it any more."""
@@ -89,13 +90,15 @@ def say(text: str) -> None:
             sys.stderr.write(f"localspec: {text}\n")
 
 
-def colors_allowed(stream: TextIO) -> bool:
-    """NO_COLOR, FORCE_COLOR and TERM=dumb decide; otherwise, whether this is a terminal."""
+def colors_off_because(stream: TextIO) -> str | None:
+    """Why text to this stream is not coloured, or None when it may be."""
     if os.environ.get("NO_COLOR"):
-        return False
+        return "NO_COLOR is set"
     if os.environ.get("FORCE_COLOR"):
-        return True
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+        return None
+    if not stream.isatty():
+        return "stdout is no terminal (FORCE_COLOR=1 colours all the same)"
+    return "TERM is dumb" if os.environ.get("TERM") == "dumb" else None
 
 
 def abandon_stdout() -> None:

@@ -1,12 +1,13 @@
 """Drafter: whatever guesses the next few tokens. Any object with these members will do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import Draft
 
@@ -16,14 +17,18 @@ class Limit:
     """What a proposal must keep to.
 
     depth: at most this many tokens in a row, at least 1.
-    position: where the first proposed token stands in the text.
-    sampler: the target's own settings and noise. A drafter that samples with it draws the
+    prefix: the place in the text that the first proposed token follows.
+    sampler: the target's own settings and randomness. A drafter that samples with it draws the
         target's token wherever its distribution allows; one that only guesses may ignore it.
+    needs_laws: whether the rule must know what each token was drawn from (`Draft.proposals`).
+    cancelled: asked now and then by a drafter whose proposal takes long.
     """
 
     depth: int
-    position: int
+    prefix: Prefix
     sampler: Sampler
+    needs_laws: bool = False
+    cancelled: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from localspec.speculation.draft import NOTHING, Draft
 class Cache(Protocol):
     """The drafter's own model and the tokens its cache holds."""
 
-    @property
-    def n_ctx(self) -> int: ...
+    n_ctx: int
+    n_vocab: int
+    chunk: int
 
     def shared(self, tokens: Sequence[int]) -> int:
         """How many tokens at the start of `tokens` the cache holds."""
@@ -45,6 +46,8 @@ class DraftModel:
         self._cache = cache
         self._n_vocab = n_vocab
         self._text: list[int] = []
+        # Whether the text holds a token this model does not know; then it can only keep silent.
+        self._foreign = False
         # How much of the text the cache holds, and how many tokens were drafted after the text.
         self._cached = 0
         self._drafted = 0
@@ -52,6 +55,7 @@ class DraftModel:
     def begin(self, tokens: Sequence[int]) -> None:
         """Take over this text; nothing is evaluated before the first proposal."""
         self._text = list(tokens)
+        self._foreign = self._knows_not(tokens)
         # The last token is always evaluated, for its logits.
         self._cached = self._cache.shared(self._text[:-1])
         self._drafted = 0
@@ -59,21 +63,23 @@ class DraftModel:
     def propose(self, limit: Limit) -> Draft:
         """Draw up to `limit.depth` tokens, one drafter pass each."""
         depth = min(limit.depth, self._cache.n_ctx - len(self._text))
-        if depth < 1:
+        if depth < 1 or self._foreign:
             return NOTHING
-        kept = self._cache.truncate(self._cached)
-        logits = self._cache.extend(self._text[kept:])
-        self._cached = len(self._text)
+        logits = self._catch_up(limit)
+        if logits is None:
+            return NOTHING
         tokens: list[int] = []
         proposals: list[Distribution] = []
-        recent = limit.sampler.recent(self._text)
+        prefix = limit.prefix
         while True:
-            proposal = limit.sampler.distribution(logits[: self._n_vocab], recent + tokens)
-            proposals.append(proposal)
-            tokens.append(limit.sampler.choose(proposal, limit.position + len(tokens)))
+            proposal = limit.sampler.distribution(logits[: self._n_vocab], prefix)
+            if limit.needs_laws:
+                proposals.append(proposal.kept())
+            tokens.append(limit.sampler.choose(proposal, prefix))
+            prefix = prefix.then(tokens[-1])
             if len(tokens) == depth:
                 self._drafted = depth
-                return Draft(tokens, proposals=proposals)
+                return Draft(tokens, proposals=proposals or None)
             logits = self._cache.extend(tokens[-1:])
 
     def observe(self, outcome: Outcome) -> None:
@@ -82,3 +88,20 @@ class DraftModel:
             self._cached += min(outcome.accepted, self._drafted - 1)
             self._drafted = 0
         self._text += outcome.tokens
+        self._foreign = self._foreign or self._knows_not(outcome.tokens)
+
+    def _catch_up(self, limit: Limit) -> NDArray[np.float32] | None:
+        """Evaluate what of the text the cache lacks; its last logits, or None when cancelled."""
+        # The last token's logits are needed, so it is evaluated in any case.
+        self._cached = self._cache.truncate(min(self._cached, len(self._text) - 1))
+        logits = None
+        for start in range(self._cached, len(self._text), self._cache.chunk):
+            if limit.cancelled():
+                return None
+            chunk = self._text[start : start + self._cache.chunk]
+            logits = self._cache.extend(chunk)
+            self._cached += len(chunk)
+        return logits
+
+    def _knows_not(self, tokens: Sequence[int]) -> bool:
+        return max(tokens, default=0) >= self._cache.n_vocab

@@ -24,13 +24,12 @@ _MOST_ROWS = MAX_DEPTH + 1
 
 
 class Rollback(Enum):
-    """What a cache can forget: LLAMA_CPP's kinds of memory.
+    """What a cache can forget: the kinds of memory llama.cpp has.
 
-    NONE: it has no memory. PARTIAL: any number of last tokens. BOUNDED: a few of the last pass.
+    PARTIAL: any number of last tokens. BOUNDED: a few of the last pass.
     FULL: nothing but everything.
     """
 
-    NONE = "no cache"
     PARTIAL = "any last tokens"
     BOUNDED = "only tokens of the last pass"
     FULL = "only everything at once"
@@ -55,13 +54,17 @@ class Context:
         self.n_vocab = model.n_vocab
         self.chunk = CHUNK
         self.tokens: list[int] = []
-        self._unsettled = False
+        self._unfinished = False
         self._draft = NOTHING
         self._handle = _new_context(model, n_ctx, threads, flash_attention)
         self.n_ctx = min(n_ctx, int(llama_cpp.llama_n_ctx(self._handle)))
         self._memory = llama_cpp.llama_get_memory(self._handle)
         self._batch = Batch(CHUNK)
-        self.rollback = self._probe_rollback()
+        try:
+            self.rollback = self._probe_rollback()
+        except BaseException:
+            self.close()
+            raise
 
     # Extending: prompts, and the drafter's own tokens.
 
@@ -75,11 +78,11 @@ class Context:
         Returns the (n_vocab,) float32 logits after the last one: a view, valid until the next
         pass. `tokens` must not be empty.
         """
-        self._settle()
+        self._discard_unfinished()
         for start in range(0, len(tokens), self.chunk):
             chunk = tokens[start : start + self.chunk]
             self._decode(chunk, all_rows=False)
-            self._settle_with(chunk)
+            self._hold(chunk)
         logits: NDArray[np.float32] = self._rows(1)[0]
         return logits
 
@@ -89,7 +92,7 @@ class Context:
         That may be fewer, down to 0, where the cache cannot be cut at that place: evaluate the
         missing ones again.
         """
-        self._settle()
+        self._discard_unfinished()
         if length < len(self.tokens):
             del self.tokens[self._roll_back(length) :]
         return len(self.tokens)
@@ -102,7 +105,7 @@ class Context:
             raise LocalspecError("a tree draft cannot be scored here yet; propose a chain")
         if len(draft) and self.rollback is not Rollback.PARTIAL:
             raise LocalspecError(f"this model's cache can forget {self.rollback.value}: no drafts")
-        self._settle()
+        self._discard_unfinished()
         self._decode([pending, *draft.tokens], all_rows=True)
         self._draft = draft
         self._pending = pending
@@ -112,7 +115,7 @@ class Context:
         """Keep the pending token and the first `len(path)` drafted ones; forget the others."""
         kept = [self._pending, *self._draft.tokens[: len(path)]]
         dropped = len(self._draft) - len(path)
-        self._settle_with(kept)
+        self._hold(kept)
         if dropped:
             wanted = list(self.tokens)
             left = self._roll_back(len(wanted))
@@ -141,30 +144,30 @@ class Context:
             raise LocalspecError(f"the context of {self.n_ctx} tokens is full; use a larger one")
         self._batch.fill(tokens, start=len(self.tokens), all_rows=all_rows)
         library.forget_log()
-        self._unsettled = True
+        self._unfinished = True
         status = llama_cpp.llama_decode(self._handle, self._batch.struct)
         if status != 0:
-            self._settle()
+            self._discard_unfinished()
             raise LocalspecError(
                 f"llama.cpp could not evaluate {len(tokens)} tokens (status {status}"
-                f"{', ' + library.last_complaint() if library.last_complaint() else ''})"
+                f"{', ' + library.complaint() if library.complaint() else ''})"
             )
 
     def _rows(self, count: int) -> NDArray[np.float32]:
         pointer = llama_cpp.llama_get_logits(self._handle)
         return np.ctypeslib.as_array(pointer, shape=(count, self.n_vocab))
 
-    def _settle_with(self, tokens: Sequence[int]) -> None:
+    def _hold(self, tokens: Sequence[int]) -> None:
         """These tokens of the last pass are now held."""
         self.tokens.extend(tokens)
-        self._unsettled = False
+        self._unfinished = False
 
-    def _settle(self) -> None:
+    def _discard_unfinished(self) -> None:
         """Roll back what an interrupted pass may have left in the cache."""
         if self._handle is None:
             raise LocalspecError("this context was closed; load the model again")
-        if self._unsettled:
-            self._unsettled = False
+        if self._unfinished:
+            self._unfinished = False
             del self.tokens[self._roll_back(len(self.tokens)) :]
 
     def _roll_back(self, length: int) -> int:
@@ -191,13 +194,15 @@ class Context:
 
     def _probe_rollback(self) -> Rollback:
         if not self._memory:
-            return Rollback.NONE
+            raise ModelLoadError(
+                f"{self.model.path.name} keeps no cache of its text; pass a text-generation model"
+            )
         if llama_cpp.llama_n_rs_seq(self._handle) > 0:
             return Rollback.BOUNDED
         self._decode([0, 0], all_rows=False)
         can_cut = llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, 1, -1)
         llama_cpp.llama_memory_clear(self._memory, True)
-        self._unsettled = False
+        self._unfinished = False
         return Rollback.PARTIAL if can_cut else Rollback.FULL
 
 
@@ -214,6 +219,6 @@ def _new_context(model: Model, n_ctx: int, threads: int, flash_attention: bool |
     if not handle:
         raise ModelLoadError(
             f"{model.path.name}: a context of {n_ctx} tokens cannot be made "
-            f"({library.last_complaint() or 'no reason given'}); try a smaller one with --ctx"
+            f"({library.complaint() or 'no reason given'}); try a smaller one with --ctx"
         )
     return handle

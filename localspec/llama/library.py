@@ -41,8 +41,8 @@ llama_cpp.llama_log_set(_capture, ctypes.c_void_p(0))
 llama_cpp.llama_backend_init()
 
 
-def last_complaint() -> str:
-    """The library's last line that names an error, to go into a message of ours; may be empty."""
+def complaint() -> str:
+    """The first line since `forget_log` that names an error, or nothing."""
     lines = [line.strip() for line in "".join(_lines).splitlines() if line.strip()]
     complaints = [line for line in lines if "error" in line.lower() or "fail" in line.lower()]
     return (complaints or [""])[0]
@@ -53,6 +53,11 @@ def raise_interrupt() -> None:
     if _interrupted.is_set():
         _interrupted.clear()
         raise KeyboardInterrupt
+
+
+def forget_interrupt() -> None:
+    """An interrupt that came before is over."""
+    _interrupted.clear()
 
 
 def forget_log() -> None:

@@ -31,11 +31,12 @@ class Model:
         self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
         if not self._handle:
             raise ModelLoadError(
-                f"{path.name} cannot be loaded ({library.last_complaint() or 'no reason given'}); "
+                f"{path.name} cannot be loaded ({library.complaint() or 'no reason given'}); "
                 "check that the file is complete and that this llama.cpp is new enough for it"
             )
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(self._handle))
+        self.size = int(llama_cpp.llama_model_size(self._handle))
         self.window = int(llama_cpp.llama_model_n_swa(self._handle))
 
     @property

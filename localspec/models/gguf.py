@@ -70,8 +70,8 @@ class Header:
 
 
 def display_name(path: str | os.PathLike[str]) -> str:
-    """The file's name as it goes into a one-line message."""
-    name = os.path.basename(os.fspath(path)) or os.fspath(path)
+    """The path, as it was given, as it goes into a one-line message."""
+    name = os.fspath(path)
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
@@ -84,7 +84,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     with _map(path, name) as view:
         cursor = Cursor(view, name)
         version = _version(cursor)
-        tensor_count = cursor.count("tensors", least_bytes=32)
+        tensor_count = cursor.count("tensors", least_bytes=24)
         key_count = cursor.count("metadata entries", least_bytes=13)
         metadata = _metadata(cursor, key_count)
         entries = [_tensor_entry(cursor, index) for index in range(tensor_count)]
@@ -147,8 +147,8 @@ def _tensor_entry(cursor: Cursor, index: int) -> TensorInfo:
     name = cursor.label(f"the name of tensor {index}", _MAX_TENSOR_NAME_BYTES)
     what = f"tensor {name!r}"
     dimensions = cursor.scalar(_U32, what)
-    if not 1 <= dimensions <= 4:
-        raise cursor.refuse(f"{what} has {dimensions} dimensions, not 1 to 4")
+    if dimensions > 4:
+        raise cursor.refuse(f"{what} has {dimensions} dimensions, not 0 to 4")
     shape = struct.unpack_from(f"<{dimensions}Q", cursor.view, cursor.take(8 * dimensions, what))
     if not 0 < math.prod(shape) < 1 << 63:
         raise cursor.refuse(f"{what} has the impossible shape {shape}")
@@ -158,8 +158,9 @@ def _tensor_entry(cursor: Cursor, index: int) -> TensorInfo:
             f"{cursor.name}: {what} has the unknown type {kind}; pass another quantization"
         )
     _, elements, size = TENSOR_TYPES[kind]
-    if shape[0] % elements:
-        raise cursor.refuse(f"{what} has rows of {shape[0]}, not a multiple of {elements}")
+    row = shape[0] if shape else 1
+    if row % elements:
+        raise cursor.refuse(f"{what} has rows of {row}, not a multiple of {elements}")
     return TensorInfo(
         name, shape, kind, cursor.scalar(_U64, what), math.prod(shape) // elements * size
     )

@@ -170,6 +170,10 @@ def _impossible_heads(header: Header) -> str | None:
     return None
 
 
+# llama.cpp takes one expert, or none, for a dense model of these architectures.
+_OPTIONAL_EXPERTS = ("hunyuan-dense", "hunyuan_vl")
+
+
 def _impossible_experts(header: Header) -> str | None:
     """What llama.cpp asserts about a mixture of experts."""
     experts = _number(header, "expert_count")
@@ -178,6 +182,8 @@ def _impossible_experts(header: Header) -> str | None:
     used = _own(header, "expert_used_count")
     per_layer = used if isinstance(used, Array) else (used,)
     most_used = max((count for count in per_layer if isinstance(count, int)), default=0)
+    if header.architecture in _OPTIONAL_EXPERTS and experts <= 1:
+        experts = most_used = 0
     if experts:
         sound = 0 < most_used <= experts <= _MAX_EXPERTS and groups < experts
     else:

@@ -14,20 +14,22 @@ _GIB = 2**30
 def cache_bytes(header: Header, n_ctx: int) -> int | None:
     """Bytes of keys and values for `n_ctx` tokens.
 
-    None where the file does not tell, and where layers cache less than every token or compress
-    it (sliding windows, latent attention).
+    None where the file does not tell, and where most layers keep no keys and values of every token
+    (latent attention; recurrent layers between those of attention).
     """
-    if _number(header, "attention.sliding_window") or _number(header, "attention.kv_lora_rank"):
+    if any(_whole(header, key) for key in ("attention.kv_lora_rank", "full_attention_interval")):
         return None
-    layers = _number(header, "block_count")
-    heads = _number(header, "attention.head_count")
-    width = _number(header, "embedding_length")
-    if not layers or not heads or not width:
-        return None
-    kv_heads = _number(header, "attention.head_count_kv") or heads
-    key = _number(header, "attention.key_length") or width // heads
-    value = _number(header, "attention.value_length") or width // heads
-    return n_ctx * layers * kv_heads * (key + value) * _BYTES_PER_VALUE
+    layers = _whole(header, "block_count")
+    heads = _whole(header, "attention.head_count")
+    width = _whole(header, "embedding_length")
+    per_layer = header.metadata.get(f"{header.architecture}.attention.head_count_kv")
+    if isinstance(per_layer, Sequence) and not isinstance(per_layer, str):
+        all_heads = sum(count for count in per_layer if isinstance(count, int))
+    else:
+        all_heads = (_whole(header, "attention.head_count_kv") or heads or 0) * (layers or 0)
+    key = _whole(header, "attention.key_length") or (width // heads if width and heads else 0)
+    value = _whole(header, "attention.value_length") or key
+    return n_ctx * all_heads * (key + value) * _BYTES_PER_VALUE or None
 
 
 def require_room(header: Header, name: str, n_ctx: int) -> None:
@@ -41,11 +43,7 @@ def require_room(header: Header, name: str, n_ctx: int) -> None:
         )
 
 
-def _number(header: Header, key: str) -> int | None:
-    """A whole number of the architecture; the largest where there is one per layer."""
+def _whole(header: Header, key: str) -> int | None:
+    """A whole number of the architecture."""
     value = header.metadata.get(f"{header.architecture}.{key}")
-    if isinstance(value, int):
-        return value
-    if isinstance(value, Sequence):
-        return max((item for item in value if isinstance(item, int)), default=None)
-    return None
+    return value if isinstance(value, int) else None

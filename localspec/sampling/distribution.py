@@ -1,6 +1,6 @@
 """The next token's distribution, kept as the logits of the tokens that can still be chosen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,17 @@ class Distribution:
         """The id of entry `index`."""
         return index if self.ids is None else int(self.ids[index])
 
+    def kept(self) -> "Distribution":
+        """The same, safe to keep when the model's buffer changes."""
+        return self if self.ids is not None else replace(self, logits=self.logits.copy())
+
+    def index(self, token: int) -> int | None:
+        """The entry of a token, or None if it cannot be chosen."""
+        if self.ids is None:
+            return token if token < len(self) else None
+        found = np.flatnonzero(self.ids == token)
+        return int(found[0]) if found.size else None
+
     def scores(self) -> NDArray[np.float64]:
         """(n,) logits over the temperature, less the best one: see `relative_scores`."""
         return relative_scores(self.logits, self.logits.max(), self.temperature)
@@ -37,6 +48,13 @@ class Distribution:
         """(n,) probabilities, in the order of `ids`."""
         weights = np.exp(self.scores())
         return np.asarray(weights / weights.sum())
+
+    def over(self, ids: NDArray[np.intp] | None, n: int) -> NDArray[np.float64]:
+        """(n,) this distribution's probabilities of other ids; None: of the tokens below n."""
+        if ids is None:
+            return self.dense(n)
+        most = max(int(ids.max()), len(self) - 1 if self.ids is None else int(self.ids.max()))
+        return np.asarray(self.dense(most + 1)[ids])
 
     def dense(self, n_vocab: int) -> NDArray[np.float64]:
         """(n_vocab,) probabilities, zero for every token that was filtered out."""

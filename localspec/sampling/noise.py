@@ -38,7 +38,7 @@ class Noise:
         if not 0 <= seed <= _MASK64:
             raise InvalidValueError(f"seed is {seed}; it must be from 0 to 2**64 - 1")
         self.seed = seed
-        self._spread = np.empty(0, np.uint32)
+        self._spreads: dict[int, Words] = {}
 
     def gumbel(self, position: int, ids: NDArray[np.integer]) -> NDArray[np.float64]:
         """Standard Gumbel noise of these tokens at this position of the text. ids: (n,) -> (n,)."""
@@ -84,9 +84,9 @@ class Noise:
         return distribution.token(int(entries[perturbed(entries).argmax()]))
 
     def _spread_all(self, n: int) -> Words:
-        if self._spread.size != n:
-            self._spread = _spread(np.arange(n))
-        return self._spread
+        if n not in self._spreads:
+            self._spreads[n] = _spread(np.arange(n))
+        return self._spreads[n]
 
 
 def _spread(ids: NDArray[np.integer]) -> Words:

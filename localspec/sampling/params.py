@@ -82,7 +82,13 @@ class SamplingParams:
             full_key = f"general.sampling.{key}"
             if full_key in metadata and name not in settings:
                 settings[name] = _recommended(full_key, metadata[full_key], name, kind)
-        return cls(**settings)
+        try:
+            return cls(**settings)
+        except InvalidValueError as error:
+            name = str(error).partition(" ")[0]
+            if chosen.get(name) is not None or name == "logit_bias":
+                raise
+            raise InvalidValueError(f"the GGUF's own {error}; set {name} yourself") from error
 
 
 def _recommended(key: str, value: Any, name: str, kind: type) -> Any:

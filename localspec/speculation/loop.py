@@ -1,14 +1,14 @@
 """The loop: draft, verify, commit. Nothing else."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from localspec.drafters.base import Drafter, Limit, Outcome
 from localspec.errors import DrafterMismatchError
-from localspec.sampling.distribution import Distribution
 from localspec.sampling.filters import logprob
+from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.draft import NOTHING, Draft
+from localspec.speculation.draft import NOTHING, ROOT, Draft
 from localspec.speculation.rules import Rows, Rule, Verdict
 from localspec.speculation.target import Scores, Target
 from localspec.stats import Stats
@@ -43,6 +43,8 @@ class Loop:
     text: list[int]
     stats: Stats
     logprobs: bool = False
+    cancelled: Callable[[], bool] = lambda: False
+    prefix: Prefix = field(init=False)
 
     def run(self, max_tokens: int) -> Iterator[Emission]:
         """Yield up to `max_tokens` tokens; may be closed at any of them.
@@ -53,6 +55,7 @@ class Loop:
         if self.drafter:
             with self.stats.timing("draft"):
                 self.drafter.begin(self.text)
+        self.prefix = self.sampler.prefix(self.text)
         left = max_tokens
         while left > 0:
             accepted, emissions = self._step(left)
@@ -66,7 +69,9 @@ class Loop:
         draft = self._propose(left)
         with self.stats.timing("verify"):
             scores = self.target.score(self.text[-1], draft)
-        verdict = self.rule(draft, self._rows(draft, scores), len(self.text), self.sampler)
+        verdict = self.rule.verify(
+            draft, self._rows(draft, scores), len(self.text), self.sampler.randomness
+        )
         emissions = self._emissions(draft, scores, verdict)
         self._commit(verdict, emissions)
         self.stats.count_step(drafted=len(draft))
@@ -77,8 +82,10 @@ class Loop:
         depth = min(self.depth, left - 1)
         if not self.drafter or depth < 1:
             return NOTHING
+        needs_laws = not self.rule.same_text
+        limit = Limit(depth, self.prefix, self.sampler, needs_laws, self.cancelled)
         with self.stats.timing("draft"):
-            draft = self.drafter.propose(Limit(depth, len(self.text), self.sampler)).first(depth)
+            draft = self.drafter.propose(limit).first(depth)
         for token in draft.tokens:
             if not 0 <= token < self.target.n_vocab:
                 raise DrafterMismatchError(
@@ -88,17 +95,18 @@ class Loop:
         return draft
 
     def _rows(self, draft: Draft, scores: Scores) -> Rows:
-        recent = self.sampler.recent(self.text)
+        places = {ROOT: self.prefix}
 
-        def after(node: int) -> Distribution:
-            drafted = [draft.tokens[i] for i in draft.path(node)] if recent else []
-            return self.sampler.distribution(scores.logits[node + 1], recent + drafted)
+        def place(node: int) -> Prefix:
+            if node not in places:
+                places[node] = place(draft.parent(node)).then(draft.tokens[node])
+            return places[node]
 
-        return after
+        return lambda node: self.sampler.distribution(scores.logits[node + 1], place(node))
 
     def _emissions(self, draft: Draft, scores: Scores, verdict: Verdict) -> list[Emission]:
         name = self.drafter.name if self.drafter else ""
-        tokens = [(draft.tokens[node], name) for node in verdict.path]
+        tokens = [(int(draft.tokens[node]), name) for node in verdict.path]
         tokens.append((verdict.token, verdict.origin))
         if not self.logprobs:
             return [Emission(token, origin) for token, origin in tokens]
@@ -113,6 +121,8 @@ class Loop:
         with self.stats.timing("verify"):
             self.target.commit(verdict.path)
         self.text += tokens
+        for token in tokens:
+            self.prefix = self.prefix.then(token)
         if self.drafter:
             with self.stats.timing("draft"):
                 self.drafter.observe(Outcome(tokens, len(verdict.path)))

@@ -773,8 +773,12 @@ def files(tmp_path_factory: pytest.TempPathFactory, drafter_path: Path) -> dict[
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["-m", "{missing}"], 3, r"there is no model file missing\.gguf"),
-        (["--draft", "{missing}"], 3, r"there is no model file missing\.gguf"),
+        (["-m", "{missing}"], 3, r"there is no model file .*/missing\.gguf; check the path"),
+        (
+            ["--draft", "{missing}"],
+            3,
+            r"there is no drafter '.*/missing\.gguf'; choose auto, none, lookup",
+        ),
         (["-m", "{folder}"], 5, "is a directory; name the .gguf file inside it"),
         (["-m", "{empty}"], 5, "empty.gguf is empty"),
         (["-m", "{cut}"], 5, "cut.gguf is truncated"),

@@ -59,6 +59,22 @@ class OneDrawPerPosition:
         return distribution.token(self._branches.cat(distribution.probabilities()))
 
 
+class Drawn:
+    """Independent draws, for the rejection rules and their drafters: each one branches."""
+
+    def __init__(self, branches: Branches) -> None:
+        self._branches = branches
+
+    def bern(self, p: float) -> bool:
+        return self._branches.cat([1 - p, p]) == 1
+
+    def cat(self, weights: np.ndarray) -> int:
+        return self._branches.cat(list(weights / weights.sum()))
+
+    def choose(self, distribution: Distribution, position: int) -> int:
+        return distribution.token(self.cat(distribution.probabilities()))
+
+
 class SharedNoise:
     """Noise over three tokens that target and drafter share, in closed form.
 

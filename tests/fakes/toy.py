@@ -68,6 +68,8 @@ class ToyCache:
 
     def __init__(self, model: ToyModel, n_ctx: int = 1000) -> None:
         self.n_ctx = n_ctx
+        self.n_vocab = model.n_vocab
+        self.chunk = 512
         self.tokens: list[int] = []
         self.evaluated = 0
         self._model = model

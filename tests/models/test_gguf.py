@@ -225,7 +225,6 @@ BROKEN = {
 BROKEN_TENSORS = {
     "name-long": ([tensor("n" * 64, 1)], "64 bytes"),
     "twice": ([tensor("t", 8), tensor("t", 8, offset=32)], "occurs twice"),
-    "no-dimensions": ([tensor("t") + bytes(16)], "0 dimensions"),
     "five-dimensions": ([tensor("t", 1, 1, 1, 1, 1)], "5 dimensions"),
     "zero": ([tensor("t", 4, 0)], "impossible shape"),
     "overflow": ([tensor("t", 1 << 32, 1 << 31)], "impossible shape"),

@@ -15,9 +15,10 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import ROOT, Draft
 from localspec.speculation.loop import Emission, Loop
-from localspec.speculation.rules import coupled
+from localspec.speculation.rules import RULES
 from localspec.stats import Stats
 
+COUPLED = RULES["coupled"]
 N_VOCAB, SEEDS, LENGTH = 16, 60, 40
 TARGET = ToyModel.random(N_VOCAB, seed=11, spread=2.0)
 SMALL = TARGET.like(seed=12, noise=1.0)
@@ -35,7 +36,7 @@ def decode(
 ) -> tuple[list[Emission], Stats]:
     text, stats = list(PROMPT), Stats()
     target = ToyTarget(TARGET, text)
-    loop = Loop(target, drafter, coupled, Sampler(params, Noise(seed)), depth, text, stats)
+    loop = Loop(target, drafter, COUPLED, Sampler(params, Noise(seed)), depth, text, stats)
     emissions = list(loop.run(LENGTH))
     assert text == [*PROMPT, *(token.id for token in emissions)]
     assert target.cache == text[:-1]
@@ -55,12 +56,13 @@ def adversary() -> Drafter:
     """Knows the target and the noise: right, then wrong, then right again."""
 
     def guess(text: list[int], limit: Limit) -> Draft:
+        sampler, prefix = limit.sampler, limit.prefix
         tokens: list[int] = []
         for i in range(limit.depth):
-            before = [*text, *tokens]
-            row = limit.sampler.distribution(TARGET.logits(before), limit.sampler.recent(before))
-            token = limit.sampler.choose(row, limit.position + i)
+            row = sampler.distribution(TARGET.logits([*text, *tokens]), prefix)
+            token = sampler.choose(row, prefix)
             tokens.append(token if (len(text) + i) % 3 else (token + 1) % N_VOCAB)
+            prefix = prefix.then(tokens[-1])
         return Draft(tokens)
 
     return Scripted(guess)
@@ -136,7 +138,7 @@ def test_closing_half_way_leaves_everything_consistent() -> None:
     for stop in range(1, 12):
         text = list(PROMPT)
         target = ToyTarget(TARGET, text)
-        run = Loop(target, drafter, coupled, Sampler(params, Noise(7)), 4, text, Stats()).run(
+        run = Loop(target, drafter, COUPLED, Sampler(params, Noise(7)), 4, text, Stats()).run(
             LENGTH
         )
         for _ in range(stop):

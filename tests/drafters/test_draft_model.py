@@ -1,0 +1,75 @@
+"""DraftModel: silent where it must be, interruptible, and honest about what it drew from."""
+
+import numpy as np
+from fakes.toy import ToyCache, ToyModel
+
+from localspec.drafters.base import Limit, Outcome
+from localspec.drafters.draft_model import DraftModel
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+
+PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
+SAMPLER = Sampler(PLAIN, Noise(1))
+MODEL = ToyModel.random(8, seed=3)
+
+
+def limit(text: list[int], **more: object) -> Limit:
+    return Limit(4, SAMPLER.prefix(text), SAMPLER, **more)  # type: ignore[arg-type]
+
+
+def test_it_keeps_silent_after_a_token_it_does_not_know() -> None:
+    """The target of a pair may have some more tokens, for chat turns say."""
+    cache = ToyCache(MODEL)
+    drafter = DraftModel(cache, name="small", n_vocab=12)
+    drafter.begin([1, 2, 9, 3])
+    assert len(drafter.propose(limit([1, 2, 9, 3]))) == 0
+    drafter.begin([1, 2, 3])
+    assert len(drafter.propose(limit([1, 2, 3]))) == 4
+    drafter.observe(Outcome([11], 0))
+    assert len(drafter.propose(limit([1, 2, 3, 11]))) == 0
+    drafter.begin([1, 2])
+    assert len(drafter.propose(limit([1, 2]))) == 4
+
+
+def test_it_proposes_no_token_the_target_does_not_know() -> None:
+    drafter = DraftModel(ToyCache(MODEL), name="small", n_vocab=3)
+    drafter.begin([1, 2])
+    for start in range(40):
+        drafter.observe(Outcome([start % 3], 0))
+        assert max(drafter.propose(limit([1] * start)).tokens) < 3
+
+
+def test_a_long_prompt_is_evaluated_in_chunks_that_can_be_cancelled() -> None:
+    cache = ToyCache(MODEL)
+    cache.chunk = 10
+    drafter = DraftModel(cache, name="small", n_vocab=8)
+    text = [1, 2, 3, 4] * 10
+    drafter.begin(text)
+    asked = iter([False, False, True])
+    assert len(drafter.propose(limit(text, cancelled=lambda: next(asked)))) == 0
+    assert cache.evaluated == 20
+    # What was evaluated is not evaluated again.
+    assert len(drafter.propose(limit(text))) == 4
+    assert cache.evaluated == 40 + 3
+
+
+def test_the_laws_it_hands_on_stay_what_they_were() -> None:
+    class OneBuffer(ToyCache):
+        """As the library does: every pass writes the same array."""
+
+        buffer = np.empty(8, np.float32)
+
+        def extend(self, tokens):  # type: ignore[no-untyped-def]
+            self.buffer[:] = super().extend(tokens)
+            return self.buffer
+
+    drafter = DraftModel(OneBuffer(MODEL), name="small", n_vocab=8)
+    drafter.begin([1, 2])
+    assert drafter.propose(limit([1, 2])).proposals is None
+    draft = drafter.propose(limit([1, 2], needs_laws=True))
+    assert draft.proposals is not None
+    text = [1, 2]
+    for token, law in zip(draft.tokens, draft.proposals, strict=True):
+        assert np.array_equal(law.logits, MODEL.logits(text))
+        text.append(token)

@@ -1,0 +1,102 @@
+"""Drafters that draw as real ones may: trees, and draws thrown away after a look."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from fakes.toy import ToyModel
+
+from localspec.drafters.base import Limit, Outcome
+from localspec.sampling.distribution import Distribution
+from localspec.speculation.draft import ROOT, Draft, Dropped
+
+
+class TreeDrafter:
+    """Draws a tree from a toy model.
+
+    shape: how many children each node of a level gets. replacement: whether a sibling may be drawn
+    again; without, its law is the model's less the earlier siblings, normalised.
+    """
+
+    name = "tree"
+
+    def __init__(self, model: ToyModel, shape: Sequence[int], *, replacement: bool = False) -> None:
+        self.text: list[int] = []
+        self._model = model
+        self._shape = shape
+        self._replacement = replacement
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        self.text = list(tokens)
+
+    def propose(self, limit: Limit) -> Draft:
+        tokens: list[int] = []
+        parents: list[int] = []
+        laws: list[Distribution] = []
+        level = [(ROOT, limit.prefix, self.text)]
+        for children in self._shape:
+            following = []
+            for node, prefix, text in level:
+                law = limit.sampler.distribution(self._model.logits(text), prefix)
+                for _ in range(children):
+                    token = limit.sampler.choose(law, prefix)
+                    tokens.append(token)
+                    parents.append(node)
+                    laws.append(law)
+                    following.append((len(tokens) - 1, prefix.then(token), [*text, token]))
+                    if len(law) == 1:
+                        break
+                    law = law if self._replacement else without(law, token)
+            level = following
+        return Draft(tokens, parents, laws)
+
+    def observe(self, outcome: Outcome) -> None:
+        self.text += outcome.tokens
+
+
+def without(law: Distribution, token: int) -> Distribution:
+    """The law after one of its tokens is gone."""
+    ids = np.arange(len(law)) if law.ids is None else law.ids
+    kept = ids != token
+    return Distribution(law.logits[kept], ids[kept], law.temperature)
+
+
+class Choosy:
+    """Draws a chain, and throws a token away when its probability is below `least`.
+
+    honest: whether it says so, as it must.
+    """
+
+    name = "choosy"
+
+    def __init__(self, model: ToyModel, least: float, *, honest: bool = True) -> None:
+        self.text: list[int] = []
+        self._model = model
+        self._least = least
+        self._honest = honest
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        self.text = list(tokens)
+
+    def propose(self, limit: Limit) -> Draft:
+        tokens: list[int] = []
+        laws: list[Distribution] = []
+        keeps: list[np.ndarray] = []
+        dropped = None
+        prefix = limit.prefix
+        while len(tokens) < limit.depth:
+            text = [*self.text, *tokens]
+            law = limit.sampler.distribution(self._model.logits(text), prefix)
+            token = limit.sampler.choose(law, prefix)
+            chances = law.dense(self._model.n_vocab)
+            kept = np.flatnonzero(chances >= self._least)
+            if chances[token] < self._least:
+                dropped = Dropped(len(tokens) - 1, law, kept)
+                break
+            tokens.append(token)
+            laws.append(law)
+            keeps.append(kept)
+            prefix = prefix.then(token)
+        return Draft(tokens, None, laws, *((keeps, dropped) if self._honest else ()))
+
+    def observe(self, outcome: Outcome) -> None:
+        self.text += outcome.tokens

@@ -1,0 +1,49 @@
+"""What a context needs, worked out from headers of several kinds."""
+
+import pytest
+
+from localspec.errors import ModelLoadError
+from localspec.models.gguf import Header
+from localspec.models.memory import cache_bytes, require_room
+
+DENSE = {
+    "block_count": 32,
+    "embedding_length": 4096,
+    "attention.head_count": 32,
+    "attention.head_count_kv": 8,
+}
+
+
+def header(**more: object) -> Header:
+    own = {f"llama.{key}": value for key, value in {**DENSE, **more}.items()}
+    return Header(3, {"general.architecture": "llama", **own}, ())
+
+
+def test_grouped_heads() -> None:
+    # Llama 3 8B: 128 KiB per token.
+    assert cache_bytes(header(), 8192) == 8192 * 128 * 1024
+
+
+def test_heads_of_their_own_width() -> None:
+    wide = header(**{"attention.key_length": 256, "attention.value_length": 64})
+    assert cache_bytes(wide, 1) == 32 * 8 * (256 + 64) * 2
+
+
+def test_layers_without_attention_cost_nothing() -> None:
+    per_layer = [0] * 28 + [8] * 4
+    assert cache_bytes(header(**{"attention.head_count_kv": per_layer}), 1) == 4 * 8 * 256 * 2
+
+
+@pytest.mark.parametrize("key", ["attention.kv_lora_rank", "full_attention_interval"])
+def test_no_figure_where_it_would_be_wrong(key: str) -> None:
+    assert cache_bytes(header(**{key: 4}), 8192) is None
+    require_room(header(**{key: 4}), "model.gguf", 2**31 - 1)
+
+
+def test_a_file_that_does_not_tell() -> None:
+    assert cache_bytes(Header(3, {"general.architecture": "llama"}, ()), 8192) is None
+
+
+def test_a_context_beyond_memory_is_refused_with_one_that_fits() -> None:
+    with pytest.raises(ModelLoadError, match=r"needs \d+\.\d GiB .* try --ctx \d+$"):
+        require_room(header(), "model.gguf", 2**31 - 1)
