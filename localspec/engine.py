@@ -15,10 +15,12 @@ from localspec.errors import InvalidValueError
 from localspec.generation import Generation, Result
 from localspec.llama import library
 from localspec.llama.chat_template import Message, render
-from localspec.llama.context import Context
+from localspec.llama.context import Context, Rollback
 from localspec.llama.model import Model
+from localspec.llama.width import WidthClass, probe
 from localspec.models import gguf_check, registry
 from localspec.models.gguf import Header
+from localspec.recipe import Recipe
 from localspec.runtime import Runtime
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
@@ -26,6 +28,7 @@ from localspec.settings import SettingOptions, Settings, require
 from localspec.speculation.loop import Loop
 from localspec.stats import Seconds, Stats
 
+_NEVER = 2**63
 # A text to be continued, the token ids of one, or the messages of a chat to be answered.
 Prompt = str | Sequence[int] | Sequence[Message]
 
@@ -39,13 +42,20 @@ class Engine:
     """
 
     def __init__(
-        self, target: Context, header: Header, drafted: Drafting, load_seconds: float
+        self,
+        target: Context,
+        header: Header,
+        runtime: Runtime,
+        drafted: Drafting,
+        load_seconds: float,
     ) -> None:
+        self._runtime = runtime
         self.drafting = drafted
         self._target = target
         self._header = header
         self._load_seconds = load_seconds
         self._running: Generation | None = None
+        self._widths: dict[int, WidthClass] = {}
 
     @property
     def model(self) -> Model:
@@ -98,15 +108,19 @@ class Engine:
         self, prompt: Prompt, settings: Settings, cancel: threading.Event | None
     ) -> Generation:
         cancelled = cancel.is_set if cancel else lambda: False
+        width = self.width_class(settings.depth)
+        self._target.least_rows = width.least_rows if width else 1
+        tokens = self._tokens(prompt)
         loop = Loop(
             self._target,
             self.drafting.drafter,
             settings.verification,
-            Sampler(self._params(settings), settings.verification.randomness(settings.seed)),
+            self.sampler(settings, len(tokens)),
             settings.depth,
-            self._tokens(prompt),
+            tokens,
             Stats(seconds=Seconds(load=self._load_seconds)),
             settings.logprobs,
+            settings.top_logprobs,
             cancelled,
         )
         if self._running:
@@ -127,6 +141,36 @@ class Engine:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+    def sampler(self, settings: Settings, prompt_tokens: int) -> Sampler:
+        """How tokens are chosen after a prompt of so many tokens."""
+        endless = settings.ignore_eos or settings.min_tokens
+        return Sampler(
+            self._params(settings),
+            settings.verification.randomness(settings.seed),
+            ends=self.model.ends_text if endless else (),
+            earliest_end=_NEVER if settings.ignore_eos else prompt_tokens + settings.min_tokens,
+        )
+
+    def width_class(self, depth: int) -> WidthClass | None:
+        """How wide passes must be for a reproducible text at this depth; None if none is asked for.
+
+        Found out at the first generation of each depth; it empties the cache.
+        """
+        if not self._runtime.reproducible or self._target.rollback is not Rollback.PARTIAL:
+            return None
+        if depth not in self._widths:
+            self._widths[depth] = probe(self._target, 1 + depth)
+        return self._widths[depth]
+
+    def new_context(self) -> Context:
+        """Another cache of the target, like its own; close it."""
+        return self._runtime.context_for(self.model, self._header, self.context)
+
+    def recipe(self, running: Generation) -> Recipe:
+        """All that decides this generation's text."""
+        settings = running.settings
+        return Recipe.of(self.model.path, running.prompt, self._params(settings), settings)
 
     def _params(self, settings: Settings) -> SamplingParams:
         params = settings.params(self._header.metadata)
@@ -192,6 +236,7 @@ def load(
     gpu_layers: int | None = None,
     threads: int | None = None,
     flash_attention: bool | None = None,
+    reproducible: bool = False,
 ) -> Engine:
     """Load a target and its drafter; use the result in a `with`.
 
@@ -203,7 +248,7 @@ def load(
     """
     began = perf_counter()
     library.forget_interrupt()
-    runtime = Runtime(context, gpu_layers, threads, flash_attention)
+    runtime = Runtime(context, gpu_layers, threads, flash_attention, reproducible)
     path = registry.default_pair().target if model is None else Path(model)
     header = gguf_check.check_generative(path)
     loaded = Model(path, gpu_layers=gpu_layers)
@@ -216,7 +261,7 @@ def load(
             target.close()
         loaded.close()
         raise
-    engine = Engine(target, header, drafted, perf_counter() - began)
+    engine = Engine(target, header, runtime, drafted, perf_counter() - began)
     try:
         library.raise_interrupt()
     except KeyboardInterrupt:

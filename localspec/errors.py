@@ -4,7 +4,8 @@
     ├── InvalidValueError     2   an option or argument makes no sense (also a ValueError)
     ├── ModelNotFoundError    3   no such model (also a FileNotFoundError)
     ├── ModelLoadError        5   the file is no usable model, or does not fit in memory
-    └── DrafterMismatchError  6   this drafter cannot draft for this target
+    ├── DrafterMismatchError  6   this drafter cannot draft for this target
+    └── ExactnessError        7   a text is not what its seed gives, and floats do not explain it
 
 A message is one line: what is wrong, with the value, and what to do instead.
 """
@@ -38,3 +39,9 @@ class DrafterMismatchError(LocalspecError):
     """The drafter asked for cannot draft for this target."""
 
     exit_code = 6
+
+
+class ExactnessError(LocalspecError):
+    """An audit found a difference that floating-point numbers do not explain."""
+
+    exit_code = 7

@@ -24,13 +24,15 @@ class Token:
     text: what became certain with it: whole characters only, so it may be empty, or hold what
     earlier tokens began. The texts of all tokens make the whole text. origin: the drafter's name,
     `corrected`, `bonus` or `plain`. logprob: natural logarithm of the target's own probability,
-    before any filter, or None when not asked for.
+    before any filter, or None when not asked for. top: the likeliest tokens and their
+    log-probabilities, as many as asked for.
     """
 
     text: str
     id: int
     origin: str
     logprob: float | None
+    top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,8 @@ class Vocabulary(Protocol):
 class Generation(Iterator[Token]):
     """Iterate for tokens; close (or leave the `with`) at any time: the caches stay consistent.
 
-    settings: those it runs with, a drawn seed among them. context: how many tokens of text fit.
-    stop_reason is None while it runs.
+    settings: those it runs with, a drawn seed among them. prompt: its token ids. context: how
+    many tokens of text fit. stop_reason is None while it runs.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Generation(Iterator[Token]):
         self.stop_reason: StopReason | None = None
         self.stats = loop.stats
         self.settings = settings
+        self.prompt = list(loop.text)
         self._loop = loop
         self._target = target
         self._vocabulary = vocabulary
@@ -164,7 +167,7 @@ class Generation(Iterator[Token]):
         self.stop_reason = self._reason(ends)
         if self.stop_reason:
             text += self._stream.flush()
-        return Token(text, emission.id, emission.origin, emission.logprob)
+        return Token(text, emission.id, emission.origin, emission.logprob, emission.top)
 
     def _reason(self, ends: bool) -> StopReason | None:
         """Why the token just made is the last one, if it is."""

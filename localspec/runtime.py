@@ -27,12 +27,15 @@ class Runtime:
     gpu_layers: None is all of them if this build has a GPU, else none.
     threads: None is what suits each model: see `threads_for`.
     flash_attention: None is wherever the library can.
+    reproducible: passes are made so that logits do not depend on their width: flash attention is
+        off, whose bits depend on it, and `Engine` pads narrow passes.
     """
 
     context: int | None = None
     gpu_layers: int | None = None
     threads: int | None = None
     flash_attention: bool | None = None
+    reproducible: bool = False
 
     def __post_init__(self) -> None:
         for name, least, most in _BOUNDS:
@@ -52,7 +55,7 @@ class Runtime:
             model,
             n_ctx=n_ctx,
             threads=self.threads or threads_for(model.size),
-            flash_attention=self.flash_attention,
+            flash_attention=False if self.reproducible else self.flash_attention,
         )
 
 

@@ -20,11 +20,14 @@ class SettingOptions(TypedDict, total=False):
     """The settings by name, for signatures; None or absent means the default."""
 
     max_tokens: int | None
+    min_tokens: int | None
+    ignore_eos: bool
     seed: int | None
     rule: str | None
     depth: int | None
     stop: Iterable[str] | None
     logprobs: bool
+    top_logprobs: int | None
     temperature: float | None
     top_k: int | None
     top_p: float | None
@@ -41,20 +44,25 @@ class SettingOptions(TypedDict, total=False):
 class Settings:
     """One generation's settings.
 
-    max_tokens: the longest answer. seed: draws the text; one is drawn when none is given.
+    max_tokens: the longest answer. min_tokens: before so many, it cannot end by itself.
+    ignore_eos: it never ends by itself. seed: draws the text; one is drawn when none is given.
     rule: the verification rule. depth: how many tokens are drafted per step. stop: strings that
-    end the text. logprobs: whether tokens carry log-probabilities. sampling: those settings of
+    end the text. logprobs: whether tokens carry log-probabilities; top_logprobs: and those of how
+    many of the likeliest tokens. sampling: those settings of
     SamplingParams that were chosen.
 
     Raises InvalidValueError, naming the setting and its value.
     """
 
     max_tokens: int = DEFAULT_MAX_TOKENS
+    min_tokens: int = 0
+    ignore_eos: bool = False
     seed: int = field(default_factory=lambda: secrets.randbits(32))
     rule: str = "coupled"
     depth: int = DEFAULT_DEPTH
     stop: tuple[str, ...] = ()
     logprobs: bool = False
+    top_logprobs: int = 0
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -72,7 +80,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         require("max_tokens", self.max_tokens, 1)
+        require("min_tokens", self.min_tokens, 0, self.max_tokens)
         require("depth", self.depth, 1, MAX_DEPTH)
+        require("top_logprobs", self.top_logprobs, 0, 100)
         require("seed", self.seed, 0, 2**64 - 1)
         for stop in self.stop:
             if not isinstance(stop, str):

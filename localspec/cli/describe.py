@@ -1,10 +1,11 @@
 """What was done, in words for people and as records for programs."""
 
+from dataclasses import asdict
 from typing import Any
 
 from localspec.cli.output import joined
 from localspec.engine import Engine
-from localspec.generation import Generation, Result, Token
+from localspec.generation import Generation, Token
 
 
 def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> str:
@@ -20,7 +21,16 @@ def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> st
     made_for = engine.model.n_ctx_train
     beyond = f"context {engine.context} is beyond the model's {made_for}"
     warning = beyond if engine.context > made_for else ""
-    return joined([target, drafter, warning, f"seed {running.settings.seed}"])
+    return joined(
+        [target, drafter, warning, _reproducible(engine, running), f"seed {running.settings.seed}"]
+    )
+
+
+def _reproducible(engine: Engine, running: Generation) -> str:
+    width = engine.width_class(running.settings.depth)
+    if not width:
+        return ""
+    return f"reproducible: passes of {width.least_rows} rows, {width.cost:.2f} x the time of one"
 
 
 def describe_stats(running: Generation) -> str:
@@ -40,14 +50,16 @@ def describe_stats(running: Generation) -> str:
     )
 
 
-def record(engine: Engine, result: Result) -> dict[str, Any]:
+def record(engine: Engine, running: Generation) -> dict[str, Any]:
     """The object `--json` prints; generate.schema.json describes it."""
+    result = running.result()
     drafting = engine.drafting
     model_path = drafting.model_path
     return {
         "text": result.text,
         "token_ids": result.token_ids,
         "origins": result.origins,
+        "logprobs": _logprobs(engine, running) if running.settings.logprobs else None,
         "stop_reason": result.stop_reason,
         "seed": result.seed,
         "rule": result.rule,
@@ -61,7 +73,22 @@ def record(engine: Engine, result: Result) -> dict[str, Any]:
             "reason": drafting.reason,
         },
         "stats": result.stats.as_dict(),
+        "recipe": asdict(engine.recipe(running)),
     }
+
+
+def _logprobs(engine: Engine, running: Generation) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": token.id,
+            "logprob": token.logprob,
+            "top": [
+                {"id": other, "text": engine.model.piece_text(other), "logprob": logprob}
+                for other, logprob in token.top
+            ],
+        }
+        for token in running.tokens
+    ]
 
 
 def token_record(token: Token) -> dict[str, Any]:

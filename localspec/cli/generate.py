@@ -31,6 +31,8 @@ _INTERRUPTED = 130
     show_default=True,
     help="Longest answer, in tokens.",
 )
+@click.option("--min-tokens", type=int, help="Do not end before. [default: 0]")
+@click.option("--ignore-eos", is_flag=True, help="Do not end by itself.")
 @sampling_options
 @click.option(
     "--chat/--raw",
@@ -41,6 +43,13 @@ _INTERRUPTED = 130
 )
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@click.option(
+    "--logprobs",
+    "top_logprobs",
+    type=int,
+    metavar="N",
+    help="With --json, the log-probability of each token and of the N likeliest.",
+)
 @click.option("--stats", is_flag=True, help="Afterwards, counts and times on stderr.")
 @click.option("--color", is_flag=True, help="Show which tokens were drafted.")
 @click.option(
@@ -57,6 +66,7 @@ def generate(
     ctx: int | None,
     gpu_layers: int | None,
     threads: int | None,
+    reproducible: bool,
     chat: bool | None,
     stream: bool | None,
     as_json: bool,
@@ -69,16 +79,22 @@ def generate(
     With no model named, a tiny bundled pair continues Python code.
     """
     text = read_prompt(prompt)
+    options["logprobs"] = options["top_logprobs"] is not None
     output = Output(color=color)
     # A wrong value is said before a model is loaded, which can take a while.
     Settings.of(**options)
     with _on_interrupt(_leave):
-        engine = load(model, draft, context=ctx, gpu_layers=gpu_layers, threads=threads)
+        engine = load(
+            model,
+            draft,
+            context=ctx,
+            gpu_layers=gpu_layers,
+            threads=threads,
+            reproducible=reproducible,
+        )
     with engine:
         cancel = threading.Event()
-        running = engine.stream(
-            _as_prompt(engine, text, chat), cancel=cancel, logprobs=as_json, **options
-        )
+        running = engine.stream(_as_prompt(engine, text, chat), cancel=cancel, **options)
         with _on_interrupt(_cancelling(cancel)):
             output.note(describe_engine(engine, running, bundled=model is None))
             if color and (as_json or not output.color):
@@ -116,7 +132,7 @@ def _write_json(engine: Engine, running: Generation, output: Output, *, stream: 
     if stream:
         for token in running:
             output.record(token_record(token))
-    output.record(record(engine, running.result()))
+    output.record(record(engine, running))
 
 
 @contextmanager

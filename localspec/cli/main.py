@@ -13,7 +13,8 @@ from localspec.errors import InvalidValueError, LocalspecError
 INTERRUPTED = 130
 # Command -> where it lives and its line in --help; imported only when it is called.
 _COMMANDS = {
-    "generate": ("localspec.cli.generate", "Generate text; shows what drafting gained."),
+    "generate": ("localspec.cli.generate:generate", "Generate text; shows what drafting gained."),
+    "audit": ("localspec.cli.audit:audit_command", "Check that a text is what its seed gives."),
 }
 
 
@@ -26,7 +27,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -35,6 +35,11 @@ def model_options(command: Command) -> Command:
         click.option("--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"),
         click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]"),
         click.option(
+            "--reproducible",
+            is_flag=True,
+            help="The text does not depend on drafting in any digit, at some cost, which is shown.",
+        ),
+        click.option(
             "--threads", type=int, help="CPU threads. [default: by model size, to physical cores]"
         ),
     )(command)

@@ -14,9 +14,11 @@ from localspec.speculation.draft import NOTHING, Draft
 class Cache(Protocol):
     """The drafter's own model and the tokens its cache holds."""
 
-    n_ctx: int
     n_vocab: int
     chunk: int
+
+    @property
+    def n_ctx(self) -> int: ...
 
     def shared(self, tokens: Sequence[int]) -> int:
         """How many tokens at the start of `tokens` the cache holds."""

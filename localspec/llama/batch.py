@@ -19,13 +19,18 @@ class Batch:
             self.struct.seq_id[i][0] = 0
         self._size = size
 
-    def fill(self, tokens: Sequence[int], *, start: int, all_rows: bool) -> None:
-        """Tokens at positions start, start + 1, ...; logits for every row or only the last."""
-        n = len(tokens)
-        self.struct.n_tokens = n
+    def fill(self, tokens: Sequence[int], *, start: int, all_rows: bool, padding: int) -> None:
+        """Tokens at positions start, start + 1, ...; logits for every row or only the last.
+
+        padding: so many more rows follow, of any token, whose logits nobody wants.
+        """
+        n, width = len(tokens), len(tokens) + padding
+        self.struct.n_tokens = width
         self._tokens[:n] = tokens
-        self._positions[:n] = range(start, start + n)
+        self._tokens[n:width] = tokens[-1]
+        self._positions[:width] = range(start, start + width)
         self._wants_logits[:n] = all_rows
+        self._wants_logits[n:width] = False
         self._wants_logits[n - 1] = True
 
     def close(self) -> None:

@@ -41,6 +41,9 @@ class Context:
     n_ctx: how many tokens it may hold. threads: CPU threads. flash_attention: None lets the
     library use it wherever it can.
 
+    least_rows: narrower passes are padded to so many rows (`width.probe` tells how many make the
+    logits independent of the width); the padding is forgotten at once.
+
     `tokens` is what the cache holds; prompts go in `chunk` tokens at a time. If a pass is
     interrupted, the cache may for a moment hold more; the next call rolls that back first.
 
@@ -53,11 +56,12 @@ class Context:
         self.model = model
         self.n_vocab = model.n_vocab
         self.chunk = CHUNK
+        self.least_rows = 1
         self.tokens: list[int] = []
         self._unfinished = False
         self._draft = NOTHING
         self._handle = _new_context(model, n_ctx, threads, flash_attention)
-        self.n_ctx = min(n_ctx, int(llama_cpp.llama_n_ctx(self._handle)))
+        self._room = min(n_ctx, int(llama_cpp.llama_n_ctx(self._handle)))
         self._memory = llama_cpp.llama_get_memory(self._handle)
         self._batch = Batch(CHUNK)
         try:
@@ -65,6 +69,11 @@ class Context:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def n_ctx(self) -> int:
+        """How many tokens it may hold, the padding of the last pass left aside."""
+        return self._room - (self.least_rows - 1)
 
     # Extending: prompts, and the drafter's own tokens.
 
@@ -142,7 +151,8 @@ class Context:
     def _decode(self, tokens: Sequence[int], *, all_rows: bool) -> None:
         if len(self.tokens) + len(tokens) > self.n_ctx:
             raise LocalspecError(f"the context of {self.n_ctx} tokens is full; use a larger one")
-        self._batch.fill(tokens, start=len(self.tokens), all_rows=all_rows)
+        padding = max(0, self.least_rows - len(tokens))
+        self._batch.fill(tokens, start=len(self.tokens), all_rows=all_rows, padding=padding)
         library.forget_log()
         self._unfinished = True
         status = llama_cpp.llama_decode(self._handle, self._batch.struct)
@@ -152,6 +162,9 @@ class Context:
                 f"llama.cpp could not evaluate {len(tokens)} tokens (status {status}"
                 f"{', ' + library.complaint() if library.complaint() else ''})"
             )
+        if padding:
+            end = len(self.tokens) + len(tokens)
+            llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, end, -1)
 
     def _rows(self, count: int) -> NDArray[np.float32]:
         pointer = llama_cpp.llama_get_logits(self._handle)

@@ -112,6 +112,11 @@ class Model:
         return llama_cpp.llama_vocab_get_text(self._vocab, token) or b""
 
     @cached_property
+    def ends_text(self) -> Sequence[int]:
+        """Every token that ends a generation."""
+        return tuple(token for token in range(self.n_vocab) if self.ends(token))
+
+    @cached_property
     def chat_template(self) -> str | None:
         """The GGUF's own Jinja chat template, if it has one."""
         template = llama_cpp.llama_model_chat_template(self.handle, None)

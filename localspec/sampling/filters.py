@@ -48,11 +48,11 @@ def _filtered(row: Row, params: SamplingParams) -> Distribution:
     return Distribution(values, ids, params.temperature)
 
 
-def logprob(logits: Row, token: int) -> float:
-    """Natural logarithm of the softmax of raw logits at `token`. logits: (n_vocab,) float32."""
+def logprobs(logits: Row, tokens: Sequence[int] | Ids) -> list[float]:
+    """Natural logarithms of the softmax of raw logits at these tokens. logits: (n_vocab,)."""
     top = logits.max()
-    total = np.exp(logits - top).sum(dtype=np.float64)
-    return float(logits[token]) - float(top) - float(np.log(total))
+    total = float(top) + float(np.log(np.exp(logits - top).sum(dtype=np.float64)))
+    return [float(logits[token]) - total for token in tokens]
 
 
 def largest(row: Row, k: int) -> Ids:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from localspec.drafters.base import Drafter, Limit, Outcome
 from localspec.errors import DrafterMismatchError
-from localspec.sampling.filters import logprob
+from localspec.sampling.filters import Row, largest, logprobs
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft
@@ -19,12 +19,13 @@ class Emission:
     """One token of text: its id, where it came from, and its log-probability if asked for.
 
     logprob: natural logarithm of the target's own probability (softmax of its raw logits, before
-    any filter), or None.
+    any filter), or None. top: the likeliest tokens and their log-probabilities, as many as asked.
     """
 
     id: int
     origin: str
     logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(slots=True)
@@ -43,6 +44,7 @@ class Loop:
     text: list[int]
     stats: Stats
     logprobs: bool = False
+    top_logprobs: int = 0
     cancelled: Callable[[], bool] = lambda: False
     prefix: Prefix = field(init=False)
 
@@ -112,9 +114,14 @@ class Loop:
             return [Emission(token, origin) for token, origin in tokens]
         rows = [0, *(node + 1 for node in verdict.path)]
         return [
-            Emission(token, origin, logprob(scores.logits[row], token))
+            self._with_logprobs(token, origin, scores.logits[row])
             for (token, origin), row in zip(tokens, rows, strict=True)
         ]
+
+    def _with_logprobs(self, token: int, origin: str, logits: Row) -> Emission:
+        top = largest(logits, self.top_logprobs).tolist() if self.top_logprobs else []
+        own, *others = logprobs(logits, [token, *top])
+        return Emission(token, origin, own, tuple(zip(top, others, strict=True)))
 
     def _commit(self, verdict: Verdict, emissions: list[Emission]) -> None:
         tokens = [emission.id for emission in emissions]

@@ -22,6 +22,14 @@ def test_alternate_compares_texts_and_speeds() -> None:
     assert float(rows[0][2]) == 1 and float(rows[3][4]) > 1.3
 
 
+def test_rules_side_by_side_with_their_prediction() -> None:
+    lines = printed("rules", "--tokens", "8", "--depth", "2", "--seeds", "1")
+    found = {tuple(line[1:3]) for line in lines if len(line) > 4}
+    rules = ("coupled", "token", "block")
+    assert {(drafter, rule) for drafter in ("model", "lookup") for rule in rules} <= found
+    assert ("model", "match") in found
+
+
 def test_host_time_covers_every_budget() -> None:
     _title, _header, *rows = printed("host_time", "--vocabulary", "4096", "--depth", "4")
     assert len(rows) == 12

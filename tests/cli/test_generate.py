@@ -201,7 +201,7 @@ def _at(record: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
 
 
 def test_stream_json_is_an_object_per_line(generate: Run) -> None:
-    done = generate(PROMPT, "--stream", "--json", "-n", "50", "--seed", "3")
+    done = generate(PROMPT, "--stream", "--json", "-n", "50", "--seed", "3", "--logprobs", "0")
     tokens, whole = streamed(done.out)
     assert len(tokens) == 50
     assert all(token["logprob"] <= 0 for token in tokens)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
-from localspec.sampling.filters import distribution, largest, logprob
+from localspec.sampling.filters import distribution, largest, logprobs
 from localspec.sampling.params import SamplingParams
 
 Row = NDArray[np.float32]
@@ -508,7 +508,7 @@ def test_logprob_is_the_float64_log_softmax(n_vocab: int, scale: float) -> None:
     logits = row.astype(np.float64)
     wanted = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
     for token in (0, 1, 2, int(row.argmax()), int(row[2:].argmin()) + 2):
-        assert logprob(row, token) == pytest.approx(wanted[token], rel=1e-6, abs=1e-6)
+        assert logprobs(row, [token]) == pytest.approx([wanted[token]], rel=1e-6, abs=1e-6)
 
 
 # Values at the edge of what float32 holds

@@ -1,0 +1,115 @@
+"""`localspec audit`: is a text what its seed gives?"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from localspec.audit import Recorded, Report, audit
+from localspec.cli.output import Output
+from localspec.engine import load
+from localspec.errors import ExactnessError, InvalidValueError
+from localspec.recipe import Recipe
+
+
+@click.command("audit")
+@click.argument("file", type=click.File("rb"))
+@click.option("-m", "--model", metavar="PATH", help="Target GGUF. [default: the one in FILE]")
+@click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]")
+@click.option("--threads", type=int, help="CPU threads. [default: as generate takes]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+def audit_command(
+    *,
+    file: BinaryIO,
+    model: str | None,
+    gpu_layers: int | None,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Score the text in FILE (of `generate --json`; - is standard input) again, token by token.
+
+    Each token that plain decoding would not have drawn is NUMERIC, when floating-point numbers
+    explain it, or a BUG, and then the exit code is 7.
+    """
+    output = Output()
+    record = _read(file)
+    recorded = _recorded(record)
+    target = Path(model or record["model"]["target"])
+    room = len(recorded.recipe.prompt_token_ids) + len(recorded.token_ids) + 64
+    with load(target, "none", context=room, gpu_layers=gpu_layers, threads=threads) as engine:
+        recorded.recipe.require_same(target)
+        report = audit(engine, recorded)
+        names = {
+            each: engine.model.piece_text(each)
+            for divergence in report.divergences
+            for each in (divergence.recorded, divergence.plain)
+        }
+    if as_json:
+        output.record(_report_record(report))
+    else:
+        output.data(_report_text(report, names))
+    if report.has_bug:
+        raise ExactnessError("the text is not what its seed gives; please report this, with FILE")
+
+
+def _read(file: BinaryIO) -> Mapping[str, Any]:
+    try:
+        # The last line: that is the whole record with --stream --json too.
+        record = json.loads(file.read().decode().strip().splitlines()[-1])
+    except (UnicodeDecodeError, json.JSONDecodeError, IndexError) as error:
+        raise InvalidValueError(
+            f"{file.name} holds no JSON; write it with: localspec generate --json ... > FILE"
+        ) from error
+    if not isinstance(record, Mapping) or "recipe" not in record:
+        raise InvalidValueError(
+            f"{file.name} is no record of localspec; write it with: localspec generate --json"
+        )
+    return record
+
+
+def _recorded(record: Mapping[str, Any]) -> Recorded:
+    return Recorded(
+        Recipe.read(record["recipe"]),
+        record["token_ids"],
+        record["origins"],
+        record["seed"],
+        record["rule"],
+    )
+
+
+def _report_text(report: Report, names: Mapping[int, str]) -> str:
+    lines = [
+        f"{each.verdict}: token {each.index} is {names[each.recorded]!r}, plain decoding draws "
+        f"{names[each.plain]!r}; gap {each.gap:.2g}, a tie is up to {report.tolerance:.2g}"
+        for each in report.divergences
+    ]
+    good = report.tokens - len(report.divergences)
+    found = (
+        "are what the seed gives" if report.same_text else "can be drawn, as far as this rule says"
+    )
+    lines.append(
+        f"{good} of {report.tokens} tokens {found}; the largest difference of a logit between "
+        f"passes of the step's width and of one row is {report.largest_difference:.2g}"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _report_record(report: Report) -> dict[str, Any]:
+    return {
+        "tokens": report.tokens,
+        "same_text": report.same_text,
+        "largest_difference": report.largest_difference,
+        "tolerance": report.tolerance,
+        "divergences": [
+            {
+                "index": each.index,
+                "recorded": each.recorded,
+                "plain": each.plain,
+                "gap": None if each.gap == float("inf") else each.gap,
+                "verdict": each.verdict,
+            }
+            for each in report.divergences
+        ],
+    }

@@ -1,0 +1,79 @@
+"""How wide a pass must be for its logits not to depend on its width.
+
+A backend picks its kernels by the number of rows, and kernels round differently. On a CPU without
+flash attention all passes of two rows and more agree bit for bit; elsewhere it has to be tried.
+"""
+
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from localspec.llama.context import Context
+from localspec.speculation.draft import Draft
+
+# Long enough that attention's kernels, too, are those of a real text.
+_PREFIX = 300
+_TIMED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class WidthClass:
+    """Passes of at least this many rows, up to the widest, give equal bits.
+
+    cost: seconds of such a pass over those of a pass of one row.
+    """
+
+    least_rows: int
+    cost: float
+
+
+def probe(context: Context, widest: int) -> WidthClass:
+    """Find the class by trying; the cache is empty afterwards.
+
+    widest: rows of the widest pass to come. If no narrower pass agrees with it, every pass has to
+    be that wide.
+    """
+    # A single row often agrees in a short trial and not in a long text.
+    candidates = [rows for rows in (2, 4, 8, 16, 32) if rows < widest]
+    agreeing = (rows for rows in candidates if _agree(context, rows, widest))
+    least = next(agreeing, widest)
+    cost = _seconds(context, least) / _seconds(context, 1)
+    context.truncate(0)
+    return WidthClass(least, cost)
+
+
+def _agree(context: Context, narrow: int, widest: int) -> bool:
+    """Whether all passes from narrow to widest give equal logits, pass after pass."""
+    reference = _logits(context, widest, 2 * widest)
+    return all(
+        np.array_equal(_logits(context, rows, 2 * widest), reference)
+        for rows in range(narrow, widest)
+    )
+
+
+def _logits(context: Context, rows: int, count: int) -> np.ndarray:
+    """The logits after each of `count` tokens, scored in passes of `rows`."""
+    context.least_rows = 1
+    context.truncate(0)
+    prefix = min(_PREFIX, context.n_ctx - count - rows)
+    tokens = [5 + 7 * i % 50 for i in range(prefix + count)]
+    context.extend(tokens[:prefix])
+    kept = []
+    for start in range(prefix, prefix + count, rows):
+        # The last pass is filled up, as it would be when decoding.
+        chain = (tokens[start : start + rows] + tokens)[:rows]
+        kept.append(context.score(chain[0], Draft(chain[1:])).logits.copy())
+        context.commit(range(rows - 1))
+    return np.concatenate(kept)[:count]
+
+
+def _seconds(context: Context, rows: int) -> float:
+    """The median time of a pass of so many rows."""
+    took = []
+    for _ in range(_TIMED):
+        began = perf_counter()
+        context.score(5, Draft([5] * (rows - 1)))
+        took.append(perf_counter() - began)
+    return median(took)

@@ -1,0 +1,108 @@
+"""Recipe: all that decides a text, kept with it so that anybody can score it again."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from localspec import __version__
+from localspec.errors import InvalidValueError
+from localspec.llama import library
+from localspec.sampling.params import SamplingParams
+from localspec.settings import Settings
+
+# Enough of a file to tell models and quantisations apart without reading gigabytes.
+_HASHED_AT_EACH_END = 4 * 2**20
+_NEVER = float("-inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What decided a text.
+
+    prompt_token_ids: the prompt as the target saw it. sampling: every setting of SamplingParams,
+    the GGUF's own included. fingerprint: of the target's file. versions: of what computed it.
+    """
+
+    prompt_token_ids: list[int]
+    sampling: dict[str, Any]
+    min_tokens: int
+    ignore_eos: bool
+    depth: int
+    fingerprint: str
+    versions: dict[str, str]
+
+    @classmethod
+    def of(
+        cls, target: Path, prompt: list[int], params: SamplingParams, settings: Settings
+    ) -> "Recipe":
+        """The recipe of a generation with this target."""
+        sampling = asdict(params)
+        # JSON has neither whole-number keys nor infinities.
+        bias = [[t, None if b == _NEVER else b] for t, b in params.logit_bias.items()]
+        return cls(
+            prompt_token_ids=prompt,
+            sampling={**sampling, "logit_bias": bias},
+            min_tokens=settings.min_tokens,
+            ignore_eos=settings.ignore_eos,
+            depth=settings.depth,
+            fingerprint=fingerprint(target),
+            versions=versions(),
+        )
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> "Recipe":
+        """From JSON. Raises InvalidValueError."""
+        try:
+            return cls(**record)
+        except TypeError as error:
+            raise InvalidValueError(f"this is no recipe of localspec: {error}") from error
+
+    def settings(self, *, seed: int, rule: str) -> Settings:
+        """The settings it was made with."""
+        bias = {token: _NEVER if b is None else b for token, b in self.sampling["logit_bias"]}
+        return Settings.of(
+            **{**self.sampling, "logit_bias": bias},
+            max_tokens=max(1, self.min_tokens),
+            min_tokens=self.min_tokens,
+            ignore_eos=self.ignore_eos,
+            depth=self.depth,
+            seed=seed,
+            rule=rule,
+        )
+
+    def require_same(self, target: Path) -> None:
+        """Raise InvalidValueError unless this file and these versions made the text."""
+        if self.fingerprint != fingerprint(target):
+            raise InvalidValueError(
+                f"{target} is another model than the one that wrote this text; "
+                "name that one with --model"
+            )
+        if self.versions != versions():
+            theirs, ours = (_named(each) for each in (self.versions, versions()))
+            raise InvalidValueError(
+                f"the text was made with {theirs}, and this is {ours}: "
+                "another version may rightly compute another text"
+            )
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of a file's size, beginning and end."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(_HASHED_AT_EACH_END))
+        file.seek(max(0, size - _HASHED_AT_EACH_END), os.SEEK_SET)
+        digest.update(file.read())
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """The versions whose change may change a text."""
+    return {"localspec": __version__, "llama_cpp_python": library.version()}
+
+
+def _named(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

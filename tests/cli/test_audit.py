@@ -1,0 +1,78 @@
+"""`localspec audit` at the terminal: its lines, its exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "localspec", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def record() -> dict[str, Any]:
+    options = ["--json", "--seed", "3", "-n", "32", "--logprobs", "2"]
+    made = run("generate", "def f(x):", *options)
+    assert made.returncode == 0, made.stderr
+    parsed: dict[str, Any] = json.loads(made.stdout)
+    return parsed
+
+
+def test_a_true_text(record: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "text.json"
+    file.write_text(json.dumps(record))
+    done = run("audit", str(file))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("32 of 32 tokens are what the seed gives;")
+    report = json.loads(run("audit", "-", "--json", stdin=json.dumps(record)).stdout)
+    assert report["divergences"] == [] and report["same_text"] is True
+
+
+def test_streamed_json_is_read_too() -> None:
+    made = run("generate", "def f(x):", "--stream", "--json", "-n", "8", "--rule", "block")
+    done = run("audit", "-", stdin=made.stdout)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("8 of 8 tokens can be drawn")
+
+
+def test_a_bug_is_exit_code_7(record: dict[str, Any]) -> None:
+    touched = {**record, "token_ids": [5, *record["token_ids"][1:]]}
+    done = run("audit", "-", stdin=json.dumps(touched))
+    assert done.returncode == 7
+    assert done.stdout.startswith("BUG: token 0 is ")
+    assert done.stderr.startswith("localspec: error: the text is not what its seed gives")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no JSON"),
+        ("{", "holds no JSON"),
+        ("[1]", "no record of localspec"),
+        ('{"text": "x"}', "no record of localspec"),
+        ('{"recipe": {}}', "no recipe of localspec"),
+    ],
+)
+def test_what_is_no_record_is_said(text: str, message: str) -> None:
+    done = run("audit", "-", stdin=text)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert message in line
+
+
+def test_logprobs_are_in_the_record(record: dict[str, Any]) -> None:
+    assert [each["id"] for each in record["logprobs"]] == record["token_ids"]
+    for each in record["logprobs"]:
+        first, second = each["top"]
+        assert 0 >= first["logprob"] >= second["logprob"]
+        assert each["logprob"] <= first["logprob"]

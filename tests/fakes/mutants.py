@@ -1,0 +1,226 @@
+"""Mistakes planted in the real code: its modules with some lines replaced, and what they then say.
+
+The enumeration is that of `fakes.enumeration`; here are toys that make mistakes loud, and sources
+of randomness that mistakes need and the real rules never ask for.
+"""
+
+import inspect
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from fakes.enumeration import Branches, Drawn, SharedNoise, exact, total_variation
+from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget
+from fakes.trees import TreeDrafter
+
+from localspec.drafters.base import Drafter, Limit
+from localspec.drafters.draft_model import DraftModel
+from localspec.sampling.filters import distribution
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.draft import Draft
+from localspec.speculation.loop import Loop
+from localspec.speculation.rules import RULES, Rule
+from localspec.stats import Stats
+
+Law = dict[tuple[int, ...], float]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In the source of the function or class `where`, `new` stands for `old`."""
+
+    where: Callable[..., Any]
+    old: str
+    new: str
+
+
+class Code:
+    """The package's modules, with mistakes.
+
+    An edit fits exactly one place or fails: a mutant whose line has changed must be planted anew.
+    """
+
+    def __init__(self, *edits: Edit) -> None:
+        sources: dict[str, str] = {}
+        bodies: dict[Callable[..., Any], str] = {}
+        for edit in edits:
+            name = edit.where.__module__
+            body = bodies.get(edit.where) or inspect.getsource(edit.where)
+            source = sources.get(name) or inspect.getsource(_module(edit.where))
+            assert body.count(edit.old) == 1 == source.count(body), (
+                f"{name}.{edit.where.__qualname__} does not hold this exactly once any more, "
+                f"so the mistake must be planted anew:\n{edit.old}"
+            )
+            bodies[edit.where] = body.replace(edit.old, edit.new)
+            sources[name] = source.replace(body, bodies[edit.where])
+        self._copies = {name: _executed(name, source) for name, source in sources.items()}
+
+    def of(self, thing: Any) -> Any:
+        """A function or class of the package, as these modules have it."""
+        module = self._copies.get(thing.__module__) or _module(thing)
+        return getattr(module, thing.__name__)
+
+    def rule(self, name: str) -> Rule:
+        """A rule of the package, as these modules have it."""
+        return replace(RULES[name], verify=self.of(RULES[name].verify))
+
+
+def _module(thing: Any) -> ModuleType:
+    module = inspect.getmodule(thing)
+    assert module is not None
+    return module
+
+
+def _executed(name: str, source: str) -> ModuleType:
+    copy = ModuleType(name)
+    exec(compile(source, f"<{name} with a mistake>", "exec"), copy.__dict__)
+    return copy
+
+
+class KeyedDraws(Drawn):
+    """Draws among which `below` asks for a number that a key decides, once and for all."""
+
+    def __init__(self, branches: Branches) -> None:
+        super().__init__(branches)
+        self._between: dict[Hashable, tuple[float, float]] = {}
+
+    def below(self, key: Hashable, p: float) -> bool:
+        """Whether the uniform number of this key is below p; what that tells is remembered."""
+        low, high = self._between.get(key, (0.0, 1.0))
+        if not low < p < high:
+            return p >= high
+        below = self.bern((p - low) / (high - low))
+        self._between[key] = (low, p) if below else (p, high)
+        return below
+
+
+class SharedThenDrawn(SharedNoise):
+    """Tokens are chosen with shared noise, all else is drawn independently."""
+
+    def __init__(self, branches: Branches) -> None:
+        super().__init__(branches)
+        drawn = Drawn(branches)
+        self.bern, self.cat = drawn.bern, drawn.cat
+
+
+class OneBuffer(ToyCache):
+    """A drafter's cache that writes all its logits to one place, as a real one does."""
+
+    def __init__(self, model: ToyModel) -> None:
+        super().__init__(model)
+        self._row = np.empty(model.n_vocab, np.float32)
+
+    def extend(self, tokens: list[int]) -> np.ndarray:  # type: ignore[override]
+        self._row[:] = super().extend(tokens)
+        return self._row
+
+
+def _toy(*rows: list[float]) -> ToyModel:
+    """Probabilities for each last token but one; a single row is for all of them."""
+    return ToyModel(np.log([[row] * 3 for row in (rows if len(rows) == 3 else rows * 3)]))
+
+
+# Target and drafter. loud: two likely tokens ranked the other way round. unequal: of two tokens
+# left to the residual, the drafter finds one far less likely. flat: one law everywhere.
+TOYS = {
+    "loud": (
+        _toy([0.5, 0.3, 0.2], [0.2, 0.7, 0.1], [0.1, 0.1, 0.8]),
+        _toy([0.15, 0.25, 0.6], [0.6, 0.25, 0.15], [0.5, 0.3, 0.2]),
+    ),
+    "unequal": (_toy([0.35, 0.6, 0.05]), _toy([0.01, 0.43, 0.56])),
+    "flat": (_toy([0.5, 0.3, 0.2]), _toy([0.6, 0.25, 0.15])),
+    "same": (_toy([0.5, 0.3, 0.2]), _toy([0.5, 0.3, 0.2])),
+}
+FULL = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
+SAMPLERS = {
+    "full": FULL,
+    "top-k": replace(FULL, top_k=2),
+    "penalties": replace(FULL, repeat_penalty=1.5, presence_penalty=0.4),
+}
+PROMPT = [0, 1, 0, 1]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the loop runs with, and how many tokens it says."""
+
+    rule: str = "token"
+    toy: str = "loud"
+    sampler: str = "full"
+    drafter: str = "model"
+    depth: int = 2
+    length: int = 4
+    noise: type = Drawn
+
+
+def spoken(trial: Trial, code: Code, rule: Rule | None = None) -> Law:
+    """The exact distribution of what the loop says. rule: in place of the trial's."""
+    target, _ = TOYS[trial.toy]
+
+    def run(branches: Branches) -> tuple[int, ...]:
+        text = list(PROMPT)
+        loop = code.of(Loop)(
+            ToyTarget(target, text),
+            _drafter(trial, code),
+            rule or code.rule(trial.rule),
+            Sampler(SAMPLERS[trial.sampler], trial.noise(branches)),
+            trial.depth,
+            text,
+            Stats(),
+        )
+        return tuple(emission.id for emission in loop.run(trial.length))
+
+    return exact(run)  # type: ignore[arg-type, return-value]
+
+
+def _drafter(trial: Trial, code: Code) -> Drafter:
+    small = TOYS[trial.toy][1]
+    drafters: dict[str, Callable[[], Drafter]] = {
+        "model": lambda: code.of(DraftModel)(OneBuffer(small), name="small", n_vocab=3),
+        "constant": lambda: Scripted(lambda text, limit: Draft([1] * limit.depth)),
+        "siblings": lambda: TreeDrafter(small, (2,)),
+        "late siblings": lambda: TreeDrafter(small, (1, 2)),
+        "top candidate": lambda: Scripted(lambda text, limit: _top_candidate(small, text, limit)),
+    }
+    return drafters[trial.drafter]()
+
+
+def _top_candidate(small: ToyModel, text: list[int], limit: Limit) -> Draft:
+    """The likeliest token, never drawn, with the law it was not drawn from."""
+    law = limit.sampler.distribution(small.logits(text), limit.prefix)
+    return Draft([law.token(int(law.logits.argmax()))], proposals=[law])
+
+
+@cache
+def wanted(toy: str, sampler: str, length: int) -> Law:
+    """The target's own law: the probability of each text of this length, multiplied out."""
+    law: Law = {(): 1.0}
+    for _ in range(length):
+        law = {
+            (*text, token): probability * p
+            for text, probability in law.items()
+            for token, p in enumerate(_row_after(toy, sampler, text))
+        }
+    return law
+
+
+def _row_after(toy: str, sampler: str, text: tuple[int, ...]) -> list[float]:
+    before = [*PROMPT, *text]
+    row = distribution(TOYS[toy][0].logits(before), SAMPLERS[sampler], before)
+    return row.dense(3).tolist()
+
+
+def variation(trial: Trial, code: Code) -> float:
+    """How far what the loop says is from the target's own law."""
+    law = wanted(trial.toy, trial.sampler, trial.length)
+    return total_variation(spoken(trial, code), law)  # type: ignore[arg-type]
+
+
+@cache
+def variation_without_mistake(trial: Trial) -> float:
+    """The same of the real code."""
+    return variation(trial, Code())

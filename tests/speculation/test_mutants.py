@@ -1,0 +1,562 @@
+"""Known mistakes, planted in the real code one by one: each is seen, by the figure beside it.
+
+M1 to M23 are mistakes that speculative decoders have made or easily make. Where they live here,
+and what is not planted:
+
+M1 M7 M10 M11   the residual and the ratio, in what the rejection rules share. The coupled rule has
+                neither.
+M2 M3 M12 M13   the draft model's laws. The coupled rule reads none: there they must do nothing.
+M4 M5 M14       the loop: which rows a rule reads, what the target keeps. M5 needs a ratio: not
+                coupled. M14 of the drafter's own cache is a question of speed: it must do nothing.
+M6              every rule.
+M8              the token rule. Coupled and block have no place where they could go on: the one
+                follows its own token, the other judges from the end.
+M9              the rejection rules; coupled draws no uniforms.
+M15 M16 M17 M20 the block rule alone has a mass.
+M18 M19         trees. M19 is the token rule's: block without the subtraction is M1.
+M21             the coupled rule; it makes no second draw, so one is put in.
+M22 M23         no rejection rule draws from shared noise or by position; they are made to.
+
+The model's real cache is not under test here (M14), nor the generator behind the draws.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes.enumeration import Drawn, OneDrawPerPosition, SharedNoise, total_variation
+from fakes.mutants import (
+    Code,
+    Edit,
+    KeyedDraws,
+    SharedThenDrawn,
+    Trial,
+    spoken,
+    variation,
+    variation_without_mistake,
+    wanted,
+)
+from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget
+
+from localspec.drafters.base import Drafter
+from localspec.drafters.draft_model import DraftModel
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.settings import Settings
+from localspec.speculation.draft import ROOT, Draft
+from localspec.speculation.loop import Loop
+from localspec.speculation.rules import RULES, Rows, Rule, Verdict, _Owed, block, coupled, token
+from localspec.stats import Stats
+
+EXACT = 1e-12
+TOKEN_CHAIN = Trial()
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """figures: rule -> the total variation of what it then says, rounded down.
+
+    edits: what is planted; each_rule stands for the rule's own function.
+    """
+
+    name: str
+    figures: dict[str, float]
+    edits: tuple[Edit, ...]
+    trial: Trial = TOKEN_CHAIN
+
+
+def each_rule() -> None:
+    """Stands for a rule's function, where several rules have the same line."""
+
+
+def planted(mutant: Mutant, rule: str) -> Code:
+    return Code(
+        *(
+            replace(edit, where=RULES[rule].verify) if edit.where is each_rule else edit
+            for edit in mutant.edits
+        )
+    )
+
+
+def under(rule: str, trial: Trial) -> Trial:
+    """The trial with another rule. Enumerating noise takes many branches: coupled gets less."""
+    if rule != "coupled":
+        return replace(trial, rule=rule)
+    noise = SharedNoise if trial.drafter == "model" else OneDrawPerPosition
+    return replace(trial, rule=rule, noise=noise, depth=1, length=3)
+
+
+DRAWN = "tokens.append(limit.sampler.choose(proposal, prefix))"
+KEPT = "proposals.append(proposal.kept())"
+FULL_LAW = "Distribution(logits[: self._n_vocab].copy())"
+ONWARD = "prefix = prefix.then(tokens[-1])"
+ROWS = "return lambda node: self.sampler.distribution(scores.logits[node + 1], place(node))"
+RAW_ROWS = "lambda node: Distribution(scores.logits[node + 1])"
+IMPORT = "from localspec.sampling.distribution import Distribution"
+RATIO = "owed.ratio(proposal.token, q)"
+MASS = "total / (total + (1 - self.mass))"
+BY_POSITION = "random.below(position + len(draft.path(node)), "
+BFLOAT16 = Edit(
+    Loop._rows,
+    "scores.logits[node + 1]",
+    """(scores.logits[node + 1].view("u4") & 0xFFFF0000).view("f4")
+        if len(draft) else scores.logits[0]""",
+)
+
+# Planted in the draft model: what it says a token was drawn from is not what it was drawn from.
+WRONG_LAWS = [
+    Mutant(
+        "M2 drawn from top-k q, judged by full q",
+        {"token": 0.078, "block": 0.097},
+        (Edit(DraftModel.propose, KEPT, f"proposals.append({FULL_LAW})"),),
+        Trial(sampler="top-k"),
+    ),
+    Mutant(
+        "M3 drawn from full q, judged by top-k q",
+        {"token": 0.070, "block": 0.080},
+        (Edit(DraftModel.propose, DRAWN, DRAWN.replace("(proposal,", f"({FULL_LAW},")),),
+        Trial(sampler="top-k"),
+    ),
+    Mutant(
+        "M12 argmax drafts with a dense q",
+        {"token": 0.387, "block": 0.511},
+        (Edit(DraftModel.propose, DRAWN, "tokens.append(int(proposal.logits.argmax()))"),),
+    ),
+    Mutant(
+        "M13 unlikely draws dropped in silence",
+        {"token": 0.217, "block": 0.216},
+        (
+            Edit(
+                DraftModel.propose,
+                ONWARD,
+                f"""{ONWARD}
+            if proposal.probabilities()[tokens[-1]] < 0.3:
+                self._drafted = len(tokens) - 1
+                return Draft(tokens[:-1], proposals=proposals[:-1] or None)""",
+            ),
+        ),
+    ),
+    Mutant(
+        "law left in the drafter's buffer",
+        {"token": 0.412, "block": 0.412},
+        (Edit(DraftModel.propose, KEPT, "proposals.append(proposal)"),),
+    ),
+]
+
+MUTANTS = [
+    Mutant(
+        "M1 resample from p",
+        {"token": 0.187, "block": 0.256},
+        (Edit(each_rule, "owed.subtract(q)", "pass"),),
+    ),
+    *WRONG_LAWS,
+    Mutant(
+        "M4 p untruncated everywhere",
+        {"token": 0.470, "block": 0.470, "coupled": 0.396},
+        (Edit(Loop._rows, ROWS, f"{IMPORT}; return {RAW_ROWS}"),),
+        Trial(sampler="top-k"),
+    ),
+    Mutant(
+        "M5 accepted by untruncated p",
+        {"token": 0.289, "block": 0.271},
+        (
+            Edit(
+                Loop._rows,
+                ROWS,
+                f"""{IMPORT}
+        rows = {ROWS.removeprefix("return ")}
+        rows.raw = {RAW_ROWS}
+        return rows""",
+            ),
+            Edit(
+                each_rule,
+                RATIO,
+                "(lambda raw: raw.ratio(proposal.token, raw.aligned(proposal)))"
+                "(_Owed(target.raw(node), owed.mass))",
+            ),
+        ),
+        Trial(sampler="top-k"),
+    ),
+    Mutant(
+        "M6 bonus from the row before",
+        {"token": 0.191, "block": 0.248, "coupled": 0.237},
+        (
+            Edit(
+                each_rule,
+                "target(node)",
+                "target(draft.parent(node) if len(draft) and draft.is_leaf(node) else node)",
+            ),
+        ),
+    ),
+    Mutant(
+        "M7 residual from the next row",
+        {"token": 0.422, "block": 0.335},
+        (
+            Edit(
+                each_rule,
+                "owed.subtract(q)",
+                "owed = _Owed(target(proposal.node), owed.mass); owed.subtract(q)",
+            ),
+        ),
+    ),
+    Mutant(
+        "M8 goes on after a rejection",
+        {"token": 0.404},
+        (Edit(token, "owed.subtract(q)", "node = proposal.node; break"),),
+    ),
+    Mutant(
+        "M9 one uniform for all positions",
+        {"token": 0.126},
+        (Edit(token, "random.bern(", "random.below(position, "),),
+        Trial(noise=KeyedDraws),
+    ),
+    Mutant(
+        "M9 one uniform for all positions",
+        {"block": 0.00979},
+        (
+            Edit(block, "random.bern(mass)", "random.below(position, mass)"),
+            Edit(block, "random.bern(owed.mass)", "random.below(position, owed.mass)"),
+        ),
+        Trial(noise=KeyedDraws),
+    ),
+    Mutant(
+        "M10 residual abs(p - q)",
+        {"token": 0.292, "block": 0.368},
+        (
+            Edit(
+                _Owed.subtract,
+                "np.maximum(self.mass * self._p - q, 0)",
+                "np.abs(self.mass * self._p - q)",
+            ),
+        ),
+    ),
+    Mutant(
+        "M11 ratio inverted",
+        {"token": 0.564, "block": 0.550},
+        (
+            Edit(
+                _Owed.ratio,
+                "1.0 if owed >= q[index] else float(owed / q[index])",
+                "1.0 if q[index] >= owed else float(q[index] / owed)",
+            ),
+        ),
+    ),
+    Mutant(
+        "M14 the target keeps what was rejected",
+        {"token": 0.263, "block": 0.236, "coupled": 0.279},
+        (
+            Edit(
+                Loop._step,
+                "self._commit(verdict, emissions)",
+                "self._commit("
+                "Verdict([*range(len(draft))], verdict.token, verdict.origin), emissions)",
+            ),
+        ),
+    ),
+    Mutant(
+        "M15 residual without the mass",
+        {"block": 0.175},
+        (Edit(_Owed.subtract, "np.maximum(self.mass * self._p - q", "np.maximum(self._p - q"),),
+    ),
+    Mutant(
+        "M15 residual without the mass, in the last draw only",
+        {"block": 0.00164},
+        (
+            Edit(
+                _Owed.subtract,
+                "self._p = left / total",
+                "left = np.maximum(self._p - q, 0); self._p = left / left.sum()",
+            ),
+        ),
+    ),
+    Mutant(
+        "M16 stands with the mass of before",
+        {"block": 0.152},
+        (Edit(block, "random.bern(owed.mass)", "random.bern(mass)"),),
+    ),
+    Mutant(
+        "M17 product clipped only at the end",
+        {"block": 0.101},
+        (
+            Edit(
+                block,
+                "proposals = draft.proposals_after(node)",
+                "proposals = draft.proposals_after(node); whole, mass = mass, min(1.0, mass)",
+            ),
+            Edit(
+                block,
+                "visit(proposal.node, ratio)",
+                "visit(proposal.node, whole * owed._p[proposal.token] / q[proposal.token])",
+            ),
+        ),
+    ),
+    Mutant(
+        "M18 siblings without replacement, q not normalised again",
+        {"token": 0.074, "block": 0.074},
+        (
+            Edit(
+                each_rule,
+                "q = owed.aligned(proposal)",
+                "q = owed.aligned(draft.proposals_after(node)[0]) * (owed.aligned(proposal) > 0)",
+            ),
+        ),
+        Trial(drafter="siblings"),
+    ),
+    Mutant(
+        "M19 siblings all judged by the first p",
+        {"token": 0.069},
+        (Edit(token, RATIO, "_Owed(target(node)).ratio(proposal.token, q)"),),
+        Trial(drafter="siblings"),
+    ),
+    Mutant(
+        "M20 mass without (1 - a)",
+        {"block": 0.053},
+        (Edit(_Owed.subtract, MASS, "total"),),
+    ),
+    Mutant(
+        "M20 mass without (1 - a), on a tree",
+        {"block": 0.069},
+        (Edit(_Owed.subtract, MASS, "total"),),
+        Trial(drafter="late siblings", sampler="top-k", depth=3),
+    ),
+    Mutant(
+        "M21 drawn anew after a mismatch",
+        {"coupled": 0.123},
+        (
+            Edit(
+                coupled,
+                "Verdict(path, token,",
+                "Verdict(path, choice.choose(target(node), position + len(path) + 1000),",
+            ),
+        ),
+    ),
+    Mutant(
+        "M22 the draft's noise again in the residual",
+        {"token": 0.078},
+        (
+            Edit(
+                token,
+                "owed.draw(random)",
+                "random.choose(Distribution(np.log(np.float32(owed._p + 1e-30))), "
+                "position + len(path))",
+            ),
+        ),
+        Trial(toy="unequal", depth=1, length=2, noise=SharedThenDrawn),
+    ),
+    Mutant(
+        "M23 uniforms keyed by position",
+        {"block": 0.021},
+        (
+            Edit(block, "random.bern(mass)", f"{BY_POSITION}mass)"),
+            Edit(block, "random.bern(owed.mass)", f"{BY_POSITION}owed.mass)"),
+        ),
+        Trial(noise=KeyedDraws),
+    ),
+    Mutant(
+        "penalties do not see the draft",
+        {"token": 0.093, "block": 0.093, "coupled": 0.063},
+        (Edit(Loop._rows, "place(node))", "self.prefix)"),),
+        Trial(sampler="penalties"),
+    ),
+    Mutant(
+        "drafted rows in bfloat16",
+        {"token": 0.000857, "block": 0.000862, "coupled": 0.000562},
+        (BFLOAT16,),
+    ),
+]
+
+
+def cases(mutants: list[Mutant], sign: str) -> list[Any]:
+    return [
+        pytest.param(mutant, rule, id=f"{mutant.name}: {rule}, TV {sign} {figure}")
+        for mutant in mutants
+        for rule, figure in mutant.figures.items()
+    ]
+
+
+@pytest.mark.parametrize(("mutant", "rule"), cases(MUTANTS, ">"))
+def test_the_mistake_is_seen(mutant: Mutant, rule: str) -> None:
+    trial = under(rule, mutant.trial)
+    assert variation_without_mistake(trial) < EXACT
+    assert variation(trial, planted(mutant, rule)) > mutant.figures[rule]
+
+
+# Changes that are no mistakes: the harness must not see any.
+WITHOUT_X = """if node + 1 < len(draft):
+                from fakes.trees import without
+                rest = without(target(node), draft.tokens[node + 1])
+                token = choice.choose(rest, position + len(path) + 1000)
+            return Verdict(path, token,"""
+HARMLESS = [
+    Mutant(
+        "after a mismatch, p without x instead of the target's own token",
+        {"coupled": EXACT},
+        (Edit(coupled, "return Verdict(path, token,", WITHOUT_X),),
+        Trial(drafter="constant"),
+    ),
+    # Those that change the draft itself; of the laws, the coupled rule asks for none.
+    *(
+        replace(mutant, figures={"coupled": EXACT})
+        for mutant in WRONG_LAWS
+        if not mutant.name.startswith(("M2 ", "law "))
+    ),
+    Mutant(
+        "M14 in the drafter: its cache keeps what was rejected",
+        {"token": EXACT, "block": EXACT},
+        (
+            Edit(
+                DraftModel._catch_up,
+                "self._cache.truncate(min(self._cached, len(self._text) - 1))",
+                "min(self._cached, len(self._text) - 1)",
+            ),
+        ),
+    ),
+    Mutant(
+        "M23 where it is right: one uniform by position",
+        {"token": EXACT},
+        (Edit(token, "random.bern(", "random.below(position + len(path), "),),
+        Trial(noise=KeyedDraws),
+    ),
+    Mutant(
+        "M23 put right: uniforms by position and row",
+        {"block": EXACT},
+        (
+            Edit(block, "random.bern(mass)", "random.below((position, node), mass)"),
+            Edit(block, "random.bern(owed.mass)", "random.below((position, node), owed.mass)"),
+        ),
+        Trial(noise=KeyedDraws),
+    ),
+]
+
+
+@pytest.mark.parametrize(("mutant", "rule"), cases(HARMLESS, "<"))
+def test_what_is_no_mistake_is_not_seen(mutant: Mutant, rule: str) -> None:
+    assert variation(under(rule, mutant.trial), planted(mutant, rule)) < mutant.figures[rule]
+
+
+def test_a_mistake_that_no_longer_fits_is_refused() -> None:
+    for old in ("not a line of it", "q"):
+        with pytest.raises(AssertionError, match="planted anew"):
+            Code(Edit(_Owed.subtract, old, "pass"))
+
+
+# The rule of llama.cpp's own example (llama-speculative, temperature above 0, one branch): the top
+# candidate is drafted, never drawn, and yet judged by p / q.
+
+
+def judged_by_ratio(draft: Draft, target: Rows, position: int, random: Drawn) -> Verdict:
+    assert draft.proposals is not None or not len(draft)
+    path: list[int] = []
+    for node, x in enumerate(draft.tokens):
+        p, q = target(node - 1).dense(3), draft.proposals[node].dense(3)
+        if not random.bern(min(1.0, p[x] / q[x])):
+            return Verdict(path, random.cat(np.maximum(p - q, 0)), "corrected")
+        path.append(node)
+    return Verdict(path, random.cat(target(len(draft) - 1).dense(3)), "bonus")
+
+
+BY_RATIO = Rule("by ratio", judged_by_ratio, Drawn, same_text=False)
+TOP_CANDIDATE = Trial(toy="flat", drafter="top candidate", depth=1, length=2)
+
+
+def first_token(law: dict[tuple[int, ...], float]) -> list[float]:
+    return [sum(p for text, p in law.items() if text[0] == token) for token in range(3)]
+
+
+def test_a_top_candidate_judged_by_its_ratio_is_seen() -> None:
+    """p = (.5, .3, .2) and q = (.6, .25, .15) say (.833, .083, .083): TV 1/3."""
+    law = spoken(TOP_CANDIDATE, Code(), BY_RATIO)
+    assert first_token(law) == pytest.approx([5 / 6, 1 / 12, 1 / 12], abs=1e-6)
+    assert total_variation(law, wanted("flat", "full", 2)) >= 1 / 3 - 1e-6
+    # It is M12: the token rule, given the same draft, says the same.
+    assert total_variation(law, spoken(TOP_CANDIDATE, Code())) < EXACT
+
+
+def test_a_perfect_drafter_makes_it_greedy() -> None:
+    law = spoken(replace(TOP_CANDIDATE, toy="same"), Code(), BY_RATIO)
+    assert first_token(law) == pytest.approx([1, 0, 0], abs=EXACT)
+
+
+def test_its_ratio_is_right_for_tokens_that_were_drawn() -> None:
+    law = spoken(replace(TOP_CANDIDATE, drafter="model"), Code(), BY_RATIO)
+    assert total_variation(law, wanted("flat", "full", 2)) < EXACT
+
+
+# Mistakes that leave the distribution alone, or nearly: what they break is that a seed is a text.
+
+N_VOCAB, SEEDS, LENGTH = 16, 20, 40
+TARGET = ToyModel.random(N_VOCAB, seed=11, spread=2.0)
+SMALL = TARGET.like(seed=12, noise=1.0)
+DRAFTERS: dict[str, Callable[[], Drafter | None]] = {
+    "none": lambda: None,
+    "model": lambda: DraftModel(ToyCache(SMALL), name="small", n_vocab=N_VOCAB),
+    "tree": lambda: Scripted(
+        lambda text, limit: Draft([*range(N_VOCAB), 0, 1], [ROOT] * N_VOCAB + [0, 1])
+    ),
+}
+
+
+def text_of(code: Code, drafter: str, seed: int) -> tuple[int, ...]:
+    text = [3, 1, 4, 1, 5]
+    sampler = Sampler(SamplingParams(), code.of(Noise)(seed))
+    depth = N_VOCAB + 2 if drafter == "tree" else 3
+    target, rule = ToyTarget(TARGET, text), code.rule("coupled")
+    loop = code.of(Loop)(target, DRAFTERS[drafter](), rule, sampler, depth, text, Stats())
+    return tuple(emission.id for emission in loop.run(LENGTH))
+
+
+def differing(code: Code, drafter: str) -> int:
+    """Of the seeds, those whose drafted text is not the plain one."""
+    return sum(text_of(code, drafter, seed) != text_of(code, "none", seed) for seed in range(SEEDS))
+
+
+POSITION = "len(self.text), self.sampler.randomness"
+BY_STEP = Edit(Loop._step, POSITION, "1000 * self.stats.steps, self.sampler.randomness")
+BY_PASS_ROW = Edit(
+    Loop._step, POSITION, "self.stats.steps + self.stats.drafted, self.sampler.randomness"
+)
+BY_SLOT = Edit(coupled, "position + len(path)", "position + node + 1")
+
+
+@pytest.mark.parametrize(
+    ("edit", "drafter", "figure"),
+    [
+        pytest.param(edit, drafter, figure, id=f"{name}: {figure} of {SEEDS} texts change")
+        for name, edit, drafter, figure in (
+            ("noise keyed by step", BY_STEP, "model", 20),
+            ("noise keyed by rows evaluated", BY_PASS_ROW, "model", 20),
+            ("noise keyed by cache slot, tree", BY_SLOT, "tree", 20),
+            ("noise keyed by cache slot, chain, where it is right", BY_SLOT, "model", 0),
+            ("drafted rows in bfloat16", BFLOAT16, "model", 3),
+        )
+    ],
+)
+def test_texts_that_drafting_changes_are_seen(edit: Edit, drafter: str, figure: int) -> None:
+    assert differing(Code(), drafter) == 0
+    assert differing(Code(edit), drafter) == figure
+
+
+@pytest.mark.parametrize("edit", [BY_STEP, BY_PASS_ROW], ids=["step", "rows"])
+def test_noise_by_another_key_shows_in_no_distribution(edit: Edit) -> None:
+    """Why equal texts are tested as well."""
+    trial = Trial("coupled", drafter="constant", noise=OneDrawPerPosition)
+    assert variation(trial, Code(edit)) < EXACT
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit(Noise.gumbel, "_keys(self.seed, position)", "_keys(0, position)"),
+        Edit(Settings, "secrets.randbits(32)", "0"),
+    ],
+    ids=["noise without its seed", "seed drawn once for all"],
+)
+def test_two_generations_that_share_noise_are_seen(edit: Edit) -> None:
+    def texts(code: Code) -> int:
+        return len({text_of(code, "none", code.of(Settings)().seed) for _ in range(4)})
+
+    assert texts(Code()) == 4
+    assert texts(Code(edit)) == 1

@@ -1,0 +1,71 @@
+"""With `reproducible`, no digit depends on drafting, threads of the pass, or how the cache came."""
+
+import pytest
+from fakes.prompts import PROMPTS
+
+from localspec.engine import Engine, load
+from localspec.llama.context import Context
+from localspec.llama.model import Model
+from localspec.llama.width import probe
+
+
+@pytest.fixture(scope="module")
+def engines():  # type: ignore[no-untyped-def]
+    made = {
+        draft: load(draft=draft, threads=2, context=700, reproducible=True)
+        for draft in ("none", "lookup", "auto")
+    }
+    yield made
+    for engine in made.values():
+        engine.close()
+
+
+@pytest.mark.parametrize("draft", ["lookup", "auto"])
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_the_same_text(engines: dict[str, Engine], draft: str, temperature: float) -> None:
+    for seed, prompt in enumerate(PROMPTS[:3]):
+        options = {"max_tokens": 64, "temperature": temperature, "seed": seed}
+        plain = engines["none"].generate(prompt, **options)
+        for depth in (1, 3, 6):
+            assert engines[draft].generate(prompt, depth=depth, **options).token_ids == (
+                plain.token_ids
+            )
+
+
+def test_a_cache_that_grew_in_pieces_gives_the_same_text(engines: dict[str, Engine]) -> None:
+    engine = engines["auto"]
+    prompt = engine.model.tokenize(PROMPTS[0] * 12)[:560]
+    with load(draft="none", threads=1, context=700, reproducible=True) as fresh:
+        whole = fresh.generate(prompt, max_tokens=40, seed=1)
+    for pieces in ([13, 14, 300], [513], [559]):
+        for length in pieces:
+            engine.generate(prompt[:length], max_tokens=5, seed=9)
+        again = engine.generate(prompt, max_tokens=40, seed=1)
+        assert again.stats.prompt_evaluated < len(prompt)
+        assert again.token_ids == whole.token_ids
+
+
+def test_the_whole_context_can_be_used(engines: dict[str, Engine]) -> None:
+    texts = {
+        draft: engine.generate(PROMPTS[1], max_tokens=5000, seed=1, ignore_eos=True).token_ids
+        for draft, engine in engines.items()
+    }
+    assert texts["none"] == texts["lookup"] == texts["auto"]
+    assert len(texts["none"]) > 600
+
+
+def test_a_probe_leaves_the_cache_empty_and_says_the_price(target_model: Model) -> None:
+    with Context(target_model, n_ctx=512, threads=1, flash_attention=False) as context:
+        width = probe(context, 4)
+        assert (width.least_rows, context.least_rows, context.tokens) == (2, 1, [])
+        assert width.cost > 0.5
+
+
+def test_padding_is_forgotten(target_model: Model) -> None:
+    with Context(target_model, n_ctx=64, threads=1) as context:
+        context.least_rows = 8
+        assert context.n_ctx == 57
+        row = context.extend([5, 6, 7]).copy()
+        assert context.tokens == [5, 6, 7]
+        context.truncate(2)
+        assert (context.extend([7]) == row).all()
