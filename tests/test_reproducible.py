@@ -1,9 +1,10 @@
-"""With `reproducible`, no digit depends on drafting, threads of the pass, or how the cache came."""
+"""With `reproducible`, no digit depends on drafting, threads, or how the cache came."""
 
 import pytest
 from fakes.prompts import PROMPTS
 
 from localspec.engine import Engine, load
+from localspec.errors import InvalidValueError
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.llama.width import probe
@@ -12,12 +13,19 @@ from localspec.llama.width import probe
 @pytest.fixture(scope="module")
 def engines():  # type: ignore[no-untyped-def]
     made = {
-        draft: load(draft=draft, threads=2, context=700, reproducible=True)
+        draft: load(draft=draft, threads=1, context=700, reproducible=True)
         for draft in ("none", "lookup", "auto")
     }
     yield made
     for engine in made.values():
         engine.close()
+
+
+def test_threads_do_not_matter(engines: dict[str, Engine]) -> None:
+    options = {"max_tokens": 24, "temperature": 0.8, "seed": 1}
+    with load(threads=2, context=256, reproducible=True) as two:
+        drafted = two.generate(PROMPTS[0], **options)
+    assert drafted.token_ids == engines["none"].generate(PROMPTS[0], **options).token_ids
 
 
 @pytest.mark.parametrize("draft", ["lookup", "auto"])
@@ -59,6 +67,15 @@ def test_a_probe_leaves_the_cache_empty_and_says_the_price(target_model: Model) 
         width = probe(context, 4)
         assert (width.least_rows, context.least_rows, context.tokens) == (2, 1, [])
         assert width.cost > 0.5
+
+
+@pytest.mark.parametrize("n_ctx", [18, 30, 300])
+def test_a_probe_fits_any_context_or_says_what_it_needs(target_model: Model, n_ctx: int) -> None:
+    with Context(target_model, n_ctx=n_ctx, threads=1, flash_attention=False) as context:
+        assert probe(context, 4).least_rows == 2
+        if n_ctx == 18:
+            with pytest.raises(InvalidValueError, match="context is 18; passes of 5 rows"):
+                probe(context, 5)
 
 
 def test_padding_is_forgotten(target_model: Model) -> None:

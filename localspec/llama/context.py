@@ -125,12 +125,13 @@ class Context:
         kept = [self._pending, *self._draft.tokens[: len(path)]]
         dropped = len(self._draft) - len(path)
         self._hold(kept)
-        if dropped:
-            wanted = list(self.tokens)
-            left = self._roll_back(len(wanted))
-            if left < len(wanted):
-                del self.tokens[left:]
-                self.extend(wanted[left:])
+        if not dropped:
+            return
+        left = self._roll_back(len(self.tokens))
+        lost = self.tokens[left:]
+        if lost:
+            del self.tokens[left:]
+            self.extend(lost)
 
     def close(self) -> None:
         """Free the cache."""
@@ -162,9 +163,10 @@ class Context:
                 f"llama.cpp could not evaluate {len(tokens)} tokens (status {status}"
                 f"{', ' + library.complaint() if library.complaint() else ''})"
             )
-        if padding:
-            end = len(self.tokens) + len(tokens)
-            llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, end, -1)
+        end = len(self.tokens) + len(tokens)
+        if padding and self._roll_back(end) != end:
+            self.tokens.clear()
+            raise LocalspecError("the padding of a pass cannot be forgotten; do without")
 
     def _rows(self, count: int) -> NDArray[np.float32]:
         pointer = llama_cpp.llama_get_logits(self._handle)

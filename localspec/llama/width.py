@@ -10,6 +10,7 @@ from time import perf_counter
 
 import numpy as np
 
+from localspec.errors import InvalidValueError
 from localspec.llama.context import Context
 from localspec.speculation.draft import Draft
 
@@ -33,12 +34,18 @@ def probe(context: Context, widest: int) -> WidthClass:
     """Find the class by trying; the cache is empty afterwards.
 
     widest: rows of the widest pass to come. If no narrower pass agrees with it, every pass has to
-    be that wide.
+    be that wide. Raises InvalidValueError when the context is too small to try.
     """
     # A single row often agrees in a short trial and not in a long text.
+    needed = 4 * widest + 2
+    if context.n_ctx < needed:
+        raise InvalidValueError(
+            f"context is {context.n_ctx}; passes of {widest} rows are tried out in {needed} or more"
+        )
     candidates = [rows for rows in (2, 4, 8, 16, 32) if rows < widest]
     agreeing = (rows for rows in candidates if _agree(context, rows, widest))
     least = next(agreeing, widest)
+    context.truncate(len(context.tokens) // 2)
     cost = _seconds(context, least) / _seconds(context, 1)
     context.truncate(0)
     return WidthClass(least, cost)
@@ -46,19 +53,20 @@ def probe(context: Context, widest: int) -> WidthClass:
 
 def _agree(context: Context, narrow: int, widest: int) -> bool:
     """Whether all passes from narrow to widest give equal logits, pass after pass."""
-    reference = _logits(context, widest, 2 * widest)
+    count = 2 * widest
+    prefix = min(_PREFIX, context.n_ctx - count - widest)
+    reference = _logits(context, widest, prefix, count)
     return all(
-        np.array_equal(_logits(context, rows, 2 * widest), reference)
+        np.array_equal(_logits(context, rows, prefix, count), reference)
         for rows in range(narrow, widest)
     )
 
 
-def _logits(context: Context, rows: int, count: int) -> np.ndarray:
-    """The logits after each of `count` tokens, scored in passes of `rows`."""
+def _logits(context: Context, rows: int, prefix: int, count: int) -> np.ndarray:
+    """The logits after each of `count` tokens behind a prefix, scored in passes of `rows`."""
     context.least_rows = 1
     context.truncate(0)
-    prefix = min(_PREFIX, context.n_ctx - count - rows)
-    tokens = [5 + 7 * i % 50 for i in range(prefix + count)]
+    tokens = [7 * i % min(50, context.n_vocab) for i in range(prefix + count)]
     context.extend(tokens[:prefix])
     kept = []
     for start in range(prefix, prefix + count, rows):
