@@ -35,6 +35,11 @@ class Drafting:
     context: Context | None = None
 
     @property
+    def is_one_hot(self) -> bool:
+        """Whether its tokens come without probabilities, which rules then take as sure."""
+        return isinstance(self.drafter, tuple(MODEL_FREE.values()))
+
+    @property
     def model_path(self) -> Path | None:
         """The drafter's file, if it is a model."""
         return self.context.model.path if self.context else None

@@ -3,26 +3,48 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict
 
 import click
 
 from localspec.audit import Recorded, Report, audit
+from localspec.cli.describe import describe_engine
+from localspec.cli.describe import record as generation_record
 from localspec.cli.output import Output
+from localspec.cli.prompt import as_prompt
 from localspec.engine import load
 from localspec.errors import ExactnessError, InvalidValueError
 from localspec.recipe import Recipe
 
 
+class Places(TypedDict):
+    """Where the target runs: the same for writing and for scoring again."""
+
+    gpu_layers: int | None
+    threads: int | None
+
+
 @click.command("audit")
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=click.File("rb"), required=False)
+@click.option("--prompt", metavar="TEXT", help="Generate from this first, instead of reading FILE.")
+@click.option(
+    "--draft",
+    default="auto",
+    show_default=True,
+    metavar="auto|none|lookup|ngram|PATH",
+    help="With --prompt: what drafts.",
+)
+@click.option("--seed", type=int, help="With --prompt: the seed. [default: drawn and shown]")
 @click.option("-m", "--model", metavar="PATH", help="Target GGUF. [default: the one in FILE]")
 @click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]")
 @click.option("--threads", type=int, help="CPU threads. [default: as generate takes]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 def audit_command(
     *,
-    file: BinaryIO,
+    file: BinaryIO | None,
+    prompt: str | None,
+    draft: str,
+    seed: int | None,
     model: str | None,
     gpu_layers: int | None,
     threads: int | None,
@@ -30,15 +52,20 @@ def audit_command(
 ) -> None:
     """Score the text in FILE (of `generate --json`; - is standard input) again, token by token.
 
+    With --prompt the text is generated first.
+
     Each token that plain decoding would not have drawn is NUMERIC, when floating-point numbers
     explain it, or a BUG, and then the exit code is 7.
     """
     output = Output()
-    record = _read(file)
+    if (file is None) == (prompt is None):
+        raise click.UsageError("Give either FILE (- for standard input) or --prompt.")
+    places: Places = {"gpu_layers": gpu_layers, "threads": threads}
+    record = _read(file) if file else _generated(prompt or "", seed, model, draft, places)
     recorded = _recorded(record)
     target = Path(model or record["model"]["target"])
     room = len(recorded.recipe.prompt_token_ids) + len(recorded.token_ids) + 64
-    with load(target, "none", context=room, gpu_layers=gpu_layers, threads=threads) as engine:
+    with load(target, "none", context=room, **places) as engine:
         recorded.recipe.require_same(target)
         report = audit(engine, recorded)
         names = {
@@ -52,6 +79,15 @@ def audit_command(
         output.data(_report_text(report, names))
     if report.has_bug:
         raise ExactnessError("the text is not what its seed gives; please report this, with FILE")
+
+
+def _generated(
+    prompt: str, seed: int | None, model: str | None, draft: str, places: Places
+) -> Mapping[str, Any]:
+    with load(model, draft, **places) as engine:
+        running = engine.stream(as_prompt(engine, prompt, None), seed=seed, logprobs=False)
+        Output().note(describe_engine(engine, running, bundled=model is None))
+        return generation_record(engine, running)
 
 
 def _read(file: BinaryIO) -> Mapping[str, Any]:

@@ -12,7 +12,11 @@ def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> st
     """One line: which target, what drafts and why, which seed."""
     drafting = engine.drafting
     if drafting.drafter:
-        reason = f" ({drafting.reason})" if drafting.reason else ""
+        rule = running.settings.rule
+        sure = drafting.is_one_hot and not running.settings.verification.same_text
+        certain = f"rule {rule} takes what it copies as certain" if sure else ""
+        remarks = "; ".join(each for each in (drafting.reason, certain) if each)
+        reason = f" ({remarks})" if remarks else ""
         drafter = f"draft: {drafting.drafter.name}, depth {running.settings.depth}{reason}"
     else:
         drafter = f"draft: off ({drafting.reason})"

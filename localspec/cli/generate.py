@@ -12,8 +12,8 @@ import click
 from localspec.cli.describe import describe_engine, describe_stats, record, token_record
 from localspec.cli.options import model_options, sampling_options
 from localspec.cli.output import Output
-from localspec.cli.prompt import read_prompt
-from localspec.engine import Engine, Prompt, load
+from localspec.cli.prompt import as_prompt, read_prompt
+from localspec.engine import Engine, load
 from localspec.generation import Generation
 from localspec.settings import DEFAULT_MAX_TOKENS, Settings
 
@@ -94,7 +94,7 @@ def generate(
         )
     with engine:
         cancel = threading.Event()
-        running = engine.stream(_as_prompt(engine, text, chat), cancel=cancel, **options)
+        running = engine.stream(as_prompt(engine, text, chat), cancel=cancel, **options)
         with _on_interrupt(_cancelling(cancel)):
             output.note(describe_engine(engine, running, bundled=model is None))
             if color and (as_json or not output.color):
@@ -109,12 +109,6 @@ def generate(
     if stats:
         output.note(describe_stats(running))
     return _INTERRUPTED if running.stop_reason == "cancelled" else 0
-
-
-def _as_prompt(engine: Engine, text: str, chat: bool | None) -> Prompt:
-    if engine.prefers_chat if chat is None else chat:
-        return [{"role": "user", "content": text}]
-    return text
 
 
 def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:

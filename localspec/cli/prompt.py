@@ -2,6 +2,7 @@
 
 import sys
 
+from localspec.engine import Engine, Prompt
 from localspec.errors import InvalidValueError
 
 
@@ -18,6 +19,13 @@ def read_prompt(argument: str | None) -> str:
     if not prompt:
         raise InvalidValueError("no prompt; give one as an argument or on standard input")
     return prompt
+
+
+def as_prompt(engine: Engine, text: str, chat: bool | None) -> Prompt:
+    """The text as a chat turn or raw; None leaves it to what the model is for."""
+    if engine.prefers_chat if chat is None else chat:
+        return [{"role": "user", "content": text}]
+    return text
 
 
 def _decoded(data: bytes) -> str:

@@ -76,3 +76,24 @@ def test_logprobs_are_in_the_record(record: dict[str, Any]) -> None:
         first, second = each["top"]
         assert 0 >= first["logprob"] >= second["logprob"]
         assert each["logprob"] <= first["logprob"]
+
+
+def test_it_can_generate_the_text_itself() -> None:
+    done = run("audit", "--prompt", "def f(x):", "--draft", "lookup", "--seed", "4")
+    assert done.returncode == 0, done.stderr
+    assert "draft: lookup" in done.stderr and "seed 4" in done.stderr
+    assert "tokens are what the seed gives" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["-", "--prompt", "a"]])
+def test_a_file_or_a_prompt(arguments: list[str]) -> None:
+    done = run("audit", *arguments)
+    assert done.returncode == 2
+    assert "either FILE" in done.stderr
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_that_copies_count_as_certain_is_said(rule: str) -> None:
+    said = f"rule {rule} takes what it copies as certain"
+    assert said in run("generate", "a", "-n", "2", "--draft", "ngram", "--rule", rule).stderr
+    assert said not in run("generate", "a", "-n", "2", "--rule", rule).stderr
