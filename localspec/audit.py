@@ -104,7 +104,7 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
     same_text = settings.verification.same_text
     judge = _drawn if same_text else _possible
     difference, divergences = 0.0, []
-    with engine.new_context() as plain, engine.new_context() as stepped:
+    with engine.new_context(recipe.depth) as plain, engine.new_context(recipe.depth) as stepped:
         for scored in _rescored(recorded, sampler, plain, stepped):
             difference = max(difference, scored.difference)
             divergence = judge(scored, sampler)

@@ -163,14 +163,23 @@ class Engine:
             self._widths[depth] = probe(self._target, 1 + depth)
         return self._widths[depth]
 
-    def new_context(self) -> Context:
-        """Another cache of the target, like its own; close it."""
-        return self._runtime.context_for(self.model, self._header, self.context)
+    def new_context(self, depth: int) -> Context:
+        """Another cache of the target, set up as its own is for this depth; close it."""
+        context = self._runtime.context_for(self.model, self._header, self.context)
+        width = self.width_class(depth)
+        context.least_rows = width.least_rows if width else 1
+        return context
 
     def recipe(self, running: Generation) -> Recipe:
         """All that decides this generation's text."""
         settings = running.settings
-        return Recipe.of(self.model.path, running.prompt, self._params(settings), settings)
+        return Recipe.of(
+            self.model.path,
+            self._runtime,
+            prompt=running.prompt,
+            params=self._params(settings),
+            settings=settings,
+        )
 
     def _params(self, settings: Settings) -> SamplingParams:
         params = settings.params(self._header.metadata)

@@ -10,6 +10,7 @@ from typing import Any
 from localspec import __version__
 from localspec.errors import InvalidValueError
 from localspec.llama import library
+from localspec.runtime import Runtime
 from localspec.sampling.params import SamplingParams
 from localspec.settings import Settings
 
@@ -23,7 +24,8 @@ class Recipe:
     """What decided a text.
 
     prompt_token_ids: the prompt as the target saw it. sampling: every setting of SamplingParams,
-    the GGUF's own included. fingerprint: of the target's file. versions: of what computed it.
+    the GGUF's own included. reproducible, flash_attention: as in Runtime. fingerprint: of the
+    target's file. versions: of what computed it.
     """
 
     prompt_token_ids: list[int]
@@ -31,12 +33,20 @@ class Recipe:
     min_tokens: int
     ignore_eos: bool
     depth: int
+    reproducible: bool
+    flash_attention: bool | None
     fingerprint: str
     versions: dict[str, str]
 
     @classmethod
     def of(
-        cls, target: Path, prompt: list[int], params: SamplingParams, settings: Settings
+        cls,
+        target: Path,
+        runtime: Runtime,
+        *,
+        prompt: list[int],
+        params: SamplingParams,
+        settings: Settings,
     ) -> "Recipe":
         """The recipe of a generation with this target."""
         sampling = asdict(params)
@@ -48,6 +58,8 @@ class Recipe:
             min_tokens=settings.min_tokens,
             ignore_eos=settings.ignore_eos,
             depth=settings.depth,
+            reproducible=runtime.reproducible,
+            flash_attention=runtime.flash_attention,
             fingerprint=fingerprint(target),
             versions=versions(),
         )

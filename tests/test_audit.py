@@ -52,6 +52,18 @@ def test_a_true_text_passes(engine: Engine, options: dict[str, object]) -> None:
         assert report.largest_difference == 0
 
 
+@pytest.mark.parametrize("options", [{"reproducible": True}, {"flash_attention": False}], ids=str)
+def test_a_text_is_scored_as_it_was_made(options: dict[str, bool]) -> None:
+    with load(threads=1, context=700, **options) as other:
+        text = recorded(other, PROMPTS[0] * 12, seed=1, ignore_eos=True)
+        report = audit(other, text)
+    assert not report.has_bug
+    if "reproducible" in options:
+        assert (report.divergences, report.largest_difference) == ([], 0)
+    else:
+        assert report.largest_difference > 0
+
+
 def touched(original: Recorded, index: int, token: int) -> Recorded:
     ids = list(original.token_ids)
     ids[index] = token
@@ -105,8 +117,8 @@ class Shaky:
 def shaken(engine: Engine, size: float, monkeypatch: pytest.MonkeyPatch) -> Report:
     """A text generated on shaky logits, audited on logits as shaky."""
     monkeypatch.setattr(engine, "_target", Shaky(engine._target, size))
-    new_context: Callable[[], object] = engine.new_context
-    monkeypatch.setattr(engine, "new_context", lambda: Shaky(new_context(), size))
+    new_context: Callable[[int], object] = engine.new_context
+    monkeypatch.setattr(engine, "new_context", lambda depth: Shaky(new_context(depth), size))
     original = recorded(engine, PROMPTS[2], seed=5, temperature=0, ignore_eos=True)
     return audit(engine, original)
 

@@ -50,7 +50,7 @@ def test_logprobs_are_the_target_s_own(engines: dict[str, Engine], rule: str) ->
     with engine.stream(PROMPTS[0], **options) as running:
         tokens = list(running)
     text = engine.model.tokenize(PROMPTS[0])
-    with engine.new_context() as context:
+    with engine.new_context(1) as context:
         row = context.extend(text)
         for token in tokens:
             wanted = row.astype(np.float64) - np.logaddexp.reduce(row.astype(np.float64))

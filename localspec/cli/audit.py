@@ -16,6 +16,8 @@ from localspec.engine import load
 from localspec.errors import ExactnessError, InvalidValueError
 from localspec.recipe import Recipe
 
+_NEEDED = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
+
 
 class Places(TypedDict):
     """Where the target runs: the same for writing and for scoring again."""
@@ -65,8 +67,16 @@ def audit_command(
     recorded = _recorded(record)
     target = Path(model or record["model"]["target"])
     room = len(recorded.recipe.prompt_token_ids) + len(recorded.token_ids) + 64
-    with load(target, "none", context=room, **places) as engine:
-        recorded.recipe.require_same(target)
+    recipe = recorded.recipe
+    with load(
+        target,
+        "none",
+        context=room,
+        flash_attention=recipe.flash_attention,
+        reproducible=recipe.reproducible,
+        **places,
+    ) as engine:
+        recipe.require_same(target)
         report = audit(engine, recorded)
         names = {
             each: engine.model.piece_text(each)
@@ -98,7 +108,7 @@ def _read(file: BinaryIO) -> Mapping[str, Any]:
         raise InvalidValueError(
             f"{file.name} holds no JSON; write it with: localspec generate --json ... > FILE"
         ) from error
-    if not isinstance(record, Mapping) or "recipe" not in record:
+    if not isinstance(record, Mapping) or not record.keys() >= _NEEDED:
         raise InvalidValueError(
             f"{file.name} is no record of localspec; write it with: localspec generate --json"
         )

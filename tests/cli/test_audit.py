@@ -60,7 +60,7 @@ def test_a_bug_is_exit_code_7(record: dict[str, Any]) -> None:
         ("{", "holds no JSON"),
         ("[1]", "no record of localspec"),
         ('{"text": "x"}', "no record of localspec"),
-        ('{"recipe": {}}', "no recipe of localspec"),
+        ('{"recipe": {}}', "no record of localspec"),
     ],
 )
 def test_what_is_no_record_is_said(text: str, message: str) -> None:
