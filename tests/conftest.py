@@ -4,10 +4,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.models import registry
+
+# No test may depend on how busy the machine is.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
