@@ -108,8 +108,7 @@ class Engine:
         self, prompt: Prompt, settings: Settings, cancel: threading.Event | None
     ) -> Generation:
         cancelled = cancel.is_set if cancel else lambda: False
-        width = self.width_class(settings.depth)
-        self._target.least_rows = width.least_rows if width else 1
+        self._target.least_rows = self._least_rows(settings.depth)
         tokens = self._tokens(prompt)
         loop = Loop(
             self._target,
@@ -166,8 +165,7 @@ class Engine:
     def new_context(self, depth: int) -> Context:
         """Another cache of the target, set up as its own is for this depth; close it."""
         context = self._runtime.context_for(self.model, self._header, self.context)
-        width = self.width_class(depth)
-        context.least_rows = width.least_rows if width else 1
+        context.least_rows = self._least_rows(depth)
         return context
 
     def recipe(self, running: Generation) -> Recipe:
@@ -180,6 +178,10 @@ class Engine:
             params=self._params(settings),
             settings=settings,
         )
+
+    def _least_rows(self, depth: int) -> int:
+        width = self.width_class(depth)
+        return width.least_rows if width else 1
 
     def _params(self, settings: Settings) -> SamplingParams:
         params = settings.params(self._header.metadata)

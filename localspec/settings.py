@@ -48,8 +48,7 @@ class Settings:
     ignore_eos: it never ends by itself. seed: draws the text; one is drawn when none is given.
     rule: the verification rule. depth: how many tokens are drafted per step. stop: strings that
     end the text. logprobs: whether tokens carry log-probabilities; top_logprobs: and those of how
-    many of the likeliest tokens. sampling: those settings of
-    SamplingParams that were chosen.
+    many of the likeliest tokens. sampling: those settings of SamplingParams that were chosen.
 
     Raises InvalidValueError, naming the setting and its value.
     """

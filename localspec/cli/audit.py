@@ -10,6 +10,7 @@ import click
 from localspec.audit import Recorded, Report, audit
 from localspec.cli.describe import describe_engine
 from localspec.cli.describe import record as generation_record
+from localspec.cli.options import gpu_layers_option, threads_option
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
 from localspec.engine import load
@@ -38,8 +39,8 @@ class Places(TypedDict):
 )
 @click.option("--seed", type=int, help="With --prompt: the seed. [default: drawn and shown]")
 @click.option("-m", "--model", metavar="PATH", help="Target GGUF. [default: the one in FILE]")
-@click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]")
-@click.option("--threads", type=int, help="CPU threads. [default: as generate takes]")
+@gpu_layers_option
+@threads_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 def audit_command(
     *,

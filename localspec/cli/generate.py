@@ -10,14 +10,13 @@ from typing import Any
 import click
 
 from localspec.cli.describe import describe_engine, describe_stats, record, token_record
+from localspec.cli.main import INTERRUPTED
 from localspec.cli.options import model_options, sampling_options
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
 from localspec.engine import Engine, load
 from localspec.generation import Generation
 from localspec.settings import DEFAULT_MAX_TOKENS, Settings
-
-_INTERRUPTED = 130
 
 
 @click.command()
@@ -108,7 +107,7 @@ def generate(
         output.note(f"the context of {engine.context} tokens is full; --ctx makes it larger")
     if stats:
         output.note(describe_stats(running))
-    return _INTERRUPTED if running.stop_reason == "cancelled" else 0
+    return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
 
 def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
@@ -142,7 +141,7 @@ def _on_interrupt(handler: Callable[[int, object], None]) -> Iterator[None]:
 def _leave(_signal: int, _frame: object) -> None:
     # While models load, Python runs only inside the library's callbacks, where an exception is
     # printed and forgotten; and there is nothing yet to keep.
-    os._exit(_INTERRUPTED)
+    os._exit(INTERRUPTED)
 
 
 def _cancelling(cancel: threading.Event) -> Callable[[int, object], None]:

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from localspec.settings import DEFAULT_DEPTH
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -15,6 +17,12 @@ def _stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
         return command
 
     return decorate
+
+
+gpu_layers_option = click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]")
+threads_option = click.option(
+    "--threads", type=int, help="CPU threads. [default: by model size, to physical cores]"
+)
 
 
 def model_options(command: Command) -> Command:
@@ -31,17 +39,17 @@ def model_options(command: Command) -> Command:
             help="What drafts: the target's own drafter, nothing, prompt lookup, n-gram counts, "
             "or the GGUF of a smaller model with the same vocabulary.",
         ),
-        click.option("--depth", type=int, default=3, show_default=True, help="Tokens per draft."),
+        click.option(
+            "--depth", type=int, default=DEFAULT_DEPTH, show_default=True, help="Tokens per draft."
+        ),
         click.option("--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"),
-        click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]"),
+        gpu_layers_option,
         click.option(
             "--reproducible",
             is_flag=True,
             help="The text does not depend on drafting in any digit, at some cost, which is shown.",
         ),
-        click.option(
-            "--threads", type=int, help="CPU threads. [default: by model size, to physical cores]"
-        ),
+        threads_option,
     )(command)
 
 
