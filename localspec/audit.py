@@ -86,6 +86,12 @@ class _Scored:
     stepped: Row
 
     @property
+    def leaves_the_grammar(self) -> bool:
+        """Whether there is a grammar, and this token has no place in it."""
+        constraint = self.prefix.constraint
+        return constraint is not None and not constraint.allowed()[self.token]
+
+    @property
     def difference(self) -> float:
         """The largest difference of any logit between the two."""
         both = np.isfinite(self.plain) & np.isfinite(self.stepped)
@@ -103,16 +109,19 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
     sampler = engine.sampler(settings, len(recipe.prompt_token_ids))
     same_text = settings.verification.same_text
     judge = _drawn if same_text else _possible
-    difference, divergences = 0.0, []
+    scored_tokens, difference, divergences = 0, 0.0, []
     with engine.new_context(recipe.depth) as plain, engine.new_context(recipe.depth) as stepped:
         for scored in _rescored(recorded, sampler, plain, stepped):
+            scored_tokens += 1
             difference = max(difference, scored.difference)
             divergence = judge(scored, sampler)
             if divergence:
                 divergences.append(divergence)
+            if scored.leaves_the_grammar:
+                break  # after that nothing is right or wrong
     tolerance = 2 * difference / (sampler.params.temperature or 1.0)
     judged = [_forgiven(each, tolerance) for each in divergences]
-    return Report(len(recorded.token_ids), same_text, difference, tolerance, judged)
+    return Report(scored_tokens, same_text, difference, tolerance, judged)
 
 
 def _rescored(

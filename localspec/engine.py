@@ -23,6 +23,7 @@ from localspec.models.gguf import Header
 from localspec.recipe import Recipe
 from localspec.runtime import Runtime
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.prefix import Constraint
 from localspec.sampling.sampler import Sampler
 from localspec.settings import SettingOptions, Settings, require
 from localspec.speculation.loop import Loop
@@ -149,6 +150,7 @@ class Engine:
             settings.verification.randomness(settings.seed),
             ends=self.model.ends_text if endless else (),
             earliest_end=_NEVER if settings.ignore_eos else prompt_tokens + settings.min_tokens,
+            constraint=self._constraint(settings),
         )
 
     def width_class(self, depth: int) -> WidthClass | None:
@@ -182,6 +184,14 @@ class Engine:
     def _least_rows(self, depth: int) -> int:
         width = self.width_class(depth)
         return width.least_rows if width else 1
+
+    def _constraint(self, settings: Settings) -> Constraint | None:
+        compiled = settings.compiled_grammar()
+        if compiled is None:
+            return None
+        from localspec.llama.grammar import Grammar  # see Settings.compiled_grammar
+
+        return Grammar.begin(compiled, self.model)
 
     def _params(self, settings: Settings) -> SamplingParams:
         params = settings.params(self._header.metadata)

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,17 @@ class Recipe:
     """What decided a text.
 
     prompt_token_ids: the prompt as the target saw it. sampling: every setting of SamplingParams,
-    the GGUF's own included. reproducible, flash_attention: as in Runtime. fingerprint: of the
-    target's file. versions: of what computed it.
+    the GGUF's own included. grammar, schema: what the text had to satisfy. reproducible,
+    flash_attention: as in Runtime. fingerprint: of the target's file. versions: of what
+    computed it.
     """
 
     prompt_token_ids: list[int]
     sampling: dict[str, Any]
     min_tokens: int
     ignore_eos: bool
+    grammar: str | None
+    schema: str | None
     depth: int
     reproducible: bool
     flash_attention: bool | None
@@ -57,11 +61,13 @@ class Recipe:
             sampling={**sampling, "logit_bias": bias},
             min_tokens=settings.min_tokens,
             ignore_eos=settings.ignore_eos,
+            grammar=settings.grammar,
+            schema=settings.schema,
             depth=settings.depth,
             reproducible=runtime.reproducible,
             flash_attention=runtime.flash_attention,
             fingerprint=fingerprint(target),
-            versions=versions(),
+            versions=versions(constrained=settings.compiled_grammar() is not None),
         )
 
     @classmethod
@@ -80,6 +86,8 @@ class Recipe:
             max_tokens=max(1, self.min_tokens),
             min_tokens=self.min_tokens,
             ignore_eos=self.ignore_eos,
+            grammar=self.grammar,
+            schema=self.schema,
             depth=self.depth,
             seed=seed,
             rule=rule,
@@ -92,8 +100,9 @@ class Recipe:
                 f"{target} is another model than the one that wrote this text; "
                 "name that one with --model"
             )
-        if self.versions != versions():
-            theirs, ours = (_named(each) for each in (self.versions, versions()))
+        current = versions(constrained=self.grammar is not None or self.schema is not None)
+        if self.versions != current:
+            theirs, ours = (_named(each) for each in (self.versions, current))
             raise InvalidValueError(
                 f"the text was made with {theirs}, and this is {ours}: "
                 "another version may rightly compute another text"
@@ -111,9 +120,10 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
-def versions() -> dict[str, str]:
-    """The versions whose change may change a text."""
-    return {"localspec": __version__, "llama_cpp_python": library.version()}
+def versions(*, constrained: bool) -> dict[str, str]:
+    """The versions whose change may change a text. constrained: whether a grammar shapes it."""
+    ours = {"localspec": __version__, "llama_cpp_python": library.version()}
+    return {**ours, "llguidance": metadata.version("llguidance")} if constrained else ours
 
 
 def _named(versions: Mapping[str, str]) -> str:

@@ -1,5 +1,6 @@
 """Settings: everything about one generation but its prompt, checked before anything is loaded."""
 
+import json
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -26,6 +27,9 @@ class SettingOptions(TypedDict, total=False):
     rule: str | None
     depth: int | None
     stop: Iterable[str] | None
+    grammar: str | None
+    schema: str | Mapping[str, Any] | None
+    response_format: Mapping[str, Any] | None
     logprobs: bool
     top_logprobs: int | None
     temperature: float | None
@@ -47,8 +51,10 @@ class Settings:
     max_tokens: the longest answer. min_tokens: before so many, it cannot end by itself.
     ignore_eos: it never ends by itself. seed: draws the text; one is drawn when none is given.
     rule: the verification rule. depth: how many tokens are drafted per step. stop: strings that
-    end the text. logprobs: whether tokens carry log-probabilities; top_logprobs: and those of how
-    many of the likeliest tokens. sampling: those settings of SamplingParams that were chosen.
+    end the text. grammar: a GBNF grammar, or schema: a JSON schema, that the text must satisfy
+    (`of` also takes OpenAI's `response_format`). logprobs: whether tokens carry
+    log-probabilities; top_logprobs: and those of how many of the likeliest tokens. sampling: those
+    settings of SamplingParams that were chosen.
 
     Raises InvalidValueError, naming the setting and its value.
     """
@@ -60,6 +66,8 @@ class Settings:
     rule: str = "coupled"
     depth: int = DEFAULT_DEPTH
     stop: tuple[str, ...] = ()
+    grammar: str | None = None
+    schema: str | None = None
     logprobs: bool = False
     top_logprobs: int = 0
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -69,6 +77,10 @@ class Settings:
         """From options by name, sampling ones among them. None is a default."""
         given = {name: value for name, value in options.items() if value is not None}
         sampling = {name: given.pop(name) for name in _SAMPLING & given.keys()}
+        if "response_format" in given:
+            given |= _as_schema(given.pop("response_format"))
+        if isinstance(given.get("schema"), Mapping):
+            given["schema"] = json.dumps(given["schema"])
         unknown = given.keys() - ({f.name for f in fields(cls)} - {"sampling"})
         if unknown:
             raise InvalidValueError(f"there is no setting {min(unknown)!r}")
@@ -91,15 +103,46 @@ class Settings:
         # These check themselves.
         rule_named(self.rule)
         self.params({})
+        self.compiled_grammar()
 
     @property
     def verification(self) -> Rule:
         """The rule itself."""
         return rule_named(self.rule)
 
+    def compiled_grammar(self) -> str | None:
+        """What the text must satisfy, as `Grammar.begin` takes it."""
+        if self.grammar is None and self.schema is None:
+            return None
+        if self.grammar is not None and self.schema is not None:
+            raise InvalidValueError("both a grammar and a schema are given; choose one")
+        # Imported where one is used: llguidance takes as long to import as the rest.
+        if self.grammar is not None:
+            from localspec.sampling.gbnf import compile_gbnf
+
+            return compile_gbnf(self.grammar)
+        from localspec.sampling.json_schema import compile_schema
+
+        return compile_schema(self.schema or "")
+
     def params(self, metadata: Mapping[str, Any]) -> SamplingParams:
         """The sampler's settings: those chosen, else the GGUF's own, else the defaults."""
         return SamplingParams.for_model(metadata, **self.sampling)
+
+
+def _as_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting that OpenAI's `response_format` stands for."""
+    match response_format:
+        case {"type": "text"}:
+            return {}
+        case {"type": "json_object"}:
+            return {"schema": {"type": "object"}}
+        case {"type": "json_schema", "json_schema": {"schema": schema}}:
+            return {"schema": schema}
+    raise InvalidValueError(
+        f"response_format is {response_format!r:.80}; its type is text, json_object, or "
+        "json_schema with json_schema.schema"
+    )
 
 
 def require(name: str, value: int, least: int, most: int | None = None) -> None:

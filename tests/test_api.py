@@ -1,5 +1,6 @@
 """What `import localspec` gives a program: load, generate, stream, and one's own drafter."""
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -235,6 +236,10 @@ def test_prompts_that_cannot_be(
         ({"seed": -1}, "seed is -1"),
         ({"stop": [""]}, "a stop string is empty"),
         ({"logit_bias": {4096: 1.0}}, "logit_bias token is 4096"),
+        ({"grammar": "root ::= x"}, "grammar, line 1, column 10"),
+        ({"schema": {"not": {}}}, "schema: Unimplemented keys"),
+        ({"schema": {}, "grammar": 'root ::= "a"'}, "both a grammar and a schema"),
+        ({"response_format": {"type": "yaml"}}, "response_format is {'type': 'yaml'}"),
     ],
 )
 def test_settings_that_cannot_be(
@@ -435,6 +440,47 @@ def test_a_second_turn_evaluates_only_what_is_new(load: Load, draft: str) -> Non
     same = engine.generate([*first_turn, *first.token_ids, *new], max_tokens=5, seed=4)
     assert same.stats.prompt_evaluated == 1
     assert same.token_ids == second.token_ids
+
+
+# Grammars and schemas.
+
+POINT = {
+    "type": "object",
+    "properties": {"x": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
+FORMATS = [
+    {"schema": POINT},
+    {"schema": json.dumps(POINT)},
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": POINT}}},
+]
+
+
+def test_the_text_satisfies_its_schema(shared: Callable[[str], Engine]) -> None:
+    texts = set()
+    for draft in DRAFTERS:
+        for options in FORMATS:
+            result = shared(draft).generate(PROMPT, max_tokens=80, seed=4, **options)
+            assert result.stop_reason == "eos"
+            assert 0 <= json.loads(result.text)["x"] <= 99
+            texts.add(result.text)
+    assert len(texts) == 1
+
+
+def test_response_formats_without_a_schema(shared: Callable[[str], Engine]) -> None:
+    engine = shared("auto")
+    free = engine.generate(PROMPT, max_tokens=20, seed=4)
+    text = engine.generate(PROMPT, max_tokens=20, seed=4, response_format={"type": "text"})
+    assert text.token_ids == free.token_ids
+    anything = {"type": "json_object"}
+    assert engine.generate(PROMPT, max_tokens=9, response_format=anything).text.startswith("{")
+
+
+def test_what_leaves_no_token_is_said(shared: Callable[[str], Engine]) -> None:
+    options: dict[str, Any] = {"grammar": 'root ::= "a"', "ignore_eos": True}
+    with pytest.raises(localspec.LocalspecError, match=r"the grammar, .* and --ignore-eos leave"):
+        shared("auto").generate(PROMPT, **options)
 
 
 # The context ends.

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from localspec.cli.constraint import constraint_options
 from localspec.cli.describe import describe_engine, describe_stats, record, token_record
 from localspec.cli.main import INTERRUPTED
 from localspec.cli.options import model_options, sampling_options
@@ -40,6 +41,7 @@ from localspec.settings import DEFAULT_MAX_TOKENS, Settings
     help="Answer the prompt as a chat turn, or continue it. "
     "[default: chat if the model has a template; raw for the bundled pair]",
 )
+@constraint_options
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 @click.option(

@@ -10,7 +10,9 @@ from localspec.settings import DEFAULT_DEPTH
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order `--help` shows them."""
+
     def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -27,7 +29,7 @@ threads_option = click.option(
 
 def model_options(command: Command) -> Command:
     """Which models, and how they run."""
-    return _stacked(
+    return stacked(
         click.option(
             "-m", "--model", metavar="PATH", help="Target GGUF. [default: the bundled one]"
         ),
@@ -55,7 +57,7 @@ def model_options(command: Command) -> Command:
 
 def sampling_options(command: Command) -> Command:
     """How tokens are chosen; the defaults are the GGUF's own, else llama.cpp's."""
-    return _stacked(
+    return stacked(
         click.option(
             "--temperature", type=float, help="0 is greedy. [default: the GGUF's own, else 0.8]"
         ),

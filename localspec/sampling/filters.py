@@ -86,7 +86,10 @@ def _require_choice(top: np.float32) -> None:
             "or a bias or penalty is far too large"
         )
     if top == -np.inf:
-        raise LocalspecError("every token is forbidden here; relax the logit bias")
+        raise LocalspecError(
+            "every token is forbidden here: between them the grammar, the logit bias, "
+            "--min-tokens and --ignore-eos leave none; relax one"
+        )
 
 
 def _adjusted(logits: Row, params: SamplingParams, recent: Sequence[int]) -> Row:

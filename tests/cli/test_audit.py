@@ -97,3 +97,12 @@ def test_that_copies_count_as_certain_is_said(rule: str) -> None:
     said = f"rule {rule} takes what it copies as certain"
     assert said in run("generate", "a", "-n", "2", "--draft", "ngram", "--rule", rule).stderr
     assert said not in run("generate", "a", "-n", "2", "--rule", rule).stderr
+
+
+def test_a_text_under_a_grammar_is_audited_under_it() -> None:
+    schema = '{"type": "array", "items": {"type": "integer"}, "minItems": 5}'
+    made = run("generate", "x = ", "--json", "--seed", "2", "-n", "40", "--schema", schema)
+    assert run("audit", "-", stdin=made.stdout).returncode == 0
+    record = json.loads(made.stdout)
+    record["recipe"]["schema"] = '{"type": "boolean"}'
+    assert run("audit", "-", stdin=json.dumps(record)).returncode == 7

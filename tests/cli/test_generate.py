@@ -870,3 +870,36 @@ def test_debugging_shows_where(
     with pytest.raises(ModelNotFoundError):
         main()
     assert capsys.readouterr().out == ""
+
+
+# Grammars and schemas.
+
+
+def test_grammar_and_schema_come_from_files(generate: Run, tmp_path: Path) -> None:
+    grammar = tmp_path / "words.gbnf"
+    grammar.write_text('root ::= ("yes" | "no"){3} "é"', encoding="utf-8")
+    record = generate(PROMPT, "--json", "--grammar", str(grammar)).record
+    assert re.fullmatch("(yes|no){3}é", record["text"])
+    assert record["recipe"]["grammar"] == grammar.read_text(encoding="utf-8")
+    assert "llguidance" in record["recipe"]["versions"]
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"enum": [1, 2]}')
+    for value in (str(schema), schema.read_text()):
+        assert generate(PROMPT, "--schema", value).out in ("1\n", "2\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--grammar", "nowhere.gbnf", "--grammar nowhere.gbnf: No such file"),
+        ("--schema", "nowhere.json", "--schema nowhere.json: No such file"),
+        ("--schema", '{"not": {}}', 'Unimplemented keys: ["not"]'),
+        ("--schema", "{", "schema, line 1, column 2"),
+    ],
+)
+def test_a_wrong_grammar_is_said_before_anything_is_loaded(
+    generate: Run, option: str, value: str, message: str
+) -> None:
+    done = generate(PROMPT, "-m", "nowhere.gguf", option, value)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err

@@ -1,0 +1,172 @@
+"""GBNF, llama.cpp's notation for grammars, as the Lark text that llguidance compiles."""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Never
+
+from llguidance import LLMatcher
+from llguidance.gbnf_to_lark import (
+    AlternativeNode,
+    ASTNode,
+    GbnfToLarkError,
+    GrammarParser,
+    LiteralNode,
+    RegexNode,
+    RepetitionNode,
+    RuleNode,
+    RuleRefNode,
+    SequenceNode,
+    resolve,
+)
+
+from localspec.errors import InvalidValueError
+
+Rules = dict[str, RuleNode]
+
+_ROOT = "root"
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+@lru_cache(maxsize=8)
+def compile_gbnf(text: str) -> str:
+    """A grammar for llguidance.
+
+    Raises InvalidValueError, with line and column, where the text does not parse, and where no
+    finite text could ever satisfy a rule.
+    """
+    _parse(text)  # for errors at their places, before escapes are rewritten
+    rules = _parse(_ESCAPE.sub(_rewritten_escape, text))
+    _require_defined(rules, text)
+    _require_an_end(rules, text)
+    names = list(rules)
+    resolve(_adapted(rules))
+    lines = ["%llguidance {}"]
+    owners = [_ROOT]
+    for name, rule in zip(names, sorted(rules.values(), key=lambda rule: rule.order), strict=True):
+        written = str(rule).split("\n")
+        lines += written
+        owners += [name] * len(written)
+    grammar = LLMatcher.grammar_from_lark("\n".join(lines))
+    failed, messages = LLMatcher.validate_grammar_with_warnings(grammar)
+    if failed:
+        _fail_in_rule(messages[0], owners, text)
+    return str(grammar)
+
+
+def _parse(text: str) -> Rules:
+    try:
+        rules = GrammarParser().parse(text)
+    except GbnfToLarkError as error:
+        message = str(error).removesuffix(f" at {error.pos}")
+        _fail(text, error.pos.pos, message[0].lower() + message[1:])
+    except IndexError:
+        _fail(text, len(text) - 1, "incomplete escape sequence")
+    for rule in rules.values():
+        rule.comment = ""
+    return rules
+
+
+def _rewritten_escape(found: re.Match[str]) -> str:
+    """Beyond ASCII the character itself: the converter loses the leading zeros of its code."""
+    code = found[2] or found[3]
+    if code is None:
+        return found[0]
+    number = int(code, 16)
+    if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
+        raise InvalidValueError(f"grammar: {found[0]} is no character")
+    return f"\\x{number:02x}" if number < 0x80 else chr(number)
+
+
+def _literal(value: str) -> str:
+    """A GBNF literal's text as Lark writes it."""
+
+    def character(found: re.Match[str]) -> str:
+        return chr(int(found[1], 16)) if found[1] else _CONTROL.get(found[4], found[4])
+
+    return json.dumps(_ESCAPE.sub(character, value), ensure_ascii=False)[1:-1]
+
+
+def _nodes(node: ASTNode) -> Iterator[ASTNode]:
+    yield node
+    for child in node.children():
+        yield from _nodes(child)
+
+
+def _adapted(rules: Rules) -> Rules:
+    """The rules with names that cannot collide and terminals that mean in Lark what they did."""
+    numbered = {name: name if name == _ROOT else f"r{i}" for i, name in enumerate(rules)}
+    for name, rule in list(rules.items()):
+        for node in _nodes(rule):
+            if isinstance(node, LiteralNode):
+                node.value = _literal(node.value)
+            elif isinstance(node, RegexNode) and node.rx == ".":
+                node.rx = "(?s:.)"  # in GBNF a line's end is a character like any other
+            elif isinstance(node, RuleRefNode):
+                node.name = numbered[node.name]
+        del rules[name]
+        rule.name = numbered[name]
+        rules[rule.name] = rule
+    return rules
+
+
+def _require_defined(rules: Rules, text: str) -> None:
+    if _ROOT not in rules:
+        raise InvalidValueError('the grammar has no rule named "root"; a text begins with that one')
+    for rule in rules.values():
+        for node in _nodes(rule):
+            if isinstance(node, RuleRefNode) and node.name not in rules:
+                used = re.search(rf"(?<![\w-]){re.escape(node.name)}(?![\w-])", text)
+                _fail(text, used.start() if used else 0, f'there is no rule "{node.name}"')
+
+
+def _require_an_end(rules: Rules, text: str) -> None:
+    """Every rule that can be reached must describe at least one finite text."""
+    ending: set[str] = set()
+    while new := {name for name in rules.keys() - ending if _can_end(rules[name], ending)}:
+        ending |= new
+    reached, todo = {_ROOT}, [_ROOT]
+    while todo:
+        name = todo.pop()
+        if name not in ending:
+            _fail(text, _definition(name, text), f'no text ever satisfies the rule "{name}"')
+        used = {node.name for node in _nodes(rules[name]) if isinstance(node, RuleRefNode)}
+        todo += used - reached
+        reached |= used
+
+
+def _can_end(node: ASTNode, ending: set[str]) -> bool:
+    match node:
+        case RuleRefNode():
+            return node.name in ending
+        case RepetitionNode():
+            return node.min_times == 0 or _can_end(node.node, ending)
+        case AlternativeNode():
+            return any(_can_end(each, ending) for each in node.alternatives)
+        case SequenceNode() | RuleNode():
+            return all(_can_end(each, ending) for each in node.children())
+        case _:
+            return True
+
+
+def _fail_in_rule(message: str, owners: list[str], text: str) -> Never:
+    """Llguidance names a line of the Lark text; name the rule that it came from."""
+    what, _, _ = message.partition("\n   1 |")  # what follows shows the Lark text
+    owner = _ROOT
+    if place := re.match(r"at (\d+)\(\d+\): ", what):
+        owner, what = owners[int(place[1]) - 1], what[place.end() :]
+    what = " ".join(what.split())
+    _fail(text, _definition(owner, text), f'in the rule "{owner}": {what}')
+
+
+def _definition(name: str, text: str) -> int:
+    found = re.search(rf"^[ \t]*({re.escape(name)})\s*::=", text, re.MULTILINE)
+    return found.start(1) if found else 0
+
+
+def _fail(text: str, at: int, message: str) -> Never:
+    line = text.count("\n", 0, at) + 1
+    column = at - (text.rfind("\n", 0, at) + 1) + 1
+    raise InvalidValueError(f"grammar, line {line}, column {column}: {message}")
