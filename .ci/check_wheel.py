@@ -10,6 +10,9 @@ assert ours == {"localspec", "localspec_tui"}, ours
 wanted = {
     "localspec/models.toml",
     "localspec/py.typed",
+    "localspec/bench/page.css",
+    "localspec/bench/prompts/code.txt",
+    "localspec/cli/bench.schema.json",
     "localspec/cli/generate.schema.json",
     "localspec/bundled/README.md",
     "localspec/bundled/pycode-7m-q8_0.gguf",

@@ -110,7 +110,7 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
     same_text = settings.verification.same_text
     judge = _drawn if same_text else _possible
     scored_tokens, difference, divergences = 0, 0.0, []
-    with engine.new_context(recipe.depth) as plain, engine.new_context(recipe.depth) as stepped:
+    with engine.new_context(settings) as plain, engine.new_context(settings) as stepped:
         for scored in _rescored(recorded, sampler, plain, stepped):
             scored_tokens += 1
             difference = max(difference, scored.difference)
@@ -133,10 +133,12 @@ def _rescored(
     for context in (plain, stepped):
         if len(text) > 1:
             context.extend(text[:-1])
+    # The widths of its passes are recorded, padding included.
+    stepped.least_rows = 1
     index = 0
-    for tokens, drafted in _steps(recorded):
+    for tokens, width in _steps(recorded):
         # What was drafted and rejected is not recorded; only that its rows were there matters.
-        draft = Draft([*tokens[:-1], *[0] * (drafted + 1 - len(tokens))])
+        draft = Draft([*tokens[:-1], *[0] * (width - len(tokens))])
         rows = stepped.score(text[-1], draft).logits
         for row, token in zip(rows, tokens, strict=False):
             yield _Scored(index, token, prefix, plain.score(text[-1], NOTHING).logits[0], row)
@@ -148,16 +150,16 @@ def _rescored(
 
 
 def _steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:
-    """The tokens of each step, and how many were drafted for it: if rejected, the whole depth."""
-    depth = recorded.recipe.depth
+    """The tokens of each step, and the rows of its pass."""
+    widths = iter(recorded.recipe.widths)
     tokens: list[int] = []
     for token, origin in zip(recorded.token_ids, recorded.origins, strict=True):
         tokens.append(token)
         if origin in (CORRECTED, BONUS, PLAIN):
-            yield tokens, max(len(tokens) - 1, depth if origin == CORRECTED else 0)
+            yield tokens, max(len(tokens), next(widths, 0))
             tokens = []
     if tokens:
-        yield tokens, len(tokens) - 1
+        yield tokens, max(len(tokens), next(widths, 0))
 
 
 def _drawn(scored: _Scored, sampler: Sampler) -> Divergence | None:

@@ -1,5 +1,6 @@
-"""Drafting: which drafter a target gets, or why it gets none."""
+"""Drafting: which drafters a target gets, or why it gets none."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,8 @@ from localspec.drafters.base import Drafter
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
+from localspec.drafters.suffix import Suffix
+from localspec.drafters.suffix_store import PastTexts
 from localspec.errors import (
     DrafterMismatchError,
     InvalidValueError,
@@ -19,29 +22,41 @@ from localspec.models import gguf_check, registry
 from localspec.models.pairing import mismatch
 from localspec.runtime import Runtime
 
-MODEL_FREE = {"lookup": PromptLookup, "ngram": Ngram}
+MODEL_FREE = {"suffix": Suffix, "lookup": PromptLookup, "ngram": Ngram}
+AUTO, NONE = "auto", "none"
+
+# A name, the path of a GGUF, or an object with the Drafter protocol.
+Choice = str | Path | Drafter
 
 
 @dataclass(frozen=True, slots=True)
 class Drafting:
     """What was decided.
 
-    drafter: None when drafting is off. reason: why it is off, or why this drafter was chosen by
-    `auto`; None when it was asked for. context: the drafter's own cache, if it is a model.
+    drafters: those that may draft, the free ones first; none when drafting is off. reason: why it
+    is off, or why a drafter that `auto` looked for is missing. context: the cache of the drafter
+    that is a model, if one is. past: where texts are kept to draft from later, if they are.
     """
 
-    drafter: Drafter | None
+    drafters: tuple[Drafter, ...]
     reason: str | None = None
     context: Context | None = None
+    past: PastTexts | None = None
 
     @property
-    def is_one_hot(self) -> bool:
-        """Whether its tokens come without probabilities, which rules then take as sure."""
-        return isinstance(self.drafter, tuple(MODEL_FREE.values()))
+    def names(self) -> list[str]:
+        """What the drafters are called."""
+        return [drafter.name for drafter in self.drafters]
+
+    @property
+    def one_hot(self) -> list[str]:
+        """Those whose tokens come without probabilities, which rules then take as sure."""
+        free = tuple(MODEL_FREE.values())
+        return [drafter.name for drafter in self.drafters if isinstance(drafter, free)]
 
     @property
     def model_path(self) -> Path | None:
-        """The drafter's file, if it is a model."""
+        """The drafter's file, if one is a model."""
         return self.context.model.path if self.context else None
 
     def close(self) -> None:
@@ -51,62 +66,138 @@ class Drafting:
             self.context.model.close()
 
 
-def choose(draft: str | Path | Drafter, target: Context, runtime: Runtime) -> Drafting:
-    """The drafter for a target.
+def choose(
+    draft: Choice | Sequence[Choice],
+    target: Context,
+    runtime: Runtime,
+    past: PastTexts | None = None,
+) -> Drafting:
+    """The drafters for a target.
 
-    draft: `auto`, `none`, `lookup`, `ngram`, the path of a GGUF, or a drafter of your own.
-    `auto` never fails. Raises DrafterMismatchError for a drafter asked for that cannot draft here.
+    draft: `auto`, `none`, `suffix`, `lookup`, `ngram`, the path of a GGUF, a drafter of your own,
+    or several of these (a list, or names with commas), of which at most one is a model.
+    past: earlier texts, for the suffix drafter to copy from as well.
+    `auto` is the suffix drafter and the target's own drafter model, if it has one; it never fails.
+    Raises DrafterMismatchError for a drafter asked for that cannot draft here.
     """
-    if draft == "none":
-        return Drafting(None, "drafting was turned off")
+    choices = _listed(draft)
+    if not choices:
+        raise InvalidValueError("draft is an empty list; name none, to decode plainly")
+    if NONE in choices:
+        if any(choice != NONE for choice in choices):
+            raise InvalidValueError("draft names none and something else; choose one")
+        return Drafting((), "drafting was turned off")
     if target.rollback is not Rollback.PARTIAL:
         reason = f"this model's cache can forget {target.rollback.value}"
-        if draft == "auto":
-            return Drafting(None, reason)
+        if all(choice == AUTO for choice in choices):
+            return Drafting((), reason)
         raise DrafterMismatchError(f"{reason}; use --draft none")
-    if draft == "auto":
-        return _automatic(target, runtime)
-    if isinstance(draft, str) and draft in MODEL_FREE:
-        return Drafting(MODEL_FREE[draft]())
-    if isinstance(draft, str) and not Path(draft).exists():
-        raise ModelNotFoundError(
-            f"there is no drafter {draft!r}; choose auto, none, {', '.join(MODEL_FREE)}, "
-            "or the path of a GGUF"
-        )
-    if isinstance(draft, (str, Path)):
-        return _model(Path(draft), target, runtime)
-    if isinstance(draft, Drafter):
-        return Drafting(draft)
-    raise InvalidValueError(f"draft is {draft!r}; it needs name, begin, propose and observe")
+    return _Assembly(target, runtime, past).of(choices)
 
 
-def _automatic(target: Context, runtime: Runtime) -> Drafting:
-    pair = registry.pair_of(target.model.path)
-    if pair is None or pair.drafter is None:
-        return Drafting(PromptLookup(), f"no drafter is known for {target.model.path.name}")
-    try:
-        return _model(pair.drafter, target, runtime)
-    except LocalspecError as error:
-        return Drafting(PromptLookup(), f"{pair.drafter.name} cannot be used: {error}")
+def _listed(draft: Choice | Sequence[Choice]) -> list[Choice]:
+    if isinstance(draft, str):
+        # A path may hold a comma; then it is taken whole.
+        names = [draft] if Path(draft).exists() else [name.strip() for name in draft.split(",")]
+        if not all(names):
+            raise InvalidValueError(f"draft is {draft!r}, with an empty name in it; try auto")
+        return list(names)
+    if isinstance(draft, (list, tuple)):
+        return [one for each in draft for one in _listed(each)]
+    return [draft]  # type: ignore[list-item]
 
 
-def _model(path: Path, target: Context, runtime: Runtime) -> Drafting:
-    header = gguf_check.check_generative(path)
-    model = Model(path, gpu_layers=runtime.gpu_layers)
-    try:
-        if reason := mismatch(target.model, model):
-            raise DrafterMismatchError(
-                f"{path.name} cannot draft for {target.model.path.name}: {reason}; "
-                "use a drafter of the same family, or --draft lookup"
+class _Assembly:
+    """Puts the drafters of one target together."""
+
+    def __init__(self, target: Context, runtime: Runtime, past: PastTexts | None) -> None:
+        self._target = target
+        self._past = past
+        self._runtime = runtime
+        self._free: list[Drafter] = []
+        self._others: list[Drafter] = []
+        self._reason: str | None = None
+        self._context: Context | None = None
+
+    def of(self, choices: Sequence[Choice]) -> Drafting:
+        """All of them, or none if one is refused."""
+        try:
+            # What is asked for by name comes before what `auto` would add.
+            for choice in sorted(choices, key=lambda choice: choice == AUTO):
+                self._add(choice)
+        except BaseException:
+            if self._context:
+                Drafting((), context=self._context).close()
+            raise
+        return Drafting((*self._free, *self._others), self._reason, self._context, self._past)
+
+    def _add(self, choice: Choice) -> None:
+        if choice == AUTO:
+            self._add_automatic()
+        elif isinstance(choice, str) and choice in MODEL_FREE:
+            self._add_free(choice)
+        elif isinstance(choice, str) and not Path(choice).exists():
+            raise ModelNotFoundError(
+                f"there is no drafter {choice!r}; choose auto, none, {', '.join(MODEL_FREE)}, "
+                "or the path of a GGUF"
             )
-        context = runtime.context_for(model, header, target.n_ctx)
-        if context.rollback is not Rollback.PARTIAL:
-            context.close()
-            raise DrafterMismatchError(
-                f"{path.name} cannot draft: its cache can forget {context.rollback.value}; "
-                "use --draft lookup"
+        elif isinstance(choice, (str, Path)):
+            self._add_model(Path(choice))
+        elif isinstance(choice, Drafter):
+            if any(choice.name == each.name for each in (*self._free, *self._others)):
+                raise InvalidValueError(f"draft names two drafters called {choice.name!r}")
+            (self._free if getattr(choice, "free", False) else self._others).append(choice)
+        else:
+            raise InvalidValueError(
+                f"draft is {choice!r}; it needs name, begin, propose and observe"
             )
-    except BaseException:
-        model.close()
-        raise
-    return Drafting(DraftModel(context, name=path.stem, n_vocab=target.n_vocab), context=context)
+
+    def _add_free(self, name: str) -> None:
+        if name in (drafter.name for drafter in self._free):
+            return
+        if name == Suffix.name and self._past:
+            self._free.append(Suffix(past=self._past.load()))
+        else:
+            self._free.append(MODEL_FREE[name]())
+
+    def _add_automatic(self) -> None:
+        self._add_free("suffix")
+        if self._context:
+            return
+        path = self._target.model.path
+        pair = registry.pair_of(path)
+        if pair is None or pair.drafter is None:
+            self._reason = f"no drafter is known for {path.name}"
+            return
+        try:
+            self._add_model(pair.drafter)
+        except LocalspecError as error:
+            self._reason = f"{pair.drafter.name} cannot be used: {error}"
+
+    def _add_model(self, path: Path) -> None:
+        target = self._target
+        if self._context:
+            raise InvalidValueError(
+                f"draft names two models, {self._context.model.path.name} and {path.name}; "
+                "choose one"
+            )
+        header = gguf_check.check_generative(path)
+        model = Model(path, gpu_layers=self._runtime.gpu_layers)
+        try:
+            if reason := mismatch(target.model, model):
+                raise DrafterMismatchError(
+                    f"{path.name} cannot draft for {target.model.path.name}: {reason}; "
+                    "use a drafter of the same family, or --draft suffix"
+                )
+            context = self._runtime.context_for(model, header, target.n_ctx)
+            if context.rollback is not Rollback.PARTIAL:
+                context.close()
+                raise DrafterMismatchError(
+                    f"{path.name} cannot draft: its cache can forget {context.rollback.value}; "
+                    "use --draft suffix"
+                )
+        except BaseException:
+            model.close()
+            raise
+        self._context = context
+        self._others.append(DraftModel(context, name=path.stem, n_vocab=target.n_vocab))

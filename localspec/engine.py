@@ -1,37 +1,39 @@
 """Engine: a loaded target and its drafter, generating text."""
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from operator import index
 from pathlib import Path
 from time import perf_counter
-from typing import Unpack, cast
+from typing import Unpack
 
 from localspec import drafting
-from localspec.drafters.base import Drafter
-from localspec.drafting import Drafting
-from localspec.errors import InvalidValueError
+from localspec.drafters.suffix_store import PastTexts
+from localspec.drafting import Choice, Drafting
 from localspec.generation import Generation, Result
 from localspec.llama import library
-from localspec.llama.chat_template import Message, render
 from localspec.llama.context import Context, Rollback
 from localspec.llama.model import Model
 from localspec.llama.width import WidthClass, probe
 from localspec.models import gguf_check, registry
 from localspec.models.gguf import Header
+from localspec.pace import forget, pace
+from localspec.planning import Planning
+from localspec.prompt import Prompt as Prompt
+from localspec.prompt import prompt_tokens
 from localspec.recipe import Recipe
 from localspec.runtime import Runtime
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint
 from localspec.sampling.sampler import Sampler
 from localspec.settings import SettingOptions, Settings, require
+from localspec.speculation.controller import Controller, Decision
+from localspec.speculation.costs import Widths
 from localspec.speculation.loop import Loop
 from localspec.stats import Seconds, Stats
 
 _NEVER = 2**63
-# A text to be continued, the token ids of one, or the messages of a chat to be answered.
-Prompt = str | Sequence[int] | Sequence[Message]
+Explain = Callable[[Decision], None]
 
 
 class Engine:
@@ -47,11 +49,12 @@ class Engine:
         target: Context,
         header: Header,
         runtime: Runtime,
-        drafted: Drafting,
+        planning: Planning,
         load_seconds: float,
     ) -> None:
         self._runtime = runtime
-        self.drafting = drafted
+        self.drafting = planning.drafting
+        self._planning = planning
         self._target = target
         self._header = header
         self._load_seconds = load_seconds
@@ -69,6 +72,16 @@ class Engine:
         return self._target.n_ctx
 
     @property
+    def widths(self) -> Widths | None:
+        """What passes of the target take, by width, as far as is known; None if nothing drafts."""
+        return self._planning.widths
+
+    @property
+    def plan_ignored(self) -> str | None:
+        """Why a stored plan does not count, once a generation has asked for one; else None."""
+        return self._planning.plan_ignored
+
+    @property
     def prefers_chat(self) -> bool:
         """Whether a bare prompt is best taken as a chat turn: the GGUF has a template for it."""
         pair = registry.pair_of(self.model.path)
@@ -79,59 +92,70 @@ class Engine:
         prompt: Prompt,
         *,
         cancel: threading.Event | None = None,
+        explain: Explain | None = None,
         **options: Unpack[SettingOptions],
     ) -> Result:
         """Generate to the end; `stream` says what the arguments mean.
 
         Log-probabilities are worked out only with `logprobs=True`.
         """
-        return self._start(prompt, Settings.of(**options), cancel).result()
+        return self._start(prompt, Settings.of(**options), cancel, explain).result()
 
     def stream(
         self,
         prompt: Prompt,
         *,
         cancel: threading.Event | None = None,
+        explain: Explain | None = None,
         **options: Unpack[SettingOptions],
     ) -> Generation:
         """Generate token by token.
 
         prompt: a text to be continued, token ids, or chat messages for the model's template.
         cancel: set it, from any thread, to stop within one step.
+        explain: called before each step with why it is planned as it is (not at a fixed depth).
         options: those of Settings and SamplingParams; what is not given comes from the GGUF, else
         from the defaults. `logprobs` is on unless turned off.
 
         Raises InvalidValueError for a value that makes no sense and for a prompt that does not fit.
         """
-        return self._start(prompt, Settings.of(**{"logprobs": True, **options}), cancel)
+        return self._start(prompt, Settings.of(**{"logprobs": True, **options}), cancel, explain)
 
     def _start(
-        self, prompt: Prompt, settings: Settings, cancel: threading.Event | None
+        self,
+        prompt: Prompt,
+        settings: Settings,
+        cancel: threading.Event | None,
+        explain: Explain | None,
     ) -> Generation:
         cancelled = cancel.is_set if cancel else lambda: False
-        self._target.least_rows = self._least_rows(settings.depth)
-        tokens = self._tokens(prompt)
+        deepest = self._deepest(settings)
+        self._target.least_rows = self._least_rows(deepest)
+        tokens = prompt_tokens(prompt, self.model, self.context)
+        sampler = self.sampler(settings, len(tokens))
+        planner = self._planning.planner(settings, sampler.params, deepest)
+        if isinstance(planner, Controller):
+            planner.explain = explain
         loop = Loop(
             self._target,
-            self.drafting.drafter,
+            planner,
             settings.verification,
-            self.sampler(settings, len(tokens)),
-            settings.depth,
+            sampler,
             tokens,
             Stats(seconds=Seconds(load=self._load_seconds)),
             settings.logprobs,
             settings.top_logprobs,
             cancelled,
         )
-        if self._running:
-            self._running.close()
+        self._end_running()
         self._running = Generation(loop, self._target, self.model, settings, context=self.context)
         return self._running
 
     def close(self) -> None:
         """Free both models and their caches."""
-        if self._running:
-            self._running.close()
+        self._end_running()
+        if self.widths and self.widths.proved_wrong:
+            forget(self._target, self.drafting.context, self._runtime)
         self.drafting.close()
         self._target.close()
         self.model.close()
@@ -153,6 +177,10 @@ class Engine:
             constraint=self._constraint(settings),
         )
 
+    def reproducible_width(self, settings: Settings) -> WidthClass | None:
+        """How wide passes are for a reproducible text; None if none is asked for."""
+        return self.width_class(self._deepest(settings))
+
     def width_class(self, depth: int) -> WidthClass | None:
         """How wide passes must be for a reproducible text at this depth; None if none is asked for.
 
@@ -164,10 +192,10 @@ class Engine:
             self._widths[depth] = probe(self._target, 1 + depth)
         return self._widths[depth]
 
-    def new_context(self, depth: int) -> Context:
-        """Another cache of the target, set up as its own is for this depth; close it."""
+    def new_context(self, settings: Settings) -> Context:
+        """Another cache of the target, set up as its own is with these settings; close it."""
         context = self._runtime.context_for(self.model, self._header, self.context)
-        context.least_rows = self._least_rows(depth)
+        context.least_rows = self._least_rows(self._deepest(settings))
         return context
 
     def recipe(self, running: Generation) -> Recipe:
@@ -179,11 +207,24 @@ class Engine:
             prompt=running.prompt,
             params=self._params(settings),
             settings=settings,
+            widths=running.stats.widths,
         )
+
+    def _deepest(self, settings: Settings) -> int:
+        return Planning.deepest(settings, reproducible=self._runtime.reproducible)
 
     def _least_rows(self, depth: int) -> int:
         width = self.width_class(depth)
         return width.least_rows if width else 1
+
+    def _end_running(self) -> None:
+        if not self._running:
+            return
+        self._running.close()
+        if self.drafting.past:
+            text = [*self._running.prompt, *(token.id for token in self._running.tokens)]
+            self.drafting.past.add(text)
+        self._running = None
 
     def _constraint(self, settings: Settings) -> Constraint | None:
         compiled = settings.compiled_grammar()
@@ -200,70 +241,25 @@ class Engine:
         never = dict.fromkeys(self.model.suppressed, float("-inf"))
         return replace(params, logit_bias={**params.logit_bias, **never})
 
-    def _tokens(self, prompt: Prompt) -> list[int]:
-        tokens = self._tokenized(prompt)
-        if not tokens:
-            raise InvalidValueError("the prompt is empty; give some text to go on from")
-        if len(tokens) >= self.context:
-            raise InvalidValueError(
-                f"the prompt has {len(tokens)} tokens and the context holds {self.context}; "
-                "shorten it or raise --ctx"
-            )
-        return tokens
-
-    def _tokenized(self, prompt: Prompt) -> list[int]:
-        if isinstance(prompt, str):
-            return self._text_tokens(prompt)
-        items = list(prompt) if isinstance(prompt, Iterable) else [None]
-        if items and all(isinstance(item, Mapping) for item in items):
-            return self._chat_tokens(cast("list[Message]", items))
-        try:
-            ids = [index(cast("int", item)) for item in items]
-        except TypeError as error:
-            raise InvalidValueError(
-                f"the prompt is {prompt!r:.60}; it must be a text, token ids, or chat messages"
-            ) from error
-        for token in ids:
-            require("prompt token", token, 0, self.model.n_vocab - 1)
-        return ids
-
-    def _text_tokens(self, text: str) -> list[int]:
-        try:
-            return self.model.tokenize(text)
-        except UnicodeEncodeError as error:
-            raise InvalidValueError(
-                f"the prompt is no valid Unicode: character {error.start} is {text[error.start]!r}"
-            ) from error
-
-    def _chat_tokens(self, messages: Sequence[Message]) -> list[int]:
-        model = self.model
-        if not model.chat_template:
-            raise InvalidValueError(
-                f"{model.path.name} has no chat template; give it a raw prompt (--raw)"
-            )
-        bos, eos = (
-            model.piece_text(token) if token >= 0 else "" for token in (model.bos, model.eos)
-        )
-        tokens = self._text_tokens(render(model.chat_template, messages, bos=bos, eos=eos))
-        # Many templates write BOS themselves, and then the tokenizer adds a second one.
-        return tokens[1:] if tokens[:2] == [model.bos] * 2 else tokens
-
 
 def load(
     model: str | Path | None = None,
-    draft: str | Path | Drafter = "auto",
+    draft: Choice | Sequence[Choice] = "auto",
     *,
     context: int | None = None,
     gpu_layers: int | None = None,
     threads: int | None = None,
     flash_attention: bool | None = None,
     reproducible: bool = False,
+    remember: bool = False,
 ) -> Engine:
     """Load a target and its drafter; use the result in a `with`.
 
-    model: the path of a GGUF; None is the bundled one. draft: `auto`, `none`, `lookup`, `ngram`,
-    the path of a GGUF, or any object with the Drafter protocol. The options are those of Runtime;
-    None leaves them to localspec.
+    model: the path of a GGUF; None is the bundled one. draft: `auto`, `none`, `suffix`, `lookup`,
+    `ngram`, the path of a GGUF, any object with the Drafter protocol, or a list to choose from.
+    remember: let the suffix drafter copy from earlier texts too, and keep this engine's: in the
+    user's cache, bounded, until `localspec forget`.
+    The other options are those of Runtime; None leaves them to localspec.
 
     Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError.
     """
@@ -274,15 +270,21 @@ def load(
     header = gguf_check.check_generative(path)
     loaded = Model(path, gpu_layers=gpu_layers)
     target: Context | None = None
+    drafted: Drafting | None = None
     try:
         target = runtime.context_for(loaded, header, runtime.context_size(loaded))
-        drafted = drafting.choose(draft, target, runtime)
+        past = PastTexts(loaded.vocabulary) if remember else None
+        drafted = drafting.choose(draft, target, runtime, past)
+        measured = pace(target, drafted.context, runtime) if drafted.drafters else None
     except BaseException:
+        if drafted:
+            drafted.close()
         if target:
             target.close()
         loaded.close()
         raise
-    engine = Engine(target, header, runtime, drafted, perf_counter() - began)
+    planning = Planning(target, drafted, measured)
+    engine = Engine(target, header, runtime, planning, perf_counter() - began)
     try:
         library.raise_interrupt()
     except KeyboardInterrupt:

@@ -42,6 +42,6 @@ class DrafterMismatchError(LocalspecError):
 
 
 class ExactnessError(LocalspecError):
-    """An audit found a difference that floating-point numbers do not explain."""
+    """A text is not what it was promised to be, and floating-point numbers do not explain it."""
 
     exit_code = 7

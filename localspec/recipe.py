@@ -25,9 +25,9 @@ class Recipe:
     """What decided a text.
 
     prompt_token_ids: the prompt as the target saw it. sampling: every setting of SamplingParams,
-    the GGUF's own included. grammar, schema: what the text had to satisfy. reproducible,
-    flash_attention: as in Runtime. fingerprint: of the target's file. versions: of what
-    computed it.
+    the GGUF's own included. grammar, schema: what the text had to satisfy. widths: the rows of each
+    pass. reproducible, flash_attention: as in Runtime. fingerprint: of the target's file.
+    versions: of what computed it.
     """
 
     prompt_token_ids: list[int]
@@ -36,7 +36,8 @@ class Recipe:
     ignore_eos: bool
     grammar: str | None
     schema: str | None
-    depth: int
+    depth: int | None
+    widths: list[int]
     reproducible: bool
     flash_attention: bool | None
     fingerprint: str
@@ -51,6 +52,7 @@ class Recipe:
         prompt: list[int],
         params: SamplingParams,
         settings: Settings,
+        widths: list[int],
     ) -> "Recipe":
         """The recipe of a generation with this target."""
         sampling = asdict(params)
@@ -64,6 +66,7 @@ class Recipe:
             grammar=settings.grammar,
             schema=settings.schema,
             depth=settings.depth,
+            widths=widths,
             reproducible=runtime.reproducible,
             flash_attention=runtime.flash_attention,
             fingerprint=fingerprint(target),

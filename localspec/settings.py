@@ -12,7 +12,6 @@ from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.rules import Rule, rule_named
 
 DEFAULT_MAX_TOKENS = 256
-DEFAULT_DEPTH = 3
 
 _SAMPLING = frozenset(f.name for f in fields(SamplingParams))
 
@@ -50,11 +49,11 @@ class Settings:
 
     max_tokens: the longest answer. min_tokens: before so many, it cannot end by itself.
     ignore_eos: it never ends by itself. seed: draws the text; one is drawn when none is given.
-    rule: the verification rule. depth: how many tokens are drafted per step. stop: strings that
-    end the text. grammar: a GBNF grammar, or schema: a JSON schema, that the text must satisfy
-    (`of` also takes OpenAI's `response_format`). logprobs: whether tokens carry
-    log-probabilities; top_logprobs: and those of how many of the likeliest tokens. sampling: those
-    settings of SamplingParams that were chosen.
+    rule: the verification rule. depth: how many tokens are drafted per step; None is as many as
+    pay. stop: strings that end the text. grammar: a GBNF grammar, or schema: a JSON schema, that
+    the text must satisfy (`of` also takes OpenAI's `response_format`). logprobs: whether tokens
+    carry log-probabilities; top_logprobs: and those of how many of the likeliest tokens. sampling:
+    those settings of SamplingParams that were chosen.
 
     Raises InvalidValueError, naming the setting and its value.
     """
@@ -64,7 +63,7 @@ class Settings:
     ignore_eos: bool = False
     seed: int = field(default_factory=lambda: secrets.randbits(32))
     rule: str = "coupled"
-    depth: int = DEFAULT_DEPTH
+    depth: int | None = None
     stop: tuple[str, ...] = ()
     grammar: str | None = None
     schema: str | None = None
@@ -92,7 +91,8 @@ class Settings:
     def __post_init__(self) -> None:
         require("max_tokens", self.max_tokens, 1)
         require("min_tokens", self.min_tokens, 0, self.max_tokens)
-        require("depth", self.depth, 1, MAX_DEPTH)
+        if self.depth is not None:
+            require("depth", self.depth, 1, MAX_DEPTH)
         require("top_logprobs", self.top_logprobs, 0, 100)
         require("seed", self.seed, 0, 2**64 - 1)
         for stop in self.stop:

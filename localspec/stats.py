@@ -35,6 +35,7 @@ class Stats:
 
     prompt_evaluated: prompt tokens the target had to evaluate; the rest was in its cache.
     steps: target passes. drafted, accepted: tokens proposed, and those that became text.
+    widths: the rows of each pass, padding included.
     accepted_per_position: how often the 1st, 2nd, ... drafted token of a step became text.
     """
 
@@ -44,6 +45,7 @@ class Stats:
     steps: int = 0
     drafted: int = 0
     accepted: int = 0
+    widths: list[int] = field(default_factory=list)
     accepted_per_position: list[int] = field(default_factory=list)
     seconds: Seconds = field(default_factory=Seconds)
 
@@ -73,9 +75,10 @@ class Stats:
             spent = getattr(self.seconds, phase) + perf_counter() - began
             setattr(self.seconds, phase, spent)
 
-    def count_step(self, drafted: int) -> None:
-        """One target pass was made over so many drafted tokens."""
+    def count_step(self, drafted: int, width: int) -> None:
+        """One target pass was made, of so many rows, over so many drafted tokens."""
         self.steps += 1
+        self.widths.append(width)
         self.drafted += drafted
 
     def count_token(self, drafted_at: int | None) -> None:

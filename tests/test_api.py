@@ -6,45 +6,67 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import localspec
 from localspec import Draft, Engine, Limit, LocalspecError, Outcome, Result, Token
+from localspec.speculation.controller import Decision
+from localspec.speculation.costs import WIDEST
 from localspec.speculation.loop import Loop
 
 PROMPT = "class Reader:\n    def read(self"
 OTHER = "import os\n\ndef main("
-DRAFTERS = ["auto", "lookup", "ngram", "none"]
+DRAFTERS = ["auto", "both", "model", "lookup", "ngram", "none"]
+MODEL = "pycode-4m-q4_0"
+OWN = {"plain", "corrected", "bonus"}
 # The end tokens of the bundled model, forbidden: a text that only its length ends.
 ENDLESS: dict[int, float] = dict.fromkeys((0, 1, 2), float("-inf"))
 
 Load = Callable[..., Engine]
 
 
+def depth_of(draft: str, depth: int = 3) -> int | None:
+    """`auto` drafts as deep as pays, which may be not at all; all else here has a fixed depth."""
+    return None if draft == "auto" else depth
+
+
+@pytest.fixture(scope="module")
+def made(drafter_path: Path) -> Load:
+    """New engines, in the settings where logits are equal bit for bit at every width."""
+    named = {"model": str(drafter_path), "both": ["suffix", drafter_path]}
+
+    def new(draft: Any = "auto", **options: Any) -> Engine:
+        chosen = named.get(draft, draft) if isinstance(draft, str) else draft
+        return localspec.load(draft=chosen, threads=1, flash_attention=True, **options)
+
+    return new
+
+
 @pytest.fixture
-def load() -> Iterator[Load]:
-    """Fresh engines, in the settings where logits are equal bit for bit at every width."""
-    made: list[Engine] = []
+def load(made: Load) -> Iterator[Load]:
+    """Fresh engines, closed afterwards."""
+    engines: list[Engine] = []
 
     def fresh(draft: Any = "auto", **options: Any) -> Engine:
-        made.append(localspec.load(draft=draft, threads=1, flash_attention=True, **options))
-        return made[-1]
+        engines.append(made(draft, **options))
+        return engines[-1]
 
     yield fresh
-    for engine in made:
+    for engine in engines:
         engine.close()
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Callable[[str], Engine]]:
+def shared(made: Load) -> Iterator[Callable[[str], Engine]]:
     """One engine per drafter, for tests that may find any text in its caches."""
     engines: dict[str, Engine] = {}
 
     def of(draft: str) -> Engine:
         if draft not in engines:
-            engines[draft] = localspec.load(draft=draft, threads=1, flash_attention=True)
+            engines[draft] = made(draft)
         return engines[draft]
 
     yield of
@@ -107,10 +129,12 @@ def test_importing_costs_nothing() -> None:
 # Results.
 
 
-def test_a_result_is_consistent() -> None:
+@pytest.mark.parametrize("depth", [3, None])
+def test_a_result_is_consistent(depth: int | None) -> None:
     with localspec.load() as engine:
-        result = engine.generate(PROMPT, max_tokens=40, seed=5, logit_bias=ENDLESS)
+        result = engine.generate(PROMPT, max_tokens=40, seed=5, depth=depth, logit_bias=ENDLESS)
         pieces = b"".join(engine.model.piece(token) for token in result.token_ids)
+        assert {*result.origins} <= {"suffix", MODEL, *OWN}
     assert isinstance(result, Result)
     assert result.text == pieces.decode("utf-8", "replace")
     assert len(result.token_ids) == len(result.origins) == 40
@@ -118,7 +142,10 @@ def test_a_result_is_consistent() -> None:
     assert (result.stop_reason, result.seed, result.rule) == ("length", 5, "coupled")
     stats = result.stats
     assert stats.generated_tokens == 40
-    assert stats.accepted == result.origins.count("pycode-4m-q4_0") > 0
+    assert stats.accepted == sum(origin not in OWN for origin in result.origins)
+    assert stats.accepted > 0 or depth is None
+    assert len(stats.widths) == stats.steps
+    assert stats.drafted <= sum(stats.widths) - stats.steps
     assert sum(stats.accepted_per_position) == stats.accepted <= stats.drafted
     assert stats.steps + stats.accepted == 40
     assert stats.prompt_tokens == stats.prompt_evaluated
@@ -138,7 +165,7 @@ def test_stream_yields_the_tokens_of_the_result(
     shared: Callable[[str], Engine], plain: Callable[..., Result], draft: str
 ) -> None:
     expected = plain(max_tokens=60, seed=8, logprobs=True)
-    running = shared(draft).stream(PROMPT, max_tokens=60, seed=8)
+    running = shared(draft).stream(PROMPT, max_tokens=60, seed=8, depth=depth_of(draft))
     assert running.stop_reason is None
     tokens = list(running)
     assert all(isinstance(token, Token) for token in tokens)
@@ -148,8 +175,11 @@ def test_stream_yields_the_tokens_of_the_result(
     logprobs = [token.logprob for token in tokens]
     assert all(logprob is not None and logprob <= 0 for logprob in logprobs)
     assert logprobs == pytest.approx(expected.logprobs, abs=1e-4)
-    names = {"auto": "pycode-4m-q4_0", "none": "plain"}
-    assert names.get(draft, draft) in running.result().origins
+    origins = {*running.result().origins}
+    assert origins <= {*shared(draft).drafting.names, *OWN}
+    if draft != "auto":
+        names = {"model": MODEL, "both": MODEL, "none": "plain"}
+        assert names.get(draft, draft) in origins
 
 
 def test_logprobs_can_be_left_out_and_asked_for(shared: Callable[[str], Engine]) -> None:
@@ -160,13 +190,40 @@ def test_logprobs_can_be_left_out_and_asked_for(shared: Callable[[str], Engine])
     assert len(result.logprobs) == len(result.token_ids)
 
 
+@pytest.mark.parametrize("draft", ["auto", "model"])
 @pytest.mark.parametrize("depth", [1, 2, 5, 16])
 def test_depth_changes_the_steps_and_not_the_text(
-    shared: Callable[[str], Engine], plain: Callable[..., Result], depth: int
+    shared: Callable[[str], Engine], plain: Callable[..., Result], depth: int, draft: str
 ) -> None:
-    got = shared("auto").generate(PROMPT, max_tokens=60, seed=8, depth=depth)
-    assert got.token_ids == plain(max_tokens=60, seed=8).token_ids
+    got = shared(draft).generate(PROMPT, max_tokens=60, seed=8, depth=depth)
+    expected = plain(max_tokens=60, seed=8)
+    assert got.token_ids == expected.token_ids
+    assert got.stats.steps < expected.stats.steps
     assert len(got.stats.accepted_per_position) <= depth
+    # Nothing is padded: at most the pending token and the draft.
+    assert max(got.stats.widths) == depth + 1
+
+
+def test_each_decision_is_explained(
+    shared: Callable[[str], Engine], plain: Callable[..., Result]
+) -> None:
+    """One per step, before it, in numbers; and none where there is nothing to decide."""
+    decisions: list[Decision] = []
+    engine = shared("auto")
+    running = engine.stream(PROMPT, max_tokens=60, seed=8, explain=decisions.append)
+    for _ in running:
+        assert len(decisions) == running.stats.steps
+    assert running.result().token_ids == plain(max_tokens=60, seed=8).token_ids
+    for decision, width in zip(decisions, running.stats.widths, strict=True):
+        assert decision.drafter in (None, "suffix", MODEL)
+        assert (decision.depth > 0) is (decision.drafter is not None)
+        assert decision.expected >= 1 and decision.rate > 0 and decision.plain_rate > 0
+        assert decision.reason
+        assert 1 <= width <= WIDEST
+    told = len(decisions)
+    engine.generate(PROMPT, max_tokens=5, seed=8)
+    engine.generate(PROMPT, max_tokens=5, seed=8, depth=3, explain=decisions.append)
+    assert len(decisions) == told
 
 
 def test_a_stop_string_ends_the_text(
@@ -174,8 +231,9 @@ def test_a_stop_string_ends_the_text(
 ) -> None:
     whole = plain(max_tokens=40, seed=8, logit_bias=ENDLESS).text
     stop = whole[25:31]
-    for stops in (stop, [stop], ("never", stop)):
-        got = shared("auto").generate(PROMPT, max_tokens=40, seed=8, logit_bias=ENDLESS, stop=stops)
+    options: dict[str, Any] = {"max_tokens": 40, "seed": 8, "logit_bias": ENDLESS}
+    for stops, depth in ((stop, 3), ([stop], 7), (("never", stop), None)):
+        got = shared("auto").generate(PROMPT, stop=stops, depth=depth, **options)
         assert got.text == whole[: whole.index(stop)]
         assert got.stop_reason == "stop"
 
@@ -263,28 +321,31 @@ def test_a_refused_setting_leaves_the_running_text_alone(load: Load) -> None:
 
 
 @pytest.fixture(scope="module")
-def assert_like_new(shared: Callable[[str], Engine]) -> Callable[[str], None]:
+def assert_like_new(made: Load, shared: Callable[[str], Engine]) -> Callable[[str], None]:
     """The next texts are those of engines that did nothing before: going on, and other ones.
 
-    Their origins are as well: a drafter that lost its place drafts badly, but harms no text.
+    Their origins are as well: a drafter that lost its place drafts badly, but harms no text. Only
+    the suffix drafter is meant to remember other texts, and `auto` what took how long.
     """
     prompts = (PROMPT, PROMPT + ", size", OTHER, PROMPT)
     known: dict[tuple[str, str], Result] = {}
 
     def expected(draft: str, prompt: str) -> Result:
         if (draft, prompt) not in known:
-            with localspec.load(draft=draft, threads=1, flash_attention=True) as engine:
-                known[draft, prompt] = generated(engine, prompt)
+            with made(draft) as engine:
+                known[draft, prompt] = generated(engine, prompt, depth_of(draft))
         return known[draft, prompt]
 
-    def generated(engine: Engine, prompt: str) -> Result:
-        return engine.generate(prompt, max_tokens=30, seed=2, logprobs=True)
+    def generated(engine: Engine, prompt: str, depth: int | None) -> Result:
+        return engine.generate(prompt, max_tokens=30, seed=2, logprobs=True, depth=depth)
 
     def check(draft: str) -> None:
         for prompt in prompts:
-            got, fresh = generated(shared(draft), prompt), expected(draft, prompt)
+            got = generated(shared(draft), prompt, depth_of(draft))
+            fresh = expected(draft, prompt)
             assert got.token_ids == fresh.token_ids == expected("none", prompt).token_ids
-            assert got.origins == fresh.origins
+            if draft not in ("auto", "both"):
+                assert got.origins == fresh.origins
             assert got.logprobs == pytest.approx(fresh.logprobs, abs=1e-4)
 
     return check
@@ -298,7 +359,9 @@ def test_closing_early_leaves_the_caches_consistent(
     draft: str,
     taken: int,
 ) -> None:
-    running = shared(draft).stream(PROMPT, max_tokens=100, seed=6, depth=4, logit_bias=ENDLESS)
+    running = shared(draft).stream(
+        PROMPT, max_tokens=100, seed=6, depth=depth_of(draft, 4), logit_bias=ENDLESS
+    )
     for _ in range(taken):
         next(running)
     running.close()
@@ -314,7 +377,7 @@ def test_an_exception_in_the_consumer_leaves_the_caches_consistent(
 ) -> None:
     with (
         pytest.raises(ZeroDivisionError),
-        shared(draft).stream(PROMPT, seed=6, logit_bias=ENDLESS) as running,
+        shared(draft).stream(PROMPT, seed=6, depth=depth_of(draft), logit_bias=ENDLESS) as running,
     ):
         for _ in running:
             if len(running.tokens) == 6:
@@ -330,7 +393,7 @@ def test_an_error_within_a_step_leaves_the_caches_consistent(
     """After the pass over the draft, before anything of it is kept."""
     nothing = dict.fromkeys(range(4096), float("-inf"))
     with pytest.raises(LocalspecError, match="every token is forbidden"):
-        shared(draft).generate(PROMPT, logit_bias=nothing)
+        shared(draft).generate(PROMPT, depth=depth_of(draft), logit_bias=nothing)
     assert_like_new(draft)
 
 
@@ -342,7 +405,7 @@ def test_an_interrupt_within_a_step_leaves_the_caches_consistent(
     draft: str,
 ) -> None:
     engine = shared(draft)
-    running = engine.stream(PROMPT, seed=6, depth=4, logit_bias=ENDLESS)
+    running = engine.stream(PROMPT, seed=6, depth=depth_of(draft, 4), logit_bias=ENDLESS)
     for _ in range(6):
         next(running)
     with monkeypatch.context() as patch:
@@ -361,7 +424,8 @@ def interrupt(*_args: object) -> None:
 def test_cancelling_from_another_thread_ends_within_one_step(
     shared: Callable[[str], Engine], assert_like_new: Callable[[str], None], draft: str
 ) -> None:
-    cancel, depth = threading.Event(), 4
+    cancel, depth = threading.Event(), depth_of(draft, 4)
+    deepest = WIDEST - 1 if depth is None else depth
     running = shared(draft).stream(
         PROMPT, cancel=cancel, max_tokens=500, seed=6, depth=depth, logit_bias=ENDLESS
     )
@@ -370,19 +434,22 @@ def test_cancelling_from_another_thread_ends_within_one_step(
             other = threading.Thread(target=cancel.set)
             other.start()
             other.join()
-    assert 10 <= len(running.tokens) <= 10 + depth + 1
+    assert 10 <= len(running.tokens) <= 10 + deepest + 1
     assert running.stop_reason == "cancelled"
     assert_like_new(draft)
 
 
+@pytest.mark.parametrize("draft", ["auto", "model"])
 def test_cancelling_at_any_moment(
     shared: Callable[[str], Engine],
     plain: Callable[..., Result],
     assert_like_new: Callable[[str], None],
+    draft: str,
 ) -> None:
     """The other thread does not wait for a token to be done."""
-    engine = shared("auto")
-    whole = plain(max_tokens=1000, seed=6, logit_bias=ENDLESS).token_ids
+    engine = shared(draft)
+    options: dict[str, Any] = {"max_tokens": 1000, "seed": 6, "logit_bias": ENDLESS}
+    whole = plain(**options).token_ids
     for _ in range(5):
         cancel, started = threading.Event(), threading.Event()
 
@@ -392,13 +459,13 @@ def test_cancelling_at_any_moment(
 
         other = threading.Thread(target=stop)
         other.start()
-        running = engine.stream(PROMPT, cancel=cancel, max_tokens=1000, seed=6, logit_bias=ENDLESS)
+        running = engine.stream(PROMPT, cancel=cancel, depth=depth_of(draft), **options)
         next(running)
         started.set()
         result = running.result()
         other.join()
         assert result.token_ids == whole[: len(result.token_ids)]
-    assert_like_new("auto")
+    assert_like_new(draft)
 
 
 def test_cancelled_before_it_began(shared: Callable[[str], Engine]) -> None:
@@ -430,14 +497,15 @@ def test_a_new_stream_closes_the_one_before(
 def test_a_second_turn_evaluates_only_what_is_new(load: Load, draft: str) -> None:
     engine = load(draft)
     first_turn = engine.model.tokenize(PROMPT)
-    first = engine.generate(first_turn, max_tokens=20, seed=4, logit_bias=ENDLESS)
+    how: dict[str, Any] = {"seed": 4, "depth": depth_of(draft)}
+    first = engine.generate(first_turn, max_tokens=20, logit_bias=ENDLESS, **how)
     assert first.stats.prompt_evaluated == first.stats.prompt_tokens == len(first_turn)
     new = engine.model.tokenize("\n\n# more", add_special=False)
-    second = engine.generate([*first_turn, *first.token_ids, *new], max_tokens=5, seed=4)
+    second = engine.generate([*first_turn, *first.token_ids, *new], max_tokens=5, **how)
     assert second.stats.prompt_tokens == len(first_turn) + 20 + len(new)
     # The last token of the first turn was never put through the target.
     assert second.stats.prompt_evaluated == len(new) + 1
-    same = engine.generate([*first_turn, *first.token_ids, *new], max_tokens=5, seed=4)
+    same = engine.generate([*first_turn, *first.token_ids, *new], max_tokens=5, **how)
     assert same.stats.prompt_evaluated == 1
     assert same.token_ids == second.token_ids
 
@@ -461,7 +529,9 @@ def test_the_text_satisfies_its_schema(shared: Callable[[str], Engine]) -> None:
     texts = set()
     for draft in DRAFTERS:
         for options in FORMATS:
-            result = shared(draft).generate(PROMPT, max_tokens=80, seed=4, **options)
+            result = shared(draft).generate(
+                PROMPT, max_tokens=80, seed=4, depth=depth_of(draft), **options
+            )
             assert result.stop_reason == "eos"
             assert 0 <= json.loads(result.text)["x"] <= 99
             texts.add(result.text)
@@ -492,7 +562,7 @@ def test_a_full_context_ends_the_text_and_drafting_changes_nothing(load: Load) -
         engine = load(draft, context=64)
         assert engine.context == 64
         results[draft] = engine.generate(
-            PROMPT, max_tokens=1000, seed=4, depth=7, logit_bias=ENDLESS
+            PROMPT, max_tokens=1000, seed=4, depth=depth_of(draft, 7), logit_bias=ENDLESS
         )
     for result in results.values():
         assert result.stop_reason == "context"
@@ -502,8 +572,9 @@ def test_a_full_context_ends_the_text_and_drafting_changes_nothing(load: Load) -
 
 def test_a_prompt_that_leaves_room_for_one_token(load: Load) -> None:
     engine = load(context=16)
-    result = engine.generate([7] * 15, max_tokens=10, logit_bias=ENDLESS)
-    assert (len(result.token_ids), result.stop_reason) == (1, "context")
+    for depth in (3, None):
+        result = engine.generate([7] * 15, max_tokens=10, depth=depth, logit_bias=ENDLESS)
+        assert (len(result.token_ids), result.stop_reason) == (1, "context")
     with pytest.raises(localspec.InvalidValueError, match="raise --ctx"):
         engine.generate([7] * 16)
 
@@ -546,10 +617,12 @@ class Oracle(Repeat):
 def test_ten_lines_are_a_drafter(load: Load, plain: Callable[..., Result]) -> None:
     engine = load(Repeat())
     assert isinstance(Repeat(), localspec.Drafter)
-    result = engine.generate("# " + "-" * 30, max_tokens=60, seed=1)
-    assert result.token_ids == plain("# " + "-" * 30, max_tokens=60, seed=1).token_ids
-    assert result.stats.accepted == result.origins.count("repeat")
-    greedy = engine.generate([7] * 8, max_tokens=8, temperature=0, logit_bias={7: 1e3})
+    for depth in (3, None):
+        result = engine.generate("# " + "-" * 30, max_tokens=60, seed=1, depth=depth)
+        assert result.token_ids == plain("# " + "-" * 30, max_tokens=60, seed=1).token_ids
+        assert result.stats.accepted == result.origins.count("repeat")
+        assert result.stats.drafted > 0 or depth is None
+    greedy = engine.generate([7] * 8, max_tokens=8, temperature=0, depth=3, logit_bias={7: 1e3})
     assert greedy.origins == ["repeat", "repeat", "repeat", "bonus"] * 2
 
 
@@ -580,7 +653,7 @@ def test_a_drafter_that_proposes_too_much_is_cut(load: Load, known: list[int]) -
 
 def test_a_drafter_that_proposes_nothing(load: Load, known: list[int]) -> None:
     result = load(Oracle(known, lambda _draft: Draft([]))).generate(
-        PROMPT, max_tokens=40, seed=9, logit_bias=ENDLESS
+        PROMPT, max_tokens=40, seed=9, depth=3, logit_bias=ENDLESS
     )
     assert result.token_ids == known[-40:]
     assert set(result.origins) == {"plain"}
@@ -617,7 +690,8 @@ def test_a_broken_drafter_is_an_error_and_the_engine_goes_on(
 ) -> None:
     drafter = Oracle(known)
     engine = load(drafter)
-    running = engine.stream(PROMPT, max_tokens=40, seed=9, logit_bias=ENDLESS)
+    options: dict[str, Any] = {"max_tokens": 40, "seed": 9, "depth": 3, "logit_bias": ENDLESS}
+    running = engine.stream(PROMPT, **options)
     for _ in range(6):
         next(running)
     drafter.spoil = spoiled
@@ -625,21 +699,23 @@ def test_a_broken_drafter_is_an_error_and_the_engine_goes_on(
         list(running)
     assert list(running) == []
     drafter.spoil = lambda draft: draft
-    again = engine.generate(PROMPT, max_tokens=40, seed=9, logit_bias=ENDLESS)
+    again = engine.generate(PROMPT, **options)
     assert again.token_ids == known[-40:]
+    assert again.stats.acceptance_rate == 1
 
 
+@pytest.mark.parametrize("depth", [3, None])
 @pytest.mark.parametrize("method", ["begin", "observe"])
 def test_a_drafter_that_fails_elsewhere(
-    load: Load, known: list[int], monkeypatch: pytest.MonkeyPatch, method: str
+    load: Load, known: list[int], monkeypatch: pytest.MonkeyPatch, method: str, depth: int | None
 ) -> None:
     drafter = Oracle(known)
     engine = load(drafter)
     with monkeypatch.context() as patch:
         patch.setattr(drafter, method, raising)
         with pytest.raises(BrokenError):
-            engine.generate(PROMPT, max_tokens=40, seed=9, logit_bias=ENDLESS)
-    again = engine.generate(PROMPT, max_tokens=40, seed=9, logit_bias=ENDLESS)
+            engine.generate(PROMPT, max_tokens=40, seed=9, depth=depth, logit_bias=ENDLESS)
+    again = engine.generate(PROMPT, max_tokens=40, seed=9, depth=depth, logit_bias=ENDLESS)
     assert again.token_ids == known[-40:]
 
 

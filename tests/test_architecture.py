@@ -48,9 +48,12 @@ PURE = [
     "localspec.drafters.draft_model",
     "localspec.drafters.ngram",
     "localspec.drafters.prompt_lookup",
+    "localspec.drafters.suffix",
+    "localspec.drafters.suffix_store",
     "localspec.models.gguf_check",
     "localspec.sampling.sampler",
     "localspec.settings",
+    "localspec.speculation.controller",
     "localspec.speculation.loop",
 ]
 

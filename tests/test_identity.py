@@ -4,24 +4,29 @@ One thread and flash attention: there the logits of a pass do not depend on its 
 With more threads they do, slightly; then every difference must be certified as a near-tie.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from fakes.prompts import PROMPTS
+from fakes.toy import fixed
 
-from localspec.drafters.base import Drafter
+from localspec.drafters.base import Drafter, Limit
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
+from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine, load
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.speculation.controller import Decision
 from localspec.speculation.draft import MAX_DEPTH, Draft
 from localspec.speculation.loop import Loop
+from localspec.speculation.planner import PLAIN_STEP, Plan, Step
 from localspec.speculation.rules import RULES
 from localspec.speculation.target import Scores
 from localspec.stats import Stats
@@ -29,19 +34,23 @@ from localspec.tokens import common_prefix
 
 DEPTHS = range(1, 9)
 SEEDS = range(20)
+DRAFTS = ["suffix", "lookup", "ngram", "draft_model"]
+# Those with which a step has to be given to one of several.
+SEVERAL = ["auto", "suffix_and_model"]
 
 
 @pytest.fixture(scope="module")
 def engines(drafter_path) -> Iterator[dict[str, Engine]]:  # type: ignore[no-untyped-def]
     options = {"threads": 1, "flash_attention": True, "context": 512}
-    made = {draft: load(draft=draft, **options) for draft in ("none", "lookup", "ngram")}
+    made = {draft: load(draft=draft, **options) for draft in ("none", "auto", *DRAFTS[:-1])}
     made["draft_model"] = load(draft=str(drafter_path), **options)
+    made["suffix_and_model"] = load(draft=f"suffix,{drafter_path}", **options)
     yield made
     for engine in made.values():
         engine.close()
 
 
-@pytest.mark.parametrize("draft", ["lookup", "ngram", "draft_model"])
+@pytest.mark.parametrize("draft", DRAFTS)
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_greedy(engines: dict[str, Engine], draft: str, prompt: str) -> None:
     plain = engines["none"].generate(prompt, max_tokens=64, temperature=0, seed=0)
@@ -61,12 +70,12 @@ def test_the_deepest_draft_there_can_be(engines: dict[str, Engine], temperature:
         options = {"max_tokens": 150, "temperature": temperature, "seed": seed}
         prompt = PROMPTS[seed]
         plain = engines["none"].generate(prompt, **options)
-        for draft in ("lookup", "draft_model"):
+        for draft in ("suffix", "lookup", "draft_model"):
             drafted = engines[draft].generate(prompt, depth=MAX_DEPTH, **options)
             assert drafted.token_ids == plain.token_ids
 
 
-@pytest.mark.parametrize("draft", ["lookup", "ngram", "draft_model"])
+@pytest.mark.parametrize("draft", DRAFTS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sampled(engines: dict[str, Engine], draft: str, seed: int) -> None:
     prompt = PROMPTS[seed % len(PROMPTS)]
@@ -75,6 +84,99 @@ def test_sampled(engines: dict[str, Engine], draft: str, seed: int) -> None:
     for depth in DEPTHS:
         drafted = engines[draft].generate(prompt, depth=depth, **options)
         assert drafted.token_ids == plain.token_ids, depth
+
+
+@pytest.mark.parametrize("draft", SEVERAL)
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_several_drafters(engines: dict[str, Engine], draft: str, temperature: float) -> None:
+    """They take turns within a text: each drafts some of it."""
+    origins: set[str] = set()
+    for seed, prompt in enumerate(PROMPTS):
+        options = {"max_tokens": 64, "temperature": temperature, "seed": seed}
+        plain = engines["none"].generate(prompt, **options)
+        for depth in (1, 5):
+            drafted = engines[draft].generate(prompt, depth=depth, **options)
+            assert drafted.token_ids == plain.token_ids, depth
+            origins |= {*drafted.origins}
+    assert {"suffix", "pycode-4m-q4_0"} <= origins
+
+
+@pytest.mark.parametrize("draft", [*DRAFTS, *SEVERAL])
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_as_deep_as_pays(engines: dict[str, Engine], draft: str, temperature: float) -> None:
+    """Whatever the controller decides by its clock, and it is told of each of its decisions."""
+    for seed, prompt in enumerate(PROMPTS):
+        options = {"max_tokens": 64, "temperature": temperature, "seed": seed}
+        plain = engines["none"].generate(prompt, **options)
+        decisions: list[Decision] = []
+        drafted = engines[draft].generate(prompt, explain=decisions.append, **options)
+        assert drafted.token_ids == plain.token_ids
+        assert drafted.text == plain.text
+        assert drafted.stop_reason == plain.stop_reason
+        assert len(decisions) == drafted.stats.steps == len(drafted.stats.widths)
+
+
+class Erratic:
+    """A planner without reason: at every step any drafter, depth and padding, or none.
+
+    Of a proposal it may break off the making, and leave out any part afterwards.
+    """
+
+    def __init__(self, drafters: Sequence[Drafter], seed: int) -> None:
+        self.drafters = drafters
+        self.rng = np.random.default_rng(seed)
+
+    def begin(self) -> None:
+        pass
+
+    def plan(self, limit: Limit) -> Plan:
+        if not limit.depth or self.rng.random() < 0.2:
+            return PLAIN_STEP
+        drafter = self.drafters[self.rng.integers(len(self.drafters))]
+        depth = int(self.rng.integers(1, min(limit.depth, 12) + 1))
+        draft = drafter.propose(limit.to(depth)) if self.rng.random() < 0.3 else None
+        return Plan(drafter, depth, lambda _margin: self.rng.random() < 0.8, draft)
+
+    def keep(self, draft: Draft) -> int:
+        whole = self.rng.random() < 0.5
+        return len(draft) if whole else int(self.rng.integers(len(draft) + 1))
+
+    def learn(self, step: Step) -> None:
+        pass
+
+    def padded(self, width: int) -> int:
+        return width + int(self.rng.choice([0, 0, 0, 1, 3, 9, 19]))
+
+
+@pytest.mark.parametrize("draft", [*DRAFTS, *SEVERAL])
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_no_decision_of_a_planner_matters(
+    engines: dict[str, Engine],
+    draft: str,
+    temperature: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a controller decides depends on measured times; this covers what it might."""
+    engine = engines[draft]
+    accepted, widths = 0, set[int]()
+    for seed, prompt in enumerate(PROMPTS[:4]):
+        planner = Erratic(engine.drafting.drafters, seed)
+        options: dict[str, Any] = {"max_tokens": 48, "temperature": temperature, "seed": seed}
+        plain = engines["none"].generate(prompt, **options)
+
+        def planned(*_args: object, planner: Erratic = planner) -> Erratic:
+            return planner
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine._planning, "planner", planned)
+            patch.setattr(engine._target, "padded", planner.padded)
+            drafted = engine.generate(prompt, **options)
+        assert drafted.token_ids == plain.token_ids
+        assert drafted.stop_reason == plain.stop_reason
+        accepted += drafted.stats.accepted
+        widths |= {*drafted.stats.widths}
+    assert accepted > 0
+    assert len(widths) > 5 and max(widths) > 16
 
 
 SHAPES = {
@@ -87,7 +189,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("draft", ["lookup", "ngram", "draft_model"])
+@pytest.mark.parametrize("draft", [*DRAFTS, "suffix_and_model"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_sampler(engines: dict[str, Engine], draft: str, shape: str) -> None:
     drafted_tokens = 0
@@ -105,7 +207,7 @@ def test_the_drafter_earns_something_on_held_out_prompts(engines: dict[str, Engi
         for prompt in PROMPTS:
             stats = (
                 engines["draft_model"]
-                .generate(prompt, max_tokens=64, temperature=temperature, seed=1)
+                .generate(prompt, max_tokens=64, temperature=temperature, seed=1, depth=3)
                 .stats
             )
             assert stats.acceptance_rate and stats.acceptance_rate > 0.2
@@ -137,7 +239,7 @@ CERTIFIABLE = SamplingParams(temperature=0.8, top_k=0, top_p=1, min_p=0)
 
 
 @pytest.mark.parametrize("params", [SamplingParams(temperature=0), CERTIFIABLE])
-@pytest.mark.parametrize("name", ["lookup", "ngram", "draft_model"])
+@pytest.mark.parametrize("name", DRAFTS)
 def test_with_more_threads_every_difference_is_a_near_tie(
     target_model: Model,
     drafter_model: Model,
@@ -154,12 +256,15 @@ def test_with_more_threads_every_difference_is_a_near_tie(
         target.truncate(0)
         target.extend(prompt[:-1])
         recorder, text = Recorder(target), list(prompt)
-        loop = Loop(recorder, drafter, RULES["coupled"], Sampler(params, noise), 4, text, Stats())
+        loop = Loop(
+            recorder, fixed(drafter, 4), RULES["coupled"], Sampler(params, noise), text, Stats()
+        )
         list(loop.run(24))
         return text, recorder
 
     for prompt in (target_model.tokenize(text) for text in PROMPTS[:1]):
         drafter: Drafter = {
+            "suffix": Suffix,
             "lookup": PromptLookup,
             "ngram": Ngram,
             "draft_model": lambda: DraftModel(small, name="small", n_vocab=target.n_vocab),

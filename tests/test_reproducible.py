@@ -8,13 +8,14 @@ from localspec.errors import InvalidValueError
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.llama.width import probe
+from localspec.pace import Pace
 
 
 @pytest.fixture(scope="module")
 def engines():  # type: ignore[no-untyped-def]
     made = {
         draft: load(draft=draft, threads=1, context=700, reproducible=True)
-        for draft in ("none", "lookup", "auto")
+        for draft in ("none", "lookup", "suffix", "auto")
     }
     yield made
     for engine in made.values():
@@ -24,17 +25,19 @@ def engines():  # type: ignore[no-untyped-def]
 def test_threads_do_not_matter(engines: dict[str, Engine]) -> None:
     options = {"max_tokens": 24, "temperature": 0.8, "seed": 1}
     with load(threads=2, context=256, reproducible=True) as two:
-        drafted = two.generate(PROMPTS[0], **options)
-    assert drafted.token_ids == engines["none"].generate(PROMPTS[0], **options).token_ids
+        drafted = [two.generate(PROMPTS[0], depth=depth, **options) for depth in (3, None)]
+    plain = engines["none"].generate(PROMPTS[0], **options).token_ids
+    assert [each.token_ids for each in drafted] == [plain, plain]
+    assert drafted[0].stats.accepted > 0
 
 
-@pytest.mark.parametrize("draft", ["lookup", "auto"])
+@pytest.mark.parametrize("draft", ["lookup", "suffix", "auto"])
 @pytest.mark.parametrize("temperature", [0, 0.8])
 def test_the_same_text(engines: dict[str, Engine], draft: str, temperature: float) -> None:
     for seed, prompt in enumerate(PROMPTS[:3]):
         options = {"max_tokens": 64, "temperature": temperature, "seed": seed}
         plain = engines["none"].generate(prompt, **options)
-        for depth in (1, 3, 6):
+        for depth in (1, 3, 6, None):
             assert engines[draft].generate(prompt, depth=depth, **options).token_ids == (
                 plain.token_ids
             )
@@ -54,12 +57,11 @@ def test_a_cache_that_grew_in_pieces_gives_the_same_text(engines: dict[str, Engi
 
 
 def test_the_whole_context_can_be_used(engines: dict[str, Engine]) -> None:
-    texts = {
-        draft: engine.generate(PROMPTS[1], max_tokens=5000, seed=1, ignore_eos=True).token_ids
-        for draft, engine in engines.items()
-    }
-    assert texts["none"] == texts["lookup"] == texts["auto"]
-    assert len(texts["none"]) > 600
+    options = {"max_tokens": 5000, "seed": 1, "ignore_eos": True}
+    plain = engines["none"].generate(PROMPTS[1], **options).token_ids
+    assert len(plain) > 600
+    for draft, depth in (("lookup", 3), ("auto", 3), ("auto", None)):
+        assert engines[draft].generate(PROMPTS[1], depth=depth, **options).token_ids == plain
 
 
 def test_a_probe_leaves_the_cache_empty_and_says_the_price(target_model: Model) -> None:
@@ -86,3 +88,12 @@ def test_padding_is_forgotten(target_model: Model) -> None:
         assert context.tokens == [5, 6, 7]
         context.truncate(2)
         assert (context.extend([7]) == row).all()
+
+
+def test_no_pass_is_wider_than_those_tried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However cheap a wider one seems."""
+    cheap = Pace({1: 1.0, 8: 1.0, 32: 0.99}, (1e-3, 1e-3, 1e-3))
+    monkeypatch.setattr("localspec.engine.pace", lambda *_: cheap)
+    with load(reproducible=True, draft="auto", threads=1) as engine:
+        result = engine.generate("def f(x):", max_tokens=40, seed=1)
+    assert 1 < max(result.stats.widths) <= 8

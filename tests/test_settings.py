@@ -10,11 +10,13 @@ from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
 from localspec.runtime import Runtime, threads_for
 from localspec.settings import Settings
+from localspec.speculation.draft import MAX_DEPTH
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"depth": 0}, "depth is 0"),
     ({"depth": 63}, "depth is 63; it must be at least 1 and at most 62"),
     ({"depth": 2.5}, "depth is 2.5; it must be a whole number"),
+    ({"depth": "auto"}, "depth is 'auto'; it must be a whole number"),
     ({"max_tokens": 0}, "max_tokens is 0"),
     ({"seed": -1}, "seed is -1"),
     ({"seed": 2**64}, "seed is"),
@@ -40,6 +42,13 @@ def test_none_is_a_default_and_a_seed_is_drawn() -> None:
     assert drawn.stop == ("\n",)
     assert drawn.seed != Settings.of().seed
     assert drawn.params({"general.sampling.temp": 0.3}).temperature == 0.3
+
+
+def test_without_a_depth_it_is_left_to_what_pays() -> None:
+    """None is what nothing said gives, not a number, and 1 and 62 are numbers there can be."""
+    assert Settings.of().depth is None
+    assert Settings.of(depth=None).depth is None
+    assert [Settings.of(depth=depth).depth for depth in (1, MAX_DEPTH)] == [1, 62]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fakes.toy import fixed
 
 from localspec.bench.replay import (
     Estimate,
@@ -113,7 +114,7 @@ def counted(
             target.extend(prompt[kept:-1])
         # Depths 1 to 3 take turns: the first tokens are drafted, corrected and bonus ones.
         sampler, depth = Sampler(FOUR, rule.randomness(seed)), 1 + seed % 3
-        loop = Loop(target, drafter, rule, sampler, depth, list(prompt), stats)
+        loop = Loop(target, fixed(drafter, depth), rule, sampler, list(prompt), stats)
         # Two tokens more are asked for, so that the last that count are drafted as well.
         running = loop.run(LENGTH + 2)
         texts[tuple(next(running).id for _ in range(LENGTH))] += 1
@@ -366,8 +367,7 @@ def test_a_drafter_without_the_shared_noise_shows(
     foretold: list[list[Scored]],
 ) -> None:
     """Under `coupled` its texts are right; only what is accepted tells."""
-    drafter = engines[MODEL].drafting.drafter
-    assert drafter is not None
+    [drafter] = engines[MODEL].drafting.drafters
     with load(draft=Pretender(drafter), threads=1, flash_attention=True) as engine:
         run = Run(engine, caches, "coupled", 4, work)
     assert run.t() > t_quantile(1 - FURTHER, len(run.off) - 1)

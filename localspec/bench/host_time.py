@@ -18,6 +18,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import Draft
 from localspec.speculation.loop import Loop
+from localspec.speculation.planner import Fixed
 from localspec.speculation.rules import RULES
 from localspec.speculation.target import Scores
 from localspec.stats import Stats
@@ -80,7 +81,8 @@ def milliseconds_per_step(params: SamplingParams, n_vocab: int, depth: int, spre
     target = StubTarget(n_vocab, depth, spread)
     stats = Stats()
     sampler = Sampler(params, Noise(1))
-    loop = Loop(target, Oracle(target), RULES["coupled"], sampler, depth, [0], stats)
+    planner = Fixed([Oracle(target)], depth)
+    loop = Loop(target, planner, RULES["coupled"], sampler, [0], stats)
     running = loop.run(STEPS * (1 + depth))
     took = []
     for _ in range(STEPS):

@@ -36,6 +36,7 @@ from localspec.llama.context import Context
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.filters import distribution
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import MAX_DEPTH, Draft
 
 Floats = NDArray[np.float64]
@@ -64,11 +65,17 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Expected counts over one text: target passes, tokens drafted, tokens accepted."""
+    """Expected counts over one text: target passes, tokens drafted, tokens accepted.
+
+    by_depth: (depth + 1,) the passes over drafts of 0, 1, ... tokens. switches: how many of them
+    are over another number than the pass before; those at a text's end are not counted.
+    """
 
     calls: float
     drafted: float
     accepted: float
+    by_depth: Floats
+    switches: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,7 @@ def walk(text: Scored, rule: str, depth: int) -> Walk:
     n = len(text)
     starts = np.zeros(n + depth + 2)
     starts[0] = 1
+    by_depth = np.zeros(depth + 1)
     drafted = accepted = 0.0
     for start in range(n):
         # As in the loop: a pass yields one token more than its draft.
@@ -137,7 +145,8 @@ def walk(text: Scored, rule: str, depth: int) -> Walk:
         starts[start + reached.size] += reached[-1]
         drafted += float(starts[start]) * depth_here
         accepted += float(reached[1:].sum())
-    return Walk(float(starts[:n].sum()), drafted, accepted)
+        by_depth[depth_here] += starts[start]
+    return Walk(float(starts[:n].sum()), drafted, accepted, by_depth)
 
 
 def predict(prompts: Sequence[Sequence[Scored]], rule: str, depth: int) -> Prediction:
@@ -230,6 +239,30 @@ def score_text(
             )
     log_p, log_q, shared, match = np.array(scored, np.float64).reshape(-1, 4).T
     return Scored(log_p, log_q, shared, match > 0, len(text) if limit is None else limit)
+
+
+def score_laws(
+    drafter: Context,
+    prompt: Sequence[int],
+    text: Sequence[int],
+    laws: Sequence[Distribution],
+    sampler: Sampler,
+    *,
+    n_vocab: int,
+    limit: int,
+) -> Scored:
+    """As `score_text`, for a text of which the target's own distributions were kept.
+
+    laws: what each token was drawn from. n_vocab: the target's vocabulary.
+    """
+    scored: list[tuple[float, float, float, bool]] = []
+    prefix = sampler.prefix(prompt)
+    for row, law, token in zip(_rows(drafter, prompt, text), laws, text, strict=True):
+        q = sampler.distribution(row[:n_vocab], prefix)
+        scored.append(_scored(law, q, token, n_vocab))
+        prefix = prefix.then(token)
+    log_p, log_q, shared, match = np.array(scored, np.float64).reshape(-1, 4).T
+    return Scored(log_p, log_q, shared, match > 0, limit)
 
 
 def _scored(

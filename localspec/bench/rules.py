@@ -21,6 +21,7 @@ from localspec.drafters.base import Drafter, Limit, Outcome
 from localspec.engine import Engine, load
 from localspec.generation import Result
 from localspec.llama.context import Context
+from localspec.models import registry
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import Draft
 from localspec.speculation.rules import RULES
@@ -151,9 +152,10 @@ def bundled_engines() -> Iterator[dict[str, Engine]]:
         def opened(draft: str | Drafter) -> Engine:
             return stack.enter_context(load(draft=draft, threads=1, flash_attention=True))
 
-        engines = {MODEL: opened("auto"), **{name: opened(name) for name in OTHERS}}
-        drafter = engines[MODEL].drafting.drafter
-        assert drafter is not None, "the bundled pair has a drafter"
+        small = registry.default_pair().drafter
+        assert small is not None, "the bundled pair has a drafter"
+        engines = {MODEL: opened(str(small)), **{name: opened(name) for name in OTHERS}}
+        [drafter] = engines[MODEL].drafting.drafters
         # The two take turns with one cache: `begin` brings it to the text at hand.
         engines[MATCH] = opened(Likeliest(drafter))
         yield engines

@@ -10,7 +10,7 @@ import click
 from localspec.audit import Recorded, Report, audit
 from localspec.cli.describe import describe_engine
 from localspec.cli.describe import record as generation_record
-from localspec.cli.options import gpu_layers_option, threads_option
+from localspec.cli.options import DRAFTS, gpu_layers_option, threads_option
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
 from localspec.engine import load
@@ -34,7 +34,7 @@ class Places(TypedDict):
     "--draft",
     default="auto",
     show_default=True,
-    metavar="auto|none|lookup|ngram|PATH",
+    metavar=DRAFTS,
     help="With --prompt: what drafts.",
 )
 @click.option("--seed", type=int, help="With --prompt: the seed. [default: drawn and shown]")

@@ -6,18 +6,19 @@ from typing import Any
 from localspec.cli.output import joined
 from localspec.engine import Engine
 from localspec.generation import Generation, Token
+from localspec.speculation.controller import Decision
 
 
 def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> str:
     """One line: which target, what drafts and why, which seed."""
-    drafting = engine.drafting
-    if drafting.drafter:
-        rule = running.settings.rule
-        sure = drafting.is_one_hot and not running.settings.verification.same_text
-        certain = f"rule {rule} takes what it copies as certain" if sure else ""
-        remarks = "; ".join(each for each in (drafting.reason, certain) if each)
+    drafting, settings = engine.drafting, running.settings
+    if drafting.drafters:
+        sure = drafting.one_hot and not settings.verification.same_text
+        certain = f"rule {settings.rule} takes copies ({', '.join(drafting.one_hot)}) as certain"
+        remarks = "; ".join(each for each in (drafting.reason, certain if sure else "") if each)
         reason = f" ({remarks})" if remarks else ""
-        drafter = f"draft: {drafting.drafter.name}, depth {running.settings.depth}{reason}"
+        depth = "as deep as pays" if settings.depth is None else f"depth {settings.depth}"
+        drafter = f"draft: {' or '.join(drafting.names)}, {depth}{reason}"
     else:
         drafter = f"draft: off ({drafting.reason})"
     name = engine.model.path.stem
@@ -31,10 +32,20 @@ def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> st
 
 
 def _reproducible(engine: Engine, running: Generation) -> str:
-    width = engine.width_class(running.settings.depth)
+    width = engine.reproducible_width(running.settings)
     if not width:
         return ""
     return f"reproducible: passes of {width.least_rows} rows, {width.cost:.2f} x the time of one"
+
+
+def describe_decision(decision: Decision) -> str:
+    """One line: what the next step does, and why."""
+    if decision.drafter is None:
+        return f"plain ({decision.reason}; {decision.plain_rate:.1f} tok/s)"
+    return (
+        f"{decision.drafter}, depth {decision.depth} ({decision.reason}: {decision.expected:.1f} "
+        f"tokens at {decision.rate:.1f} tok/s, plain {decision.plain_rate:.1f})"
+    )
 
 
 def describe_stats(running: Generation) -> str:
@@ -72,8 +83,8 @@ def record(engine: Engine, running: Generation) -> dict[str, Any]:
             "drafter": str(model_path) if model_path else None,
         },
         "speculation": {
-            "active": drafting.drafter is not None,
-            "drafter": drafting.drafter.name if drafting.drafter else None,
+            "active": bool(drafting.drafters),
+            "drafters": drafting.names,
             "reason": drafting.reason,
         },
         "stats": result.stats.as_dict(),

@@ -1,16 +1,20 @@
 """`localspec generate`: text to stdout, from a real pair."""
 
-import os
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from localspec.cli.constraint import constraint_options
-from localspec.cli.describe import describe_engine, describe_stats, record, token_record
+from localspec.cli.describe import (
+    describe_decision,
+    describe_engine,
+    describe_stats,
+    record,
+    token_record,
+)
+from localspec.cli.interrupt import cancelling, leave, on_interrupt
 from localspec.cli.main import INTERRUPTED
 from localspec.cli.options import model_options, sampling_options
 from localspec.cli.output import Output
@@ -18,6 +22,7 @@ from localspec.cli.prompt import as_prompt, read_prompt
 from localspec.engine import Engine, load
 from localspec.generation import Generation
 from localspec.settings import DEFAULT_MAX_TOKENS, Settings
+from localspec.speculation.controller import Decision
 
 
 @click.command()
@@ -52,6 +57,12 @@ from localspec.settings import DEFAULT_MAX_TOKENS, Settings
     help="With --json, the log-probability of each token and of the N likeliest.",
 )
 @click.option("--stats", is_flag=True, help="Afterwards, counts and times on stderr.")
+@click.option(
+    "--remember",
+    is_flag=True,
+    help="Copy from earlier texts too, and keep this one for later; `localspec forget` deletes.",
+)
+@click.option("--explain", is_flag=True, help="Why each step is drafted as it is, on stderr.")
 @click.option("--color", is_flag=True, help="Show which tokens were drafted.")
 @click.option(
     "--stream/--no-stream",
@@ -73,6 +84,8 @@ def generate(
     as_json: bool,
     color: bool,
     stats: bool,
+    explain: bool,
+    remember: bool,
     **options: Any,
 ) -> int:
     """Generate text from PROMPT, or standard input, or both.
@@ -84,7 +97,7 @@ def generate(
     output = Output(color=color)
     # A wrong value is said before a model is loaded, which can take a while.
     Settings.of(**options)
-    with _on_interrupt(_leave):
+    with on_interrupt(leave):
         engine = load(
             model,
             draft,
@@ -92,12 +105,20 @@ def generate(
             gpu_layers=gpu_layers,
             threads=threads,
             reproducible=reproducible,
+            remember=remember,
         )
     with engine:
         cancel = threading.Event()
-        running = engine.stream(as_prompt(engine, text, chat), cancel=cancel, **options)
-        with _on_interrupt(_cancelling(cancel)):
+        running = engine.stream(
+            as_prompt(engine, text, chat),
+            cancel=cancel,
+            explain=_explaining(output) if explain else None,
+            **options,
+        )
+        with on_interrupt(cancelling(cancel)):
             output.note(describe_engine(engine, running, bundled=model is None))
+            if engine.plan_ignored:
+                output.note(engine.plan_ignored)
             if color and (as_json or not output.color):
                 reason = "JSON has none" if as_json else output.color_off_because
                 output.note(f"colours are off: {reason}")
@@ -107,15 +128,20 @@ def generate(
                 _write_text(engine, running, output, stream=stream is not False)
     if running.stop_reason == "context":
         output.note(f"the context of {engine.context} tokens is full; --ctx makes it larger")
+    if engine.drafting.past and engine.drafting.past.problem:
+        output.note(engine.drafting.past.problem)
     if stats:
         output.note(describe_stats(running))
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
 
+def _explaining(output: Output) -> Callable[[Decision], None]:
+    return lambda decision: output.note(describe_decision(decision))
+
+
 def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
     if output.color:
-        drafter = engine.drafting.drafter
-        output.legend(drafter.name if drafter else None)
+        output.legend(engine.drafting.names)
     if not stream:
         running.result()
     for token in running if stream else running.tokens:
@@ -128,30 +154,3 @@ def _write_json(engine: Engine, running: Generation, output: Output, *, stream: 
         for token in running:
             output.record(token_record(token))
     output.record(record(engine, running))
-
-
-@contextmanager
-def _on_interrupt(handler: Callable[[int, object], None]) -> Iterator[None]:
-    """While inside, Ctrl-C calls this."""
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _leave(_signal: int, _frame: object) -> None:
-    # While models load, Python runs only inside the library's callbacks, where an exception is
-    # printed and forgotten; and there is nothing yet to keep.
-    os._exit(INTERRUPTED)
-
-
-def _cancelling(cancel: threading.Event) -> Callable[[int, object], None]:
-    """The first Ctrl-C ends the text within a step; the second ends the program."""
-
-    def on_interrupt(_signal: int, _frame: object) -> None:
-        if cancel.is_set():
-            raise KeyboardInterrupt
-        cancel.set()
-
-    return on_interrupt

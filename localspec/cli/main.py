@@ -13,8 +13,12 @@ from localspec.errors import InvalidValueError, LocalspecError
 INTERRUPTED = 130
 # Command -> where it lives and its line in --help; imported only when it is called.
 _COMMANDS = {
+    "demo": ("localspec.cli.demo:demo", "Watch drafting pay, with nothing downloaded."),
     "generate": ("localspec.cli.generate:generate", "Generate text; shows what drafting gained."),
+    "bench": ("localspec.cli.bench:bench", "Measure plain decoding against each drafter."),
     "audit": ("localspec.cli.audit:audit_command", "Check that a text is what its seed gives."),
+    "plan": ("localspec.cli.plan:plan", "Predict what drafting gains; `auto` starts from it."),
+    "forget": ("localspec.cli.forget:forget", "Delete the texts that --remember kept."),
 }
 
 

@@ -5,9 +5,12 @@ from typing import Any, TypeVar
 
 import click
 
-from localspec.settings import DEFAULT_DEPTH
+from localspec.errors import InvalidValueError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+DRAFTS = "auto|none|suffix|lookup|ngram|PATH"
 
 
 def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -27,6 +30,15 @@ threads_option = click.option(
 )
 
 
+def _depth(value: str) -> int | None:
+    if value == "auto":
+        return None
+    try:
+        return int(value)
+    except ValueError as error:
+        raise InvalidValueError(f"depth is {value!r}; it must be auto or a number") from error
+
+
 def model_options(command: Command) -> Command:
     """Which models, and how they run."""
     return stacked(
@@ -37,12 +49,18 @@ def model_options(command: Command) -> Command:
             "--draft",
             default="auto",
             show_default=True,
-            metavar="auto|none|lookup|ngram|PATH",
-            help="What drafts: the target's own drafter, nothing, prompt lookup, n-gram counts, "
-            "or the GGUF of a smaller model with the same vocabulary.",
+            metavar=DRAFTS,
+            help="What may draft, with commas between: repetitions (suffix, lookup, ngram), or the "
+            "GGUF of a smaller model with the same vocabulary. `auto` is suffix and the target's "
+            "own drafter, if one is known.",
         ),
         click.option(
-            "--depth", type=int, default=DEFAULT_DEPTH, show_default=True, help="Tokens per draft."
+            "--depth",
+            default="auto",
+            show_default=True,
+            metavar="auto|N",
+            callback=lambda _context, _option, value: _depth(value),
+            help="Tokens per draft; `auto` drafts what pays, and nothing where nothing does.",
         ),
         click.option("--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"),
         gpu_layers_option,

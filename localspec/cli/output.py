@@ -70,10 +70,10 @@ class Output:
         """One line to stderr."""
         say(text)
 
-    def legend(self, drafter: str | None) -> None:
+    def legend(self, drafters: Sequence[str]) -> None:
         """What the styles mean, to stderr."""
         self.note(
-            f"{drafter or 'drafted'}: green, underlined · corrected: red, bold · "
+            f"{' or '.join(drafters) or 'drafted'}: green, underlined · corrected: red, bold · "
             "bonus: cyan, italic · plain: as it is"
         )
 

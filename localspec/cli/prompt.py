@@ -2,8 +2,9 @@
 
 import sys
 
-from localspec.engine import Engine, Prompt
+from localspec.engine import Engine
 from localspec.errors import InvalidValueError
+from localspec.prompt import Prompt
 
 
 def read_prompt(argument: str | None) -> str:

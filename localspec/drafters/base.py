@@ -1,7 +1,7 @@
 """Drafter: whatever guesses the next few tokens. Any object with these members will do."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -22,6 +22,10 @@ class Limit:
         target's token wherever its distribution allows; one that only guesses may ignore it.
     needs_laws: whether the rule must know what each token was drawn from (`Draft.proposals`).
     cancelled: asked now and then by a drafter whose proposal takes long.
+    go_on: asked by a drafter to which each token costs time, after drawing one, with its
+        confidence in it (see `confidence.margin`): whether to draw another. None is always. The
+        token just drawn is proposed in any case: to look at a token and then drop it would bias
+        the rejection rules.
     """
 
     depth: int
@@ -29,6 +33,11 @@ class Limit:
     sampler: Sampler
     needs_laws: bool = False
     cancelled: Callable[[], bool] = lambda: False
+    go_on: Callable[[float], bool] | None = None
+
+    def to(self, depth: int, go_on: Callable[[float], bool] | None = None) -> "Limit":
+        """The same place, so deep and so far."""
+        return replace(self, depth=depth, go_on=go_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,12 @@ class Drafter(Protocol):
     """Proposes tokens; it can be wrong, never harmful.
 
     name: shown as the origin of the tokens it got right.
+
+    A planner that weighs costs (`speculation.controller`) also looks for these, if there are any:
+    free: True if a proposal costs microseconds, so that it may be asked at every step.
+    backlog: how many tokens of the text it has to take in before its next proposal.
+    confidences(depth): the chance that each token it would propose now is right, given that those
+        before it are.
     """
 
     @property

@@ -7,8 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.drafters.base import Limit, Outcome
+from localspec.drafters.confidence import margin
 from localspec.sampling.distribution import Distribution
+from localspec.sampling.prefix import Prefix
 from localspec.speculation.draft import NOTHING, Draft
+from localspec.tokens import common_prefix
 
 
 class Cache(Protocol):
@@ -50,9 +53,14 @@ class DraftModel:
         self._text: list[int] = []
         # Whether the text holds a token this model does not know; then it can only keep silent.
         self._foreign = False
-        # How much of the text the cache holds, and how many tokens were drafted after the text.
+        # How much of the text the cache holds, and what was drafted after the text.
         self._cached = 0
-        self._drafted = 0
+        self._drafted: list[int] = []
+
+    @property
+    def backlog(self) -> int:
+        """How many tokens of the text it has to evaluate before it can draft."""
+        return len(self._text) - self._cached
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Take over this text; nothing is evaluated before the first proposal."""
@@ -60,10 +68,10 @@ class DraftModel:
         self._foreign = self._knows_not(tokens)
         # The last token is always evaluated, for its logits.
         self._cached = self._cache.shared(self._text[:-1])
-        self._drafted = 0
+        self._drafted = []
 
     def propose(self, limit: Limit) -> Draft:
-        """Draw up to `limit.depth` tokens, one drafter pass each."""
+        """Draw up to `limit.depth` tokens, one drafter pass each, while `limit.go_on` says so."""
         depth = min(limit.depth, self._cache.n_ctx - len(self._text))
         if depth < 1 or self._foreign:
             return NOTHING
@@ -78,19 +86,31 @@ class DraftModel:
             if limit.needs_laws:
                 proposals.append(proposal.kept())
             tokens.append(limit.sampler.choose(proposal, prefix))
+            goes_on = self._goes_on(limit, logits, proposal, tokens[-1], prefix)
             prefix = prefix.then(tokens[-1])
-            if len(tokens) == depth:
-                self._drafted = depth
+            if not goes_on or len(tokens) == depth:
+                self._drafted = tokens
                 return Draft(tokens, proposals=proposals or None)
             logits = self._cache.extend(tokens[-1:])
 
     def observe(self, outcome: Outcome) -> None:
         """Take in what was committed; of the draft, the cache holds all but the last token."""
-        if self._drafted:
-            self._cached += min(outcome.accepted, self._drafted - 1)
-            self._drafted = 0
+        self._cached += common_prefix(self._drafted[:-1], outcome.tokens)
+        self._drafted = []
         self._text += outcome.tokens
         self._foreign = self._foreign or self._knows_not(outcome.tokens)
+
+    def _goes_on(
+        self,
+        limit: Limit,
+        logits: NDArray[np.float32],
+        proposal: Distribution,
+        token: int,
+        prefix: Prefix,
+    ) -> bool:
+        if limit.go_on is None:
+            return True
+        return limit.go_on(margin(logits[: self._n_vocab], proposal, token, limit.sampler, prefix))
 
     def _catch_up(self, limit: Limit) -> NDArray[np.float32] | None:
         """Evaluate what of the text the cache lacks; its last logits, or None when cancelled."""

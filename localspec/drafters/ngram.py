@@ -38,6 +38,7 @@ class Ngram:
     """
 
     name = "ngram"
+    free = True
 
     def __init__(self, evidence: dict[int, Evidence] | None = None) -> None:
         self._evidence = DEFAULT_EVIDENCE if evidence is None else evidence

@@ -20,6 +20,7 @@ class PromptLookup:
     """
 
     name = "lookup"
+    free = True
 
     def __init__(self, longest: int = 3, shortest: int = 1) -> None:
         if not 1 <= shortest <= longest:

@@ -1,6 +1,6 @@
 """Context: one cache of one model, and exactly what tokens it holds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -42,7 +42,8 @@ class Context:
     library use it wherever it can.
 
     least_rows: narrower passes are padded to so many rows (`width.probe` tells how many make the
-    logits independent of the width); the padding is forgotten at once.
+    logits independent of the width). padded: to how many rows a pass that scores a draft is padded,
+    by how many it needs. The padding is forgotten at once.
 
     `tokens` is what the cache holds; prompts go in `chunk` tokens at a time. If a pass is
     interrupted, the cache may for a moment hold more; the next call rolls that back first.
@@ -57,6 +58,7 @@ class Context:
         self.n_vocab = model.n_vocab
         self.chunk = CHUNK
         self.least_rows = 1
+        self.padded: Callable[[int], int] = int
         self.tokens: list[int] = []
         self._unfinished = False
         self._draft = NOTHING
@@ -115,10 +117,12 @@ class Context:
         if len(draft) and self.rollback is not Rollback.PARTIAL:
             raise LocalspecError(f"this model's cache can forget {self.rollback.value}: no drafts")
         self._discard_unfinished()
-        self._decode([pending, *draft.tokens], all_rows=True)
+        rows = 1 + len(draft)
+        width = max(rows, min(self.padded(rows), self._room - len(self.tokens)), self.least_rows)
+        self._decode([pending, *draft.tokens], all_rows=True, width=width)
         self._draft = draft
         self._pending = pending
-        return Scores(self._rows(1 + len(draft)))
+        return Scores(self._rows(rows), width - rows)
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the pending token and the first `len(path)` drafted ones; forget the others."""
@@ -149,11 +153,11 @@ class Context:
 
     # The library.
 
-    def _decode(self, tokens: Sequence[int], *, all_rows: bool) -> None:
+    def _decode(self, tokens: Sequence[int], *, all_rows: bool, width: int = 1) -> None:
         if len(self.tokens) + len(tokens) > self.n_ctx:
             raise LocalspecError(f"the context of {self.n_ctx} tokens is full; use a larger one")
-        padding = max(0, self.least_rows - len(tokens))
-        self._batch.fill(tokens, start=len(self.tokens), all_rows=all_rows, padding=padding)
+        padding = max(width, self.least_rows) - len(tokens)
+        self._batch.fill(tokens, start=len(self.tokens), all_rows=all_rows, padding=max(0, padding))
         library.forget_log()
         self._unfinished = True
         status = llama_cpp.llama_decode(self._handle, self._batch.struct)
@@ -164,7 +168,7 @@ class Context:
                 f"{', ' + library.complaint() if library.complaint() else ''})"
             )
         end = len(self.tokens) + len(tokens)
-        if padding and self._roll_back(end) != end:
+        if padding > 0 and self._roll_back(end) != end:
             self.tokens.clear()
             raise LocalspecError("the padding of a pass cannot be forgotten; do without")
 

@@ -1,6 +1,7 @@
 """Model: the weights and the vocabulary of one GGUF."""
 
 import ctypes
+import hashlib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -96,6 +97,14 @@ class Model:
     def vocabulary_type(self) -> int:
         """llama.cpp's number for the kind of tokenizer (SPM, BPE, ...)."""
         return int(llama_cpp.llama_vocab_type(self._vocab))
+
+    @cached_property
+    def vocabulary(self) -> str:
+        """What tells this vocabulary from others: a SHA-256 of every token as it is spelt."""
+        digest = hashlib.sha256()
+        for token in range(self.n_vocab):
+            digest.update(self.token_text(token) + b"\0")
+        return digest.hexdigest()
 
     @property
     def adds_bos(self) -> bool:

@@ -157,7 +157,6 @@ def _fail_in_rule(message: str, owners: list[str], text: str) -> Never:
     owner = _ROOT
     if place := re.match(r"at (\d+)\(\d+\): ", what):
         owner, what = owners[int(place[1]) - 1], what[place.end() :]
-    what = " ".join(what.split())
     _fail(text, _definition(owner, text), f'in the rule "{owner}": {what}')
 
 
@@ -169,4 +168,5 @@ def _definition(name: str, text: str) -> int:
 def _fail(text: str, at: int, message: str) -> Never:
     line = text.count("\n", 0, at) + 1
     column = at - (text.rfind("\n", 0, at) + 1) + 1
-    raise InvalidValueError(f"grammar, line {line}, column {column}: {message}")
+    words = " ".join(message.split())
+    raise InvalidValueError(f"grammar, line {line}, column {column}: {words}")

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from time import perf_counter
 
-from localspec.drafters.base import Drafter, Limit, Outcome
+from localspec.drafters.base import Limit, Outcome
 from localspec.errors import DrafterMismatchError
 from localspec.sampling.filters import Row, largest, logprobs
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft
+from localspec.speculation.planner import PLAIN_STEP, Plan, Planner, Step
 from localspec.speculation.rules import Rows, Rule, Verdict
 from localspec.speculation.target import Scores, Target
 from localspec.stats import Stats
@@ -30,17 +32,16 @@ class Emission:
 
 @dataclass(slots=True)
 class Loop:
-    """Decodes with one target and at most one drafter.
+    """Decodes with one target and whatever drafters the planner has.
 
     text: the committed tokens, prompt included; the last one is pending, not yet in the target's
     cache. It grows here and nowhere else.
     """
 
     target: Target
-    drafter: Drafter | None
+    planner: Planner
     rule: Rule
     sampler: Sampler
-    depth: int
     text: list[int]
     stats: Stats
     logprobs: bool = False
@@ -54,9 +55,10 @@ class Loop:
         What a step commits is in `text` and in the caches before its first token is yielded. So
         closing leaves them consistent: cut `text` to what was wanted, and go on from there.
         """
-        if self.drafter:
-            with self.stats.timing("draft"):
-                self.drafter.begin(self.text)
+        self.planner.begin()
+        with self.stats.timing("draft"):
+            for drafter in self.planner.drafters:
+                drafter.begin(self.text)
         self.prefix = self.sampler.prefix(self.text)
         left = max_tokens
         while left > 0:
@@ -68,33 +70,46 @@ class Loop:
 
     def _step(self, left: int) -> tuple[int, list[Emission]]:
         """One target pass; how many drafted tokens it accepted, and the 1 to `left` it commits."""
-        draft = self._propose(left)
+        began, drafting = perf_counter(), self.stats.seconds.draft
+        with self.stats.timing("draft"):
+            plan, proposed = self._propose(left)
+            draft = self._kept(proposed)
         with self.stats.timing("verify"):
             scores = self.target.score(self.text[-1], draft)
         verdict = self.rule.verify(
             draft, self._rows(draft, scores), len(self.text), self.sampler.randomness
         )
-        emissions = self._emissions(draft, scores, verdict)
-        self._commit(verdict, emissions)
-        self.stats.count_step(drafted=len(draft))
+        emissions = self._emissions(plan, draft, scores, verdict)
+        tokens = [emission.id for emission in emissions]
+        self._commit(plan, verdict, tokens)
+        self.stats.count_step(len(draft), scores.width)
+        seconds, drafting = perf_counter() - began, self.stats.seconds.draft - drafting
+        step = Step(proposed.tokens, len(draft), scores.width, tokens, seconds, drafting)
+        self.planner.learn(step)
         return len(verdict.path), emissions
 
-    def _propose(self, left: int) -> Draft:
+    def _propose(self, left: int) -> tuple[Plan, Draft]:
         # A pass yields one token more than its draft, so the last token needs no draft.
-        depth = min(self.depth, left - 1)
-        if not self.drafter or depth < 1:
-            return NOTHING
         needs_laws = not self.rule.same_text
-        limit = Limit(depth, self.prefix, self.sampler, needs_laws, self.cancelled)
-        with self.stats.timing("draft"):
-            draft = self.drafter.propose(limit).first(depth)
+        limit = Limit(left - 1, self.prefix, self.sampler, needs_laws, self.cancelled)
+        plan = self.planner.plan(limit)
+        if not plan.drafter:
+            return PLAIN_STEP, NOTHING
+        draft = plan.draft or plan.drafter.propose(limit.to(plan.depth, plan.go_on))
+        draft = draft.first(plan.depth)
         for token in draft.tokens:
             if not 0 <= token < self.target.n_vocab:
                 raise DrafterMismatchError(
-                    f"drafter {self.drafter.name!r} proposed token {token}; "
+                    f"drafter {plan.drafter.name!r} proposed token {token}; "
                     f"the target knows 0 to {self.target.n_vocab - 1}"
                 )
-        return draft
+        return plan, draft
+
+    def _kept(self, proposed: Draft) -> Draft:
+        """What of it the target sees; all, where leaving out what was drawn would bias the text."""
+        if proposed.proposals and not self.rule.same_text:
+            return proposed
+        return proposed.first(self.planner.keep(proposed))
 
     def _rows(self, draft: Draft, scores: Scores) -> Rows:
         places = {ROOT: self.prefix}
@@ -106,8 +121,10 @@ class Loop:
 
         return lambda node: self.sampler.distribution(scores.logits[node + 1], place(node))
 
-    def _emissions(self, draft: Draft, scores: Scores, verdict: Verdict) -> list[Emission]:
-        name = self.drafter.name if self.drafter else ""
+    def _emissions(
+        self, plan: Plan, draft: Draft, scores: Scores, verdict: Verdict
+    ) -> list[Emission]:
+        name = plan.drafter.name if plan.drafter else ""
         tokens = [(int(draft.tokens[node]), name) for node in verdict.path]
         tokens.append((verdict.token, verdict.origin))
         if not self.logprobs:
@@ -123,13 +140,13 @@ class Loop:
         own, *others = logprobs(logits, [token, *top])
         return Emission(token, origin, own, tuple(zip(top, others, strict=True)))
 
-    def _commit(self, verdict: Verdict, emissions: list[Emission]) -> None:
-        tokens = [emission.id for emission in emissions]
+    def _commit(self, plan: Plan, verdict: Verdict, tokens: list[int]) -> None:
         with self.stats.timing("verify"):
             self.target.commit(verdict.path)
         self.text += tokens
         for token in tokens:
             self.prefix = self.prefix.then(token)
-        if self.drafter:
-            with self.stats.timing("draft"):
-                self.drafter.observe(Outcome(tokens, len(verdict.path)))
+        with self.stats.timing("draft"):
+            for drafter in self.planner.drafters:
+                accepted = len(verdict.path) if drafter is plan.drafter else 0
+                drafter.observe(Outcome(tokens, accepted))

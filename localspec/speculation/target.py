@@ -16,11 +16,18 @@ class Scores:
 
     logits: (1 + len(draft), n_vocab) float32 view, valid until the next pass: row 0 follows the
         pending token, row i + 1 follows draft node i.
-    features: (1 + len(draft), width) float32 hidden states for drafters that ask for them, or None.
+    padding: how many rows more were in the pass.
+    features: (1 + len(draft), n) float32 hidden states for drafters that ask for them, or None.
     """
 
     logits: NDArray[np.float32]
+    padding: int = 0
     features: NDArray[np.float32] | None = None
+
+    @property
+    def width(self) -> int:
+        """The rows of the pass, padding included."""
+        return len(self.logits) + self.padding
 
 
 class Target(Protocol):

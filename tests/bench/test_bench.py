@@ -14,14 +14,6 @@ def printed(module: str, *options: str) -> list[list[str]]:
     return [line.split() for line in run.stdout.splitlines()]
 
 
-def test_alternate_compares_texts_and_speeds() -> None:
-    header, *rows = printed("alternate", "--threads", "1", "--tokens", "24", "--rounds", "2")
-    assert header[:2] == ["draft", "tok/s"]
-    assert [row[0] for row in rows] == ["none", "lookup", "ngram", "auto"]
-    assert {row[-1] for row in rows} == {"yes"}
-    assert float(rows[0][2]) == 1 and float(rows[3][4]) > 1.3
-
-
 def test_rules_side_by_side_with_their_prediction() -> None:
     lines = printed("rules", "--tokens", "8", "--depth", "2", "--seeds", "1")
     found = {tuple(line[1:3]) for line in lines if len(line) > 4}

@@ -21,7 +21,7 @@ def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    options = ["--json", "--seed", "3", "-n", "32", "--logprobs", "2"]
+    options = ["--json", "--seed", "3", "-n", "32", "--logprobs", "2", "--depth", "3"]
     made = run("generate", "def f(x):", *options)
     assert made.returncode == 0, made.stderr
     parsed: dict[str, Any] = json.loads(made.stdout)
@@ -38,8 +38,20 @@ def test_a_true_text(record: dict[str, Any], tmp_path: Path) -> None:
     assert report["divergences"] == [] and report["same_text"] is True
 
 
+def test_a_text_drafted_as_deep_as_pays() -> None:
+    """Its steps are read from the widths of its passes: no depth is recorded."""
+    made = run("generate", "def f(x):", "--json", "--seed", "3", "-n", "32")
+    record = json.loads(made.stdout)
+    assert record["recipe"]["depth"] is None
+    assert len(record["recipe"]["widths"]) == record["stats"]["steps"]
+    done = run("audit", "-", stdin=made.stdout)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("32 of 32 tokens are what the seed gives;")
+
+
 def test_streamed_json_is_read_too() -> None:
-    made = run("generate", "def f(x):", "--stream", "--json", "-n", "8", "--rule", "block")
+    options = ["--stream", "--json", "-n", "8", "--rule", "block", "--depth", "3"]
+    made = run("generate", "def f(x):", *options)
     done = run("audit", "-", stdin=made.stdout)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("8 of 8 tokens can be drawn")
@@ -92,11 +104,24 @@ def test_a_file_or_a_prompt(arguments: list[str]) -> None:
     assert "either FILE" in done.stderr
 
 
-@pytest.mark.parametrize("rule", ["token", "block"])
-def test_that_copies_count_as_certain_is_said(rule: str) -> None:
-    said = f"rule {rule} takes what it copies as certain"
-    assert said in run("generate", "a", "-n", "2", "--draft", "ngram", "--rule", rule).stderr
-    assert said not in run("generate", "a", "-n", "2", "--rule", rule).stderr
+@pytest.mark.parametrize(
+    ("rule", "draft", "said"),
+    [
+        ("token", "ngram", "rule token takes copies (ngram) as certain"),
+        ("block", "auto", "rule block takes copies (suffix) as certain"),
+        ("block", "lookup,{model},ngram", "rule block takes copies (lookup, ngram) as certain"),
+        ("token", "{model}", None),
+        ("coupled", "auto", None),
+    ],
+)
+def test_that_copies_count_as_certain_is_said(
+    drafter_path: Path, rule: str, draft: str, said: str | None
+) -> None:
+    """Of those drafters alone that copy, and of no rule under which it makes no difference."""
+    chosen = draft.format(model=drafter_path)
+    err = run("generate", "a", "-n", "2", "--draft", chosen, "--rule", rule).stderr
+    assert "draft: " in err
+    assert (said in err) if said else ("as certain" not in err)
 
 
 def test_a_text_under_a_grammar_is_audited_under_it() -> None:

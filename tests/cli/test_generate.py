@@ -30,6 +30,7 @@ PROMPT = "class Reader:\n    def read(self"
 # Greedy, it repeats itself and never ends: a text that only -n or Ctrl-C ends.
 ENDLESS = ("import os\n\n\nclass Path(", "--temperature", "0", "-n", "1500", "--threads", "1")
 DRAFTER = "pycode-4m-q4_0"
+BOTH = f"suffix or {DRAFTER}"
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX signals, pipes and terminals")
 
@@ -122,9 +123,9 @@ def valid(record: dict[str, Any]) -> dict[str, Any]:
     VALIDATOR.validate(record)
     stats, speculation = record["stats"], record["speculation"]
     count, origins = len(record["token_ids"]), record["origins"]
-    drafted = [origin for origin in origins if origin == speculation["drafter"]]
+    drafted = [origin for origin in origins if origin in speculation["drafters"]]
     assert len(origins) == stats["generated_tokens"] == count
-    assert {*origins} <= {speculation["drafter"], "corrected", "bonus", "plain"}
+    assert {*origins} <= {*speculation["drafters"], "corrected", "bonus", "plain"}
     assert len(drafted) == stats["accepted"] <= stats["drafted"]
     by_position = stats["accepted_per_position"]
     assert sum(by_position) == stats["accepted"]
@@ -138,8 +139,12 @@ def valid(record: dict[str, Any]) -> dict[str, Any]:
     parts = seconds["draft"] + seconds["verify"] + seconds["host"]
     assert seconds["generate"] == pytest.approx(parts)
     assert stats["tokens_per_second"] == _ratio(count, seconds["generate"])
-    assert speculation["active"] is (speculation["drafter"] is not None)
+    assert speculation["active"] is bool(speculation["drafters"])
     assert speculation["active"] or speculation["reason"]
+    widths = record["recipe"]["widths"]
+    assert len(widths) == stats["steps"]
+    # Each pass held the pending token, what was drafted, and perhaps padding.
+    assert sum(widths) >= stats["steps"] + stats["drafted"]
     return record
 
 
@@ -168,7 +173,9 @@ def test_json_is_one_object(generate: Run) -> None:
     record = done.record
     assert done.code == 0
     assert (record["seed"], record["rule"]) == (3, "coupled")
-    assert record["speculation"] == {"active": True, "drafter": DRAFTER, "reason": None}
+    drafters = ["suffix", DRAFTER]
+    assert record["speculation"] == {"active": True, "drafters": drafters, "reason": None}
+    assert record["recipe"]["depth"] is None
     assert Path(record["model"]["drafter"]).stem == DRAFTER
     assert record["text"] + "\n" == generate(PROMPT, "-n", "50", "--seed", "3").out
 
@@ -176,7 +183,9 @@ def test_json_is_one_object(generate: Run) -> None:
 def test_json_without_a_drafter(generate: Run) -> None:
     record = generate(PROMPT, "--json", "-n", "1", "--draft", "none").record
     assert record["model"]["drafter"] is None
+    assert record["speculation"]["drafters"] == []
     assert record["speculation"]["reason"] == "drafting was turned off"
+    assert record["recipe"]["widths"] == [1]
     assert record["stats"]["acceptance_rate"] is None
     assert record["origins"] == ["plain"]
 
@@ -184,7 +193,8 @@ def test_json_without_a_drafter(generate: Run) -> None:
 def test_the_schema_allows_nothing_else(generate: Run) -> None:
     """Every key is required, and no other is allowed, at every depth."""
     record = generate(PROMPT, "--json", "-n", "3").record
-    for path in [(), ("model",), ("speculation",), ("stats",), ("stats", "seconds")]:
+    objects = [(), ("model",), ("speculation",), ("stats",), ("stats", "seconds"), ("recipe",)]
+    for path in objects:
         for key in [*_at(record, path), "surprise"]:
             changed = json.loads(json.dumps(record))
             place = _at(changed, path)
@@ -269,15 +279,32 @@ def test_a_seed_reproduces_and_is_reported(generate: Run) -> None:
 
 
 @pytest.mark.parametrize("temperature", ["0", "0.8", "1.3"])
-def test_whatever_drafts_the_text_is_the_same(generate: Run, temperature: str) -> None:
+def test_whatever_drafts_the_text_is_the_same(
+    generate: Run, drafter_path: Path, temperature: str
+) -> None:
     options = ["--json", "-n", "80", "--seed", "11", "--temperature", temperature]
     plain = generate(PROMPT, *options, "--draft", "none").record
-    for drafting in (["auto"], ["lookup"], ["ngram"], ["auto", "--depth", "1"]):
-        got = generate(PROMPT, *options, "--draft", *drafting).record
+    model = str(drafter_path)
+    drafters = ("auto", "suffix", "lookup", "ngram", model, f"lookup,{model}")
+    for draft, depth in [*((each, "3") for each in drafters), ("auto", "1"), ("auto", "12")]:
+        got = generate(PROMPT, *options, "--draft", draft, "--depth", depth).record
         assert got["token_ids"] == plain["token_ids"]
-        assert got["stats"]["steps"] < plain["stats"]["steps"]
-    deep = generate(PROMPT, *options, "--depth", "12").record
-    assert deep["token_ids"] == plain["token_ids"]
+        assert got["stats"]["drafted"] > 0
+        if draft not in ("suffix", "lookup", "ngram"):
+            assert got["stats"]["steps"] < plain["stats"]["steps"]
+    for draft in ("auto", "suffix", f"suffix,{model}"):
+        got = generate(PROMPT, *options, "--draft", draft, "--depth", "auto").record
+        assert got["token_ids"] == plain["token_ids"]
+
+
+def test_auto_is_the_depth_when_nothing_is_said(generate: Run) -> None:
+    said = generate(PROMPT, "--json", "-n", "20", "--seed", "3", "--depth", "auto")
+    unsaid = generate(PROMPT, "--json", "-n", "20", "--seed", "3")
+    number = generate(PROMPT, "--json", "-n", "20", "--seed", "3", "--depth", "4")
+    assert said.lines == unsaid.lines != number.lines
+    assert said.record["token_ids"] == unsaid.record["token_ids"] == number.record["token_ids"]
+    depths = [done.record["recipe"]["depth"] for done in (said, unsaid, number)]
+    assert depths == [None, None, 4]
 
 
 def test_stop_strings(generate: Run) -> None:
@@ -312,7 +339,7 @@ def test_chat_and_raw(generate: Run) -> None:
 
 
 def test_stats_are_the_numbers_of_the_record(generate: Run) -> None:
-    done = generate(PROMPT, "--json", "--stats", "-n", "40", "--seed", "3")
+    done = generate(PROMPT, "--json", "--stats", "-n", "40", "--seed", "3", "--depth", "3")
     stats, line = done.record["stats"], done.lines[-1]
     seconds = stats["seconds"]
     assert len(done.lines) == 2
@@ -329,17 +356,52 @@ def test_stats_without_a_drafter(generate: Run) -> None:
     assert "accept -" in done.lines[-1]
 
 
+PLAN = re.compile(
+    r"localspec: (?:plain \(.+; \d+\.\d tok/s\)"
+    rf"|(?:suffix|{DRAFTER}), depth \d+ \(.+: \d+\.\d tokens at \d+\.\d tok/s, plain \d+\.\d\))"
+)
+
+
+@pytest.mark.parametrize("form", [["--json"], ["--stream"], ["--stream", "--json"]])
+def test_explain_gives_a_line_per_step(generate: Run, form: list[str]) -> None:
+    """On standard error, between what runs and the account; standard output is as without it."""
+    options = ["-n", "40", "--seed", "3", "--stats"]
+    done = generate(PROMPT, *options, "--explain", *form)
+    first, *steps, last = done.lines
+    assert first.endswith("seed 3")
+    assert f"in {len(steps)} steps" in last
+    for line in steps:
+        assert PLAN.fullmatch(line), line
+    if form == ["--stream"]:
+        assert done.out == generate(PROMPT, *options).out
+    elif form == ["--json"]:
+        assert done.record["stats"]["steps"] == len(steps)
+    else:
+        streamed(done.out)
+
+
+@pytest.mark.parametrize("options", [["--depth", "3"], ["--draft", "none"]])
+def test_where_nothing_is_decided_nothing_is_explained(generate: Run, options: list[str]) -> None:
+    assert len(generate(PROMPT, "-n", "10", "--explain", *options).lines) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], f"no model named, so the bundled pycode-7m-q8_0 · draft: {DRAFTER}, depth 3"),
+        ([], f"no model named, so the bundled pycode-7m-q8_0 · draft: {BOTH}, as deep as pays · "),
+        (["--depth", "3"], f"the bundled pycode-7m-q8_0 · draft: {BOTH}, depth 3 · "),
         (["--draft", "none"], "pycode-7m-q8_0 · draft: off (drafting was turned off)"),
         (["--draft", "lookup", "--depth", "5"], "pycode-7m-q8_0 · draft: lookup, depth 5"),
-        (["-m", "{target}"], f"localspec: pycode-7m-q8_0 · draft: {DRAFTER}, depth 3"),
-        (["--draft", "{drafter}"], f"pycode-7m-q8_0 · draft: {DRAFTER}, depth 3"),
+        (["-m", "{target}"], f"localspec: pycode-7m-q8_0 · draft: {BOTH}, as deep as pays · "),
+        (["--draft", "{drafter}"], f"pycode-7m-q8_0 · draft: {DRAFTER}, as deep as pays · "),
+        (
+            ["--draft", "ngram,{drafter},suffix", "--depth", "2"],
+            f"pycode-7m-q8_0 · draft: ngram or {BOTH}, depth 2 · ",
+        ),
         (
             ["-m", "{copy}"],
-            "localspec: copy · draft: lookup, depth 3 (no drafter is known for copy.gguf)",
+            "localspec: copy · draft: suffix, as deep as pays "
+            "(no drafter is known for copy.gguf) · ",
         ),
         (["--ctx", "2500"], "context 2500 is beyond the model's 2048"),
     ],
@@ -355,7 +417,9 @@ def test_one_line_says_what_runs(  # noqa: PLR0917
     copy = tmp_path / "copy.gguf"
     shutil.copyfile(drafter_path, copy)
     paths = {"{target}": str(target_path), "{drafter}": str(drafter_path), "{copy}": str(copy)}
-    done = generate(PROMPT, "-n", "3", "--seed", "42", *(paths.get(each, each) for each in options))
+    for name, path in paths.items():
+        options = [each.replace(name, path) for each in options]
+    done = generate(PROMPT, "-n", "3", "--seed", "42", *options)
     (line,) = done.lines
     assert said in line
     assert line.endswith(" · seed 42")
@@ -380,12 +444,12 @@ def test_forced_colours_are_the_plain_text_and_codes(
     plain = generate(PROMPT, "-n", "60", "--seed", "3").out
     monkeypatch.setenv("FORCE_COLOR", "1")
     for more in ([], ["--no-stream"]):
-        done = generate(PROMPT, "-n", "60", "--seed", "3", "--color", *more)
+        done = generate(PROMPT, "-n", "60", "--seed", "3", "--color", "--depth", "3", *more)
         assert CODES.sub("", done.out) == plain
         assert len(CODES.findall(done.out)) > 20
         # Styles end before each line does.
         assert all(line.count("\x1b") % 2 == 0 for line in done.out.split("\n"))
-        assert f"{DRAFTER}: green, underlined" in done.err
+        assert f"{BOTH}: green, underlined" in done.err
     assert "\x1b" not in generate(PROMPT, "-n", "60", "--seed", "3").out
 
 
@@ -520,13 +584,14 @@ def press_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return at
 
 
+@pytest.mark.parametrize("depth", ["3", "auto"])
 @pytest.mark.parametrize("tokens", [1, 2, 3, 4, 10])
 def test_ctrl_c_gives_the_object_of_the_part(
-    generate: Run, press_ctrl_c: Callable[..., None], tokens: int
+    generate: Run, press_ctrl_c: Callable[..., None], tokens: int, depth: str
 ) -> None:
     whole = generate(*ENDLESS, "-n", "20", "--json").record
     press_ctrl_c(tokens)
-    done = generate(*ENDLESS, "--json", "--stats")
+    done = generate(*ENDLESS, "--json", "--stats", "--depth", depth)
     assert done.code == 130
     record = done.record
     assert record["stop_reason"] == "cancelled"
@@ -777,8 +842,11 @@ def files(tmp_path_factory: pytest.TempPathFactory, drafter_path: Path) -> dict[
         (
             ["--draft", "{missing}"],
             3,
-            r"there is no drafter '.*/missing\.gguf'; choose auto, none, lookup",
+            r"there is no drafter '.*/missing\.gguf'; choose auto, none, suffix, lookup, ngram, or",
         ),
+        (["--draft", "suffix,nothing"], 3, "there is no drafter 'nothing'; choose auto"),
+        (["--draft", "none,suffix"], 2, "names none and something else; choose one"),
+        (["--draft", "{padded},{other-bos}"], 2, "two models, padded.gguf and other-bos.gguf"),
         (["-m", "{folder}"], 5, "is a directory; name the .gguf file inside it"),
         (["-m", "{empty}"], 5, "empty.gguf is empty"),
         (["-m", "{cut}"], 5, "cut.gguf is truncated"),
@@ -799,7 +867,10 @@ def files(tmp_path_factory: pytest.TempPathFactory, drafter_path: Path) -> dict[
         (["--top-p", "0"], 2, r"--top-p is 0\.0; it must be above 0"),
         (["--temperature", "-1"], 2, r"--temperature is -1\.0; it must be 0 or more"),
         (["--depth", "0"], 2, "--depth is 0; it must be at least 1"),
-        (["--depth", "two"], 2, r"'two' is not a valid integer.*localspec generate --help"),
+        (["--depth", "two"], 2, "--depth is 'two'; it must be auto or a number$"),
+        (["--depth", "1.5"], 2, r"--depth is '1\.5'; it must be auto or a number$"),
+        (["--depth", "63"], 2, "--depth is 63; it must be at least 1 and at most 62$"),
+        (["--seed", "two"], 2, r"'two' is not a valid integer.*localspec generate --help"),
         (["--max-tokens", "0"], 2, "--max-tokens is 0"),
         (["--rule", "guess"], 2, "--rule is 'guess'; choose from: .*coupled"),
         (["--stop", ""], 2, "a stop string is empty"),
@@ -844,7 +915,7 @@ def test_prompts_that_cannot_be(arguments: list[str], stdin: bytes, message: str
 def test_padding_of_the_vocabulary_is_no_mistake(generate: Run, files: dict[str, str]) -> None:
     options = ["--json", "-n", "40", "--seed", "3"]
     plain = generate(PROMPT, *options, "--draft", "none").record
-    padded = generate(PROMPT, *options, "--draft", files["padded"]).record
+    padded = generate(PROMPT, *options, "--draft", files["padded"], "--depth", "3").record
     assert padded["token_ids"] == plain["token_ids"]
     assert padded["stats"]["accepted"] > 0
 

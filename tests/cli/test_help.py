@@ -11,7 +11,7 @@ import localspec
 from localspec.cli.main import localspec as commands
 from localspec.cli.main import main
 
-HEAVY = ["llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2"]
+HEAVY = ["llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2", "rich"]
 NAMES = commands.list_commands(click.Context(commands))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from fakes.enumeration import Branches, Drawn, SharedNoise, exact, total_variation
-from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget
+from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 from fakes.trees import TreeDrafter
 
 from localspec.drafters.base import Drafter, Limit
@@ -165,10 +165,9 @@ def spoken(trial: Trial, code: Code, rule: Rule | None = None) -> Law:
         text = list(PROMPT)
         loop = code.of(Loop)(
             ToyTarget(target, text),
-            _drafter(trial, code),
+            fixed(_drafter(trial, code), trial.depth),
             rule or code.rule(trial.rule),
             Sampler(SAMPLERS[trial.sampler], trial.noise(branches)),
-            trial.depth,
             text,
             Stats(),
         )

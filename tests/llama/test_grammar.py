@@ -12,7 +12,7 @@ import jsonschema
 import llama_cpp
 import numpy as np
 import pytest
-from fakes.toy import Scripted
+from fakes.toy import Scripted, fixed
 from numpy.typing import NDArray
 
 from localspec.drafters.base import Drafter, Limit
@@ -258,7 +258,7 @@ def decode(
         target.extend(text[:-1])
         chosen = RULES[rule]
         sampler = Sampler(params, chosen.randomness(seed), constraint=grammar)
-        loop = Loop(target, drafters[drafter](), chosen, sampler, depth, text, stats)
+        loop = Loop(target, fixed(drafters[drafter](), depth), chosen, sampler, text, stats)
         for emission in loop.run(length):
             tokens.append(emission.id)
             if target_model.ends(emission.id):

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from fakes.enumeration import Drawn, OneDrawPerPosition, SharedNoise, exact, total_variation
-from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget
+from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 from fakes.trees import Choosy, TreeDrafter
 
 from localspec.drafters.base import Drafter
@@ -82,7 +82,7 @@ def spoken(
         text = list(PROMPT)
         toy = ToyTarget(target, text)
         sampler = Sampler(params, noise(branches))
-        loop = Loop(toy, drafter(), rule, sampler, depth, text, Stats())
+        loop = Loop(toy, fixed(drafter(), depth), rule, sampler, text, Stats())
         return tuple(token.id for token in loop.run(length))
 
     return exact(run)
@@ -185,7 +185,7 @@ def one_step(
         text = list(PROMPT)
         sampler = Sampler(params, Drawn(branches))
         toy = ToyTarget(target, text)
-        loop = Loop(toy, drafter, rule, sampler, 100, text, Stats())
+        loop = Loop(toy, fixed(drafter, 100), rule, sampler, text, Stats())
         loop.prefix = sampler.prefix(text)
         drafter.begin(text)
         return tuple(emission.id for emission in loop._step(100)[1])

@@ -38,7 +38,7 @@ from fakes.mutants import (
     variation_without_mistake,
     wanted,
 )
-from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget
+from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 
 from localspec.drafters.base import Drafter
 from localspec.drafters.draft_model import DraftModel
@@ -134,7 +134,7 @@ WRONG_LAWS = [
                 ONWARD,
                 f"""{ONWARD}
             if proposal.probabilities()[tokens[-1]] < 0.3:
-                self._drafted = len(tokens) - 1
+                self._drafted = tokens[:-1]
                 return Draft(tokens[:-1], proposals=proposals[:-1] or None)""",
             ),
         ),
@@ -250,9 +250,9 @@ MUTANTS = [
         (
             Edit(
                 Loop._step,
-                "self._commit(verdict, emissions)",
+                "self._commit(plan, verdict, tokens)",
                 "self._commit("
-                "Verdict([*range(len(draft))], verdict.token, verdict.origin), emissions)",
+                "plan, Verdict([*range(len(draft))], verdict.token, verdict.origin), tokens)",
             ),
         ),
     ),
@@ -504,7 +504,8 @@ def text_of(code: Code, drafter: str, seed: int) -> tuple[int, ...]:
     sampler = Sampler(SamplingParams(), code.of(Noise)(seed))
     depth = N_VOCAB + 2 if drafter == "tree" else 3
     target, rule = ToyTarget(TARGET, text), code.rule("coupled")
-    loop = code.of(Loop)(target, DRAFTERS[drafter](), rule, sampler, depth, text, Stats())
+    planner = fixed(DRAFTERS[drafter](), depth)
+    loop = code.of(Loop)(target, planner, rule, sampler, text, Stats())
     return tuple(emission.id for emission in loop.run(LENGTH))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget
+from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 
 from localspec.drafters.base import Drafter, Limit
 from localspec.drafters.draft_model import DraftModel
@@ -36,7 +36,7 @@ def decode(
 ) -> tuple[list[Emission], Stats]:
     text, stats = list(PROMPT), Stats()
     target = ToyTarget(TARGET, text)
-    loop = Loop(target, drafter, COUPLED, Sampler(params, Noise(seed)), depth, text, stats)
+    loop = Loop(target, fixed(drafter, depth), COUPLED, Sampler(params, Noise(seed)), text, stats)
     emissions = list(loop.run(LENGTH))
     assert text == [*PROMPT, *(token.id for token in emissions)]
     assert target.cache == text[:-1]
@@ -138,9 +138,9 @@ def test_closing_half_way_leaves_everything_consistent() -> None:
     for stop in range(1, 12):
         text = list(PROMPT)
         target = ToyTarget(TARGET, text)
-        run = Loop(target, drafter, COUPLED, Sampler(params, Noise(7)), 4, text, Stats()).run(
-            LENGTH
-        )
+        run = Loop(
+            target, fixed(drafter, 4), COUPLED, Sampler(params, Noise(7)), text, Stats()
+        ).run(LENGTH)
         for _ in range(stop):
             next(run)
         run.close()

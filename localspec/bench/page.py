@@ -1,0 +1,108 @@
+"""Page: a report as one HTML file that needs nothing else, in light and in dark."""
+
+from collections.abc import Sequence
+from importlib import resources
+from itertools import groupby
+
+from localspec.bench.charts import accepted_chart, cost_chart, speed_chart
+from localspec.bench.contender import PLAIN
+from localspec.bench.facts import conditions_line, machine_line, memory_line, models_line
+from localspec.bench.report import Report
+from localspec.bench.summary import Row
+from localspec.bench.svg import tag, words
+from localspec.bench.table import COLUMNS, LEGEND, cells
+
+
+def page(report: Report) -> str:
+    """The whole file; well-formed as XML too, but for its first line."""
+    style = resources.files("localspec.bench") / "page.css"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", words(f"localspec bench: {report.target.file.stem}")),
+        tag("style", words(style.read_text(encoding="utf-8"))),
+    )
+    body = tag("body", tag("main", *_sections(report)))
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _sections(report: Report) -> list[str]:
+    by_set = [list(rows) for _, rows in groupby(report.rows, key=lambda row: row.set)]
+    parts = [tag("h1", words(f"localspec bench: {report.target.file.stem}"))]
+    if report.interrupted:
+        parts.append(tag("p", words("Stopped before all was measured."), class_="warning"))
+    facts = [models_line, conditions_line, memory_line, machine_line]
+    parts += [tag("p", words(fact(report)), class_="fact") for fact in facts]
+    parts += [tag("p", words(reason), class_="fact") for reason in report.left_out]
+    if by_set:
+        parts += _speed(by_set)
+    if report.costs and report.costs.used:
+        parts += [
+            _title(
+                "What passes cost",
+                "Milliseconds of a target pass by its rows (drafted tokens and one more), as "
+                f"learnt; below, how wide the passes of {report.costs.by} were.",
+            ),
+            tag("figure", cost_chart(report.costs), class_="wide"),
+        ]
+    if by_set:
+        parts += _accepted(by_set[-1])
+        parts += [_title("Figures", f"{LEGEND}."), _table(by_set)]
+    return parts
+
+
+def _speed(by_set: Sequence[list[Row]]) -> list[str]:
+    ratios = [row.ratio for rows in by_set for row in rows if row.ratio]
+    most = 1.05 * max([1.0, *(ratio.high or ratio.value for ratio in ratios)])
+    return [
+        _title(
+            "Speed",
+            "Tokens per second, as a multiple of plain decoding of the same prompt in the same "
+            "round. Bars: medians; thin lines: 95 % intervals over prompts.",
+        ),
+        tag(
+            "div",
+            *(_figure(rows[0].set, speed_chart(rows[0].set, rows, most)) for rows in by_set),
+            class_="charts",
+        ),
+    ]
+
+
+def _accepted(rows: Sequence[Row]) -> list[str]:
+    drafting = [row for row in rows if row.contender != PLAIN]
+    if not drafting:
+        return []
+    longest = max(len(row.accepted_lengths) for row in drafting) - 1
+    return [
+        _title(
+            "Accepted tokens per step",
+            "The share of steps in which so many drafted tokens became text; 0 where nothing was "
+            "drafted, too. All prompt sets together.",
+        ),
+        tag(
+            "div",
+            *(_figure(row.contender, accepted_chart(row, longest)) for row in drafting),
+            class_="charts",
+        ),
+    ]
+
+
+def _table(by_set: Sequence[list[Row]]) -> str:
+    head = tag("thead", tag("tr", *(tag("th", words(name)) for name in COLUMNS)))
+    bodies = [
+        tag(
+            "tbody",
+            *(tag("tr", *(tag("td", words(cell)) for cell in cells(row))) for row in rows),
+        )
+        for rows in by_set
+    ]
+    return tag("div", tag("table", head, *bodies), class_="scroll")
+
+
+def _title(title: str, about: str) -> str:
+    return tag("h2", words(title)) + tag("p", words(about))
+
+
+def _figure(caption: str, chart: str) -> str:
+    return tag("figure", tag("figcaption", words(caption)), chart)

@@ -1,0 +1,124 @@
+"""Shape: the sizes of a llama-architecture model, and which larger one a number asks for."""
+
+from dataclasses import dataclass
+
+from localspec.errors import InvalidValueError
+
+# Parameters up to which a family is used, and its width and feed-forward length: those of Qwen
+# and Llama models of that size. Layers make up the number.
+_FAMILIES = (
+    (80e6, 768, 2048),
+    (250e6, 768, 3072),
+    (700e6, 1024, 4864),
+    (1.2e9, 2048, 5632),
+    (2e9, 1536, 8960),
+    (5e9, 2048, 11008),
+    (float("inf"), 4096, 14336),
+)
+_UNITS = {"M": 1e6, "B": 1e9}
+# Query heads that share one key-value head in models of today.
+_USUAL_GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What is asked for in so many words; the numbers of heads follow from the width."""
+
+    width: int
+    layers: int
+    ffn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The sizes of a model. group: query heads to a key-value head."""
+
+    width: int
+    layers: int
+    ffn: int
+    group: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+
+    @property
+    def heads(self) -> int:
+        """Query heads."""
+        return self.group * self.kv_heads
+
+    @property
+    def layer_parameters(self) -> int:
+        """Weights of the matrices of one layer."""
+        attention = 2 * (self.heads + self.kv_heads) * self.head_dim
+        return self.width * (attention + 3 * self.ffn)
+
+    @property
+    def parameters(self) -> int:
+        """Weights of all matrices that a token passes through."""
+        return self.layers * self.layer_parameters + self.vocabulary * self.width
+
+    @property
+    def label(self) -> str:
+        """The number of parameters as people write it."""
+        if self.parameters >= 0.5e9:
+            return f"{self.parameters / 1e9:.1f}B"
+        return f"{self.parameters / 1e6:.0f}M"
+
+
+def parse_parameters(text: str) -> float:
+    """A number of parameters such as 60M or 0.9B. Raises InvalidValueError."""
+    try:
+        count = float(text[:-1]) * _UNITS[text[-1:].upper()]
+        if not 0 < count < 1e12:
+            raise ValueError
+    except (ValueError, KeyError) as error:
+        raise InvalidValueError(
+            f"{text!r} is no number of parameters; write it as 60M or 0.9B"
+        ) from error
+    return count
+
+
+def grown(source: Shape, size: str | Size, vocabulary: int | None = None) -> Shape:
+    """The shape of that size with the source inside.
+
+    size: a number of parameters such as "0.9B", or its own figures. Raises InvalidValueError when
+    the source does not fit in.
+    """
+    if isinstance(size, Size):
+        shape = _with_heads(source, size, vocabulary)
+    else:
+        shape = _of_parameters(source, parse_parameters(size), vocabulary)
+    figures = {
+        "width": (shape.width, source.width),
+        "layers": (shape.layers, source.layers),
+        "ffn": (shape.ffn, source.ffn),
+        "vocab": (shape.vocabulary, source.vocabulary),
+    }
+    for name, (asked, least) in figures.items():
+        if asked < least:
+            raise InvalidValueError(
+                f"{name} {asked} is smaller than the source's {least}, and a model can only be "
+                "scaled up; ask for more"
+            )
+    return shape
+
+
+def _of_parameters(source: Shape, count: float, vocabulary: int | None) -> Shape:
+    width, ffn = next(family for most, *family in _FAMILIES if count <= most)
+    one = _with_heads(source, Size(width, 1, ffn), vocabulary)
+    layers = round((count - one.parameters) / one.layer_parameters) + 1
+    return _with_heads(source, Size(width, layers, ffn), vocabulary)
+
+
+def _with_heads(source: Shape, size: Size, vocabulary: int | None) -> Shape:
+    heads = size.width // source.head_dim
+    kv_heads = max(source.kv_heads, heads // _USUAL_GROUP)
+    return Shape(
+        width=size.width,
+        layers=size.layers,
+        ffn=size.ffn,
+        group=max(source.group, heads // kv_heads),
+        kv_heads=kv_heads,
+        head_dim=source.head_dim,
+        vocabulary=source.vocabulary if vocabulary is None else vocabulary,
+    )

@@ -1,0 +1,221 @@
+"""`localspec bench`: plain decoding against each drafter and `auto`, by turns."""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from localspec.bench.contender import Entry, Field, tokens_of
+from localspec.bench.equality import require_same_texts
+from localspec.bench.page import page
+from localspec.bench.prompt_sets import SETS, Task, tasks_of
+from localspec.bench.report import Conditions, Report, report
+from localspec.bench.runner import runs
+from localspec.cli.bench_output import text_of, watched
+from localspec.cli.interrupt import cancelling, leave, on_interrupt
+from localspec.cli.main import INTERRUPTED
+from localspec.cli.options import gpu_layers_option, sampling_options, stacked, threads_option
+from localspec.cli.output import Output
+from localspec.errors import InvalidValueError, LocalspecError
+from localspec.models.gguf import read_header
+from localspec.runtime import Runtime, threads_for
+from localspec.settings import Settings, require
+
+
+def _listed(value: str) -> list[str]:
+    return [each.strip() for each in value.split(",") if each.strip()]
+
+
+def _depths(value: str) -> list[int | None]:
+    try:
+        return [None if each == "auto" else int(each) for each in _listed(value)] or [None]
+    except ValueError as error:
+        raise InvalidValueError(
+            f"depth is {value!r}; it must be auto, a number, or several with commas between"
+        ) from error
+
+
+_what_options = stacked(
+    click.option("-m", "--model", metavar="PATH", help="Target GGUF. [default: the bundled one]"),
+    click.option(
+        "--draft", metavar="PATH", help="Drafter GGUF. [default: the target's own, if one is known]"
+    ),
+    click.option(
+        "--drafts",
+        metavar="LIST",
+        help="What to compare with plain decoding, with commas between: suffix, lookup, ngram, "
+        "model (the drafter GGUF), auto, or paths of GGUFs. [default: all there are]",
+    ),
+    click.option(
+        "--depth",
+        "depths",
+        default="auto",
+        show_default=True,
+        metavar="auto|N,...",
+        callback=lambda _context, _option, value: _depths(value),
+        help="Tokens per draft; with several, each is compared.",
+    ),
+    click.option(
+        "--set",
+        "sets",
+        metavar="LIST",
+        help=f"Which prompt sets: {', '.join(SETS)}. [default: all, or none with --prompts]",
+    ),
+    click.option(
+        "--prompts",
+        "file",
+        metavar="FILE",
+        help="Prompts of your own: a text file with lines of --- between them, or a .jsonl file "
+        'of {"prompt": ...} or {"messages": [...]}.',
+    ),
+    click.option(
+        "-n", "--tokens", type=int, default=96, show_default=True, help="Tokens of each text."
+    ),
+    click.option("--rounds", type=int, default=3, show_default=True, help="How often all is run."),
+)
+
+_how_options = stacked(
+    click.option("--ctx", type=int, help="Tokens of context. [default: as many as are needed]"),
+    gpu_layers_option,
+    threads_option,
+    click.option(
+        "--reproducible",
+        is_flag=True,
+        help="Texts do not depend on drafting in any digit, at some cost.",
+    ),
+    click.option(
+        "--verify",
+        is_flag=True,
+        help="Exit with 7 unless all texts equal those of plain decoding. Implies --reproducible.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table."),
+    click.option("--html", metavar="FILE", help="Also write a page with plots: one file."),
+)
+
+
+@click.command()
+@_what_options
+@sampling_options
+@_how_options
+def bench(
+    *,
+    model: str | None,
+    draft: str | None,
+    drafts: str | None,
+    depths: list[int | None],
+    sets: str | None,
+    file: str | None,
+    tokens: int,
+    rounds: int,
+    ctx: int | None,
+    gpu_layers: int | None,
+    threads: int | None,
+    reproducible: bool,
+    verify: bool,
+    as_json: bool,
+    html: str | None,
+    **options: Any,
+) -> int:
+    """Measure plain decoding against each drafter, and against `auto`.
+
+    All take turns on the same prompts, and each text has the same number of tokens. Shown are
+    medians, with 95 % intervals over prompts. Tokens per second are those of generation: reading
+    the prompt counts for drafters, not for the target. What a drafter learns of how far it can be
+    trusted stays from text to text, as in a session; the texts themselves are forgotten. Ctrl-C
+    ends it and keeps what was measured.
+    """
+    output = Output()
+    require("rounds", rounds, 1)
+    require("tokens", tokens, 1)
+    options |= {"max_tokens": tokens, "ignore_eos": True}
+    settings = _checked(options, depths, verify=verify)
+    page_file = _writable(html) if html else None
+    tasks = tasks_of(_listed(sets or "") or ([] if file else [*SETS]), Path(file) if file else None)
+    entry = Entry(_path(model), _path(draft), _listed(drafts or "") or None, depths)
+    runtime = Runtime(ctx, gpu_layers, threads, None, reproducible or verify)
+    cancel = threading.Event()
+    with ExitStack() as stack:
+        with on_interrupt(leave):
+            field = stack.enter_context(entry.opened(runtime, tasks, tokens))
+            prompts = tokens_of(field.plain, tasks, tokens)
+        for reason in field.left_out:
+            output.note(reason)
+        going = runs(
+            field.lanes,
+            prompts,
+            rounds=rounds,
+            options=options,
+            seed=settings.seed,
+            cancel=cancel,
+        )
+        with on_interrupt(cancelling(cancel)):
+            found = list(watched(going, tasks, rounds * len(tasks) * len(field.lanes)))
+        conditions = _conditions(field, runtime, settings, rounds, tasks)
+        result = report(field, tasks, found, conditions, interrupted=cancel.is_set())
+    _write(result, output, page_file, as_json=as_json)
+    if verify:
+        compared = require_same_texts(found, tasks)
+        output.note(f"{compared} texts equal those of plain decoding, token for token")
+    return INTERRUPTED if result.interrupted else 0
+
+
+def _checked(options: dict[str, Any], depths: Sequence[int | None], *, verify: bool) -> Settings:
+    """Everything about the texts, refused before a model is loaded."""
+    for depth in depths:
+        settings = Settings.of(**options, depth=depth)
+    if verify and not settings.verification.same_text:
+        raise InvalidValueError(
+            f"--verify compares texts, and rule {settings.rule} does not keep the text of a seed; "
+            "use --rule coupled"
+        )
+    return settings
+
+
+def _path(name: str | None) -> Path | None:
+    return None if name is None else Path(name)
+
+
+def _writable(html: str) -> Path:
+    path = Path(html)
+    if path.is_dir() or not path.parent.is_dir():
+        raise InvalidValueError(f"--html {html}: it must be a file in a folder that exists")
+    return path
+
+
+def _conditions(
+    field: Field, runtime: Runtime, settings: Settings, rounds: int, tasks: Sequence[Task]
+) -> Conditions:
+    model = field.plain.model
+    return Conditions(
+        tokens=settings.max_tokens,
+        rounds=rounds,
+        seed=settings.seed,
+        rule=settings.rule,
+        temperature=settings.params(read_header(model.path).metadata).temperature,
+        context=field.plain.context,
+        threads=runtime.threads or threads_for(model.size),
+        gpu_layers=runtime.gpu_layers,
+        reproducible=runtime.reproducible,
+        prompts=dict(Counter(task.set for task in tasks)),
+    )
+
+
+def _write(result: Report, output: Output, page_file: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        output.record(result.as_dict())
+    elif result.rows:
+        output.data(text_of(result))
+    else:
+        output.note("nothing was measured")
+    if page_file:
+        try:
+            page_file.write_text(page(result), encoding="utf-8")
+        except OSError as error:
+            raise LocalspecError(
+                f"--html {page_file}: {error.strerror}; name another file"
+            ) from error
+        output.note(f"the page is {page_file}")

@@ -1,0 +1,92 @@
+"""What a benchmark shows: its progress while it runs, its table at the end."""
+
+import io
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from localspec.bench.facts import conditions_line, machine_line, memory_line, models_line
+from localspec.bench.prompt_sets import Task
+from localspec.bench.report import Report
+from localspec.bench.runner import Run
+from localspec.bench.summary import Row, speed
+from localspec.bench.table import COLUMNS, LEGEND, cells
+from localspec.cli.output import colors_off_because, joined, say
+
+# Where the width of the reader's screen is not known.
+_WIDTH = 110
+
+
+def watched(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Iterator[Run]:
+    """The runs, each shown on stderr as it ends: a bar on a terminal, else a line each."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield from _told(runs, tasks, count)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    # No thread that draws: it would take time from what is measured.
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, auto_refresh=False
+    ) as progress:
+        bar = progress.add_task("warming up", total=count)
+        progress.refresh()
+        for run in runs:
+            progress.update(bar, advance=1, description=_about(run, tasks), refresh=True)
+            yield run
+
+
+def text_of(report: Report) -> str:
+    """The table and what was measured where, for stdout."""
+    coloured = not colors_off_because(sys.stdout)
+    width = shutil.get_terminal_size((_WIDTH, 0)).columns if sys.stdout.isatty() else _WIDTH
+    target = io.StringIO()
+    console = Console(
+        file=target,
+        width=width,
+        force_terminal=coloured,
+        no_color=not coloured,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    console.print(_table(report.rows))
+    console.print(LEGEND, soft_wrap=True)
+    for fact in (models_line, conditions_line, memory_line, machine_line):
+        console.print(fact(report), soft_wrap=True)
+    if report.interrupted:
+        console.print("stopped before all was measured", soft_wrap=True)
+    return target.getvalue()
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    plain_letters = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    table = Table(box=box.ASCII2 if plain_letters else box.SIMPLE_HEAD, pad_edge=False)
+    for position, name in enumerate(COLUMNS):
+        table.add_column(name, justify="left" if position < 2 else "right")
+    for _, group in groupby(rows, key=lambda row: row.set):
+        for position, row in enumerate(group):
+            set_, *others = cells(row)
+            table.add_row("" if position else set_, *others)
+        table.add_section()
+    return table
+
+
+def _told(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Iterator[Run]:
+    for number, run in enumerate(runs, start=1):
+        say(joined([f"{number} of {count}", _about(run, tasks), f"{speed(run):.1f} tok/s"]))
+        yield run
+
+
+def _about(run: Run, tasks: Sequence[Task]) -> str:
+    task = tasks[run.task]
+    return joined([f"round {run.round + 1}", f"{task.set} {task.number}", run.contender])

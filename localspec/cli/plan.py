@@ -1,0 +1,140 @@
+"""`localspec plan`: the speed-up of every drafter, rule and depth, predicted before it is used."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from localspec import plans
+from localspec.bench.forecast import Forecast, forecast
+from localspec.bench.prompt_sets import SETS, Task, tasks_of
+from localspec.cli.interrupt import leave, on_interrupt
+from localspec.cli.options import DRAFTS, gpu_layers_option, stacked, threads_option
+from localspec.cli.output import Output
+from localspec.cli.plan_output import record_of, text_of
+from localspec.engine import Engine, load
+from localspec.errors import InvalidValueError
+from localspec.settings import SettingOptions, Settings, require
+
+_FEWEST = 2
+
+_what_options = stacked(
+    click.option("-m", "--model", metavar="PATH", help="Target GGUF. [default: the bundled one]"),
+    click.option(
+        "--draft",
+        default="auto",
+        show_default=True,
+        metavar=DRAFTS,
+        help="What `auto` may choose from. Repetitions (suffix, lookup, ngram) are always "
+        "predicted, and the GGUF of a smaller model if one is named or known.",
+    ),
+    click.option(
+        "--set",
+        "sets",
+        metavar="LIST",
+        help=f"Which prompt sets: {', '.join(SETS)}. [default: all, or none with --prompts]",
+    ),
+    click.option(
+        "--prompts",
+        "file",
+        metavar="FILE",
+        help="Prompts of your own: a text file with lines of --- between them, or a .jsonl file "
+        'of {"prompt": ...} or {"messages": [...]}.',
+    ),
+    click.option(
+        "--answers",
+        type=int,
+        default=6,
+        show_default=True,
+        help="How many texts, each to a prompt of its own, by turns from each set; more make "
+        "intervals narrower.",
+    ),
+    click.option(
+        "-n", "--tokens", type=int, default=96, show_default=True, help="Longest text, in tokens."
+    ),
+)
+
+_how_options = stacked(
+    click.option(
+        "--temperature", type=float, help="0 is greedy. [default: the GGUF's own, else 0.8]"
+    ),
+    click.option("--top-k", type=int, help="0 is off. [default: the GGUF's own, else 40]"),
+    click.option("--top-p", type=float, help="1 is off. [default: the GGUF's own, else 0.95]"),
+    click.option("--min-p", type=float, help="0 is off. [default: the GGUF's own, else 0.05]"),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of the first text."),
+    click.option("--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"),
+    gpu_layers_option,
+    threads_option,
+    click.option("--all", "everything", is_flag=True, help="Show every depth, not the best only."),
+    click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table."),
+)
+
+
+@click.command()
+@_what_options
+@_how_options
+def plan(
+    *,
+    model: str | None,
+    draft: str,
+    sets: str | None,
+    file: str | None,
+    answers: int,
+    tokens: int,
+    ctx: int | None,
+    gpu_layers: int | None,
+    threads: int | None,
+    everything: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Predict what drafting will gain, and keep it for `auto` to start from.
+
+    The target writes a few texts plainly, and what passes and drafts take is measured. What each
+    drafter would have got right in these very texts then tells how many passes it saves.
+    """
+    output = Output()
+    require("answers", answers, _FEWEST)
+    require("tokens", tokens, _FEWEST)
+    options["max_tokens"] = tokens
+    Settings.of(**options)
+    tasks = _tasks(sets, file, answers)
+    with on_interrupt(leave):
+        engine = load(model, draft, context=ctx, gpu_layers=gpu_layers, threads=threads)
+    with engine:
+        if engine.drafting.reason:
+            output.note(f"draft: {engine.drafting.reason}")
+        prompts = [task.prompt_for(engine) for task in tasks]
+        found = forecast(engine, prompts, cast("SettingOptions", options), output.note)
+        kept = _kept(engine, found, Settings.of(**options), output)
+        files = engine.model.path, engine.drafting.model_path
+    if as_json:
+        output.record(record_of(found, kept, *files))
+    else:
+        output.data(text_of(found, everything=everything))
+
+
+def _tasks(sets: str | None, file: str | None, answers: int) -> list[Task]:
+    """The prompts, no more than there are."""
+    names = [*SETS] if sets is None and not file else (sets or "").split(",")
+    tasks = tasks_of([name.strip() for name in names if name.strip()], Path(file) if file else None)
+    if len(tasks) < _FEWEST:
+        raise InvalidValueError(
+            f"prompts there are: {len(tasks)}, and an interval takes {_FEWEST}; name a larger file "
+            f"with --prompts, or a set with --set: {', '.join(SETS)}"
+        )
+    return tasks[:answers]
+
+
+def _kept(engine: Engine, found: Forecast, settings: Settings, output: Output) -> plans.Plan:
+    """The plan, stored; that it cannot be stored is said, and no error."""
+    line = found.best
+    target, drafter = engine.model.path, engine.drafting.model_path
+    best = plans.Best(line.drafter, line.rule, line.depth, line.speed_up.value)
+    temperature = engine.sampler(settings, 1).params.temperature
+    kept = plans.of(target, drafter, temperature, found.rates, best)
+    try:
+        output.note(f"kept for `auto` to start from: {plans.store(target, drafter, kept)}")
+    except OSError as error:
+        output.note(f"the plan cannot be kept: {error.strerror}")
+    return kept

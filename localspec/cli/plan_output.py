@@ -1,0 +1,99 @@
+"""What a plan shows: its table, and its record for programs."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from localspec.bench.forecast import Forecast, Line
+from localspec.bench.replay import Estimate
+from localspec.plans import Plan
+
+_HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", "ms/step", "")
+_RIGHT = {"depth", "x plain", "tok/step", "accept", "ms/step"}
+
+
+def text_of(found: Forecast, *, everything: bool) -> str:
+    """The table, the fastest first, and what it rests on."""
+    lines = found.lines if everything else found.shortened()
+    table = [_HEADER, *(_cells(line, best=line is found.best) for line in lines)]
+    sizes = [max(len(row[column]) for row in table) for column in range(len(_HEADER))]
+    shown = [
+        "  ".join(
+            cell.rjust(size) if title in _RIGHT else cell.ljust(size)
+            for cell, size, title in zip(row, sizes, _HEADER, strict=True)
+        ).rstrip()
+        for row in table
+    ]
+    return "\n".join([*shown, "", *_evidence(found)]) + "\n"
+
+
+def _cells(line: Line, *, best: bool) -> tuple[str, ...]:
+    return (
+        line.drafter,
+        line.rule or "-",
+        "-" if line.depth is None else str(line.depth),
+        f"{line.speed_up.value:.2f}",
+        f"{line.speed_up.low:.2f} to {line.speed_up.high:.2f}",
+        f"{line.tokens_per_step.value:.2f}",
+        "-" if line.acceptance is None else f"{line.acceptance:.0%}",
+        f"{1000 * line.seconds_per_step:.2f}",
+        "<- best" if best else "",
+    )
+
+
+def _evidence(found: Forecast) -> list[str]:
+    costs = found.costs
+    widths = [width for width in (1, 2, 4, 8, 16) if width in costs.passes]
+    passes = " ".join(f"{width}: {1000 * costs.passes[width]:.2f}" for width in widths)
+    rates = " · ".join(f"{name} {rate:.0%}" for name, rate in found.rates.items())
+    drafts = " · ".join(
+        f"{name} {1000 * cost.first:.3f} + {1000 * cost.further:.3f} per further token"
+        for name, cost in costs.drafters.items()
+    )
+    return [
+        f"plain decoding: {1 / costs.plain:.1f} tok/s in {found.answers} texts, "
+        f"{found.tokens} tokens",
+        f"ms of a pass by rows: {passes}; {1000 * costs.switch:.2f} more after one of other "
+        f"rows; beside it {1000 * costs.host:.2f} per token",
+        f"ms of a draft: {drafts}",
+        f"right at any place: {rates or '-'}",
+    ]
+
+
+def record_of(found: Forecast, kept: Plan, target: Path, drafter: Path | None) -> dict[str, Any]:
+    """The object `--json` prints: every line, what it rests on, and what was kept."""
+    costs = found.costs
+    return {
+        "model": {"target": str(target), "drafter": str(drafter) if drafter else None},
+        "lines": [_line_record(line) for line in found.lines],
+        "answers": found.answers,
+        "tokens": found.tokens,
+        "rates": found.rates,
+        "seconds": {
+            "plain_token": costs.plain,
+            "host_per_token": costs.host,
+            "switch": costs.switch,
+            "passes": {str(rows): seconds for rows, seconds in costs.passes.items()},
+            "drafters": {
+                name: {"first": cost.first, "further": cost.further, "reading": cost.backlog}
+                for name, cost in costs.drafters.items()
+            },
+        },
+        "plan": asdict(kept),
+    }
+
+
+def _line_record(line: Line) -> dict[str, Any]:
+    return {
+        "drafter": line.drafter,
+        "rule": line.rule,
+        "depth": line.depth,
+        "speed_up": _estimate_record(line.speed_up),
+        "tokens_per_step": _estimate_record(line.tokens_per_step),
+        "acceptance": line.acceptance,
+        "seconds_per_step": line.seconds_per_step,
+    }
+
+
+def _estimate_record(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}

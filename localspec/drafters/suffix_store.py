@@ -1,0 +1,174 @@
+"""Past texts on disk for the suffix drafter: opt-in, bounded, deletable, readable by their owner.
+
+A file per vocabulary: a first line, a checksum, then the tokens of all texts, each text closed
+with -1, as little-endian 32-bit integers. It is only ever replaced as a whole.
+"""
+
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from localspec.errors import InvalidValueError
+from localspec.folders import cache_folder
+
+if sys.platform != "win32":
+    import fcntl
+
+_FIRST_LINE = b"localspec past texts 1\n"
+_HEAD = len(_FIRST_LINE) + 4  # and the CRC-32 of the rest
+_CLOSE, _LARGEST = -1, 2**31 - 1
+_TOKENS, _BROKEN, _TEMPORARY = ".tokens", ".broken", ".tmp"
+
+
+def default_folder() -> Path:
+    """Where past texts lie unless said otherwise: in the user's cache."""
+    return cache_folder("past")
+
+
+def clear_all(folder: Path | None = None) -> None:
+    """Delete the past texts of every vocabulary. Raises OSError where that is impossible."""
+    folder = folder or default_folder()
+    for suffix in (_TOKENS, _BROKEN, _TEMPORARY):
+        for path in folder.glob(f"*{suffix}"):
+            path.unlink(missing_ok=True)
+
+
+class PastTexts:
+    """The texts kept for one vocabulary.
+
+    vocabulary: what tells this vocabulary from others. folder: where the file lies.
+    max_tokens, max_bytes: how much is kept in all; the oldest texts go first.
+
+    Past texts are not worth a crash: where they cannot be read or kept, `problem` says why in one
+    line (the last one there was), and drafting goes on without. Several processes may add at once.
+    """
+
+    def __init__(
+        self,
+        vocabulary: str,
+        folder: Path | None = None,
+        *,
+        max_tokens: int = 200_000,
+        max_bytes: int = 1_000_000,
+    ) -> None:
+        if max_tokens < 1 or max_bytes < _HEAD + 8:
+            raise InvalidValueError(
+                f"max_tokens is {max_tokens} and max_bytes {max_bytes}; "
+                f"they must be at least 1 and {_HEAD + 8}"
+            )
+        self.folder = folder or default_folder()
+        self.path = self.folder / (sha256(vocabulary.encode()).hexdigest()[:32] + _TOKENS)
+        self.problem: str | None = None
+        self._max_tokens = max_tokens
+        self._max_bytes = max_bytes
+
+    def load(self) -> list[list[int]]:
+        """The texts kept, the oldest first. A file that is broken is set aside."""
+        try:
+            return self._bounded(self._read())
+        except OSError as error:
+            self.problem = f"past texts cannot be read: {error}"
+            return []
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """Keep a text, instead of those it continues. Raises InvalidValueError for no token."""
+        text = list(tokens)
+        if not text:
+            return
+        if wrong := [token for token in text if not 0 <= token <= _LARGEST]:
+            raise InvalidValueError(f"token is {wrong[0]}; it must be from 0 to {_LARGEST}")
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _locked(self.folder):
+                older = [past for past in self._read() if past != text[: len(past)]]
+                self._write(self._bounded([*older, text]))
+        except OSError as error:
+            self.problem = f"past texts cannot be kept: {error}"
+
+    def clear(self) -> None:
+        """Delete what is kept for this vocabulary. Raises OSError where that is impossible."""
+        if not self.folder.exists():
+            return
+        with _locked(self.folder):
+            for path in self.folder.glob(f"{self.path.stem}*"):
+                path.unlink(missing_ok=True)
+
+    def _bounded(self, texts: list[list[int]]) -> list[list[int]]:
+        """The latest texts that fit, the first of them without its beginning if need be."""
+        # A text takes an entry more than it has tokens in the file.
+        entries = (self._max_bytes - _HEAD) // 4
+        tokens = self._max_tokens
+        kept: list[list[int]] = []
+        for text in reversed(texts):
+            room = min(tokens, entries - 1)
+            if room < 1:
+                break
+            kept.append(text[-room:])
+            tokens -= len(kept[-1])
+            entries -= len(kept[-1]) + 1
+        return kept[::-1]
+
+    def _read(self) -> list[list[int]]:
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        if fault := _fault(data):
+            self.path.replace(self.path.with_suffix(_BROKEN))
+            self.problem = f"{self.path.name} {fault}; it was set aside and past texts begin anew"
+            return []
+        entries = np.frombuffer(data, "<i4", offset=_HEAD)
+        texts = np.split(entries, np.flatnonzero(entries == _CLOSE) + 1)
+        return [text[:-1].tolist() for text in texts[:-1]]
+
+    def _write(self, texts: list[list[int]]) -> None:
+        entries = [entry for text in texts for entry in (*text, _CLOSE)]
+        body = np.array(entries, "<i4").tobytes()
+        # Made readable by its owner alone; under a name of its own, then moved into place.
+        handle, name = tempfile.mkstemp(_TEMPORARY, self.path.stem, self.folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_FIRST_LINE + zlib.crc32(body).to_bytes(4, "little") + body)
+            os.replace(name, self.path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+
+
+def _fault(data: bytes) -> str | None:
+    """What is wrong with a file; None if nothing is."""
+    if not data.startswith(_FIRST_LINE):
+        return "holds no past texts"
+    body = data[_HEAD:]
+    checksum = data[len(_FIRST_LINE) : _HEAD]
+    if len(body) % 4 or zlib.crc32(body).to_bytes(4, "little") != checksum:
+        return "is damaged"
+    entries = np.frombuffer(body, "<i4")
+    if entries.size and (entries[-1] != _CLOSE or entries.min() < _CLOSE):
+        return "holds what is no text"
+    return None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Alone among processes, so that none drops what another has just added.
+
+    Where there is no such lock (Windows) the last one to write wins; the file is whole anyway.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

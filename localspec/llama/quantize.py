@@ -1,0 +1,37 @@
+"""The library's own quantiser, for the types that have no other."""
+
+from pathlib import Path
+
+import llama_cpp
+
+from localspec.errors import InvalidValueError, LocalspecError
+from localspec.llama import library
+
+_PREFIX = "LLAMA_FTYPE_MOSTLY_"
+
+
+def types() -> list[str]:
+    """The types it can write, such as Q4_K_M."""
+    return [name.removeprefix(_PREFIX) for name in dir(llama_cpp) if name.startswith(_PREFIX)]
+
+
+def quantize(source: Path, target: Path, type_name: str, *, threads: int = 0) -> None:
+    """Write the model `source` (F32 or F16) to `target` in another type.
+
+    threads: 0 means all there are. Raises InvalidValueError for a type it does not know, and
+    LocalspecError when it fails. An interrupt is raised when it has finished.
+    """
+    if type_name not in types():
+        raise InvalidValueError(f"there is no type {type_name!r}; try one of {', '.join(types())}")
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = getattr(llama_cpp, _PREFIX + type_name)
+    params.nthread = threads
+    library.forget_log()
+    library.forget_interrupt()
+    status = llama_cpp.llama_model_quantize(bytes(source), bytes(target), params)
+    library.raise_interrupt()
+    if status:
+        raise LocalspecError(
+            f"{source.name} cannot be written as {type_name} "
+            f"({library.complaint() or f'status {status}'}); try Q4_0 or Q8_0"
+        )

@@ -1,0 +1,128 @@
+"""Pace: what passes of two models take on this machine, measured once and remembered."""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+from localspec.folders import cache_folder
+from localspec.llama import library
+from localspec.llama.context import Context
+from localspec.llama.width import seconds_of_pass
+from localspec.runtime import Runtime
+from localspec.speculation.costs import WIDEST, DrafterCost, Widths
+
+# The most time that measuring one model may take; at least widths 1 and 4 are measured.
+_BUDGET = 0.8
+# In this order, as far as the budget goes: what lies between is interpolated.
+_WIDTHS = (1, 4, 2, 8, 3, 16, 5, 6, 7, 12, 32, 24)
+_SLOW = 0.02
+_READ = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds of the target's passes by width; of the drafter's first and further token, and of a
+    token of text it reads. None without a drafter that is a model.
+    """
+
+    target: dict[int, float]
+    drafter: tuple[float, float, float] | None
+
+    def widths(self) -> Widths:
+        """To start learning from."""
+        return Widths(self.target)
+
+    def drafter_cost(self) -> DrafterCost:
+        """To start learning from."""
+        return DrafterCost(*self.drafter) if self.drafter else DrafterCost()
+
+
+def pace(target: Context, drafter: Context | None, runtime: Runtime) -> Pace:
+    """Of these two, from the user's cache if they were measured here before.
+
+    Measuring empties both contexts.
+    """
+    file = _file(target, drafter, runtime)
+    try:
+        record = json.loads(file.read_text())
+        widths = {int(width): float(seconds) for width, seconds in record["target"].items()}
+        if widths.keys() >= {1, 4}:
+            return Pace(widths, _triple(record["drafter"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass  # not measured yet, or not readable: measure
+    measured = Pace(_target(target), _drafter(drafter) if drafter else None)
+    _remember(measured, file)
+    return measured
+
+
+def forget(target: Context, drafter: Context | None, runtime: Runtime) -> None:
+    """It turned out wrong, perhaps measured on a busy machine: measure again next time."""
+    with suppress(OSError):
+        _file(target, drafter, runtime).unlink(missing_ok=True)
+
+
+def _file(target: Context, drafter: Context | None, runtime: Runtime) -> Path:
+    return cache_folder("pace") / f"{_key(target, drafter, runtime)}.json"
+
+
+def _triple(costs: list[float] | None) -> tuple[float, float, float] | None:
+    if costs is None:
+        return None
+    first, further, reading = costs
+    return float(first), float(further), float(reading)
+
+
+def _key(target: Context, drafter: Context | None, runtime: Runtime) -> str:
+    """Whatever changes what a pass takes."""
+    paths = [context.model.path.resolve() for context in (target, drafter) if context]
+    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    machine = [platform.node(), platform.machine(), os.cpu_count(), library.can_offload()]
+    what = [files, machine, asdict(runtime), library.version()]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
+
+
+def _remember(measured: Pace, file: Path) -> None:
+    part = file.with_suffix(f".{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps(asdict(measured)))
+        part.replace(file)
+    except OSError:
+        pass  # then it is measured again next time
+
+
+def _target(context: Context) -> dict[int, float]:
+    began, found = perf_counter(), dict[int, float]()
+    context.truncate(0)
+    for width in _WIDTHS:
+        if width > min(WIDEST, context.n_ctx):
+            continue
+        if len(found) >= 2 and perf_counter() - began > _BUDGET:
+            break
+        found[width] = _typical(lambda width=width: seconds_of_pass(context, width))  # type: ignore[misc]
+    context.truncate(0)
+    return found
+
+
+def _drafter(context: Context) -> tuple[float, float, float]:
+    context.truncate(0)
+    further = _typical(lambda: seconds_of_pass(context, 1))
+    first = _typical(lambda: seconds_of_pass(context, min(2, context.n_ctx)))
+    count = min(_READ, context.n_ctx)
+    began = perf_counter()
+    context.extend([0] * count)
+    reading = (perf_counter() - began) / count
+    context.truncate(0)
+    return first, further, reading
+
+
+def _typical(measure: Callable[[], float]) -> float:
+    """The best of a few: other programs can only make it slower."""
+    first = measure()
+    return min(measure() for _ in range(4)) if first < _SLOW else min(first, measure())

@@ -1,0 +1,63 @@
+"""Planning: who decides about drafts, and what is learnt of them, kept between generations."""
+
+from localspec import plans
+from localspec.drafting import Drafting
+from localspec.llama.context import Context
+from localspec.pace import Pace
+from localspec.sampling.params import SamplingParams
+from localspec.settings import Settings
+from localspec.speculation.controller import Controller
+from localspec.speculation.costs import WIDEST, DrafterCost
+from localspec.speculation.planner import Fixed, Planner
+
+# A reproducible text needs passes tried out at every width there may be.
+_DEEPEST_REPRODUCIBLE = 7
+
+
+class Planning:
+    """Planners for one target and its drafters.
+
+    What passes cost is known to all of them; how often drafts are right depends on how tokens are
+    chosen, and is learnt for each way of it; a stored plan says what to start from. pace: None
+    where nothing drafts. plan_ignored: why a stored plan does not count, if there is such a one.
+    """
+
+    def __init__(self, target: Context, drafting: Drafting, pace: Pace | None) -> None:
+        self.drafting = drafting
+        self._target = target
+        self.widths = pace.widths() if pace else None
+        self._costs: dict[str, DrafterCost] = {}
+        if pace and drafting.context:
+            self._costs[drafting.context.model.path.stem] = pace.drafter_cost()
+        self._controllers: dict[tuple[str, float], Controller] = {}
+        self.plan_ignored: str | None = None
+
+    @staticmethod
+    def deepest(settings: Settings, *, reproducible: bool) -> int:
+        """The deepest draft there will be."""
+        if settings.depth is not None:
+            return settings.depth
+        return _DEEPEST_REPRODUCIBLE if reproducible else WIDEST - 1
+
+    def planner(self, settings: Settings, params: SamplingParams, deepest: int) -> Planner:
+        """For a generation; the target pads its passes as this planner counts on."""
+        if settings.depth is not None or not self.drafting.drafters or not self.widths:
+            self._target.padded = int
+            return Fixed(self.drafting.drafters, settings.depth or 0)
+        padded = self.widths.padded
+        # No wider than the widest pass that has been tried out, if they were.
+        self._target.padded = lambda rows: max(rows, min(padded(rows), deepest + 1))
+        way = settings.rule, round(params.temperature, 1)
+        if way not in self._controllers:
+            found = plans.find(
+                self._target.model.path, self.drafting.model_path, params.temperature
+            )
+            self.plan_ignored = found.ignored
+            self._controllers[way] = Controller(
+                self.drafting.drafters,
+                self.widths,
+                self._costs,
+                deepest=deepest,
+                guesses=found.rates,
+            )
+        return self._controllers[way]

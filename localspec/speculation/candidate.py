@@ -1,0 +1,125 @@
+"""Candidate: a drafter a controller may choose, with what it costs and how often it is right."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
+from time import perf_counter
+
+from localspec.drafters.base import Drafter, Limit
+from localspec.speculation.acceptance import FIRST_GUESS, Calibration, Hazards, right_ones
+from localspec.speculation.costs import DrafterCost
+from localspec.speculation.draft import Draft
+
+# How fast the gain of past drafts is forgotten.
+_GAIN_RATE = 0.1
+# Without success, a drafter that costs time is tried again after 1, 2, 4, ... steps, up to this.
+_LONGEST_WAIT = 128
+
+
+class Candidate:
+    """One drafter's record.
+
+    gain: what its drafts brought lately, in plain tokens' time per step, or below zero what they
+    cost.
+    """
+
+    def __init__(self, drafter: Drafter, cost: DrafterCost, guess: float = FIRST_GUESS) -> None:
+        self.drafter = drafter
+        self.cost = cost
+        # Whether it tells of its tokens one by one; known after its first draft.
+        self.told = False
+        # Free drafters may be asked at every step, and so are always scored.
+        self.free: bool = getattr(drafter, "free", False)
+        self.hazards = Hazards(guess)
+        self.gain = 0.0
+        self._calibration = Calibration()
+        self._confidences = getattr(drafter, "confidences", None)
+        self._margins: list[float] = []
+        self._shadow: Draft | None = None
+        self._waited = 0
+        self._wait = 1
+
+    @property
+    def behind(self) -> int:
+        """How many tokens of the text it has to take in before it can draft."""
+        return getattr(self.drafter, "backlog", 0)
+
+    def survivals(self, limit: Limit) -> list[float]:
+        """The chance that 1, 2, ... of the tokens it would draft now are all right."""
+        if self._confidences:
+            chances = self._confidences(limit.depth)
+        elif self.free:
+            self._shadow = self.drafter.propose(limit)
+            chances = self.hazards.chances(len(self._shadow))
+        else:
+            chances = self.hazards.chances(limit.depth)
+        return list(accumulate(chances, mul))
+
+    def ready(self, depth: int) -> Draft | None:
+        """The draft `survivals` was about, if it had to be made for that."""
+        return self._shadow.first(depth) if self._shadow is not None else None
+
+    # While it drafts.
+
+    def starts(self) -> "Clock":
+        """A clock for its coming draft."""
+        self._margins = []
+        return Clock(self.cost, self.behind)
+
+    def sees(self, margin: float) -> float:
+        """A token was drawn with this margin: the chance that it is right."""
+        self.told = True
+        self._margins.append(margin)
+        return self._calibration.chance(margin, self.hazards.pooled)
+
+    # Afterwards.
+
+    def learn(self, drafted: Sequence[int], tokens: Sequence[int]) -> None:
+        """It drafted these, and these were committed."""
+        for position, right in enumerate(right_ones(drafted, tokens)):
+            self.hazards.learn(position, right)
+            if position < len(self._margins):
+                self._calibration.learn(self._margins[position], right)
+        self._margins = []
+        self._shadow = None
+
+    def learn_from_afar(self, tokens: Sequence[int]) -> None:
+        """Another one drafted, or none; what it would have drafted may be known all the same."""
+        if self._shadow is not None:
+            self.learn(self._shadow.tokens, tokens)
+
+    def gained(self, plain_tokens: float) -> None:
+        """A step with its draft brought so much, against plain steps."""
+        self.gain += _GAIN_RATE * (plain_tokens - self.gain)
+
+    # Trying again what does not pay.
+
+    def is_due(self) -> bool:
+        """Whether to try it, though by what is known it does not pay; asked once per step."""
+        self._waited += 1
+        return self._waited > self._wait
+
+    def tried(self, *, paid: bool) -> None:
+        """A trial is over."""
+        self._waited = 0
+        self._wait = 1 if paid else min(2 * self._wait, _LONGEST_WAIT)
+
+
+class Clock:
+    """Times the tokens of one draft as they come."""
+
+    def __init__(self, cost: DrafterCost, behind: int) -> None:
+        self._cost = cost
+        self._behind = behind
+        self._count = 0
+        self._last = perf_counter()
+
+    def tick(self) -> None:
+        """Another token was drawn."""
+        now = perf_counter()
+        if self._count:
+            self._cost.learn_further(now - self._last)
+        else:
+            self._cost.learn_first(now - self._last, self._behind)
+        self._count += 1
+        self._last = now

@@ -1,0 +1,265 @@
+"""Controller: which drafter drafts the next step, how deep, or none.
+
+It weighs what a draft is likely to bring against what it costs in time, both learnt from the steps
+before, and takes what promises the most tokens per second; plain decoding is always among the
+choices. A ledger bounds what wrong guesses can cost.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from localspec.drafters.base import Drafter, Limit
+from localspec.speculation.acceptance import FIRST_GUESS
+from localspec.speculation.candidate import Candidate, Clock
+from localspec.speculation.costs import WIDEST, DrafterCost, Widths
+from localspec.speculation.draft import Draft
+from localspec.speculation.ledger import Ledger
+from localspec.speculation.planner import PLAIN_STEP, Plan, Step
+
+# Drafting has to promise this much more than plain decoding: estimates err.
+_WORTH_IT = 1.02
+# Beyond the chance of so little, deeper tokens are not looked at.
+_HOPELESS = 0.02
+# While drafting, the cost of a plain step is measured again after so many steps without one; as
+# often as the second says, when there is reason to think that it has changed.
+_PLAIN_EVERY = 256
+_PLAIN_AT_MOST_EVERY = 4
+# A drafter's reading of the prompt is not held against its first step, but weighed as an
+# investment: it may cost what the coming tokens can save, and to get to know a drafter at all,
+# this share of the time they take.
+_CURIOSITY = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Why a step was planned as it was; rates in tokens per second."""
+
+    drafter: str | None
+    depth: int
+    expected: float
+    rate: float
+    plain_rate: float
+    reason: str
+
+
+@dataclass(slots=True)
+class _Option:
+    """The best depth of one candidate. rate: tokens per second, `reading` set aside."""
+
+    candidate: Candidate
+    depth: int
+    expected: float
+    rate: float
+    reading: float
+
+
+class Controller:
+    """A Planner that drafts when, and as deep as, it pays.
+
+    drafters: the free ones first; ties go to the earlier. widths: what the target's passes cost.
+    costs: what the drafters cost, by name; shared among controllers of the same models.
+    deepest: the most tokens of a draft. guesses: how often each one's tokens are right, by name,
+    where something is known of it. explain: told of each decision, if given.
+    """
+
+    def __init__(
+        self,
+        drafters: Sequence[Drafter],
+        widths: Widths,
+        costs: dict[str, DrafterCost],
+        *,
+        deepest: int = WIDEST - 1,
+        guesses: Mapping[str, float] | None = None,
+        explain: Callable[[Decision], None] | None = None,
+    ) -> None:
+        self.drafters = drafters
+        self.explain = explain
+        self._deepest = min(deepest, WIDEST - 1)
+        self.ledger = Ledger()
+        self.candidates = [
+            Candidate(
+                drafter,
+                costs.setdefault(drafter.name, DrafterCost()),
+                (guesses or {}).get(drafter.name, FIRST_GUESS),
+            )
+            for drafter in drafters
+        ]
+        self._widths = widths
+        self._drafting: _Drafting | None = None
+        self._since_plain = 0
+        self._generated = 0
+
+    def begin(self) -> None:
+        """A generation starts; what is learnt stays."""
+        self._generated = 0
+
+    def plan(self, limit: Limit) -> Plan:
+        """The step that promises the most tokens per second."""
+        plain = self._widths.seconds(1)
+        left = limit.depth + 1
+        limit = limit.to(min(limit.depth, self._deepest))
+        self._drafting = None
+        options = [
+            option
+            for candidate in self.candidates
+            if limit.depth and (option := self._option(candidate, limit, left))
+        ]
+        chosen, reason = self._chosen(options, plain)
+        if self.explain:
+            self.explain(_decision(chosen, plain, reason))
+        if chosen is None:
+            return PLAIN_STEP
+        return self._start(chosen, limit, max(chosen.rate, 1 / plain))
+
+    def keep(self, draft: Draft) -> int:
+        """How many of the drafted tokens are worth the target's time."""
+        drafting = self._drafting
+        if drafting is None or not drafting.survivals:
+            return len(draft)
+        best, most, expected = 0, -drafting.price * self._widths.seconds(1), 0.0
+        for depth, survival in enumerate(drafting.survivals, start=1):
+            expected += survival
+            value = expected - drafting.price * self._widths.seconds(depth + 1)
+            if value > most:
+                best, most = depth, value
+        return best
+
+    def learn(self, step: Step) -> None:
+        """Costs, acceptance and the ledger."""
+        self._widths.learn(step.width, step.seconds - step.draft_seconds)
+        self._generated += len(step.tokens)
+        plain = self._widths.seconds(1)
+        excused = self._drafting.catching_up if self._drafting else 0.0
+        self.ledger.enter(step.seconds - excused, len(step.tokens), plain)
+        self._since_plain = self._since_plain + 1 if step.verified else 0
+        active = self._drafting.candidate if self._drafting else None
+        for candidate in self.candidates:
+            if candidate is active:
+                self._learn_of(candidate, step, plain)
+            else:
+                candidate.learn_from_afar(step.tokens)
+
+    def _learn_of(self, candidate: Candidate, step: Step, plain: float) -> None:
+        assert self._drafting is not None
+        candidate.learn(step.drafted, step.tokens)
+        if not candidate.told and step.drafted:
+            candidate.cost.learn_whole(step.draft_seconds, len(step.drafted), free=candidate.free)
+        gain = len(step.tokens) - (step.seconds - self._drafting.catching_up) / plain
+        candidate.gained(gain)
+        if not candidate.free:
+            candidate.tried(paid=gain > 0)
+
+    def _option(self, candidate: Candidate, limit: Limit, left: int) -> _Option | None:
+        """Its depth with the most tokens per second, within what the ledger allows.
+
+        left: how many tokens are still to come. Reading the prompt is a price paid once, and
+        worth it if the tokens that may follow save more.
+        """
+        passes, cost = self._widths.table, candidate.cost
+        plain = passes[1]
+        behind = candidate.behind
+        unread = max(0, behind - self._generated)
+        reading = cost.reading(unread)
+        most = plain + self.ledger.allowed(plain)
+        drafting = cost.of(1, behind - unread)
+        best, best_rate = 0, 0.0
+        expected = best_expected = 1.0
+        for depth, survival in enumerate(candidate.survivals(limit), start=1):
+            expected += survival
+            seconds = passes[depth + 1] + drafting
+            if survival < _HOPELESS or seconds > most:
+                break
+            if expected > best_rate * seconds:
+                best, best_rate, best_expected = depth, expected / seconds, expected
+            drafting += cost.further
+        if not best:
+            return None
+        if reading:
+            saved = left * max(0.0, plain - 1 / best_rate)
+            curious = 0.0 if candidate.told else _CURIOSITY * left * plain
+            if reading > max(saved, curious):
+                return None
+        return _Option(candidate, best, best_expected, best_rate, reading)
+
+    def _chosen(self, options: list[_Option], plain: float) -> tuple[_Option | None, str]:
+        if self._since_plain >= (
+            _PLAIN_AT_MOST_EVERY if self._widths.is_stale(1) else _PLAIN_EVERY
+        ):
+            return None, "to see what a plain step costs now"
+        best = max(options, key=lambda option: option.rate, default=None)
+        if best and best.rate > _WORTH_IT / plain:
+            return best, "promises most"
+        for option in options:
+            if not option.candidate.free:
+                if option.candidate.gain > 0:
+                    return option, "has paid lately"
+                if option.candidate.is_due():
+                    return option, "tried again"
+        return None, "nothing promises more" if options else "nothing to draft, or no credit left"
+
+    def _start(self, option: _Option, limit: Limit, price: float) -> Plan:
+        candidate = option.candidate
+        self._drafting = drafting = _Drafting(option, price, self._widths, self.ledger, limit.depth)
+        if candidate.told:
+            return Plan(candidate.drafter, limit.depth, drafting.go_on)
+        # What tells nothing while it drafts is held to the depth that promises most.
+        draft = candidate.ready(option.depth)
+        return Plan(candidate.drafter, option.depth, drafting.go_on, draft)
+
+
+class _Drafting:
+    """A draft in the making by a drafter to which each token costs time.
+
+    survivals: the chance that so many drafted tokens are all right, by what their confidences say.
+    price: of a second, in tokens: what the best plan earns in it. catching_up: seconds of reading
+    that the ledger is not charged with.
+    """
+
+    def __init__(
+        self, option: _Option, price: float, widths: Widths, ledger: Ledger, most: int
+    ) -> None:
+        self.candidate = candidate = option.candidate
+        self.price = price
+        self.catching_up = option.reading
+        self.survivals: list[float] = []
+        self.clock: Clock = candidate.starts()
+        self._widths = widths
+        self._ledger = ledger
+        self._most = most
+        self._survival = 1.0
+
+    def go_on(self, margin: float) -> bool:
+        """A token was drawn with this margin; whether another is worth its time."""
+        self.clock.tick()
+        self._survival *= self.candidate.sees(margin)
+        self.survivals.append(self._survival)
+        drafted = len(self.survivals)
+        return drafted < self._most and self._affordable(drafted + 1) and self._pays(drafted)
+
+    def _affordable(self, depth: int) -> bool:
+        plain = self._widths.seconds(1)
+        seconds = self._widths.seconds(depth + 1) + self.candidate.cost.of(depth)
+        return seconds - plain <= self._ledger.allowed(plain)
+
+    def _pays(self, drafted: int) -> bool:
+        """Whether some number of further tokens brings more than it costs."""
+        further = self.candidate.cost.further
+        now = self._widths.seconds(drafted + 1)
+        brought, chance = 0.0, self._survival
+        hazards = self.candidate.hazards.chances(self._most)[drafted:]
+        for more, hazard in enumerate(hazards, start=1):
+            chance *= hazard
+            brought += chance
+            costs = more * further + self._widths.seconds(drafted + more + 1) - now
+            if brought > self.price * costs:
+                return True
+            if chance < _HOPELESS:
+                return False
+        return False
+
+
+def _decision(option: _Option | None, plain: float, reason: str) -> Decision:
+    if option is None:
+        return Decision(None, 0, 1.0, 1 / plain, 1 / plain, reason)
+    name = option.candidate.drafter.name
+    return Decision(name, option.depth, option.expected, option.rate, 1 / plain, reason)

@@ -1,0 +1,334 @@
+"""What `localspec bench` is made of: prompt sets, contenders, runs, figures, the page."""
+
+import threading
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.bench.contender import PLAIN, Entry, Field, tokens_of
+from localspec.bench.equality import require_same_texts
+from localspec.bench.median import Median
+from localspec.bench.page import page
+from localspec.bench.prompt_sets import SETS, Task, read_tasks, shipped, tasks_of
+from localspec.bench.report import Conditions, Report, report
+from localspec.bench.runner import Run, runs
+from localspec.bench.summary import accepted_lengths, summarised
+from localspec.bench.svg import ticks
+from localspec.bench.table import COLUMNS, cells
+from localspec.errors import DrafterMismatchError, ExactnessError, InvalidValueError
+from localspec.runtime import Runtime
+from localspec.stats import Seconds, Stats
+
+RUNTIME = Runtime(threads=1)
+
+
+def field_of(
+    tasks: Sequence[Task], *, drafts: Sequence[str] | None = None, depths: Any = (None,)
+) -> Any:
+    return Entry(None, None, drafts, depths).opened(RUNTIME, tasks, tokens=16)
+
+
+def measured(
+    field: Field, tasks: Sequence[Task], *, rounds: int = 1, cancel: threading.Event | None = None
+) -> Iterator[Run]:
+    return runs(
+        field.lanes,
+        tokens_of(field.plain, tasks, 16),
+        rounds=rounds,
+        options={"max_tokens": 16, "ignore_eos": True, "temperature": 0.0},
+        seed=1,
+        cancel=cancel or threading.Event(),
+    )
+
+
+def run(
+    contender: str,
+    *,
+    seconds: float = 1.0,
+    task: int = 0,
+    ids: Sequence[int] = (1, 2, 3, 4),
+    accepted: Sequence[int] = (),
+) -> Run:
+    """A run that was never made."""
+    stats = Stats(
+        generated_tokens=len(ids),
+        steps=len(ids) - sum(accepted),
+        drafted=2 * sum(accepted),
+        accepted=sum(accepted),
+        accepted_per_position=list(accepted),
+        widths=[1 + len(accepted)] * (len(ids) - sum(accepted)),
+        seconds=Seconds(generate=seconds, draft=0.2 * seconds, verify=0.7 * seconds),
+    )
+    return Run(contender, task, 0, list(ids), stats)
+
+
+# Prompt sets.
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_shipped_set_holds_different_prompts(name: str) -> None:
+    tasks = shipped(name)
+    assert [task.number for task in tasks] == [1, 2, 3, 4, 5]
+    assert len({str(task.content) for task in tasks}) == 5
+    assert all(50 < task.bytes < 1500 for task in tasks)
+
+
+def test_sets_take_turns() -> None:
+    first = [(task.set, task.number) for task in tasks_of(["json", "edit", "json"], None)][:4]
+    assert first == [("json", 1), ("edit", 1), ("json", 2), ("edit", 2)]
+
+
+def test_a_text_file_is_split_at_its_lines_of_dashes(tmp_path: Path) -> None:
+    file = tmp_path / "mine.txt"
+    file.write_bytes("\ufeff\nfirst\r\n  two lines\r\n---\r\n\n---\nsecond --- one \n".encode())
+    contents = [(task.set, task.number, task.content) for task in read_tasks(file)]
+    assert contents == [("mine", 1, "first\n  two lines"), ("mine", 2, "second --- one")]
+
+
+def test_json_lines_are_texts_or_chats(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    message = {"role": "user", "content": "Hi"}
+    file.write_text(
+        '{"prompt": "a\\n---\\nb"}\n\n{"messages": [{"role": "user", "content": "Hi"}]}\n'
+    )
+    assert [task.content for task in read_tasks(file)] == ["a\n---\nb", (message,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("empty.txt", b"", "holds no prompt"),
+        ("blank.txt", b"\n---\n \n---\n", "holds no prompt"),
+        ("empty.jsonl", b"\n", "holds no prompt"),
+        ("latin.txt", b"caf\xe9", "not UTF-8, byte 3 is 0xe9"),
+        ("a.jsonl", b'{"prompt": "x"}\nplain', "line 2 is 'plain'"),
+        ("a.jsonl", b'{"prompt": ""}', "line 1"),
+        ("a.jsonl", b'{"prompt": "\\ud800"}', "line 1"),
+        ("a.jsonl", b'{"messages": [{"role": "user"}]}', "line 1"),
+        ("a.jsonl", b'{"messages": []}', "line 1"),
+        ("a.jsonl", b"[1]", "line 1"),
+    ],
+)
+def test_a_file_that_cannot_be_used(tmp_path: Path, name: str, data: bytes, said: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(data)
+    with pytest.raises(InvalidValueError) as raised:
+        read_tasks(file)
+    assert said in str(raised.value) and name in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["no-such-file.txt", "."])
+def test_a_file_that_is_not_there(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidValueError, match=r"--prompts .*; name a text file"):
+        read_tasks(tmp_path / name)
+
+
+def test_a_set_there_is_not() -> None:
+    with pytest.raises(InvalidValueError, match=r"--set verse: .* code, edit, prose, json, chat"):
+        tasks_of(["verse"], None)
+
+
+# Contenders and runs.
+
+
+def test_by_default_everything_that_can_draft_takes_part() -> None:
+    tasks = shipped("chat")
+    with field_of(tasks) as field:
+        names = [lane.name for lane in field.lanes]
+        assert names == [PLAIN, "suffix", "lookup", "ngram", "pycode-4m-q4_0", "auto"]
+        assert field.left_out == []
+        # The bundled model is not made for chats: it gets them as a transcript.
+        prompt = field.plain.model.tokenize(str(tasks[4].prompt_for(field.plain)))
+        assert tokens_of(field.plain, tasks, 16)[4] == prompt
+
+
+def test_a_prompt_must_leave_room_for_its_text() -> None:
+    tasks = [Task("mine", 1, "x " * 3000)]
+    with field_of(tasks, drafts=["none"]) as field, pytest.raises(InvalidValueError) as raised:
+        tokens_of(field.plain, tasks, 16)
+    assert "--ctx" in str(raised.value)
+
+
+def test_without_a_drafter_model_it_is_left_out_unless_asked_for(
+    tmp_path: Path, target_path: Path
+) -> None:
+    copy = tmp_path / "copy.gguf"
+    copy.write_bytes(target_path.read_bytes())
+    tasks = shipped("code")
+    with Entry(copy, None, None, [None]).opened(RUNTIME, tasks, 16) as field:
+        assert [lane.name for lane in field.lanes] == [PLAIN, "suffix", "lookup", "ngram", "auto"]
+        assert field.left_out == [
+            "model is left out: no drafter is known for copy.gguf; name one with --draft"
+        ]
+    with (
+        pytest.raises(DrafterMismatchError),
+        Entry(copy, None, ["model"], [None]).opened(RUNTIME, tasks, 16),
+    ):
+        pass
+
+
+def test_rounds_turn_around_and_texts_are_equal() -> None:
+    tasks = shipped("edit")[:2]
+    with field_of(tasks, drafts=["suffix", "none"], depths=[2, 4]) as field:
+        found = list(measured(field, tasks, rounds=2))
+    names = [PLAIN, "suffix, depth 2", "suffix, depth 4"]
+    assert [each.contender for each in found] == names * 2 + names[::-1] * 2
+    assert {len(each.token_ids) for each in found} == {16}
+    assert require_same_texts(found, tasks) == 8
+    assert max(width for each in found for width in each.stats.widths) <= 5
+
+
+def test_nothing_is_copied_from_the_round_before() -> None:
+    tasks = shipped("prose")[:1]
+    with field_of(tasks, drafts=["suffix", "lookup", "ngram"], depths=[3]) as field:
+        found = list(measured(field, tasks, rounds=2))
+    for lane in field.lanes:
+        first, second = (each for each in found if each.contender == lane.name)
+        # Greedy, so the texts of both rounds are one; a drafter that knew it would be right.
+        assert first.token_ids == second.token_ids
+        assert first.stats.drafted == second.stats.drafted
+        assert first.stats.accepted == second.stats.accepted
+
+
+def test_cancelling_ends_it_and_gives_no_half_text() -> None:
+    tasks, cancel = shipped("code"), threading.Event()
+    with field_of(tasks, drafts=["lookup"]) as field:
+        going = measured(field, tasks, cancel=cancel)
+        assert len(next(going).token_ids) == 16
+        cancel.set()
+        assert list(going) == []
+
+
+def test_a_difference_is_named() -> None:
+    tasks = [Task("mine", 1, "x")]
+    found = [run(PLAIN), run("liar", ids=(1, 2, 9, 4))]
+    with pytest.raises(ExactnessError) as raised:
+        require_same_texts(found, tasks)
+    assert "liar does not give" in str(raised.value)
+    assert "prompt 1 of mine, round 1, place 2 has token 9" in str(raised.value)
+    with pytest.raises(ExactnessError, match="place 3 has no token and plain decoding token 4"):
+        require_same_texts([run(PLAIN), run("liar", ids=(1, 2, 3))], tasks)
+
+
+# Figures.
+
+
+def test_a_median_lies_in_its_interval() -> None:
+    many = Median.of([[1.0, 1.1], [2.0, 2.2], [3.0], [2.5, 2.4]])
+    assert many.value == 2.2
+    assert many.low is not None and many.high is not None
+    assert 1.0 <= many.low < many.value < many.high <= 3.0
+    assert many == Median.of([[1.0, 1.1], [2.0, 2.2], [3.0], [2.5, 2.4]])
+
+
+def test_an_interval_of_one_figure_and_of_one_prompt() -> None:
+    assert Median.of([[2.0]]) == Median(2.0)
+    rounds = Median.of([[1.0, 2.0, 3.0]])
+    assert (rounds.value, rounds.low, rounds.high) == (2.0, 1.0, 3.0)
+    assert Median.of([[2.0], [2.0]]) == Median(2.0, 2.0, 2.0)
+
+
+def test_an_interval_covers_the_median_about_as_often_as_it_says() -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    covered = 0
+    for _ in range(200):
+        prompts = rng.normal(size=20)
+        found = Median.of([list(each + 0.1 * rng.normal(size=3)) for each in prompts])
+        assert found.low is not None and found.high is not None
+        covered += found.low <= 0 <= found.high
+    assert 0.88 < covered / 200 <= 1
+
+
+def test_accepted_lengths_count_every_step() -> None:
+    # Three steps: two of them accepted one token or more, one accepted two.
+    assert accepted_lengths([Stats(steps=3, accepted_per_position=[2, 1])]) == [1, 1, 1]
+    assert accepted_lengths([Stats(steps=4), Stats(steps=3, accepted_per_position=[1])]) == [6, 1]
+
+
+def test_a_summary_of_two_sets() -> None:
+    tasks = [Task("one", 1, "x"), Task("two", 1, "y")]
+    found = [
+        *(run(PLAIN, task=task) for task in (0, 1)),
+        run("fast", seconds=0.5, accepted=(1,)),
+        run("fast", seconds=0.25, task=1, accepted=(1, 1)),
+    ]
+    rows = {(row.set, row.contender): row for row in summarised(found, tasks)}
+    assert list(rows) == [
+        (set_, name) for set_ in ("one", "two", "all") for name in (PLAIN, "fast")
+    ]
+    fast = rows["all", "fast"]
+    assert fast.ratio is not None
+    assert (rows["one", "fast"].ratio, fast.ratio.value) == (Median(2.0), 3.0)
+    assert (fast.runs, fast.tokens, fast.steps) == (2, 8, 5)
+    assert fast.acceptance_rate == 0.5
+    assert fast.accepted_lengths == [3, 1, 1]
+    assert fast.share("verify") == pytest.approx(0.7)
+    assert (fast.same, fast.compared) == (2, 2)
+    assert rows["all", PLAIN].acceptance_rate is None
+    assert len(cells(fast)) == len(COLUMNS)
+
+
+def test_a_contender_without_its_plain_partner_has_no_ratio() -> None:
+    [row] = summarised([run("alone")], [Task("one", 1, "x")])
+    assert row.ratio is None and row.compared == 0
+    assert cells(row)[3] == "-"
+
+
+# The page.
+
+
+def small_report() -> Report:
+    tasks = [*shipped("edit")[:1], *shipped("code")[:1]]
+    with field_of(tasks, drafts=["suffix", "auto"]) as field:
+        found = list(measured(field, tasks))
+        conditions = Conditions(
+            tokens=16,
+            rounds=1,
+            seed=1,
+            rule="coupled",
+            temperature=0.0,
+            context=field.plain.context,
+            threads=1,
+            gpu_layers=None,
+            reproducible=False,
+            prompts={"edit": 1, "code": 1, "<script>": 0},
+        )
+        return report(field, tasks, found, conditions, interrupted=True)
+
+
+def test_the_page_is_one_well_formed_file_with_every_plot() -> None:
+    found = small_report()
+    written = page(found)
+    first, _, rest = written.partition("\n")
+    assert first == "<!DOCTYPE html>"
+    root = ET.fromstring(rest)
+    labels = [svg.get("aria-label") for svg in root.iter("{http://www.w3.org/2000/svg}svg")]
+    assert labels == [
+        "Speed against plain decoding, edit",
+        "Speed against plain decoding, code",
+        "Speed against plain decoding, all",
+        "What passes cost, and how wide they were",
+        "Accepted tokens per step, suffix",
+        "Accepted tokens per step, auto",
+    ]
+    assert len(root.findall(".//tbody/tr")) == len(found.rows)
+    assert "Stopped before all was measured." in written
+    assert "<script" not in written
+
+
+def test_the_page_needs_nothing_else() -> None:
+    written = page(small_report()).replace('xmlns="http://www.w3.org/2000/svg"', "")
+    for outside in ("http", "src=", "href=", "url(", "@import"):
+        assert outside not in written
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"), [(1.05, [0, 0.5, 1.0]), (7, [0, 2, 4, 6]), (40, [0, 10, 20, 30, 40])]
+)
+def test_ticks_are_round_numbers(most: float, expected: list[float]) -> None:
+    assert ticks(most) == pytest.approx(expected)

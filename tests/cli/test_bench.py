@@ -1,0 +1,181 @@
+"""`localspec bench` at the terminal, on the bundled pair: its table, its JSON, its exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jsonschema
+import pytest
+
+from localspec.bench import runner
+from localspec.cli.main import main
+from localspec.generation import Result
+
+SCHEMA = json.loads((resources.files("localspec.cli") / "bench.schema.json").read_text("utf-8"))
+QUICK = ("--threads", "1", "-n", "8", "--rounds", "1", "--seed", "3")
+
+
+class Done(NamedTuple):
+    """How a run ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The one object on stdout, which follows the schema."""
+        assert self.out.count("\n") == 1
+        record: dict[str, Any] = json.loads(self.out)
+        jsonschema.Draft202012Validator(SCHEMA).validate(record)
+        return record
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """`localspec bench ARGS` within this process."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "LOCALSPEC_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*args: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["localspec", "bench", *args])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Done(int(ended.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.txt"
+    file.write_text("def add(a, b):\n---\nimport os\nimport sys\n")
+    return file
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_the_table_has_every_contender(bench: Any, prompts: Path) -> None:
+    done = bench(*QUICK, "--prompts", str(prompts))
+    assert done.code == 0
+    for name in ("plain", "suffix", "lookup", "ngram", "pycode-4m-q4_0", "auto"):
+        assert name in done.out
+    assert "mine (2)" in done.out and "seed 3" in done.out and "llama_cpp_python" in done.out
+    assert "\x1b" not in done.out + done.err
+    assert done.err.count("tok/s") == 2 * 6
+
+
+def test_json_is_one_object(bench: Any, prompts: Path) -> None:
+    options = ("--set", "json", "--drafts", "suffix,auto", "--depth", "2,auto", "--json")
+    record = bench(*QUICK, "--prompts", str(prompts), *options).record
+    names = list(record["drafters"])
+    assert names == ["plain", "suffix, depth 2", "suffix", "auto, depth 2", "auto"]
+    assert {row["set"] for row in record["rows"]} == {"json", "mine", "all"}
+    assert len(record["rows"]) == 3 * len(names)
+    assert record["same_text"] is True
+    assert record["conditions"]["prompts"] == {"json": 5, "mine": 2}
+    assert len(record["costs"]["seconds"]) == 32
+    assert record["peak_resident"] > record["target"]["memory"]["weights"]
+    for row in record["rows"]:
+        assert row["tokens"] == 8 * row["runs"]
+        assert sum(row["accepted_lengths"]) == sum(row["widths"].values()) == row["steps"]
+
+
+def test_the_page_is_written(bench: Any, prompts: Path, tmp_path: Path) -> None:
+    page = tmp_path / "out.html"
+    done = bench(*QUICK, "--prompts", str(prompts), "--drafts", "lookup", "--html", str(page))
+    assert done.code == 0
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_verify_says_that_texts_are_equal(bench: Any, prompts: Path) -> None:
+    options = ("--drafts", "lookup,model,auto", "--depth", "3", "--verify", "--json")
+    done = bench(*QUICK, "--prompts", str(prompts), *options)
+    assert done.code == 0
+    assert done.record["conditions"]["reproducible"] is True
+    assert "6 texts equal those of plain decoding" in done.err
+
+
+def test_verify_notices_a_lie(bench: Any, prompts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = runner._generate
+
+    def lying(lane: Any, *args: Any) -> Result:
+        result = honest(lane, *args)
+        if lane.name == "lookup" and len(result.token_ids) == 8:
+            result.token_ids[5] += 1
+        return result
+
+    monkeypatch.setattr(runner, "_generate", lying)
+    options = (*QUICK, "--prompts", str(prompts), "--drafts", "ngram,lookup")
+    done = bench(*options, "--verify", "--json")
+    assert done.code == 7
+    assert done.record["same_text"] is False
+    assert (
+        "lookup does not give the text of plain decoding: prompt 1 of mine, round 1, place 5"
+        in (done.err)
+    )
+    table = bench(*options)
+    assert table.code == 0 and "0 of 2" in table.out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--prompts", "no-such-file.txt"], 2, "--prompts no-such-file.txt: No such file"),
+        (["--set", "verse"], 2, "--set verse: there is no such set"),
+        (["--depth", "deep"], 2, "--depth is 'deep'; it must be auto, a number"),
+        (["--depth", "3,99"], 2, "--depth is 99"),
+        (["--tokens", "0"], 2, "--tokens is 0; it must be at least 1"),
+        (["--rounds", "0"], 2, "--rounds is 0; it must be at least 1"),
+        (["--temperature", "-1"], 2, "--temperature is -1"),
+        (["--verify", "--rule", "token"], 2, "use --rule coupled"),
+        (["--html", "no-such-folder/out.html"], 2, "a folder that exists"),
+        (["--ctx", "40", "-n", "30", "--set", "code"], 2, "--ctx"),
+        (["--model", "no-such.gguf"], 3, "no-such.gguf"),
+        (["--drafts", "psychic"], 3, "there is no drafter 'psychic'"),
+        (["--draft", "no-such.gguf"], 3, "no-such.gguf"),
+    ],
+)
+def test_one_line_and_an_exit_code(bench: Any, options: list[str], code: int, said: str) -> None:
+    done = bench(*options)
+    assert done.code == code
+    assert done.out == ""
+    [line] = done.err.splitlines()
+    assert said in line
+
+
+def test_a_prompt_file_that_is_not_utf8(bench: Any, tmp_path: Path) -> None:
+    file = tmp_path / "latin.txt"
+    file.write_bytes(b"caf\xe9")
+    done = bench("--prompts", str(file))
+    assert done.code == 2
+    assert f"--prompts {file}: it is not UTF-8, byte 3 is 0xe9; convert it" in done.err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
+def test_an_interrupt_keeps_what_was_measured() -> None:
+    command = [sys.executable, "-m", "localspec", "bench", "--set", "code", "--json"]
+    options = ["--threads", "1", "-n", "200", "--rounds", "100", "--drafts", "lookup"]
+    with subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        try:
+            for _ in range(3):
+                assert running.stderr.readline()
+            running.send_signal(signal.SIGINT)
+            out, err = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    record = Done(running.returncode, out, err).record
+    assert running.returncode == 130
+    assert record["interrupted"] is True
+    assert sum(row["runs"] for row in record["rows"]) >= 3
+    assert "Traceback" not in err

@@ -1,0 +1,362 @@
+"""`localspec demo`: what it writes and when, what it shows, and what it claims."""
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from rich.console import Console
+
+from localspec.bench import scale
+from localspec.bench.demo_pair import DemoPair
+from localspec.bench.race import Race
+from localspec.cli import demo_screen
+from localspec.cli import demo_words as words
+from localspec.cli.demo_screen import Lines, Panes, legend, screen_for
+from localspec.cli.main import main
+from localspec.cli.output import Output
+
+PROMPT = "def f(x):"
+# The least that can be written: 35 MB, in less than a second.
+SMALL = ("--size", "60M", "--type", "Q4_0", "--threads", "1", "-n", "24")
+IDENTICAL = re.compile(
+    r"plain \d+\.\d tok/s · localspec \d+\.\d tok/s · \d+\.\d\d x · "
+    r"the two texts are identical \(24 tokens\)\n"
+)
+CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Done(NamedTuple):
+    """How a run ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "LOCALSPEC_DEBUG", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("PYTHONUTF8", "1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the demo writes: nothing is there yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "localspec" / "demo"
+
+
+@pytest.fixture
+def demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`localspec demo ARGS` within this process; standard input and output are no terminals."""
+
+    def run(*args: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["localspec", "demo", *args])
+        monkeypatch.setattr(sys, "stdin", io.StringIO())
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Done(int(ended.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def race(target_path: Path, drafter_path: Path) -> Iterator[Race]:
+    """Of the bundled pair itself, run to the end."""
+    with Race(target_path, drafter_path, threads=1) as race:
+        for _ in race.run(PROMPT, threading.Event(), max_tokens=40, seed=3, ignore_eos=True):
+            pass
+        yield race
+
+
+def lane_texts(out: str) -> list[str]:
+    """What stands under each heading."""
+    return [part.split("\n--- ")[0] for part in re.split(r"--- (?:plain|localspec)\n", out)[1:]]
+
+
+# What it writes, and when.
+
+
+def test_into_a_pipe(demo: Run, folder: Path) -> None:
+    done = demo("--yes", *SMALL)
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out + done.err
+    plain, speculative = lane_texts(done.out)
+    assert plain == speculative and plain.startswith("def fibonacci")
+    assert IDENTICAL.search(done.out)
+    (file,) = folder.iterdir()
+    assert 30e6 < file.stat().st_size < 40e6
+    again = demo(*SMALL)
+    assert again.code == 0 and "written" not in again.err
+    assert lane_texts(again.out) == [plain, speculative]
+
+
+def test_without_a_terminal_it_writes_nothing_unasked(demo: Run, folder: Path) -> None:
+    done = demo(*SMALL)
+    assert done.code == 2
+    (line,) = done.err.splitlines()
+    assert "writes 35 MB to" in line and "--yes" in line
+    assert not folder.exists()
+
+
+def test_what_does_not_fit_is_refused_before_asking(
+    demo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(scale.shutil, "disk_usage", lambda _path: usage(2**30, 2**30, 2**20))
+    for args in (SMALL, (*SMALL, "--yes")):
+        done = demo(*args)
+        assert done.code == 2
+        assert "60M in Q4_0 needs 0.0 GiB on the disk of" in done.err
+        assert "--yes" not in done.err
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--size", "big"], "no number of parameters"),
+        (["--size", "5M"], "can only be scaled up"),
+        (["--size", "900B"], "are free"),
+        (["--type", "Q2_K"], "is not one of"),
+        (["--prompt", "a", "--set", "code"], "choose one"),
+        (["--set", "poems"], "there is no such set"),
+        (["-n", "0"], "must be at least 1"),
+        (["--temperature", "-1"], "temperature"),
+    ],
+)
+def test_bad_input(demo: Run, folder: Path, args: list[str], message: str) -> None:
+    done = demo("--yes", *args)
+    assert done.code == 2
+    (line,) = done.err.splitlines()
+    assert message in line
+    assert not folder.exists()
+
+
+def test_ctrl_c_while_writing_leaves_nothing(
+    demo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(path: Path, *_rest: object) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scale, "write", interrupted)
+    done = demo("--yes", *SMALL)
+    assert done.code == 130
+    assert list(folder.iterdir()) == []
+
+
+def test_a_full_disk_is_one_line(demo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *_rest: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(scale, "write", full)
+    done = demo("--yes", *SMALL)
+    assert done.code == 1
+    assert done.err.endswith("set XDG_CACHE_HOME to a folder elsewhere\n")
+    assert list(folder.iterdir()) == []
+
+
+def test_remove(demo: Run, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "a.gguf").write_bytes(bytes(3_000_000))
+    (folder / ".b.gguf.123.part").write_bytes(bytes(1_000_000))
+    assert demo("--remove") == Done(0, "", "localspec: 4 MB deleted\n")
+    assert not folder.exists()
+    assert demo("--remove") == Done(0, "", "localspec: 0 MB deleted\n")
+
+
+def test_a_drafter_is_a_twelfth_of_its_target(folder: Path) -> None:
+    for size, drafter in {"0.3B": "35M", "0.5B": "41M", "0.9B": "72M"}.items():
+        pair = DemoPair(size, "F16")
+        assert f"-{drafter}-" in pair.drafter.name
+        assert not pair.target.exists()
+
+
+# What it shows.
+
+
+def test_both_panes_show_the_whole_text(race: Race) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=90, height=30, record=True)
+    with Panes(console, race, PROMPT) as panes:
+        for lane in race.lanes:
+            for token in lane.tokens:
+                panes.show(lane, token)
+    shown = console.export_text()
+    assert "╭─ plain ─" in shown and "╭─ localspec ─" in shown
+    assert words.speed(race.plain, race) in shown
+    assert f"{race.ratio:.2f} x" in words.speed(race.speculative, race)
+    last = shown.rpartition("╭─ plain ─")[2]
+    rows = [line for line in last.splitlines() if line.startswith("│")]
+    assert all(row[:45] == row[45:] for row in rows[1:])
+    left = "".join(row[2:43] for row in rows)
+    text = PROMPT + "".join(token.text for token in race.plain.tokens)
+    assert "".join(left.split()) == "".join(text.split())
+
+
+def test_origins_can_be_told_apart(race: Race) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=90, height=30)
+    console.print(Panes(console, race, PROMPT)._picture())
+    drawn = console.file.getvalue()  # type: ignore[attr-defined]
+    origins = {token.origin for token in race.speculative.tokens}
+    assert {"corrected", "bonus"} <= origins
+    for code in ("4;32m", "1;31m", "3;36m"):
+        assert drawn.count(code) > 1  # the legend, and the text
+    assert all(name in legend().plain for name in ("drafted", "corrected", "bonus", "plain"))
+
+
+@pytest.mark.parametrize(
+    ("width", "environment", "panes"),
+    [
+        (100, {}, True),
+        (40, {}, False),
+        (100, {"NO_COLOR": "1"}, False),
+        (100, {"TERM": "dumb"}, False),
+    ],
+)
+def test_small_and_colourless_screens_get_lines(
+    monkeypatch: pytest.MonkeyPatch,
+    race: Race,
+    width: int,
+    environment: dict[str, str],
+    panes: bool,
+) -> None:
+    for name, value in {"COLUMNS": str(width), "LINES": "40", **environment}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    screen = screen_for(Output(color=True), race, PROMPT)
+    assert isinstance(screen, Panes if panes else Lines)
+
+
+def test_control_characters_do_not_reach_the_screen() -> None:
+    assert demo_screen.printable("a\x1b[2J\r\n\tb\x07") == "a\ufffd[2J\ufffd\n\tb\ufffd"
+
+
+def test_long_prompts_are_cut() -> None:
+    assert demo_screen._end_of("\n".join("abcdef")) == "...\nc\nd\ne\nf"
+
+
+# What it claims.
+
+
+def test_identity_is_claimed_only_when_it_holds(race: Race) -> None:
+    assert race.difference is None
+    assert words.verdict(race).endswith("the two texts are identical (40 tokens)")
+    assert race.speculative.running is not None
+    tokens = race.speculative.running.tokens
+    kept = tokens[7]
+    tokens[7] = replace(kept, id=kept.id + 1)
+    assert race.difference == 7
+    assert words.verdict(race).endswith("the two texts differ from token 8 of 40 on")
+    said = " ".join(words.remarks(race))
+    pieces = [race.plain.engine.model.piece_text(token) for token in (kept.id, kept.id + 1)]
+    assert f"token 8 is {pieces[0]!r} plainly and {pieces[1]!r} with drafts" in said
+    assert "--reproducible" in said
+    tokens[7:] = []
+    assert race.difference == 7
+    assert "and missing with drafts" in " ".join(words.remarks(race))
+
+
+def test_a_loss_is_said(race: Race) -> None:
+    assert race.plain.running is not None
+    race.plain.running.stats.seconds.generate = 1e-6
+    assert race.ratio is not None and race.ratio < 1
+    assert any("did not pay" in each for each in words.remarks(race))
+
+
+def test_a_busy_machine_is_said() -> None:
+    assert words.busy(3) is None
+    assert "55 % of the processor" in (words.busy(55.2) or "")
+
+
+def test_ctrl_c_while_running_claims_nothing(demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    show = Lines.show
+    seen = []
+
+    def interrupting(self: Lines, *what: object) -> None:
+        show(self, *what)  # type: ignore[arg-type]
+        seen.append(what)
+        if len(seen) == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Lines, "show", interrupting)
+    done = demo("--yes", *SMALL)
+    assert done.code == 130
+    assert "--- plain" in done.out and "identical" not in done.out
+    assert "Traceback" not in done.err
+
+
+# On a real terminal.
+
+
+def on_terminal(*args: str, answer: bytes, columns: int = 100) -> tuple[int, str]:
+    """`localspec demo ARGS` in a terminal of its own; the exit code and all it wrote."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    screen, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    with subprocess.Popen(
+        [sys.executable, "-m", "localspec", "demo", *args],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+    ) as running:
+        os.close(inside)
+        os.write(screen, answer)
+        shown = b""
+        try:
+            while piece := os.read(screen, 4096):
+                shown += piece
+        except OSError:
+            pass  # its other end is closed
+        running.wait(60)
+    os.close(screen)
+    return running.returncode, CODES.sub("", shown.decode()).replace("\r\n", "\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX terminals")
+def test_on_a_terminal_it_asks_and_draws(folder: Path) -> None:
+    code, shown = on_terminal(*SMALL, answer=b"n\n")
+    assert code == 0
+    assert "write 35 MB? [y/N]" in shown and "nothing was written" in shown
+    assert not folder.exists()
+    code, shown = on_terminal(*SMALL, answer=b"y\n")
+    assert code == 0
+    assert "╭─ plain ─" in shown and "╭─ localspec ─" in shown
+    assert IDENTICAL.search(shown)
+    code, shown = on_terminal(*SMALL, answer=b"", columns=40)
+    assert code == 0
+    assert "╭" not in shown and "--- localspec" in shown
+
+
+def test_help_of_all_loads_nothing_of_it() -> None:
+    code = """
+import sys
+sys.argv = ["localspec", "--help"]
+try:
+    from localspec.cli.main import main; main()
+finally:
+    print([name for name in ("rich", "gguf", "psutil") if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert "demo " in done.stdout

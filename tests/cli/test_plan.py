@@ -1,0 +1,100 @@
+"""`localspec plan` at the terminal, and what `generate` says of what it kept."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "localspec", *arguments],
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+FEW = ("--threads", "1", "--answers", "2", "-n", "16", "--set", "code")
+
+
+def test_a_table_and_a_plan_that_generate_reads(tmp_path: Path) -> None:
+    done = run(tmp_path, "plan", *FEW)
+    assert done.returncode == 0, done.stderr
+    table, evidence = done.stdout.split("\n\n")
+    header, *rows = table.splitlines()
+    assert header.split()[:3] == ["drafter", "rule", "depth"]
+    assert {row.split()[0] for row in rows} == {
+        *("plain", "auto", "suffix", "lookup", "ngram", "pycode-4m-q4_0")
+    }
+    speed_ups = [float(row.split()[3]) for row in rows]
+    assert speed_ups == sorted(speed_ups, reverse=True)
+    assert rows[0].endswith("<- best") and done.stdout.count("best") == 1
+    assert evidence.startswith("plain decoding: ")
+    assert "writing answer 1 of 2" in done.stderr
+
+    [file] = (tmp_path / "localspec" / "plans").iterdir()
+    assert f"kept for `auto` to start from: {file}" in done.stderr
+    generate = ("generate", "def f", "-n", "2", "--threads", "1")
+    assert "plan" not in run(tmp_path, *generate).stderr
+
+    record = json.loads(file.read_text())
+    record["versions"]["localspec"] = "0.0.1"
+    file.write_text(json.dumps(record))
+    done = run(tmp_path, *generate)
+    assert done.returncode == 0
+    assert "the stored plan is ignored: it was made with another version" in done.stderr
+
+
+def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
+    done = run(tmp_path, "plan", *FEW, "--json", "--draft", "none", "--temperature", "0")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record.keys() == {"model", "lines", "answers", "tokens", "rates", "seconds", "plan"}
+    assert record["answers"] == 2 and record["model"]["drafter"] is None
+    # Nothing drafts, so there is no `auto`; copying can be predicted all the same.
+    assert {line["drafter"] for line in record["lines"]} == {"plain", "suffix", "lookup", "ngram"}
+    for line in record["lines"]:
+        assert line["speed_up"]["low"] <= line["speed_up"]["value"] <= line["speed_up"]["high"]
+    plan = record["plan"]
+    assert plan["temperature"] == 0 and len(plan["fingerprints"]) == 1
+    best = record["lines"][0]
+    assert plan["best"]["drafter"] == best["drafter"]
+    assert plan["best"]["speed_up"] == best["speed_up"]["value"]
+    assert {"1", "2", "17"} <= record["seconds"]["passes"].keys()
+
+
+def test_every_depth_on_demand(tmp_path: Path) -> None:
+    done = run(tmp_path, "plan", *FEW, "--all", "--draft", "lookup", "--temperature", "0")
+    assert done.returncode == 0, done.stderr
+    depths = [line.split()[2] for line in done.stdout.splitlines() if line.startswith("lookup")]
+    assert sorted(map(int, depths)) == list(range(1, 17))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--answers", "1"], 2, "--answers is 1; it must be at least 2"),
+        (["--tokens", "0"], 2, "--tokens is 0; it must be at least 2"),
+        (["--set", "poems"], 2, "there is no such set"),
+        (["--temperature", "-1"], 2, "temperature"),
+        (["--prompts", "one.txt"], 2, "prompts there are: 1"),
+        (["-m", "nowhere.gguf"], 3, "nowhere.gguf"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    tmp_path: Path, arguments: list[str], code: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one.txt").write_text("def f")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    done = run(tmp_path, "plan", *arguments)
+    assert done.returncode == code
+    [line] = done.stderr.splitlines()
+    assert line.startswith("localspec: error: ") and message in line
+    assert done.stdout == ""

@@ -1,0 +1,299 @@
+"""Suffix: what it proposes after any change of text, and what it knows of its own chances."""
+
+import math
+import subprocess
+import sys
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.drafters.base import Drafter, Limit, Outcome
+from localspec.drafters.suffix import BINS, CONTEXT, FORGETTING, MatchTable, Suffix
+from localspec.drafters.suffix_automaton import SuffixAutomaton
+from localspec.errors import InvalidValueError
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+
+SAMPLER = Sampler(SamplingParams(), Noise(0))
+TEXTS = st.lists(st.integers(0, 2), max_size=30)
+STATE = tuple[tuple[float, float], ...]
+
+
+def proposed(drafter: Suffix, depth: int = 6) -> list[int]:
+    return list(drafter.propose(Limit(depth, SAMPLER.prefix([]), SAMPLER)).tokens)
+
+
+def begun(text: list[int], **options: object) -> Suffix:
+    drafter = Suffix(**options)  # type: ignore[arg-type]
+    drafter.begin(text)
+    return drafter
+
+
+def mixed(count: int) -> list[int]:
+    """Random tokens; the text has long repeats only where a test makes them."""
+    random = Random(1)
+    return [random.randrange(1000) for _ in range(count)]
+
+
+def test_it_is_a_drafter() -> None:
+    assert isinstance(Suffix(), Drafter)
+    assert Suffix().name == "suffix"
+    assert proposed(Suffix()) == proposed(begun([])) == proposed(begun([1, 2, 3])) == []
+
+
+@given(TEXTS, TEXTS, st.integers(1, 4), st.integers(1, 8))
+def test_it_copies_after_the_longest_repeat(
+    text: list[int], more: list[int], shortest: int, depth: int
+) -> None:
+    drafter = begun(text, shortest=shortest)
+    drafter.observe(Outcome(more, 0))
+    fed = SuffixAutomaton()
+    fed.extend([*text, *more])
+    match = fed.match()
+    enough = match is not None and match.length >= shortest
+    assert proposed(drafter, depth) == (fed.copy(match, depth) if match and enough else [])
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), max_size=6), st.sampled_from([0, 20, 1000]))
+def test_any_change_of_text_leaves_it_at_the_end_of_the_new_one(
+    steps: list[tuple[list[int], list[int]]], spare: int
+) -> None:
+    drafter = Suffix(spare=spare, past=[[0, 1], [2]])
+    for text, more in steps:
+        drafter.begin(text)
+        held = list(drafter._automaton.fed)
+        assert len(held) - 5 <= len(text) + spare
+        drafter.observe(Outcome(more, 0))
+        whole = [*text, *more]
+        fed = list(drafter._automaton.fed)
+        # The current text, or its end and enough before it, stands last and by itself.
+        own = len(fed) - 1 - next((i for i, t in enumerate(fed[::-1]) if t < 0), len(fed))
+        current = fed[own + 1 :]
+        assert current == whole[len(whole) - len(current) :]
+        assert min(proposed(drafter, 9), default=0) >= 0
+        assert len(drafter.confidences(9)) == len(proposed(drafter, 9))
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_of_a_text_that_only_grows_no_token_is_taken_in_twice(
+    first: list[int], second: list[int], third: list[int]
+) -> None:
+    drafter = begun(first)
+    drafter.observe(Outcome(second, 1))
+    for text in (
+        [*first, *second, *third],
+        [*first, *second, *third],
+        [*first, *second, *third, 1],
+    ):
+        drafter.begin(text)
+        assert list(drafter._automaton.fed) == text
+
+
+def test_an_answer_generated_anew_is_drafted_from_the_old_one() -> None:
+    text = mixed(300)
+    drafter = begun(text)
+    drafter.begin(text[:200])
+    assert proposed(drafter) == text[200:206]
+    drafter.observe(Outcome([5000, *text[210:212]], 0))
+    assert proposed(drafter) == text[212:218]
+    # Only the context of the cut was taken in again.
+    assert len(drafter._automaton.fed) == 300 + 1 + CONTEXT + 3
+
+
+def test_an_edit_further_up_keeps_the_rest_to_copy_from() -> None:
+    text = mixed(300)
+    drafter = begun(text)
+    drafter.begin([*text[:100], 5000, *text[100:110]])
+    assert proposed(drafter) == text[110:116]
+
+
+def test_another_text_does_not_end_the_one_before() -> None:
+    """What runs over the end of one text into another was never written."""
+    drafter = begun([1, 2, 3, 4])
+    drafter.begin([9, 3])
+    assert proposed(drafter) == [4]
+    drafter.begin([8, 4])
+    assert proposed(drafter) == []
+
+
+def test_without_room_for_what_was_cut_off_only_the_text_is_kept() -> None:
+    text, past = mixed(300), [*range(7000, 7300)]
+    drafter = begun(text, spare=150, past=[past])
+    drafter.begin(text[:250])
+    assert len(drafter._automaton.fed) == 300 + 1 + 300 + 1 + CONTEXT
+    drafter.begin([*text[:100], 7000])
+    assert list(drafter._automaton.fed) == [*past, -1, *text[:100], 7000]
+    assert proposed(drafter) == past[1:7]
+
+
+def test_past_texts_are_copied_from_the_latest_first() -> None:
+    drafter = Suffix(past=[[1, 2, 3], [1, 2, 4, 5], [6]])
+    drafter.begin([9, 1, 2])
+    assert proposed(drafter) == [4, 5]
+    drafter.observe(Outcome([7, 1, 2], 0))
+    assert proposed(drafter, 4) == [7, 1, 2, 7]
+
+
+def test_an_interrupted_change_is_made_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(SuffixAutomaton):
+        left = 5
+
+        def _new_state(self, length: int, link: int, end: int) -> int:
+            self.left -= 1
+            if not self.left:
+                # In the middle of a state.
+                self._length.append(length)
+                raise KeyboardInterrupt
+            return super()._new_state(length, link, end)
+
+    drafter = begun([1, 2])
+    for change in (lambda: drafter.begin([1, 2, 3, 1, 2, 3, 1]), lambda: drafter.begin([4] * 9)):
+        torn = Interrupted()
+        torn.extend([1, 2])
+        monkeypatch.setattr(drafter, "_automaton", torn)
+        monkeypatch.setattr(drafter, "_text", [1, 2])
+        with pytest.raises(KeyboardInterrupt):
+            change()
+        drafter.begin([1, 2, 3, 1, 2])
+        assert list(drafter._automaton.fed) == [1, 2, 3, 1, 2]
+        assert proposed(drafter, 3) == [3, 1, 2]
+    torn = Interrupted()
+    torn.extend([1, 2])
+    monkeypatch.setattr(drafter, "_automaton", torn)
+    with pytest.raises(KeyboardInterrupt):
+        drafter.observe(Outcome([1, 2, 3, 4], 0))
+    drafter.begin([1, 2, 3, 1, 2])
+    assert list(drafter._automaton.fed) == [1, 2, 3, 1, 2]
+
+
+def counts(text: list[int], start: int) -> STATE:
+    """(right, tried) per bin from the definition, without forgetting."""
+    found = [[0, 0] for _ in BINS]
+    fed = SuffixAutomaton()
+    for i, token in enumerate(text):
+        match = fed.match()
+        if i >= start and match:
+            bin_ = max(b for b in range(len(BINS)) if BINS[b] <= match.length)
+            found[bin_][0] += text[match.end + 1] == token
+            found[bin_][1] += 1
+        fed.push(token)
+    return tuple((right, tried) for right, tried in found)
+
+
+@given(TEXTS, st.lists(TEXTS, max_size=5))
+def test_the_table_learns_from_every_token_emitted(text: list[int], steps: list[list[int]]) -> None:
+    """Also where nothing is ever proposed; and from no token of a prompt."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("localspec.drafters.suffix.FORGETTING", 1.0)
+        drafter = begun(text, shortest=10**6)
+        assert drafter.table.state == MatchTable().state
+        for step in steps:
+            drafter.observe(Outcome(step, 0))
+        whole = [*text, *(token for step in steps for token in step)]
+        assert drafter.table.state == counts(whole, len(text))
+
+
+def test_what_was_learnt_survives_another_text_and_another_drafter() -> None:
+    drafter = begun([1, 2, 3] * 5)
+    drafter.observe(Outcome([1, 2, 3] * 5, 0))
+    state = drafter.table.state
+    assert sum(tried for _right, tried in state) > 10
+    drafter.begin([4, 5])
+    assert drafter.table.state == state
+    text = [1, 2, 3] * 5
+    again = begun(text, table=MatchTable(state)).confidences(4)
+    assert list(again) == list(begun(text, table=drafter.table).confidences(4))
+    assert list(again) != list(begun(text).confidences(4))
+
+
+def test_confidences_rise_with_the_match_on_a_text_that_earns_it() -> None:
+    """Copied passages of many lengths: the longer one is already, the surer it goes on."""
+    random = Random(2)
+    source = [random.randrange(60) for _ in range(400)]
+    # From a table that expects nothing of length.
+    drafter = begun(source, table=MatchTable([(50.0, 100.0)] * len(BINS)))
+    for _ in range(600):
+        start = random.randrange(300)
+        passage = source[start : start + int(1.5 * random.paretovariate(0.7))]
+        drafter.observe(Outcome([*passage[:200], random.randrange(60)], 0))
+    chances = drafter.table.chances(1, 60)
+    by_bin = [chances[length - 1] for length in BINS]
+    assert all(longer > shorter - 0.05 for shorter, longer in pairwise(by_bin))
+    assert by_bin[-1] > 0.9 and by_bin[0] < 0.35
+
+
+def test_a_confidence_for_each_copied_token_by_the_length_it_follows() -> None:
+    table = MatchTable([(90 - 10 * i, 100) for i in range(len(BINS))])
+    text = mixed(40)
+    drafter = begun([*text, *text[:5]], table=table)
+    expected = [table.chances(length, 1)[0] for length in range(5, 11)]
+    assert list(drafter.confidences(6)) == expected
+    assert expected[0] > expected[1] == expected[3] > expected[4]
+    assert drafter.confidences(0) == []
+    drafter.observe(Outcome([5000], 0))
+    assert len(drafter.confidences(6)) == 0
+    # A text that is closed has an end, and beyond the last bin nothing changes.
+    drafter.begin([1, *text[30:38]])
+    assert len(drafter.confidences(20)) == len([*text[38:], *text[:5], 5000])
+    long = table.chances(BINS[-1] + 5, 100)
+    assert long == [table.chances(BINS[-1], 1)[0]] * 100
+    assert len(begun([3, 38], past=[[38, 39]], table=table).confidences(6)) == 1
+
+
+def test_every_length_has_the_bin_it_belongs_to() -> None:
+    for length in range(1, 60):
+        table = MatchTable()
+        table.learn(length, True)
+        bin_ = max(b for b in range(len(BINS)) if BINS[b] <= length)
+        assert [tried for _right, tried in table.state] == [b == bin_ for b in range(len(BINS))]
+        changed = [
+            one != other
+            for one, other in zip(table.chances(1, 60), MatchTable().chances(1, 60), strict=True)
+        ]
+        last = BINS[bin_ + 1] if bin_ + 1 < len(BINS) else 61
+        assert [i + 1 for i, was in enumerate(changed) if was] == [*range(BINS[bin_], last)]
+
+
+def test_the_old_is_forgotten_and_no_chance_becomes_certain() -> None:
+    table = MatchTable()
+    for _ in range(2000):
+        table.learn(5, True)
+    ((_right, tried),) = [counts for counts in table.state if counts[1]]
+    assert math.isclose(tried, 1 / (1 - FORGETTING), rel_tol=1e-6)
+    assert 0.97 < table.chances(5, 1)[0] < 1
+    for _ in range(300):
+        table.learn(5, False)
+    assert 0 < table.chances(5, 1)[0] < 0.1
+
+
+def test_before_anything_is_learnt_longer_matches_are_surer() -> None:
+    chances = MatchTable().chances(1, 50)
+    assert chances == sorted(chances) and 0.1 < chances[0] < 0.3 and 0.9 < chances[-1] < 1
+
+
+@pytest.mark.parametrize(
+    "state",
+    [[], [(0.0, 1.0)] * 8, [(2.0, 1.0)] * 9, [(-1.0, 1.0)] * 9, [(math.nan, 1.0)] * 9],
+)
+def test_a_state_no_table_can_have(state: list[tuple[float, float]]) -> None:
+    with pytest.raises(InvalidValueError, match="state is"):
+        MatchTable(state)
+
+
+def test_wrong_parameters_are_named() -> None:
+    with pytest.raises(InvalidValueError, match="shortest is 0"):
+        Suffix(shortest=0)
+    with pytest.raises(InvalidValueError, match="spare is -1"):
+        Suffix(spare=-1)
+    with pytest.raises(InvalidValueError, match="token is -1"):
+        Suffix(past=[[1, -1]])
+
+
+def test_it_runs_without_llama_cpp() -> None:
+    code = "import sys; sys.modules['llama_cpp'] = None; import localspec.drafters.suffix"
+    code += ", localspec.drafters.suffix_store"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,142 @@
+"""SuffixAutomaton: every match and every copy against a search of the whole text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.drafters.suffix_automaton import Match, SuffixAutomaton
+from localspec.errors import InvalidValueError
+
+# None closes the text.
+FED = st.lists(st.one_of(st.integers(0, 2), st.integers(0, 2), st.none()), max_size=40)
+TEXTS = st.lists(st.integers(0, 3), max_size=60)
+
+
+def automaton(fed: list[int | None]) -> SuffixAutomaton:
+    made = SuffixAutomaton()
+    for token in fed:
+        if token is None:
+            made.close()
+        else:
+            made.push(token)
+    return made
+
+
+def separated(fed: list[int | None]) -> list[int]:
+    """The same as `fed` of an automaton, written down independently."""
+    closed = iter(range(-1, -1 - len(fed), -1))
+    return [next(closed) if token is None else token for token in fed]
+
+
+def ends(tokens: list[int], length: int) -> list[int]:
+    """Where the last `length` tokens ended before, with a token of the same text after them."""
+    suffix = tokens[len(tokens) - length :]
+    return [
+        end
+        for end in range(length - 1, len(tokens) - 1)
+        if tokens[end - length + 1 : end + 1] == suffix and tokens[end + 1] >= 0
+    ]
+
+
+def repeat(tokens: list[int]) -> list[int]:
+    """The longest suffix that occurred before, whatever followed it."""
+    for length in range(len(tokens) - 1, 0, -1):
+        suffix = tokens[-length:]
+        if any(
+            tokens[end - length + 1 : end + 1] == suffix
+            for end in range(length - 1, len(tokens) - 1)
+        ):
+            return suffix
+    return []
+
+
+@given(TEXTS)
+def test_in_one_text_the_match_is_the_longest_repeat(text: list[int]) -> None:
+    made = SuffixAutomaton()
+    for i, token in enumerate(text):
+        made.push(token)
+        so_far = text[: i + 1]
+        match, longest = made.match(), repeat(so_far)
+        assert (match.length if match else 0) == len(longest)
+        assert match is None or match.end in ends(so_far, match.length)
+
+
+@given(FED)
+def test_the_place_is_where_the_text_was_last_in_the_same_situation(fed: list[int | None]) -> None:
+    tokens = separated(fed)
+    repeats = [repeat(tokens[: i + 1]) for i in range(len(tokens))]
+    match = automaton(fed).match()
+    now = repeats[-1] if repeats else []
+    same = [i for i in range(len(tokens) - 1) if repeats[i] == now and tokens[i + 1] >= 0]
+    if now and same:
+        assert match == Match(len(now), same[-1])
+
+
+@given(FED)
+def test_matches_stay_within_texts_and_something_follows_them(fed: list[int | None]) -> None:
+    tokens, match = separated(fed), automaton(fed).match()
+    assert list(automaton(fed).fed) == tokens
+    possible = [length for length in range(1, len(tokens)) if ends(tokens, length)]
+    if match is None:
+        assert not possible or len(repeat(tokens)) > max(possible)
+    else:
+        assert match.length <= max(possible)
+        assert min(tokens[len(tokens) - match.length :]) >= 0
+        assert match.end in ends(tokens, match.length)
+
+
+@given(FED, st.integers(1, 9))
+def test_a_copy_is_what_followed_and_goes_on_into_itself(fed: list[int | None], count: int) -> None:
+    made, tokens = automaton(fed), separated(fed)
+    match = made.match()
+    if match is None:
+        return
+    grown = list(tokens)
+    for i in range(count):
+        token = grown[match.end + 1 + i]
+        if token < 0:
+            break
+        grown.append(token)
+    copied = made.copy(match, count)
+    assert copied == grown[len(tokens) :]
+    assert made.room(match, count) == len(copied) > 0
+
+
+def test_a_period_is_continued_for_ever() -> None:
+    made = automaton([7, 1, 2, 3, 1, 2, 3, 1])
+    match = made.match()
+    assert match == Match(4, 4)
+    assert made.copy(match, 10) == [2, 3, 1, 2, 3, 1, 2, 3, 1, 2]
+
+
+def test_of_two_occurrences_the_later_one_is_copied() -> None:
+    made = automaton([1, 2, 5, 1, 2, 6, 1, 2])
+    match = made.match()
+    assert match is not None and made.copy(match, 3) == [6, 1, 2]
+
+
+def test_an_end_of_text_is_no_place_to_copy_from() -> None:
+    """The shorter match, which something followed, is taken instead."""
+    made = automaton([2, 9, 1, 2, None, 1, 2])
+    match = made.match()
+    assert match == Match(1, 0)
+    assert made.copy(match, 9) == [9, 1, 2]
+
+
+@given(TEXTS)
+def test_there_is_one_state_for_all_strings_that_end_at_the_same_places(text: list[int]) -> None:
+    """Blumer et al.: the smallest automaton there is, so memory is what it has to be."""
+    places: dict[tuple[int, ...], list[int]] = {}
+    for end in range(1, len(text) + 1):
+        for start in range(end):
+            places.setdefault(tuple(text[start:end]), []).append(end)
+    made = SuffixAutomaton()
+    made.extend(text)
+    assert len(made._length) == 1 + len({tuple(ends) for ends in places.values()})
+
+
+def test_separators_cannot_be_pushed() -> None:
+    made = automaton([1])
+    with pytest.raises(InvalidValueError, match="token is -1"):
+        made.push(-1)
+    assert list(made.fed) == [1]

@@ -1,0 +1,241 @@
+"""PastTexts: kept within bounds, private, deletable, and never worth a crash."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localspec.drafters import suffix_store
+from localspec.drafters.suffix_store import PastTexts, clear_all, default_folder
+from localspec.errors import InvalidValueError
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="modes are POSIX's")
+
+
+def test_what_was_kept_comes_back_the_oldest_first(tmp_path: Path) -> None:
+    store = PastTexts("v", tmp_path / "new" / "folder")
+    assert store.load() == []
+    store.add([1, 2, 3])
+    store.add([])
+    store.add(range(4, 6))
+    store.add([0, 2**31 - 1])
+    again = PastTexts("v", tmp_path / "new" / "folder")
+    assert again.load() == [[1, 2, 3], [4, 5], [0, 2**31 - 1]]
+    assert store.problem is None and again.problem is None
+
+
+def test_a_text_takes_the_place_of_those_it_continues(tmp_path: Path) -> None:
+    store = PastTexts("v", tmp_path)
+    for text in ([1, 2], [3], [1, 2, 3], [1, 2, 3], [1, 3]):
+        store.add(text)
+    assert store.load() == [[3], [1, 2, 3], [1, 3]]
+
+
+def test_each_vocabulary_has_its_own(tmp_path: Path) -> None:
+    one, other = PastTexts("../a:b", tmp_path), PastTexts("b", tmp_path)
+    one.add([1])
+    other.add([2])
+    assert (one.load(), other.load()) == ([[1]], [[2]])
+    assert one.path.parent == tmp_path
+    one.clear()
+    assert (one.load(), other.load()) == ([], [[2]])
+
+
+def test_the_oldest_tokens_go_first(tmp_path: Path) -> None:
+    store = PastTexts("v", tmp_path, max_tokens=6)
+    for text in ([1, 2, 3], [4, 5], [6, 7]):
+        store.add(text)
+    assert store.load() == [[2, 3], [4, 5], [6, 7]]
+    store.add(range(10, 20))
+    assert store.load() == [[14, 15, 16, 17, 18, 19]]
+    assert PastTexts("v", tmp_path, max_tokens=2).load() == [[18, 19]]
+
+
+def test_the_file_keeps_to_its_bytes(tmp_path: Path) -> None:
+    store = PastTexts("v", tmp_path, max_bytes=100)
+    for i in range(30):
+        store.add([i])
+        store.add([i, i, i])
+        assert 80 < store.path.stat().st_size <= 100 or i < 4
+    assert store.load()[-1] == [29, 29, 29]
+    store.add(range(100))
+    assert store.load() == [[*range(82, 100)]] or store.path.stat().st_size <= 100
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: b"something else",
+        lambda data: data[:-2],
+        lambda data: data[:-4],
+        lambda data: data + b"\0\0\0\0",
+        lambda data: data[:-6] + bytes([data[-6] ^ 1]) + data[-5:],
+        lambda data: data[:10],
+    ],
+)
+def test_a_broken_file_is_set_aside(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+    store = PastTexts("v", tmp_path)
+    store.add([1, 2, 3])
+    broken = damage(store.path.read_bytes())
+    store.path.write_bytes(broken)
+    assert store.load() == []
+    assert store.problem and store.path.name in store.problem and "\n" not in store.problem
+    assert store.path.with_suffix(".broken").read_bytes() == broken
+    store.add([4])
+    assert PastTexts("v", tmp_path).load() == [[4]]
+
+
+@pytest.mark.parametrize(
+    ("entries", "odd"), [([1, 2], 0), ([-2, -1], 0), ([1, -7, -1], 0), ([], 3)]
+)
+def test_entries_no_text_has_are_not_believed(tmp_path: Path, entries: list[int], odd: int) -> None:
+    """Whatever the checksum says: no negative token may reach a drafter."""
+    body = b"".join(entry.to_bytes(4, "little", signed=True) for entry in entries) + bytes(odd)
+    store = PastTexts("v", tmp_path)
+    checksum = suffix_store.zlib.crc32(body).to_bytes(4, "little")
+    store.path.write_bytes(suffix_store._FIRST_LINE + checksum + body)
+    assert store.load() == []
+    assert store.problem
+
+
+def test_adding_to_a_broken_file_begins_anew(tmp_path: Path) -> None:
+    store = PastTexts("v", tmp_path)
+    store.path.write_bytes(b"nonsense")
+    store.add([5])
+    assert store.load() == [[5]]
+    assert store.problem and "set aside" in store.problem
+
+
+def test_where_nothing_can_be_kept_it_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store = PastTexts("v", tmp_path / "file")
+    store.add([1])
+    assert store.problem and store.problem.startswith("past texts cannot be kept")
+    assert store.load() == []
+    assert store.problem.startswith("past texts cannot be read")
+
+
+def test_a_file_that_cannot_be_read_now_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PastTexts("v", tmp_path)
+    store.add([1])
+
+    def fails(self: Path) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fails)
+        store.add([2])
+    assert store.problem and "Input/output error" in store.problem
+    assert store.load() == [[1]]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PastTexts("v", tmp_path)
+    store.add([1])
+    before = {path.name for path in tmp_path.iterdir()}
+
+    def fails(source: str, target: Path) -> None:
+        assert stat.S_IMODE(Path(source).stat().st_mode) == 0o600 or sys.platform == "win32"
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(suffix_store.os, "replace", fails)
+    store.add([2])
+    assert store.problem and "No space left" in store.problem
+    assert {path.name for path in tmp_path.iterdir()} == before
+    assert store.load() == [[1]]
+
+
+@posix
+def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
+    store = PastTexts("v", tmp_path / "past")
+    store.add([1])
+    store.add([2])
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "past").iterdir()}
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE((tmp_path / "past").stat().st_mode) == 0o700
+
+
+def test_clearing_leaves_no_token_behind(tmp_path: Path) -> None:
+    store = PastTexts("v", tmp_path / "past")
+    store.clear()
+    clear_all(tmp_path / "past")
+    for clear in (store.clear, lambda: clear_all(tmp_path / "past")):
+        store.add([1])
+        store.path.with_suffix(".broken").write_bytes(b"old")
+        (tmp_path / "past" / f"{store.path.stem}abc.tmp").write_bytes(b"torn")
+        clear()
+        assert [path.name for path in (tmp_path / "past").iterdir()] in ([".lock"], [])
+        assert store.load() == []
+
+
+def test_it_lies_in_the_cache_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "localspec" / "past"
+    assert PastTexts("v").folder == default_folder()
+    PastTexts("v").add([1])
+    clear_all()
+    assert PastTexts("v").load() == []
+    for elsewhere in ("relative", ""):
+        monkeypatch.setenv("XDG_CACHE_HOME", elsewhere)
+        assert default_folder() == Path.home() / ".cache" / "localspec" / "past"
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from localspec.drafters.suffix_store import PastTexts
+store = PastTexts("v", Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+for i in range(40):
+    store.add([int(sys.argv[2]), i])
+    assert [0, 0] in PastTexts("v", Path(sys.argv[1])).load()
+assert store.problem is None, store.problem
+"""
+
+
+@posix
+def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
+    PastTexts("v", tmp_path).add([0, 0])
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("1", "2")
+    ]
+    for writer in writers:
+        assert writer.stdout and writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate(timeout=60)
+        assert writer.returncode == 0
+    texts = PastTexts("v", tmp_path).load()
+    assert sorted(map(tuple, texts)) == [
+        (0, 0),
+        *((name, i) for name in (1, 2) for i in range(40)),
+    ]
+
+
+def test_wrong_values_are_named(tmp_path: Path) -> None:
+    for wrong in (-1, 2**31):
+        with pytest.raises(InvalidValueError, match=f"token is {wrong}"):
+            PastTexts("v", tmp_path).add([1, wrong])
+    with pytest.raises(InvalidValueError, match="max_tokens is 0"):
+        PastTexts("v", tmp_path, max_tokens=0)
+    with pytest.raises(InvalidValueError, match="max_bytes 30"):
+        PastTexts("v", tmp_path, max_bytes=30)

@@ -1,0 +1,131 @@
+"""A world of known costs for a controller: passes and drafts take what the world says."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from localspec.drafters.base import Limit, Outcome
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.prefix import Prefix
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.controller import Controller
+from localspec.speculation.costs import WIDEST, DrafterCost, Widths
+from localspec.speculation.draft import Draft
+from localspec.speculation.planner import Step
+
+# Relative to a plain pass; entry 0 is unused. A CPU's staircase, a GPU's plateau, a MoE's slope.
+CURVES = {
+    "cpu": [0.0, *(0.7 + 0.3 * n for n in range(1, WIDEST + 1))],
+    "stairs": [0.0, 1.0, 1.8, 2.5, 1.7, 2.5, 3.2, 3.9, 3.0, *(0.4 * n for n in range(9, 33))],
+    "gpu": [0.0, *(1 + 0.02 * (n - 1) + 0.45 * (n > 8) for n in range(1, WIDEST + 1))],
+    "moe": [0.0, 1.0, 1.59, 1.85, 2.1, *(0.5 * n for n in range(5, WIDEST + 1))],
+}
+MARGIN_OF = {True: 3.5, False: 0.2}
+SAMPLER = Sampler(SamplingParams(), Noise(0))
+
+
+@dataclass
+class Talker:
+    """A drafter to which tokens cost time, and that tells of each.
+
+    right: asked for each token it draws, whether it is right. A right token is 1, a wrong one 0;
+    the truth is always 1. telling: how it is sure of itself.
+    """
+
+    clock: "Clock"
+    right: Callable[[], bool]
+    first: float = 0.15
+    further: float = 0.1
+    telling: Callable[[bool], float] = lambda right: MARGIN_OF[True]
+    backlog: int = 1
+    name: str = "talker"
+
+    def begin(self, tokens: Sequence[int]) -> None: ...
+
+    def propose(self, limit: Limit) -> Draft:
+        tokens: list[int] = []
+        while len(tokens) < limit.depth:
+            self.clock.now += self.further if tokens else self.first
+            right = self.right()
+            tokens.append(int(right))
+            if limit.go_on and not limit.go_on(self.telling(right)):
+                break
+        self.backlog = 1
+        return Draft(tokens)
+
+    def observe(self, outcome: Outcome) -> None: ...
+
+
+@dataclass
+class Copier:
+    """A free drafter: proposes so many tokens, each right or not."""
+
+    lengths: Callable[[], int]
+    right: Callable[[], bool]
+    name: str = "copier"
+    free: bool = True
+    _next: Draft | None = None
+
+    def begin(self, tokens: Sequence[int]) -> None: ...
+
+    def propose(self, limit: Limit) -> Draft:
+        if self._next is None:
+            self._next = Draft([int(self.right()) for _ in range(self.lengths())])
+        return self._next.first(limit.depth)
+
+    def observe(self, outcome: Outcome) -> None:
+        self._next = None
+
+
+@dataclass
+class Clock:
+    """Time, as the world says it passes."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class World:
+    """Runs a controller. plain: seconds of a plain pass. noise: each step's factor on its pass."""
+
+    clock: Clock
+    curve: str = "cpu"
+    plain: float = 1.0
+    noise: Iterable[float] = field(default_factory=lambda: iter(lambda: 1.0, None))
+
+    def controller(self, *drafters: object, **options: object) -> Controller:
+        curve = CURVES[self.curve]
+        widths = Widths({n: self.plain * curve[n] for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32)})
+        costs = {
+            drafter.name: DrafterCost(drafter.first, drafter.further, 0.05)
+            for drafter in drafters
+            if isinstance(drafter, Talker)
+        }
+        return Controller(drafters, widths, costs, **options)  # type: ignore[arg-type]
+
+    def steps(self, controller: Controller, tokens: int = 10**9) -> Iterator[tuple[Step, float]]:
+        """Steps and the time after each, until so many tokens are there."""
+        factors = iter(self.noise)
+        while tokens > 0:
+            began = self.clock.now
+            limit = Limit(tokens - 1, Prefix(0), SAMPLER)
+            plan = controller.plan(limit)
+            draft = Draft(())
+            if plan.drafter:
+                draft = plan.draft or plan.drafter.propose(limit.to(plan.depth, plan.go_on))
+            drafting = self.clock.now - began
+            verified = controller.keep(draft)
+            assert 0 <= verified <= len(draft) <= max(0, tokens - 1)
+            width = controller._widths.padded(verified + 1)
+            self.clock.now += self.plain * CURVES[self.curve][width] * next(factors)
+            accepted = next((i for i in range(verified) if not draft.tokens[i]), verified)
+            took = self.clock.now - began
+            step = Step(draft.tokens, verified, width, [1] * (accepted + 1), took, drafting)
+            controller.learn(step)
+            for drafter in controller.drafters:
+                drafter.observe(Outcome(step.tokens, accepted))
+            tokens -= len(step.tokens)
+            yield step, self.clock.now

@@ -1,0 +1,229 @@
+"""The controller in worlds of known costs: what it gains, and what it can never lose."""
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+from fakes.world import CURVES, MARGIN_OF, Clock, Copier, Talker, World
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localspec.speculation import candidate as candidate_module
+from localspec.speculation.controller import Decision
+from localspec.speculation.ledger import Ledger
+from localspec.speculation.planner import Step
+
+ALLOWANCE, SLACK = Ledger.ALLOWANCE, Ledger.OVERDRAFT + Ledger.MOST
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(candidate_module, "perf_counter", clock)
+    return clock
+
+
+def coin(chance: float, seed: int = 0) -> Callable[[], bool]:
+    rng = random.Random(seed)
+    return lambda: rng.random() < chance
+
+
+def tokens_per_second(steps: Iterator[tuple[Step, float]]) -> float:
+    done = list(steps)
+    return sum(len(step.tokens) for step, _ in done) / done[-1][1]
+
+
+def best_fixed(curve: str, chance: float, first: float, further: float) -> float:
+    """Tokens per second of the best fixed depth, worked out."""
+    rates = [1.0]
+    for depth in range(1, 16):
+        expected = sum(chance**i for i in range(depth + 1))
+        rates.append(expected / (CURVES[curve][depth + 1] + first + (depth - 1) * further))
+    return max(rates)
+
+
+# What it gains.
+
+
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("chance", [0.05, 0.5, 0.7, 0.9, 0.98])
+def test_it_is_as_good_as_the_best_fixed_depth(curve: str, chance: float, clock: Clock) -> None:
+    talker = Talker(clock, coin(chance))
+    world = World(clock, curve)
+    rate = tokens_per_second(world.steps(world.controller(talker), 4000))
+    assert rate > 0.95 * best_fixed(curve, chance, talker.first, talker.further)
+
+
+def test_confidence_beats_every_fixed_depth(clock: Clock) -> None:
+    """Half of the tokens are hard, and the drafter knows which."""
+    talker = Talker(clock, coin(0.75), telling=lambda right: MARGIN_OF[right])
+    world = World(clock, "cpu")
+    rate = tokens_per_second(world.steps(world.controller(talker), 4000))
+    assert rate > 1.1 * best_fixed("cpu", 0.75, talker.first, talker.further)
+
+
+def test_what_is_free_and_always_right_is_used_at_once(clock: Clock) -> None:
+    world = World(clock, "gpu")
+    controller = world.controller(Copier(lambda: 31, lambda: True))
+    assert tokens_per_second(world.steps(controller, 2000)) > 8
+
+
+def test_of_two_the_better_is_chosen_step_by_step(clock: Clock) -> None:
+    """The copier now and then has a long and right copy; the talker is always middling."""
+    rng = random.Random(3)
+    copier = Copier(lambda: 8 if rng.random() < 0.3 else 0, lambda: True)
+    world = World(clock, "cpu")
+    both = world.controller(copier, Talker(clock, coin(0.7)))
+    together = tokens_per_second(world.steps(both, 4000))
+    clock.now = 0.0
+    alone = tokens_per_second(world.steps(world.controller(Talker(clock, coin(0.7))), 4000))
+    assert together > 1.15 * alone
+
+
+def test_a_draft_between_two_stairs_is_padded_to_the_next(clock: Clock) -> None:
+    world = World(clock, "stairs")
+    widths = world.controller()._widths
+    assert [widths.padded(n) for n in (1, 2, 3, 4, 6, 8)] == [1, 4, 4, 4, 8, 8]
+    assert widths.seconds(2) == widths.seconds(4) == pytest.approx(1.7)
+
+
+def test_fewer_are_verified_than_drafted_where_that_is_cheaper(clock: Clock) -> None:
+    """A token of which the drafter, once it is drawn, is not at all sure, is left out."""
+    answers = itertools.cycle([True, True, False])
+    talker = Talker(clock, lambda: next(answers), telling=lambda right: MARGIN_OF[right])
+    world = World(clock, "moe")
+    controller = world.controller(talker)
+    kept = [(len(s.drafted), s.verified) for s, _ in itertools.islice(world.steps(controller), 99)]
+    assert any(verified < drafted for drafted, verified in kept)
+
+
+# What it can never lose.
+
+
+@settings(max_examples=60)
+@given(
+    curve=st.sampled_from(sorted(CURVES)),
+    pattern=st.lists(st.booleans(), min_size=1, max_size=40),
+    lies=st.booleans(),
+    further=st.sampled_from([0.0, 0.05, 0.3, 1.5]),
+)
+def test_no_stretch_takes_much_longer_than_plain_decoding(
+    curve: str, pattern: list[bool], lies: bool, further: float
+) -> None:
+    """Acceptance and confidence as an adversary wants them; times are as measured before."""
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidate_module, "perf_counter", clock)
+        answers = itertools.cycle(pattern)
+        talker = Talker(
+            clock,
+            lambda: next(answers),
+            first=2 * further,
+            further=further,
+            telling=lambda right: MARGIN_OF[right != lies],
+        )
+        copier = Copier(lambda: 5, lambda: next(answers))
+        world = World(clock, curve)
+        assert worst_excess(world.steps(world.controller(copier, talker), 1500)) <= SLACK + 1e-6
+
+
+def worst_excess(steps: Iterator[tuple[Step, float]]) -> float:
+    """Over all stretches, the most time beyond (1 + ALLOWANCE) x that of plain decoding."""
+    balance = lowest = worst = 0.0
+    before = 0.0
+    for step, now in steps:
+        balance += (now - before) - (1 + ALLOWANCE) * len(step.tokens)
+        worst = max(worst, balance - lowest)
+        lowest = min(lowest, balance)
+        before = now
+    return worst
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_a_hopeless_drafter_costs_next_to_nothing(curve: str, clock: Clock) -> None:
+    world = World(clock, curve)
+    rate = tokens_per_second(world.steps(world.controller(Talker(clock, coin(0.02))), 3000))
+    assert rate > 0.97
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_times_that_jump_about_do_not_unsettle_it(curve: str, clock: Clock) -> None:
+    """One pass in ten takes three times as long, as on a machine with other things to do."""
+    rng = random.Random(5)
+    noise = (3.0 if rng.random() < 0.1 else rng.uniform(0.9, 1.1) for _ in itertools.count())
+    world = World(clock, curve, noise=noise)
+    rate = tokens_per_second(world.steps(world.controller(Talker(clock, coin(0.02))), 3000))
+    assert rate > 0.95 / 1.2
+
+
+def test_a_pass_that_turns_out_dearer_than_measured_ends_drafting(clock: Clock) -> None:
+    """The profile was a GPU's, but passes cost what a MoE's do."""
+    world = World(clock, "gpu")
+    controller = world.controller(Talker(clock, coin(0.5)))
+    world.curve = "moe"
+    done = list(itertools.islice(world.steps(controller), 600))
+    tokens = sum(len(step.tokens) for step, _ in done[100:])
+    assert tokens / (done[-1][1] - done[99][1]) > 0.95
+
+
+# Trying again.
+
+
+def test_a_drafter_that_becomes_good_is_found_out(clock: Clock) -> None:
+    good = False
+    talker = Talker(clock, lambda: good)
+    world = World(clock, "gpu")
+    steps = world.steps(world.controller(talker))
+    for _ in range(500):
+        next(steps)
+    good = True
+    lengths = [len(next(steps)[0].tokens) for _ in range(200)]
+    assert sum(lengths[-20:]) > 60
+
+
+def test_trials_become_rare(clock: Clock) -> None:
+    world = World(clock, "cpu")
+    controller = world.controller(Talker(clock, lambda: False))
+    drafted = [bool(step.drafted) for step, _ in itertools.islice(world.steps(controller), 1000)]
+    assert sum(drafted[500:]) <= 5
+    assert any(drafted[500:])
+
+
+def test_a_plain_step_is_taken_now_and_then(clock: Clock) -> None:
+    world = World(clock, "gpu")
+    controller = world.controller(Copier(lambda: 7, lambda: True))
+    steps = [step for step, _ in itertools.islice(world.steps(controller), 600)]
+    assert sum(not step.verified for step in steps) == 2
+
+
+# Reading a long text first.
+
+
+@pytest.mark.parametrize(("left", "reads"), [(40, False), (4000, True)])
+def test_a_long_text_is_read_only_if_that_can_pay(left: int, reads: bool, clock: Clock) -> None:
+    talker = Talker(clock, coin(0.8), backlog=2000)
+    world = World(clock, "gpu")
+    controller = world.controller(talker)
+    assert any(step.drafted for step, _ in world.steps(controller, left)) is reads
+
+
+# What it says.
+
+
+def test_every_step_is_explained(clock: Clock) -> None:
+    said: list[Decision] = []
+    world = World(clock, "gpu")
+    controller = world.controller(Talker(clock, coin(0.8)), explain=said.append)
+    steps = list(world.steps(controller, 200))
+    assert len(said) == len(steps)
+    for decision, (step, _) in zip(said, steps, strict=True):
+        assert (decision.drafter is None) == (not step.drafted)
+    drafting = [decision for decision in said if decision.drafter]
+    assert all(each.rate > each.plain_rate for each in drafting if each.reason == "promises most")
+
+
+def test_nothing_is_drafted_beyond_the_deepest(clock: Clock) -> None:
+    world = World(clock, "gpu")
+    controller = world.controller(Talker(clock, lambda: True), deepest=3)
+    assert max(len(step.drafted) for step, _ in world.steps(controller, 300)) == 3

@@ -1,0 +1,88 @@
+"""What passes take is measured once, remembered, and measured again when it may be otherwise."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localspec import pace as pace_module
+from localspec.engine import load
+from localspec.folders import cache_folder
+from localspec.llama.context import Context
+from localspec.llama.model import Model
+from localspec.pace import Pace, pace
+from localspec.runtime import Runtime
+
+Make = Callable[..., Context]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return cache_folder("pace")
+
+
+def test_it_is_measured_once(
+    make_context: Make, target_model: Model, drafter_model: Model, cache: Path
+) -> None:
+    target, drafter = make_context(target_model), make_context(drafter_model)
+    target.extend([1, 2, 3])
+    first = pace(target, drafter, Runtime())
+    assert target.tokens == [] and drafter.tokens == []
+    assert {1, 2, 4, 8, 16} <= first.target.keys()
+    assert all(seconds > 0 for seconds in first.target.values())
+    assert first.drafter and all(seconds > 0 for seconds in first.drafter)
+    assert pace(target, drafter, Runtime()) == first
+    assert len(list(cache.iterdir())) == 1
+    # Other threads, or another drafter, are another matter.
+    pace(target, drafter, Runtime(threads=1))
+    assert pace(target, None, Runtime()).drafter is None
+    assert len(list(cache.iterdir())) == 3
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"target": {"1": "x"}}', '{"target": {}}'])
+def test_what_cannot_be_read_is_measured_again(
+    content: str, make_context: Make, target_model: Model, cache: Path
+) -> None:
+    target = make_context(target_model)
+    pace(target, None, Runtime())
+    [file] = cache.iterdir()
+    file.write_text(content)
+    again = pace(target, None, Runtime())
+    assert 1 in again.target
+    assert json.loads(file.read_text())["target"].keys() == {str(n) for n in again.target}
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(
+    make_context: Make, target_model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert isinstance(pace(make_context(target_model), None, Runtime()), Pace)
+
+
+def test_measuring_stops_at_its_budget(
+    make_context: Make, target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace_module, "_BUDGET", 0.0)
+    assert pace(make_context(target_model), None, Runtime()).target.keys() == {1, 4}
+
+
+def test_a_small_context_is_measured_as_far_as_it_reaches(
+    make_context: Make, target_model: Model
+) -> None:
+    target = make_context(target_model, n_ctx=6)
+    assert max(pace(target, None, Runtime()).target) <= target.n_ctx
+
+
+def test_what_proved_wrong_is_measured_again(cache: Path) -> None:
+    with load(draft="suffix", threads=1) as engine:
+        engine.generate("def f(", max_tokens=20)
+    [file] = cache.iterdir()
+    record = json.loads(file.read_text())
+    record["target"] = {width: 100.0 * float(width) for width in record["target"]}
+    file.write_text(json.dumps(record))
+    with load(draft="suffix", threads=1) as engine:
+        engine.generate("def f(", max_tokens=20)
+    assert not list(cache.iterdir())
