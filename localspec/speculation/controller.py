@@ -129,8 +129,14 @@ class Controller:
         self._widths.learn(step.width, step.seconds - step.draft_seconds)
         self._generated += len(step.tokens)
         plain = self._widths.seconds(1)
-        excused = self._drafting.catching_up if self._drafting else 0.0
-        self.ledger.enter(step.seconds - excused, len(step.tokens), plain)
+        drafting = self._drafting
+        if drafting is None:
+            self.ledger.enter(plain, plain, len(step.tokens), plain)
+        else:
+            cost = drafting.candidate.cost.of(max(1, len(step.drafted)))
+            expected = self._widths.seconds(step.verified + 1) + cost
+            took = step.seconds - drafting.catching_up
+            self.ledger.enter(took, expected, len(step.tokens), plain)
         self._since_plain = self._since_plain + 1 if step.verified else 0
         active = self._drafting.candidate if self._drafting else None
         for candidate in self.candidates:

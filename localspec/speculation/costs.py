@@ -181,13 +181,17 @@ class DrafterCost:
     def learn_first(self, seconds: float, behind: int) -> None:
         """The first token came after so long, so many tokens behind."""
         if behind <= 2:
-            self._first.add(seconds)
-            self.first = self._first.median
+            self.first = self._learnt(self._first, seconds, self.first)
         elif behind >= 16:  # fewer say nothing
-            self._backlog.add(max(0.0, seconds - self.first) / (behind - 2))
-            self.backlog = self._backlog.median
+            each = max(0.0, seconds - self.first) / (behind - 2)
+            self.backlog = self._learnt(self._backlog, each, self.backlog)
 
     def learn_further(self, seconds: float) -> None:
         """One more token took so long."""
-        self._further.add(seconds)
-        self.further = self._further.median
+        self.further = self._learnt(self._further, seconds, self.further)
+
+    @staticmethod
+    def _learnt(recent: Recent, seconds: float, known: float) -> float:
+        """The median, once there is enough of it; what was known before, if anything was."""
+        recent.add(seconds)
+        return recent.median if len(recent) >= _ENOUGH or not known else known

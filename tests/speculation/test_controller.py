@@ -167,6 +167,16 @@ def test_a_pass_that_turns_out_dearer_than_measured_ends_drafting(clock: Clock) 
     assert tokens / (done[-1][1] - done[99][1]) > 0.95
 
 
+@pytest.mark.parametrize("when", [0, 1, 40])
+def test_one_hiccup_of_the_machine_does_not_end_drafting(when: int, clock: Clock) -> None:
+    """A pass that takes as long as a hundred, with a draft or without."""
+    noise = (100.0 if step == when else 1.0 for step in itertools.count())
+    world = World(clock, "gpu", noise=noise)
+    steps = list(world.steps(world.controller(Talker(clock, coin(0.9))), 400))
+    late = [step for step, _ in steps if step.seconds < 50][when + 5 :]
+    assert sum(len(step.tokens) for step in late) > 2.5 * len(late)
+
+
 # Trying again.
 
 

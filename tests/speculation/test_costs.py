@@ -92,6 +92,14 @@ def test_a_drafter_s_first_token_its_further_ones_and_its_reading() -> None:
     assert cost.reading(1000) == 500.0
 
 
+def test_one_slow_token_does_not_spoil_what_was_measured() -> None:
+    """As the first one of all may be, while weights come from the disk."""
+    cost = DrafterCost(0.003, 0.002, 0.0005)
+    cost.learn_first(1.5, behind=1)
+    cost.learn_further(0.9)
+    assert cost.of(3) == pytest.approx(0.007)
+
+
 def test_a_proposal_that_tells_nothing_of_its_tokens() -> None:
     each, free = DrafterCost(), DrafterCost()
     each.learn_whole(8.0, 4, free=False)
