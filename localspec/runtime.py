@@ -16,7 +16,7 @@ from localspec.settings import require
 DEFAULT_CONTEXT = 8192
 # ggml knows no more than 512 threads.
 _BOUNDS = (("context", 2, 2**31 - 1), ("gpu_layers", -1, 2**31 - 1), ("threads", 1, 512))
-_BYTES_PER_THREAD = 64 * 2**20
+_BYTES_PER_THREAD = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
