@@ -488,7 +488,8 @@ def test_json_is_never_coloured(generate: Run, monkeypatch: pytest.MonkeyPatch) 
 def test_in_a_terminal(
     generate: Run, options: list[str], environment: dict[str, str], coloured: bool
 ) -> None:
-    arguments = [PROMPT, "-n", "30", "--seed", "3", "--threads", "1"]
+    # At a fixed depth, so that something is drafted whatever pays.
+    arguments = [PROMPT, "-n", "30", "--seed", "3", "--threads", "1", "--depth", "3"]
     code, out, err = in_terminal(*arguments, *options, **environment)
     assert code == 0
     assert ("\x1b" in out) is coloured
