@@ -1,7 +1,7 @@
 """Engine: a loaded target and its drafter, generating text."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -19,21 +19,19 @@ from localspec.models import gguf_check, registry
 from localspec.models.gguf import Header
 from localspec.pace import forget, pace
 from localspec.planning import Planning
-from localspec.prompt import Prompt as Prompt
-from localspec.prompt import prompt_tokens
+from localspec.prompt import Prompt, prompt_tokens
 from localspec.recipe import Recipe
 from localspec.runtime import Runtime
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint
 from localspec.sampling.sampler import Sampler
 from localspec.settings import SettingOptions, Settings, require
-from localspec.speculation.controller import Controller, Decision
+from localspec.speculation.controller import Explain
 from localspec.speculation.costs import Widths
 from localspec.speculation.loop import Loop
 from localspec.stats import Seconds, Stats
 
 _NEVER = 2**63
-Explain = Callable[[Decision], None]
 
 
 class Engine:
@@ -133,9 +131,7 @@ class Engine:
         self._target.least_rows = self._least_rows(deepest)
         tokens = prompt_tokens(prompt, self.model, self.context)
         sampler = self.sampler(settings, len(tokens))
-        planner = self._planning.planner(settings, sampler.params, deepest)
-        if isinstance(planner, Controller):
-            planner.explain = explain
+        planner = self._planning.planner(settings, sampler.params, deepest, explain)
         loop = Loop(
             self._target,
             planner,

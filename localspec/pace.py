@@ -1,6 +1,5 @@
 """Pace: what passes of two models take on this machine, measured once and remembered."""
 
-import hashlib
 import json
 import os
 import platform
@@ -10,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
-from localspec.folders import cache_folder
+from localspec.folders import cache_file, write_whole
 from localspec.llama import library
 from localspec.llama.context import Context
 from localspec.llama.width import seconds_of_pass
@@ -57,7 +56,8 @@ def pace(target: Context, drafter: Context | None, runtime: Runtime) -> Pace:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass  # not measured yet, or not readable: measure
     measured = Pace(_target(target), _drafter(drafter) if drafter else None)
-    _remember(measured, file)
+    with suppress(OSError):  # then it is measured again next time
+        write_whole(file, json.dumps(asdict(measured)))
     return measured
 
 
@@ -67,10 +67,6 @@ def forget(target: Context, drafter: Context | None, runtime: Runtime) -> None:
         _file(target, drafter, runtime).unlink(missing_ok=True)
 
 
-def _file(target: Context, drafter: Context | None, runtime: Runtime) -> Path:
-    return cache_folder("pace") / f"{_key(target, drafter, runtime)}.json"
-
-
 def _triple(costs: list[float] | None) -> tuple[float, float, float] | None:
     if costs is None:
         return None
@@ -78,23 +74,12 @@ def _triple(costs: list[float] | None) -> tuple[float, float, float] | None:
     return float(first), float(further), float(reading)
 
 
-def _key(target: Context, drafter: Context | None, runtime: Runtime) -> str:
-    """Whatever changes what a pass takes."""
+def _file(target: Context, drafter: Context | None, runtime: Runtime) -> Path:
+    """By whatever changes what a pass takes."""
     paths = [context.model.path.resolve() for context in (target, drafter) if context]
     files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
     machine = [platform.node(), platform.machine(), os.cpu_count(), library.can_offload()]
-    what = [files, machine, asdict(runtime), library.version()]
-    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
-
-
-def _remember(measured: Pace, file: Path) -> None:
-    part = file.with_suffix(f".{os.getpid()}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(asdict(measured)))
-        part.replace(file)
-    except OSError:
-        pass  # then it is measured again next time
+    return cache_file("pace", [files, machine, asdict(runtime), library.version()])
 
 
 def _target(context: Context) -> dict[int, float]:

@@ -6,7 +6,7 @@ from localspec.llama.context import Context
 from localspec.pace import Pace
 from localspec.sampling.params import SamplingParams
 from localspec.settings import Settings
-from localspec.speculation.controller import Controller
+from localspec.speculation.controller import Controller, Explain
 from localspec.speculation.costs import WIDEST, DrafterCost
 from localspec.speculation.planner import Fixed, Planner
 
@@ -39,7 +39,13 @@ class Planning:
             return settings.depth
         return _DEEPEST_REPRODUCIBLE if reproducible else WIDEST - 1
 
-    def planner(self, settings: Settings, params: SamplingParams, deepest: int) -> Planner:
+    def planner(
+        self,
+        settings: Settings,
+        params: SamplingParams,
+        deepest: int,
+        explain: Explain | None = None,
+    ) -> Planner:
         """For a generation; the target pads its passes as this planner counts on."""
         if settings.depth is not None or not self.drafting.drafters or not self.widths:
             self._target.padded = int
@@ -60,4 +66,6 @@ class Planning:
                 deepest=deepest,
                 guesses=found.rates,
             )
-        return self._controllers[way]
+        controller = self._controllers[way]
+        controller.explain = explain
+        return controller

@@ -1,6 +1,5 @@
 """Plans: what `localspec plan` found out about a pair here, kept for `auto` to start from."""
 
-import hashlib
 import json
 import os
 import platform
@@ -9,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.folders import cache_folder
+from localspec.folders import cache_file, write_whole
 from localspec.recipe import fingerprint, versions
 
 # Of the file; `_invalid` knows it too.
@@ -68,10 +67,7 @@ def of(
 def store(target: Path, drafter: Path | None, plan: Plan) -> Path:
     """Keep it, in place of an earlier one for the same files and temperature. Raises OSError."""
     file = _file(target, drafter, plan.temperature)
-    part = file.with_suffix(f".{os.getpid()}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part.write_text(json.dumps({"format": _FORMAT, **asdict(plan)}, indent=1), encoding="utf-8")
-    part.replace(file)
+    write_whole(file, json.dumps({"format": _FORMAT, **asdict(plan)}, indent=1))
     return file
 
 
@@ -116,7 +112,4 @@ def _machine() -> dict[str, Any]:
 def _file(target: Path, drafter: Path | None, temperature: float) -> Path:
     """By what may be asked again; what may change behind it is checked when it is read."""
     paths = [str(path.resolve()) for path in (target, drafter) if path]
-    what = [paths, _machine(), round(temperature, 1)]
-    return (
-        cache_folder("plans") / f"{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]}.json"
-    )
+    return cache_file("plans", [paths, _machine(), round(temperature, 1)])

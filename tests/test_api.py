@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.toy import Repeat
 
 import localspec
 from localspec import Draft, Engine, Limit, LocalspecError, Outcome, Result, Token
@@ -580,21 +581,6 @@ def test_a_prompt_that_leaves_room_for_one_token(load: Load) -> None:
 
 
 # One's own drafter.
-
-
-class Repeat:
-    """Proposes the last token again and again."""
-
-    name = "repeat"
-
-    def begin(self, tokens: Sequence[int]) -> None:
-        self.last = tokens[-1]
-
-    def propose(self, limit: Limit) -> Draft:
-        return Draft([self.last] * limit.depth)
-
-    def observe(self, outcome: Outcome) -> None:
-        self.last = outcome.tokens[-1]
 
 
 class Oracle(Repeat):

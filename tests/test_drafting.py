@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from fakes.mamba import write_mamba
+from fakes.toy import Repeat
 
-from localspec.drafters.base import Limit, Outcome
 from localspec.drafters.suffix import Suffix
 from localspec.drafting import Drafting
 from localspec.engine import load
@@ -22,21 +22,6 @@ from localspec.speculation.draft import Draft
 @pytest.fixture(scope="module")
 def mamba(tmp_path_factory, target_path) -> Path:  # type: ignore[no-untyped-def]
     return write_mamba(tmp_path_factory.mktemp("models") / "mamba.gguf", target_path)
-
-
-class Repeat:
-    """A drafter of one's own: the last token again and again."""
-
-    name = "repeat"
-
-    def begin(self, tokens: Sequence[int]) -> None:
-        self.last = tokens[-1]
-
-    def propose(self, limit: Limit) -> Draft:
-        return Draft([self.last] * limit.depth)
-
-    def observe(self, outcome: Outcome) -> None:
-        self.last = outcome.tokens[-1]
 
 
 def drafting_of(draft: Any, model: Path | None = None) -> Drafting:

@@ -11,9 +11,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from localspec.engine import Engine, Prompt
+from localspec.engine import Engine
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message
+from localspec.prompt import Prompt
 
 # Name -> its file under prompts/.
 SETS = {

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.engine import Engine, Prompt, load
+from localspec.engine import Engine, load
 from localspec.generation import Generation, Token
+from localspec.prompt import Prompt
 from localspec.tokens import common_prefix
 
 # Tokens to warm up with, on a text that has nothing to do with what follows.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from localspec.bench.contender import Lane
-from localspec.engine import Prompt
 from localspec.generation import Result
+from localspec.prompt import Prompt
 from localspec.stats import Stats
 
 # Of no prompt set. What comes before it in a cache is gone after it.

@@ -18,21 +18,24 @@ from localspec.bench.runner import runs
 from localspec.cli.bench_output import text_of, watched
 from localspec.cli.interrupt import cancelling, leave, on_interrupt
 from localspec.cli.main import INTERRUPTED
-from localspec.cli.options import gpu_layers_option, sampling_options, stacked, threads_option
+from localspec.cli.options import (
+    gpu_layers_option,
+    model_option,
+    sampling_options,
+    stacked,
+    threads_option,
+)
 from localspec.cli.output import Output
+from localspec.cli.tasks import listed, task_options
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.models.gguf import read_header
 from localspec.runtime import Runtime, threads_for
 from localspec.settings import Settings, require
 
 
-def _listed(value: str) -> list[str]:
-    return [each.strip() for each in value.split(",") if each.strip()]
-
-
 def _depths(value: str) -> list[int | None]:
     try:
-        return [None if each == "auto" else int(each) for each in _listed(value)] or [None]
+        return [None if each == "auto" else int(each) for each in listed(value)] or [None]
     except ValueError as error:
         raise InvalidValueError(
             f"depth is {value!r}; it must be auto, a number, or several with commas between"
@@ -40,7 +43,7 @@ def _depths(value: str) -> list[int | None]:
 
 
 _what_options = stacked(
-    click.option("-m", "--model", metavar="PATH", help="Target GGUF. [default: the bundled one]"),
+    model_option,
     click.option(
         "--draft", metavar="PATH", help="Drafter GGUF. [default: the target's own, if one is known]"
     ),
@@ -59,19 +62,7 @@ _what_options = stacked(
         callback=lambda _context, _option, value: _depths(value),
         help="Tokens per draft; with several, each is compared.",
     ),
-    click.option(
-        "--set",
-        "sets",
-        metavar="LIST",
-        help=f"Which prompt sets: {', '.join(SETS)}. [default: all, or none with --prompts]",
-    ),
-    click.option(
-        "--prompts",
-        "file",
-        metavar="FILE",
-        help="Prompts of your own: a text file with lines of --- between them, or a .jsonl file "
-        'of {"prompt": ...} or {"messages": [...]}.',
-    ),
+    task_options,
     click.option(
         "-n", "--tokens", type=int, default=96, show_default=True, help="Tokens of each text."
     ),
@@ -134,8 +125,8 @@ def bench(
     options |= {"max_tokens": tokens, "ignore_eos": True}
     settings = _checked(options, depths, verify=verify)
     page_file = _writable(html) if html else None
-    tasks = tasks_of(_listed(sets or "") or ([] if file else [*SETS]), Path(file) if file else None)
-    entry = Entry(_path(model), _path(draft), _listed(drafts or "") or None, depths)
+    tasks = tasks_of(listed(sets or "") or ([] if file else [*SETS]), Path(file) if file else None)
+    entry = Entry(_path(model), _path(draft), listed(drafts or "") or None, depths)
     runtime = Runtime(ctx, gpu_layers, threads, None, reproducible or verify)
     cancel = threading.Event()
     with ExitStack() as stack:

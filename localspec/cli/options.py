@@ -24,9 +24,26 @@ def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
     return decorate
 
 
+model_option = click.option(
+    "-m", "--model", metavar="PATH", help="Target GGUF. [default: the bundled one]"
+)
+context_option = click.option(
+    "--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"
+)
 gpu_layers_option = click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]")
 threads_option = click.option(
     "--threads", type=int, help="CPU threads. [default: by model size, to physical cores]"
+)
+
+
+# Which tokens may come at all; the defaults are the GGUF's own, else llama.cpp's.
+truncation_options = (
+    click.option(
+        "--temperature", type=float, help="0 is greedy. [default: the GGUF's own, else 0.8]"
+    ),
+    click.option("--top-k", type=int, help="0 is off. [default: the GGUF's own, else 40]"),
+    click.option("--top-p", type=float, help="1 is off. [default: the GGUF's own, else 0.95]"),
+    click.option("--min-p", type=float, help="0 is off. [default: the GGUF's own, else 0.05]"),
 )
 
 
@@ -42,9 +59,7 @@ def _depth(value: str) -> int | None:
 def model_options(command: Command) -> Command:
     """Which models, and how they run."""
     return stacked(
-        click.option(
-            "-m", "--model", metavar="PATH", help="Target GGUF. [default: the bundled one]"
-        ),
+        model_option,
         click.option(
             "--draft",
             default="auto",
@@ -62,7 +77,7 @@ def model_options(command: Command) -> Command:
             callback=lambda _context, _option, value: _depth(value),
             help="Tokens per draft; `auto` drafts what pays, and nothing where nothing does.",
         ),
-        click.option("--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"),
+        context_option,
         gpu_layers_option,
         click.option(
             "--reproducible",
@@ -76,12 +91,7 @@ def model_options(command: Command) -> Command:
 def sampling_options(command: Command) -> Command:
     """How tokens are chosen; the defaults are the GGUF's own, else llama.cpp's."""
     return stacked(
-        click.option(
-            "--temperature", type=float, help="0 is greedy. [default: the GGUF's own, else 0.8]"
-        ),
-        click.option("--top-k", type=int, help="0 is off. [default: the GGUF's own, else 40]"),
-        click.option("--top-p", type=float, help="1 is off. [default: the GGUF's own, else 0.95]"),
-        click.option("--min-p", type=float, help="0 is off. [default: the GGUF's own, else 0.05]"),
+        *truncation_options,
         click.option("--typical-p", type=float, help="1 is off. [default: 1]"),
         click.option("--repeat-penalty", type=float, help="1 is off. [default: 1]"),
         click.option("--frequency-penalty", type=float, help="0 is off. [default: 0]"),

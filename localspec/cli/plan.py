@@ -9,9 +9,18 @@ from localspec import plans
 from localspec.bench.forecast import Forecast, forecast
 from localspec.bench.prompt_sets import SETS, Task, tasks_of
 from localspec.cli.interrupt import leave, on_interrupt
-from localspec.cli.options import DRAFTS, gpu_layers_option, stacked, threads_option
+from localspec.cli.options import (
+    DRAFTS,
+    context_option,
+    gpu_layers_option,
+    model_option,
+    stacked,
+    threads_option,
+    truncation_options,
+)
 from localspec.cli.output import Output
 from localspec.cli.plan_output import record_of, text_of
+from localspec.cli.tasks import listed, task_options
 from localspec.engine import Engine, load
 from localspec.errors import InvalidValueError
 from localspec.settings import SettingOptions, Settings, require
@@ -19,7 +28,7 @@ from localspec.settings import SettingOptions, Settings, require
 _FEWEST = 2
 
 _what_options = stacked(
-    click.option("-m", "--model", metavar="PATH", help="Target GGUF. [default: the bundled one]"),
+    model_option,
     click.option(
         "--draft",
         default="auto",
@@ -28,19 +37,7 @@ _what_options = stacked(
         help="What `auto` may choose from. Repetitions (suffix, lookup, ngram) are always "
         "predicted, and the GGUF of a smaller model if one is named or known.",
     ),
-    click.option(
-        "--set",
-        "sets",
-        metavar="LIST",
-        help=f"Which prompt sets: {', '.join(SETS)}. [default: all, or none with --prompts]",
-    ),
-    click.option(
-        "--prompts",
-        "file",
-        metavar="FILE",
-        help="Prompts of your own: a text file with lines of --- between them, or a .jsonl file "
-        'of {"prompt": ...} or {"messages": [...]}.',
-    ),
+    task_options,
     click.option(
         "--answers",
         type=int,
@@ -55,14 +52,9 @@ _what_options = stacked(
 )
 
 _how_options = stacked(
-    click.option(
-        "--temperature", type=float, help="0 is greedy. [default: the GGUF's own, else 0.8]"
-    ),
-    click.option("--top-k", type=int, help="0 is off. [default: the GGUF's own, else 40]"),
-    click.option("--top-p", type=float, help="1 is off. [default: the GGUF's own, else 0.95]"),
-    click.option("--min-p", type=float, help="0 is off. [default: the GGUF's own, else 0.05]"),
+    *truncation_options,
     click.option("--seed", type=int, default=0, show_default=True, help="Of the first text."),
-    click.option("--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"),
+    context_option,
     gpu_layers_option,
     threads_option,
     click.option("--all", "everything", is_flag=True, help="Show every depth, not the best only."),
@@ -116,8 +108,8 @@ def plan(
 
 def _tasks(sets: str | None, file: str | None, answers: int) -> list[Task]:
     """The prompts, no more than there are."""
-    names = [*SETS] if sets is None and not file else (sets or "").split(",")
-    tasks = tasks_of([name.strip() for name in names if name.strip()], Path(file) if file else None)
+    names = [*SETS] if sets is None and not file else listed(sets or "")
+    tasks = tasks_of(names, Path(file) if file else None)
     if len(tasks) < _FEWEST:
         raise InvalidValueError(
             f"prompts there are: {len(tasks)}, and an interval takes {_FEWEST}; name a larger file "

@@ -92,7 +92,7 @@ class Context:
         self._discard_unfinished()
         for start in range(0, len(tokens), self.chunk):
             chunk = tokens[start : start + self.chunk]
-            self._decode(chunk, all_rows=False)
+            self._decode(chunk, all_rows=False, width=self.least_rows)
             self._hold(chunk)
         logits: NDArray[np.float32] = self._rows(1)[0]
         return logits
@@ -156,8 +156,8 @@ class Context:
     def _decode(self, tokens: Sequence[int], *, all_rows: bool, width: int = 1) -> None:
         if len(self.tokens) + len(tokens) > self.n_ctx:
             raise LocalspecError(f"the context of {self.n_ctx} tokens is full; use a larger one")
-        padding = max(width, self.least_rows) - len(tokens)
-        self._batch.fill(tokens, start=len(self.tokens), all_rows=all_rows, padding=max(0, padding))
+        padding = max(0, width - len(tokens))
+        self._batch.fill(tokens, start=len(self.tokens), all_rows=all_rows, padding=padding)
         library.forget_log()
         self._unfinished = True
         status = llama_cpp.llama_decode(self._handle, self._batch.struct)
@@ -168,7 +168,7 @@ class Context:
                 f"{', ' + library.complaint() if library.complaint() else ''})"
             )
         end = len(self.tokens) + len(tokens)
-        if padding > 0 and self._roll_back(end) != end:
+        if padding and self._roll_back(end) != end:
             self.tokens.clear()
             raise LocalspecError("the padding of a pass cannot be forgotten; do without")
 

@@ -42,6 +42,9 @@ class Decision:
     reason: str
 
 
+Explain = Callable[[Decision], None]
+
+
 @dataclass(slots=True)
 class _Option:
     """The best depth of one candidate. rate: tokens per second, `reading` set aside."""
@@ -70,7 +73,7 @@ class Controller:
         *,
         deepest: int = WIDEST - 1,
         guesses: Mapping[str, float] | None = None,
-        explain: Callable[[Decision], None] | None = None,
+        explain: Explain | None = None,
     ) -> None:
         self.drafters = drafters
         self.explain = explain
@@ -95,31 +98,33 @@ class Controller:
 
     def plan(self, limit: Limit) -> Plan:
         """The step that promises the most tokens per second."""
-        plain = self._widths.seconds(1)
+        passes = self._widths.table
+        plain = passes[1]
         left = limit.depth + 1
         limit = limit.to(min(limit.depth, self._deepest))
         self._drafting = None
         options = [
             option
             for candidate in self.candidates
-            if limit.depth and (option := self._option(candidate, limit, left))
+            if limit.depth and (option := self._option(candidate, limit, left, passes))
         ]
         chosen, reason = self._chosen(options, plain)
         if self.explain:
             self.explain(_decision(chosen, plain, reason))
         if chosen is None:
             return PLAIN_STEP
-        return self._start(chosen, limit, max(chosen.rate, 1 / plain))
+        return self._start(chosen, limit, max(chosen.rate, 1 / plain), passes)
 
     def keep(self, draft: Draft) -> int:
         """How many of the drafted tokens are worth the target's time."""
         drafting = self._drafting
         if drafting is None or not drafting.survivals:
             return len(draft)
-        best, most, expected = 0, -drafting.price * self._widths.seconds(1), 0.0
+        passes = drafting.passes
+        best, most, expected = 0, -drafting.price * passes[1], 0.0
         for depth, survival in enumerate(drafting.survivals, start=1):
             expected += survival
-            value = expected - drafting.price * self._widths.seconds(depth + 1)
+            value = expected - drafting.price * passes[depth + 1]
             if value > most:
                 best, most = depth, value
         return best
@@ -138,31 +143,31 @@ class Controller:
             took = step.seconds - drafting.catching_up
             self.ledger.enter(took, expected, len(step.tokens), plain)
         self._since_plain = self._since_plain + 1 if step.verified else 0
-        active = self._drafting.candidate if self._drafting else None
         for candidate in self.candidates:
-            if candidate is active:
-                self._learn_of(candidate, step, plain)
+            if drafting and candidate is drafting.candidate:
+                self._learn_of(drafting, step, plain)
             else:
                 candidate.learn_from_afar(step.tokens)
 
-    def _learn_of(self, candidate: Candidate, step: Step, plain: float) -> None:
-        assert self._drafting is not None
+    def _learn_of(self, drafting: "_Drafting", step: Step, plain: float) -> None:
+        candidate = drafting.candidate
         candidate.learn(step.drafted, step.tokens)
         if not candidate.told and step.drafted:
             candidate.cost.learn_whole(step.draft_seconds, len(step.drafted), free=candidate.free)
-        gain = len(step.tokens) - (step.seconds - self._drafting.catching_up) / plain
+        gain = len(step.tokens) - (step.seconds - drafting.catching_up) / plain
         candidate.gained(gain)
         if not candidate.free:
             candidate.tried(paid=gain > 0)
 
-    def _option(self, candidate: Candidate, limit: Limit, left: int) -> _Option | None:
+    def _option(
+        self, candidate: Candidate, limit: Limit, left: int, passes: list[float]
+    ) -> _Option | None:
         """Its depth with the most tokens per second, within what the ledger allows.
 
-        left: how many tokens are still to come. Reading the prompt is a price paid once, and
-        worth it if the tokens that may follow save more.
+        left: how many tokens are still to come. passes: seconds by width. Reading the prompt is a
+        price paid once, and worth it if the tokens that may follow save more.
         """
-        passes, cost = self._widths.table, candidate.cost
-        plain = passes[1]
+        cost, plain = candidate.cost, passes[1]
         behind = candidate.behind
         unread = max(0, behind - self._generated)
         reading = cost.reading(unread)
@@ -203,9 +208,9 @@ class Controller:
                     return option, "tried again"
         return None, "nothing promises more" if options else "nothing to draft, or no credit left"
 
-    def _start(self, option: _Option, limit: Limit, price: float) -> Plan:
+    def _start(self, option: _Option, limit: Limit, price: float, passes: list[float]) -> Plan:
         candidate = option.candidate
-        self._drafting = drafting = _Drafting(option, price, self._widths, self.ledger, limit.depth)
+        self._drafting = drafting = _Drafting(option, price, passes, self.ledger, limit.depth)
         if candidate.told:
             return Plan(candidate.drafter, limit.depth, drafting.go_on)
         # What tells nothing while it drafts is held to the depth that promises most.
@@ -217,19 +222,21 @@ class _Drafting:
     """A draft in the making by a drafter to which each token costs time.
 
     survivals: the chance that so many drafted tokens are all right, by what their confidences say.
-    price: of a second, in tokens: what the best plan earns in it. catching_up: seconds of reading
-    that the ledger is not charged with.
+    price: of a second, in tokens: what the best plan earns in it. passes: seconds of the target's
+    by width. catching_up: seconds of reading that the ledger is not charged with.
     """
 
     def __init__(
-        self, option: _Option, price: float, widths: Widths, ledger: Ledger, most: int
+        self, option: _Option, price: float, passes: list[float], ledger: Ledger, most: int
     ) -> None:
         self.candidate = candidate = option.candidate
         self.price = price
         self.catching_up = option.reading
         self.survivals: list[float] = []
         self.clock: Clock = candidate.starts()
-        self._widths = widths
+        self.passes = passes
+        # Nothing is learnt while it drafts.
+        self._hazards = candidate.hazards.chances(most)
         self._ledger = ledger
         self._most = most
         self._survival = 1.0
@@ -243,20 +250,19 @@ class _Drafting:
         return drafted < self._most and self._affordable(drafted + 1) and self._pays(drafted)
 
     def _affordable(self, depth: int) -> bool:
-        plain = self._widths.seconds(1)
-        seconds = self._widths.seconds(depth + 1) + self.candidate.cost.of(depth)
+        plain = self.passes[1]
+        seconds = self.passes[depth + 1] + self.candidate.cost.of(depth)
         return seconds - plain <= self._ledger.allowed(plain)
 
     def _pays(self, drafted: int) -> bool:
         """Whether some number of further tokens brings more than it costs."""
         further = self.candidate.cost.further
-        now = self._widths.seconds(drafted + 1)
+        now = self.passes[drafted + 1]
         brought, chance = 0.0, self._survival
-        hazards = self.candidate.hazards.chances(self._most)[drafted:]
-        for more, hazard in enumerate(hazards, start=1):
+        for more, hazard in enumerate(self._hazards[drafted:], start=1):
             chance *= hazard
             brought += chance
-            costs = more * further + self._widths.seconds(drafted + more + 1) - now
+            costs = more * further + self.passes[drafted + more + 1] - now
             if brought > self.price * costs:
                 return True
             if chance < _HOPELESS:

@@ -115,3 +115,18 @@ class Scripted:
 
     def observe(self, outcome: Outcome) -> None:
         self.text += outcome.tokens
+
+
+class Repeat:
+    """Proposes the last token again and again."""
+
+    name = "repeat"
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        self.last = tokens[-1]
+
+    def propose(self, limit: Limit) -> Draft:
+        return Draft([self.last] * limit.depth)
+
+    def observe(self, outcome: Outcome) -> None:
+        self.last = outcome.tokens[-1]
