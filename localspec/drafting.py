@@ -14,11 +14,10 @@ from localspec.errors import (
     DrafterMismatchError,
     InvalidValueError,
     LocalspecError,
-    ModelNotFoundError,
 )
 from localspec.llama.context import Context, Rollback
 from localspec.llama.model import Model
-from localspec.models import gguf_check, registry
+from localspec.models import gguf_check, locate
 from localspec.models.pairing import mismatch
 from localspec.runtime import Runtime
 
@@ -136,13 +135,8 @@ class _Assembly:
             self._add_automatic()
         elif isinstance(choice, str) and choice in MODEL_FREE:
             self._add_free(choice)
-        elif isinstance(choice, str) and not Path(choice).exists():
-            raise ModelNotFoundError(
-                f"there is no drafter {choice!r}; choose auto, none, {', '.join(MODEL_FREE)}, "
-                "or the path of a GGUF"
-            )
         elif isinstance(choice, (str, Path)):
-            self._add_model(Path(choice))
+            self._add_model(locate.locate(choice, (AUTO, NONE, *MODEL_FREE)))
         elif isinstance(choice, Drafter):
             if any(choice.name == each.name for each in (*self._free, *self._others)):
                 raise InvalidValueError(f"draft names two drafters called {choice.name!r}")
@@ -165,14 +159,15 @@ class _Assembly:
         if self._context:
             return
         path = self._target.model.path
-        pair = registry.pair_of(path)
+        pair = locate.pair_of(path)
         if pair is None or pair.drafter is None:
-            self._reason = f"no drafter is known for {path.name}"
+            because = pair and pair.no_drafter
+            self._reason = because or f"no drafter is known for {path.name}"
             return
         try:
-            self._add_model(pair.drafter)
+            self._add_model(locate.on_disk(pair.drafter, pair.name))
         except LocalspecError as error:
-            self._reason = f"{pair.drafter.name} cannot be used: {error}"
+            self._reason = f"{pair.drafter} cannot be used: {error}"
 
     def _add_model(self, path: Path) -> None:
         target = self._target

@@ -17,6 +17,7 @@ from localspec.llama.model import Model
 from localspec.llama.width import WidthClass, probe
 from localspec.models import gguf_check, registry
 from localspec.models.gguf import Header
+from localspec.models.locate import locate, pair_of
 from localspec.pace import forget, pace
 from localspec.planning import Planning
 from localspec.prompt import Prompt, prompt_tokens
@@ -82,7 +83,7 @@ class Engine:
     @property
     def prefers_chat(self) -> bool:
         """Whether a bare prompt is best taken as a chat turn: the GGUF has a template for it."""
-        pair = registry.pair_of(self.model.path)
+        pair = pair_of(self.model.path)
         return self.model.chat_template is not None and (pair is None or pair.prompt == "chat")
 
     def generate(
@@ -251,8 +252,9 @@ def load(
 ) -> Engine:
     """Load a target and its drafter; use the result in a `with`.
 
-    model: the path of a GGUF; None is the bundled one. draft: `auto`, `none`, `suffix`, `lookup`,
-    `ngram`, the path of a GGUF, any object with the Drafter protocol, or a list to choose from.
+    model: a path, the name of a pair, or `user/repo[:quant]`; None is the bundled one.
+    draft: `auto`, `none`, `suffix`, `lookup`, `ngram`, a model named likewise, any object with the
+    Drafter protocol, or a list to choose from.
     remember: let the suffix drafter copy from earlier texts too, and keep this engine's: in the
     user's cache, bounded, until `localspec forget`.
     The other options are those of Runtime; None leaves them to localspec.
@@ -262,7 +264,7 @@ def load(
     began = perf_counter()
     library.forget_interrupt()
     runtime = Runtime(context, gpu_layers, threads, flash_attention, reproducible)
-    path = registry.default_pair().target if model is None else Path(model)
+    path = registry.bundled().target if model is None else locate(model)
     header = gguf_check.check_generative(path)
     loaded = Model(path, gpu_layers=gpu_layers)
     target: Context | None = None

@@ -3,6 +3,7 @@
     LocalspecError            1   something unexpected
     ├── InvalidValueError     2   an option or argument makes no sense (also a ValueError)
     ├── ModelNotFoundError    3   no such model (also a FileNotFoundError)
+    ├── HubError              4   the network or the Hub would not, or you may not
     ├── ModelLoadError        5   the file is no usable model, or does not fit in memory
     ├── DrafterMismatchError  6   this drafter cannot draft for this target
     └── ExactnessError        7   a text is not what its seed gives, and floats do not explain it
@@ -27,6 +28,12 @@ class ModelNotFoundError(LocalspecError, FileNotFoundError):
     """The model named does not exist."""
 
     exit_code = 3
+
+
+class HubError(LocalspecError):
+    """The Hub cannot be reached, refuses, or sends something else than it promised."""
+
+    exit_code = 4
 
 
 class ModelLoadError(LocalspecError):

@@ -1,4 +1,4 @@
-"""Where localspec keeps what it can make again."""
+"""Where localspec keeps its own files. (Models from the Hub lie in huggingface_hub's cache.)"""
 
 import hashlib
 import json
@@ -6,12 +6,21 @@ import os
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
+_APP = "localspec"
+
+
+def config_folder() -> Path:
+    """What the user writes; it may not exist."""
+    return _home() or platformdirs.user_config_path(_APP, appauthor=False)
+
 
 def cache_folder(name: str) -> Path:
-    """A folder of the user's cache; it may not exist yet."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG specification asks to ignore relative paths.
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "localspec" / name
+    """A folder for what can be made again; it may not exist yet."""
+    home = _home()
+    cache = home / "cache" if home else platformdirs.user_cache_path(_APP, appauthor=False)
+    return cache / name
 
 
 def cache_file(folder: str, what: list[Any]) -> Path:
@@ -23,6 +32,19 @@ def cache_file(folder: str, what: list[Any]) -> Path:
 def write_whole(file: Path, text: str) -> None:
     """Replace a file, and make its folder: nobody ever reads half of it. Raises OSError."""
     part = file.with_suffix(f".{os.getpid()}")
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_private(file.parent)
     part.write_text(text, encoding="utf-8")
     part.replace(file)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those it lies in, for this user alone. Raises OSError."""
+    for each in (*reversed(folder.parents), folder):
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
+
+
+def _home() -> Path | None:
+    """LOCALSPEC_HOME, which holds everything where it is set."""
+    home = os.environ.get("LOCALSPEC_HOME")
+    return Path(home).expanduser().absolute() if home else None

@@ -19,20 +19,18 @@ settings.load_profile("untimed")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing that tests measure or write goes to the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("LOCALSPEC_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
 
 @pytest.fixture(scope="session")
 def target_path() -> Path:
-    return registry.default_pair().target
+    return registry.bundled().target
 
 
 @pytest.fixture(scope="session")
 def drafter_path() -> Path:
-    path = registry.default_pair().drafter
-    assert path is not None
-    return path
+    return registry.bundled().drafter
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from localspec.drafting import Drafting
 from localspec.engine import load
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
 from localspec.llama.model import Model
-from localspec.models import registry
+from localspec.models import locate, registry
 from localspec.speculation.draft import Draft
 
 
@@ -52,12 +51,13 @@ def test_a_known_drafter_that_cannot_be_used_is_said(
 ) -> None:
     """`auto` goes on without it."""
     (tmp_path / "cut.gguf").write_bytes(target_path.read_bytes()[:10_000])
-    pair = replace(registry.default_pair(), drafter=tmp_path / "cut.gguf")
-    monkeypatch.setattr(registry, "pair_of", lambda _target: pair)
+    bundled = registry.bundled()
+    pair = registry.Pair(name="cut", target=bundled.target, drafter=tmp_path / "cut.gguf")
+    monkeypatch.setattr(locate, "pair_of", lambda _target: pair)
     drafting = drafting_of("auto")
     assert drafting.names == ["suffix"]
     assert drafting.reason is not None
-    assert drafting.reason.startswith("cut.gguf cannot be used: ")
+    assert drafting.reason.startswith(f"{tmp_path / 'cut.gguf'} cannot be used: ")
     assert "is truncated" in drafting.reason
 
 
@@ -169,7 +169,7 @@ def test_one_that_is_refused_refuses_all(
         close(model)
 
     monkeypatch.setattr(Model, "close", closing)
-    with pytest.raises(ModelNotFoundError, match="there is no drafter 'nothing'"):
+    with pytest.raises(ModelNotFoundError, match="there is no model 'nothing'"):
         load(draft=f"suffix,{drafter_path},nothing")
     assert {*closed} == {drafter_path, target_path}
     with pytest.raises(ModelNotFoundError, match=r"nowhere\.gguf"):
@@ -209,7 +209,7 @@ def test_a_target_can_draft_for_itself(target_path: Path) -> None:
 
 def test_what_is_no_drafter_is_named() -> None:
     with pytest.raises(
-        ModelNotFoundError, match="there is no drafter 'nothing'; choose auto, none, suffix"
+        ModelNotFoundError, match="there is no model 'nothing'; choose auto, none, suffix"
     ):
         load(draft="nothing")
     with pytest.raises(InvalidValueError, match="it needs name, begin, propose and observe"):

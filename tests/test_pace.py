@@ -19,7 +19,7 @@ Make = Callable[..., Context]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     return cache_folder("pace")
 
 
@@ -58,7 +58,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     make_context: Make, target_model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "file"))
     assert isinstance(pace(make_context(target_model), None, Runtime()), Pace)
 
 

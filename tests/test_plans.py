@@ -18,7 +18,7 @@ RATES = {"small": 0.9, "suffix": 0.25}
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture

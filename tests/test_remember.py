@@ -14,7 +14,7 @@ PROMPT = "class Reader:\n    def read(self"
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
 
 
 def generate(*, remember: bool, seed: int = 3) -> tuple[list[int], int]:
@@ -62,7 +62,7 @@ def test_forget_deletes_all_of_it() -> None:
 
 
 def test_a_cache_that_cannot_be_written_is_said_and_harmless(tmp_path: Path) -> None:
-    (tmp_path / "localspec").write_text("in the way")
+    (tmp_path / "cache").write_text("in the way")
     with load(draft="suffix", threads=1, remember=True) as engine:
         engine.generate(PROMPT, max_tokens=8)
         past = engine.drafting.past

@@ -12,6 +12,7 @@ from localspec.engine import Engine, load
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelLoadError
 from localspec.models import registry
 from localspec.models.gguf import read_header
+from localspec.models.locate import on_disk, pair_of
 from localspec.runtime import DEFAULT_CONTEXT, Runtime
 
 # In a list of drafts, the drafter that is a model.
@@ -81,7 +82,7 @@ class Entry:
 
         Raises what `load` raises. Who was not asked for by name and cannot draft is left out.
         """
-        target = self.target or registry.default_pair().target
+        target = self.target or registry.bundled().target
         runtime = replace(runtime, context=runtime.context or _room(target, tasks, tokens))
         with ExitStack() as stack:
             plain = stack.enter_context(_loaded(target, [NONE], runtime))
@@ -155,8 +156,8 @@ def _forgetful() -> Suffix:
 
 
 def _own_drafter(target: Path) -> Path | None:
-    pair = registry.pair_of(target)
-    return pair.drafter if pair else None
+    pair = pair_of(target)
+    return on_disk(pair.drafter) if pair and pair.drafter else None
 
 
 def _room(target: Path, tasks: Sequence[Task], tokens: int) -> int:

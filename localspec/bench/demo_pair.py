@@ -24,8 +24,7 @@ class DemoPair:
     """
 
     def __init__(self, size: str, type_name: str) -> None:
-        bundled = registry.default_pair()
-        assert bundled.drafter is not None
+        bundled = registry.bundled()
         self.folder = cache_folder("demo")
         self._type = type_name
         self._sources = [(bundled.target, size)]
@@ -46,7 +45,7 @@ class DemoPair:
         except OSError as error:
             raise LocalspecError(
                 f"the pair cannot be written to {self.folder}: {error.strerror}; "
-                "set XDG_CACHE_HOME to a folder elsewhere"
+                "set LOCALSPEC_HOME to a folder elsewhere"
             ) from error
 
 

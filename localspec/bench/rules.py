@@ -152,8 +152,7 @@ def bundled_engines() -> Iterator[dict[str, Engine]]:
         def opened(draft: str | Drafter) -> Engine:
             return stack.enter_context(load(draft=draft, threads=1, flash_attention=True))
 
-        small = registry.default_pair().drafter
-        assert small is not None, "the bundled pair has a drafter"
+        small = registry.bundled().drafter
         engines = {MODEL: opened(str(small)), **{name: opened(name) for name in OTHERS}}
         [drafter] = engines[MODEL].drafting.drafters
         # The two take turns with one cache: `begin` brings it to the text at hand.

@@ -14,7 +14,7 @@ from time import perf_counter
 from localspec.drafters.base import Limit, Outcome
 from localspec.drafters.suffix import Suffix
 from localspec.llama.model import Model
-from localspec.models.registry import default_pair
+from localspec.models.registry import bundled
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
@@ -26,7 +26,7 @@ CHUNK = 4  # tokens committed per step
 def source_tokens(count: int) -> list[int]:
     """The first tokens of the standard library's sources, in the order of their names."""
     tokens: list[int] = []
-    with Model(default_pair().target) as model:
+    with Model(bundled().target) as model:
         for path in sorted(Path(argparse.__file__).parent.glob("*.py")):
             if len(tokens) >= count:
                 break

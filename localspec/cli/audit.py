@@ -15,6 +15,7 @@ from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
 from localspec.engine import load
 from localspec.errors import ExactnessError, InvalidValueError
+from localspec.models.locate import locate
 from localspec.recipe import Recipe
 
 _NEEDED = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
@@ -66,7 +67,7 @@ def audit_command(
     places: Places = {"gpu_layers": gpu_layers, "threads": threads}
     record = _read(file) if file else _generated(prompt or "", seed, model, draft, places)
     recorded = _recorded(record)
-    target = Path(model or record["model"]["target"])
+    target = locate(model) if model else Path(record["model"]["target"])
     room = len(recorded.recipe.prompt_token_ids) + len(recorded.token_ids) + 64
     recipe = recorded.recipe
     with load(

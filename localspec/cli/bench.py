@@ -29,6 +29,7 @@ from localspec.cli.output import Output
 from localspec.cli.tasks import listed, task_options
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.models.gguf import read_header
+from localspec.models.locate import locate
 from localspec.runtime import Runtime, threads_for
 from localspec.settings import Settings, require
 
@@ -167,7 +168,7 @@ def _checked(options: dict[str, Any], depths: Sequence[int | None], *, verify: b
 
 
 def _path(name: str | None) -> Path | None:
-    return None if name is None else Path(name)
+    return None if name is None else locate(name)
 
 
 def _writable(html: str) -> Path:

@@ -232,10 +232,10 @@ def test_no_matrix_can_be_skipped(target_path: Path, folder: Path) -> None:
 def test_a_second_request_finds_the_file(
     target_path: Path, drafter_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     size = Size(256, 8, 768)
     first = scaled(target_path, size)
-    assert first.parent == tmp_path / "localspec" / "scaled"
+    assert first.parent == tmp_path / "cache" / "scaled"
     written = first.stat().st_mtime_ns
     assert scaled(target_path, size) == first
     scale(target_path, first, size)

@@ -139,7 +139,7 @@ def test_verify_notices_a_lie(bench: Any, prompts: Path, monkeypatch: pytest.Mon
         (["--html", "no-such-folder/out.html"], 2, "a folder that exists"),
         (["--ctx", "40", "-n", "30", "--set", "code"], 2, "--ctx"),
         (["--model", "no-such.gguf"], 3, "no-such.gguf"),
-        (["--drafts", "psychic"], 3, "there is no drafter 'psychic'"),
+        (["--drafts", "psychic"], 3, "there is no model 'psychic'"),
         (["--draft", "no-such.gguf"], 3, "no-such.gguf"),
     ],
 )

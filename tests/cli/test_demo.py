@@ -58,8 +58,8 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the demo writes: nothing is there yet."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "localspec" / "demo"
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    return tmp_path / "cache" / "demo"
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_a_full_disk_is_one_line(demo: Run, folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(scale, "write", full)
     done = demo("--yes", *SMALL)
     assert done.code == 1
-    assert done.err.endswith("set XDG_CACHE_HOME to a folder elsewhere\n")
+    assert done.err.endswith("set LOCALSPEC_HOME to a folder elsewhere\n")
     assert list(folder.iterdir()) == []
 
 

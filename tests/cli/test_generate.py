@@ -843,9 +843,9 @@ def files(tmp_path_factory: pytest.TempPathFactory, drafter_path: Path) -> dict[
         (
             ["--draft", "{missing}"],
             3,
-            r"there is no drafter '.*/missing\.gguf'; choose auto, none, suffix, lookup, ngram, or",
+            r"there is no model file .*/missing\.gguf; check the path",
         ),
-        (["--draft", "suffix,nothing"], 3, "there is no drafter 'nothing'; choose auto"),
+        (["--draft", "suffix,nothing"], 3, "there is no model 'nothing'; choose auto"),
         (["--draft", "none,suffix"], 2, "names none and something else; choose one"),
         (["--draft", "{padded},{other-bos}"], 2, "two models, padded.gguf and other-bos.gguf"),
         (["-m", "{folder}"], 5, "is a directory; name the .gguf file inside it"),

@@ -12,7 +12,7 @@ import pytest
 def run(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "localspec", *arguments],
-        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        env={**os.environ, "LOCALSPEC_HOME": str(cache)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from localspec.drafters import suffix_store
@@ -178,15 +179,14 @@ def test_clearing_leaves_no_token_behind(tmp_path: Path) -> None:
 def test_it_lies_in_the_cache_unless_told_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_folder() == tmp_path / "localspec" / "past"
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "cache" / "past"
     assert PastTexts("v").folder == default_folder()
     PastTexts("v").add([1])
     clear_all()
     assert PastTexts("v").load() == []
-    for elsewhere in ("relative", ""):
-        monkeypatch.setenv("XDG_CACHE_HOME", elsewhere)
-        assert default_folder() == Path.home() / ".cache" / "localspec" / "past"
+    monkeypatch.setenv("LOCALSPEC_HOME", "")
+    assert default_folder() == platformdirs.user_cache_path("localspec", appauthor=False) / "past"
 
 
 WRITER = """

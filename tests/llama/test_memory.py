@@ -25,7 +25,7 @@ def resident(context: int) -> int:
 
 
 def test_a_longer_context_costs_its_keys_and_values_and_no_more() -> None:
-    pair = registry.default_pair()
+    pair = registry.bundled()
     assert pair.drafter is not None
     headers = [gguf_check.check_generative(path) for path in (pair.target, pair.drafter)]
     small, large = 1024, 65536
