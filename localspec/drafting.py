@@ -1,6 +1,7 @@
 """Drafting: which drafters a target gets, or why it gets none."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,12 @@ from localspec.errors import (
 )
 from localspec.llama.context import Context, Rollback
 from localspec.llama.model import Model
-from localspec.models import gguf_check, locate
+from localspec.memory.plan import MemoryPlan, Wish, memory_plan
+from localspec.models import locate
+from localspec.models.gguf import Header
 from localspec.models.pairing import mismatch
 from localspec.runtime import Runtime
+from localspec.trial import sound_header
 
 MODEL_FREE = {"suffix": Suffix, "lookup": PromptLookup, "ngram": Ngram}
 AUTO, NONE = "auto", "none"
@@ -70,12 +74,14 @@ def choose(
     target: Context,
     runtime: Runtime,
     past: PastTexts | None = None,
+    no_model: str | None = None,
 ) -> Drafting:
     """The drafters for a target.
 
     draft: `auto`, `none`, `suffix`, `lookup`, `ngram`, the path of a GGUF, a drafter of your own,
     or several of these (a list, or names with commas), of which at most one is a model.
     past: earlier texts, for the suffix drafter to copy from as well.
+    no_model: why `auto` must do without a drafter model, if it must.
     `auto` is the suffix drafter and the target's own drafter model, if it has one; it never fails.
     Raises DrafterMismatchError for a drafter asked for that cannot draft here.
     """
@@ -91,7 +97,53 @@ def choose(
         if all(choice == AUTO for choice in choices):
             return Drafting((), reason)
         raise DrafterMismatchError(f"{reason}; use --draft none")
-    return _Assembly(target, runtime, past).of(choices)
+    return _Assembly(target, runtime, past, no_model).of(choices)
+
+
+def plan_memory(
+    draft: Choice | Sequence[Choice], target: Path, header: Header, runtime: Runtime
+) -> MemoryPlan:
+    """What of a target, its drafter and their caches fits; nothing is loaded.
+
+    Raises ModelLoadError where what was asked for does not.
+    """
+    drafter, optional = _model_of(_listed(draft), target)
+    wish = Wish(
+        target=target,
+        context=runtime.context_size(header),
+        named=runtime.context is not None,
+        drafter=drafter,
+        optional=optional,
+        kv_type=runtime.kv_type,
+        drafter_kv_type=runtime.drafter_kv_type,
+        gpu_layers=runtime.gpu_layers,
+        flash_attention=runtime.flash,
+    )
+    return memory_plan(wish)
+
+
+def _model_of(choices: Sequence[Choice], target: Path) -> tuple[Path | None, bool]:
+    """The drafter that is a model, if one will be; whether it is `auto` that looked for it."""
+    if NONE in choices:
+        return None, True
+    for choice in choices:
+        if isinstance(choice, (str, Path)) and choice not in (AUTO, *MODEL_FREE):
+            path = _locate(choice)
+            sound_header(path)
+            return path, False
+    if AUTO in choices:
+        pair = locate.pair_of(target)
+        # What is wrong with it is said where it would be loaded.
+        with suppress(LocalspecError):
+            if pair and pair.drafter:
+                path = locate.on_disk(pair.drafter, pair.name)
+                sound_header(path)
+                return path, True
+    return None, True
+
+
+def _locate(name: str | Path) -> Path:
+    return locate.locate(name, (AUTO, NONE, *MODEL_FREE))
 
 
 def _listed(draft: Choice | Sequence[Choice]) -> list[Choice]:
@@ -109,9 +161,12 @@ def _listed(draft: Choice | Sequence[Choice]) -> list[Choice]:
 class _Assembly:
     """Puts the drafters of one target together."""
 
-    def __init__(self, target: Context, runtime: Runtime, past: PastTexts | None) -> None:
+    def __init__(
+        self, target: Context, runtime: Runtime, past: PastTexts | None, no_model: str | None
+    ) -> None:
         self._target = target
         self._past = past
+        self._no_model = no_model
         self._runtime = runtime
         self._free: list[Drafter] = []
         self._others: list[Drafter] = []
@@ -136,7 +191,7 @@ class _Assembly:
         elif isinstance(choice, str) and choice in MODEL_FREE:
             self._add_free(choice)
         elif isinstance(choice, (str, Path)):
-            self._add_model(locate.locate(choice, (AUTO, NONE, *MODEL_FREE)))
+            self._add_model(_locate(choice))
         elif isinstance(choice, Drafter):
             if any(choice.name == each.name for each in (*self._free, *self._others)):
                 raise InvalidValueError(f"draft names two drafters called {choice.name!r}")
@@ -164,6 +219,9 @@ class _Assembly:
             because = pair and pair.no_drafter
             self._reason = because or f"no drafter is known for {path.name}"
             return
+        if self._no_model:
+            self._reason = self._no_model
+            return
         try:
             self._add_model(locate.on_disk(pair.drafter, pair.name))
         except LocalspecError as error:
@@ -176,7 +234,7 @@ class _Assembly:
                 f"draft names two models, {self._context.model.path.name} and {path.name}; "
                 "choose one"
             )
-        header = gguf_check.check_generative(path)
+        header = sound_header(path)
         model = Model(path, gpu_layers=self._runtime.gpu_layers)
         try:
             if reason := mismatch(target.model, model):
@@ -184,7 +242,9 @@ class _Assembly:
                     f"{path.name} cannot draft for {target.model.path.name}: {reason}; "
                     "use a drafter of the same family, or --draft suffix"
                 )
-            context = self._runtime.context_for(model, header, target.n_ctx)
+            context = self._runtime.context_for(
+                model, header, target.n_ctx, self._runtime.drafter_kv_type
+            )
             if context.rollback is not Rollback.PARTIAL:
                 context.close()
                 raise DrafterMismatchError(

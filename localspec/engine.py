@@ -15,7 +15,7 @@ from localspec.llama import library
 from localspec.llama.context import Context, Rollback
 from localspec.llama.model import Model
 from localspec.llama.width import WidthClass, probe
-from localspec.models import gguf_check, registry
+from localspec.models import registry
 from localspec.models.gguf import Header
 from localspec.models.locate import locate, pair_of
 from localspec.pace import forget, pace
@@ -31,6 +31,7 @@ from localspec.speculation.controller import Explain
 from localspec.speculation.costs import Widths
 from localspec.speculation.loop import Loop
 from localspec.stats import Seconds, Stats
+from localspec.trial import sound_header
 
 _NEVER = 2**63
 
@@ -41,6 +42,8 @@ class Engine:
     Make it with `load`; close it (or use `with`) to free both models. One generation runs at a
     time: starting another closes the one before. What a new prompt shares with the text in the
     caches is not evaluated again.
+
+    notes: what is less than could be expected, so that all fits in memory; a line each.
     """
 
     def __init__(
@@ -49,8 +52,11 @@ class Engine:
         header: Header,
         runtime: Runtime,
         planning: Planning,
+        *,
         load_seconds: float,
+        notes: Sequence[str] = (),
     ) -> None:
+        self.notes = notes
         self._runtime = runtime
         self.drafting = planning.drafting
         self._planning = planning
@@ -248,6 +254,7 @@ def load(
     threads: int | None = None,
     flash_attention: bool | None = None,
     reproducible: bool = False,
+    kv_type: str = "f16",
     remember: bool = False,
 ) -> Engine:
     """Load a target and its drafter; use the result in a `with`.
@@ -263,16 +270,18 @@ def load(
     """
     began = perf_counter()
     library.forget_interrupt()
-    runtime = Runtime(context, gpu_layers, threads, flash_attention, reproducible)
+    runtime = Runtime(context, gpu_layers, threads, flash_attention, reproducible, kv_type)
     path = registry.bundled().target if model is None else locate(model)
-    header = gguf_check.check_generative(path)
+    header = sound_header(path)
+    plan = drafting.plan_memory(draft, path, header, runtime)
+    runtime = replace(runtime, drafter_kv_type=plan.drafter_kv_type)
     loaded = Model(path, gpu_layers=gpu_layers)
     target: Context | None = None
     drafted: Drafting | None = None
     try:
-        target = runtime.context_for(loaded, header, runtime.context_size(loaded))
+        target = runtime.context_for(loaded, header, plan.context)
         past = PastTexts(loaded.vocabulary) if remember else None
-        drafted = drafting.choose(draft, target, runtime, past)
+        drafted = drafting.choose(draft, target, runtime, past, plan.no_drafter)
         measured = pace(target, drafted.context, runtime) if drafted.drafters else None
     except BaseException:
         if drafted:
@@ -282,7 +291,9 @@ def load(
         loaded.close()
         raise
     planning = Planning(target, drafted, measured)
-    engine = Engine(target, header, runtime, planning, perf_counter() - began)
+    engine = Engine(
+        target, header, runtime, planning, load_seconds=perf_counter() - began, notes=plan.notes
+    )
     try:
         library.raise_interrupt()
     except KeyboardInterrupt:

@@ -37,6 +37,12 @@ class Pace:
         """To start learning from."""
         return Widths(self.target)
 
+    def step(self, depth: int) -> float:
+        """What a step with a draft of so many tokens takes, in steps of plain decoding."""
+        widths, drafting = self.widths(), self.drafter_cost()
+        taken = drafting.first + (depth - 1) * drafting.further
+        return (widths.seconds(depth + 1) + taken) / widths.seconds(1)
+
     def drafter_cost(self) -> DrafterCost:
         """To start learning from."""
         return DrafterCost(*self.drafter) if self.drafter else DrafterCost()
@@ -47,24 +53,30 @@ def pace(target: Context, drafter: Context | None, runtime: Runtime) -> Pace:
 
     Measuring empties both contexts.
     """
-    file = _file(target, drafter, runtime)
-    try:
-        record = json.loads(file.read_text())
-        widths = {int(width): float(seconds) for width, seconds in record["target"].items()}
-        if widths.keys() >= {1, 4}:
-            return Pace(widths, _triple(record["drafter"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass  # not measured yet, or not readable: measure
+    paths = target.model.path, drafter.model.path if drafter else None
+    if known := remembered(*paths, runtime):
+        return known
     measured = Pace(_target(target), _drafter(drafter) if drafter else None)
     with suppress(OSError):  # then it is measured again next time
-        write_whole(file, json.dumps(asdict(measured)))
+        write_whole(_file(*paths, runtime), json.dumps(asdict(measured)))
     return measured
+
+
+def remembered(target: Path, drafter: Path | None, runtime: Runtime) -> Pace | None:
+    """Of the models in these files, if they were measured here before."""
+    try:
+        record = json.loads(_file(target, drafter, runtime).read_text())
+        widths = {int(width): float(seconds) for width, seconds in record["target"].items()}
+        return Pace(widths, _triple(record["drafter"])) if widths.keys() >= {1, 4} else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # not measured yet, or not readable
 
 
 def forget(target: Context, drafter: Context | None, runtime: Runtime) -> None:
     """It turned out wrong, perhaps measured on a busy machine: measure again next time."""
     with suppress(OSError):
-        _file(target, drafter, runtime).unlink(missing_ok=True)
+        paths = target.model.path, drafter.model.path if drafter else None
+        _file(*paths, runtime).unlink(missing_ok=True)
 
 
 def _triple(costs: list[float] | None) -> tuple[float, float, float] | None:
@@ -74,9 +86,9 @@ def _triple(costs: list[float] | None) -> tuple[float, float, float] | None:
     return float(first), float(further), float(reading)
 
 
-def _file(target: Context, drafter: Context | None, runtime: Runtime) -> Path:
+def _file(target: Path, drafter: Path | None, runtime: Runtime) -> Path:
     """By whatever changes what a pass takes."""
-    paths = [context.model.path.resolve() for context in (target, drafter) if context]
+    paths = [path.resolve() for path in (target, drafter) if path]
     files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
     machine = [platform.node(), platform.machine(), os.cpu_count(), library.can_offload()]
     return cache_file("pace", [files, machine, asdict(runtime), library.version()])

@@ -26,7 +26,7 @@ class Recipe:
 
     prompt_token_ids: the prompt as the target saw it. sampling: every setting of SamplingParams,
     the GGUF's own included. grammar, schema: what the text had to satisfy. widths: the rows of each
-    pass. reproducible, flash_attention: as in Runtime. fingerprint: of the target's file.
+    pass. reproducible, flash_attention, kv_type: as in Runtime. fingerprint: of the target's file.
     versions: of what computed it.
     """
 
@@ -42,6 +42,7 @@ class Recipe:
     flash_attention: bool | None
     fingerprint: str
     versions: dict[str, str]
+    kv_type: str = "f16"
 
     @classmethod
     def of(
@@ -71,6 +72,7 @@ class Recipe:
             flash_attention=runtime.flash_attention,
             fingerprint=fingerprint(target),
             versions=versions(constrained=settings.compiled_grammar() is not None),
+            kv_type=runtime.kv_type,
         )
 
     @classmethod

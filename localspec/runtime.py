@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import psutil
 
+from localspec.errors import InvalidValueError
 from localspec.llama import library
 from localspec.llama.context import Context
 from localspec.llama.model import Model
-from localspec.models import memory
+from localspec.memory import estimate
 from localspec.models.gguf import Header
 from localspec.settings import require
 
@@ -29,6 +30,7 @@ class Runtime:
     flash_attention: None is wherever the library can.
     reproducible: passes are made so that logits do not depend on their width: flash attention is
         off, whose bits depend on it, and `Engine` pads narrow passes.
+    kv_type, drafter_kv_type: what keys and values are kept as, one of estimate.KV_TYPES.
     """
 
     context: int | None = None
@@ -36,27 +38,53 @@ class Runtime:
     threads: int | None = None
     flash_attention: bool | None = None
     reproducible: bool = False
+    kv_type: str = "f16"
+    drafter_kv_type: str = "f16"
 
     def __post_init__(self) -> None:
         for name, least, most in _BOUNDS:
             value = getattr(self, name)
             if value is not None:
                 require(name, value, least, most)
+        for kv_type in (self.kv_type, self.drafter_kv_type):
+            self._require_possible(kv_type)
 
-    def context_size(self, model: Model) -> int:
+    @property
+    def flash(self) -> bool | None:
+        """Whether flash attention is used; None is wherever the library can."""
+        return False if self.reproducible else self.flash_attention
+
+    def context_size(self, header: Header) -> int:
         """How many tokens of text this model gets."""
-        return self.context or min(model.n_ctx_train, DEFAULT_CONTEXT)
+        return self.context or min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
 
-    def context_for(self, model: Model, header: Header, n_ctx: int) -> Context:
-        """A cache of `n_ctx` tokens, refused before it is made if memory cannot hold it."""
+    def context_for(
+        self, model: Model, header: Header, n_ctx: int, kv_type: str | None = None
+    ) -> Context:
+        """A cache of `n_ctx` tokens, refused before it is made if memory cannot hold it.
+
+        kv_type: None is the target's.
+        """
+        kv_type = kv_type or self.kv_type
         if not library.can_offload() or self.gpu_layers == 0:
-            memory.require_room(header, model.path.name, n_ctx)
+            estimate.require_room(header, model.path.name, n_ctx, kv_type)
         return Context(
             model,
             n_ctx=n_ctx,
             threads=self.threads or threads_for(model.size),
-            flash_attention=False if self.reproducible else self.flash_attention,
+            flash_attention=self.flash,
+            kv_type=estimate.KV_TYPES[kv_type],
         )
+
+    def _require_possible(self, kv_type: str) -> None:
+        if kv_type not in estimate.KV_TYPES:
+            choices = ", ".join(estimate.KV_TYPES)
+            raise InvalidValueError(f"kv_type is {kv_type!r}; choose one of {choices}")
+        if kv_type in estimate.QUANTISED and self.flash is False:
+            why = "reproducible" if self.reproducible else "flash_attention=False"
+            raise InvalidValueError(
+                f"kv_type {kv_type} needs flash attention, and {why} turns it off; use f16"
+            )
 
 
 def threads_for(weights: int) -> int:

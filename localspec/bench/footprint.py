@@ -6,8 +6,8 @@ from pathlib import Path
 
 import psutil
 
+from localspec.memory.estimate import cache_bytes
 from localspec.models.gguf import read_header
-from localspec.models.memory import cache_bytes
 
 if sys.platform != "win32":
     import resource

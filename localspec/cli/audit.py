@@ -76,6 +76,7 @@ def audit_command(
         context=room,
         flash_attention=recipe.flash_attention,
         reproducible=recipe.reproducible,
+        kv_type=recipe.kv_type,
         **places,
     ) as engine:
         recipe.require_same(target)
@@ -98,7 +99,8 @@ def _generated(
 ) -> Mapping[str, Any]:
     with load(model, draft, **places) as engine:
         running = engine.stream(as_prompt(engine, prompt, None), seed=seed, logprobs=False)
-        Output().note(describe_engine(engine, running, bundled=model is None))
+        for note in (describe_engine(engine, running, bundled=model is None), *engine.notes):
+            Output().note(note)
         return generation_record(engine, running)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import psutil
 
+from localspec.amounts import amount
 from localspec.bench import demo_pair
 from localspec.bench.demo_pair import DemoPair
 from localspec.bench.prompt_sets import SETS, Task, shipped
@@ -92,7 +93,7 @@ def demo(
     """
     output = Output(color=True)
     if remove:
-        output.note(f"{words.gigabytes(demo_pair.remove())} deleted")
+        output.note(f"{amount(demo_pair.remove())} deleted")
         return 0
     task = _task(prompt, prompt_set)
     options |= {"max_tokens": tokens, "ignore_eos": True}
@@ -123,7 +124,7 @@ def _written(pair: DemoPair, output: Output, *, yes: bool) -> bool:
             return False
         began = perf_counter()
         pair.write()
-        took = f"{words.gigabytes(pair.missing)} in {perf_counter() - began:.1f} s"
+        took = f"{amount(pair.missing)} in {perf_counter() - began:.1f} s"
         output.note(f"written to {words.short(pair.folder)}: {took}")
     for line in words.models(pair):
         output.note(line)
@@ -134,12 +135,12 @@ def _agreed(pair: DemoPair, output: Output) -> bool:
     """Ask whether the files may be written."""
     if not (sys.stdin and sys.stdin.isatty()):
         raise InvalidValueError(
-            f"the demo writes {words.gigabytes(pair.missing)} to {words.short(pair.folder)}, and "
+            f"the demo writes {amount(pair.missing)} to {words.short(pair.folder)}, and "
             "there is no terminal to ask at; give --yes to agree"
         )
     for line in words.question(pair):
         output.note(line)
-    return click.confirm(f"write {words.gigabytes(pair.missing)}?", default=False, err=True)
+    return click.confirm(f"write {amount(pair.missing)}?", default=False, err=True)
 
 
 def _run(race: Race, task: Task, options: dict[str, Any], output: Output) -> int:

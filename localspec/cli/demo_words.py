@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from localspec.amounts import amount
 from localspec.bench.demo_pair import DemoPair
 from localspec.bench.race import Lane, Race
 from localspec.cli.output import joined
@@ -16,7 +17,7 @@ def question(pair: DemoPair) -> list[str]:
     return [
         "the bundled pair is so small that drafting gains it nothing. The demo scales it up:",
         "it computes what it did, at the cost per token of a real model of that size.",
-        f"It writes {gigabytes(pair.missing)} to {short(pair.folder)}, once,",
+        f"It writes {amount(pair.missing)} to {short(pair.folder)}, once,",
         "and downloads nothing; `localspec demo --remove` deletes it. Other sizes:",
         "--size 0.3B (0.7 GB), --size 0.9B (1.9 GB), --size 2B --type Q8_0 (2.3 GB)",
     ]
@@ -26,7 +27,7 @@ def models(pair: DemoPair) -> list[str]:
     """The files raced with."""
     files = {"target": pair.target, "drafter": pair.drafter}
     return [
-        *(f"{role}: {path.stem}, {gigabytes(path.stat().st_size)}" for role, path in files.items()),
+        *(f"{role}: {path.stem}, {amount(path.stat().st_size)}" for role, path in files.items()),
         "speed and acceptance are real; the text is that of the tiny model they are scaled from",
     ]
 
@@ -77,11 +78,6 @@ def remarks(race: Race) -> list[str]:
             "`localspec audit` tells whether it did; --reproducible pays for equal digits",
         ]
     return said
-
-
-def gigabytes(size: int) -> str:
-    """A size as people write it."""
-    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
 
 
 def short(path: Path) -> str:

@@ -77,6 +77,7 @@ def generate(
     draft: str,
     ctx: int | None,
     gpu_layers: int | None,
+    kv_type: str,
     threads: int | None,
     reproducible: bool,
     chat: bool | None,
@@ -105,6 +106,7 @@ def generate(
             gpu_layers=gpu_layers,
             threads=threads,
             reproducible=reproducible,
+            kv_type=kv_type,
             remember=remember,
         )
     with engine:
@@ -117,6 +119,8 @@ def generate(
         )
         with on_interrupt(cancelling(cancel)):
             output.note(describe_engine(engine, running, bundled=model is None))
+            for note in engine.notes:
+                output.note(note)
             if engine.plan_ignored:
                 output.note(engine.plan_ignored)
             if color and (as_json or not output.color):

@@ -7,18 +7,25 @@ from importlib import import_module
 import click
 
 from localspec import __version__
-from localspec.cli.output import ReaderGone, abandon_stdout, say
+from localspec.cli.output import ReaderGone, abandon_stdout, say, say_notices
 from localspec.errors import InvalidValueError, LocalspecError
 
 INTERRUPTED = 130
 # Command -> where it lives and its line in --help; imported only when it is called.
 _COMMANDS = {
     "demo": ("localspec.cli.demo:demo", "Watch drafting pay, with nothing downloaded."),
+    "pull": ("localspec.cli.pull:pull", "Fetch a model and its drafter from the Hub."),
     "generate": ("localspec.cli.generate:generate", "Generate text; shows what drafting gained."),
+    "pair": ("localspec.cli.pair:pair", "Check whether a drafter fits a target, or find one."),
+    "ls": ("localspec.cli.ls:ls", "List the models on this disk, and which drafters fit them."),
+    "show": ("localspec.cli.show:show", "Show what a model is: shape, vocabulary, template."),
+    "rm": ("localspec.cli.rm:rm", "Delete models fetched from the Hub, and free their bytes."),
     "bench": ("localspec.cli.bench:bench", "Measure plain decoding against each drafter."),
     "audit": ("localspec.cli.audit:audit_command", "Check that a text is what its seed gives."),
     "plan": ("localspec.cli.plan:plan", "Predict what drafting gains; `auto` starts from it."),
+    "doctor": ("localspec.cli.doctor:doctor", "Check this installation and this machine."),
     "forget": ("localspec.cli.forget:forget", "Delete the texts that --remember kept."),
+    "completion": ("localspec.cli.completion:completion", "Complete words in your shell."),
 }
 
 
@@ -31,7 +38,13 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _, name = _COMMANDS[cmd_name][0].partition(":")
+        home, about = _COMMANDS[cmd_name]
+        if ctx.resilient_parsing:
+            # Only a word is completed; the module may import the engine.
+            from localspec.cli import outline
+
+            return outline.command(cmd_name, about)
+        module, _, name = home.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 
@@ -48,6 +61,9 @@ def localspec() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    if "_LOCALSPEC_COMPLETE" in os.environ:
+        import_module("localspec.cli.completing")  # which tells click how words are put together
+    say_notices()
     try:
         code = localspec(prog_name="localspec", standalone_mode=False) or 0
     except ReaderGone:
@@ -91,7 +107,8 @@ def _as_options(error: LocalspecError) -> str:
     """The message with a setting's name spelt as the option people type."""
     message = str(error)
     setting, _, rest = message.partition(" ")
-    if isinstance(error, InvalidValueError) and setting.isidentifier() and rest.startswith("is "):
+    named = setting.isidentifier() and setting != "there" and rest.startswith("is ")
+    if isinstance(error, InvalidValueError) and named:
         option = {"context": "ctx"}.get(setting, setting).replace("_", "-")
         return f"--{option} {rest}"
     return message

@@ -31,6 +31,13 @@ context_option = click.option(
     "--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"
 )
 gpu_layers_option = click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]")
+kv_type_option = click.option(
+    "--kv-type",
+    default="f16",
+    show_default=True,
+    metavar="f16|bf16|f32|q8_0|q4_0",
+    help="What the target's keys and values are kept as; q8_0 takes about half the memory.",
+)
 threads_option = click.option(
     "--threads", type=int, help="CPU threads. [default: by model size, to physical cores]"
 )
@@ -79,6 +86,7 @@ def model_options(command: Command) -> Command:
         ),
         context_option,
         gpu_layers_option,
+        kv_type_option,
         click.option(
             "--reproducible",
             is_flag=True,

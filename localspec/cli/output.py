@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -88,6 +89,22 @@ def say(text: str) -> None:
     if sys.stderr is not None:
         with suppress(BrokenPipeError):
             sys.stderr.write(f"localspec: {text}\n")
+
+
+class Notices(logging.Handler):
+    """Says what the library tells of itself while a command waits for it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One notice."""
+        say(record.getMessage())
+
+
+def say_notices() -> None:
+    """From here on; asking twice changes nothing."""
+    logger = logging.getLogger("localspec")
+    if not any(isinstance(handler, Notices) for handler in logger.handlers):
+        logger.addHandler(Notices())
+        logger.setLevel(logging.INFO)
 
 
 def colors_off_because(stream: TextIO) -> str | None:

@@ -96,6 +96,8 @@ def plan(
     with engine:
         if engine.drafting.reason:
             output.note(f"draft: {engine.drafting.reason}")
+        for note in engine.notes:
+            output.note(note)
         prompts = [task.prompt_for(engine) for task in tasks]
         found = forecast(engine, prompts, cast("SettingOptions", options), output.note)
         kept = _kept(engine, found, Settings.of(**options), output)

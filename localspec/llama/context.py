@@ -39,7 +39,7 @@ class Context:
     """A model's cache as a list of tokens that can be extended, scored and cut back.
 
     n_ctx: how many tokens it may hold. threads: CPU threads. flash_attention: None lets the
-    library use it wherever it can.
+    library use it wherever it can. kv_type: what keys and values are kept as, by ggml's number.
 
     least_rows: narrower passes are padded to so many rows (`width.probe` tells how many make the
     logits independent of the width). padded: to how many rows a pass that scores a draft is padded,
@@ -52,7 +52,13 @@ class Context:
     """
 
     def __init__(
-        self, model: Model, *, n_ctx: int, threads: int, flash_attention: bool | None = None
+        self,
+        model: Model,
+        *,
+        n_ctx: int,
+        threads: int,
+        flash_attention: bool | None = None,
+        kv_type: int = llama_cpp.GGML_TYPE_F16,
     ) -> None:
         self.model = model
         self.n_vocab = model.n_vocab
@@ -62,7 +68,10 @@ class Context:
         self.tokens: list[int] = []
         self._unfinished = False
         self._draft = NOTHING
-        self._handle = _new_context(model, n_ctx, threads, flash_attention)
+        params = context_params(
+            n_ctx, threads=threads, flash_attention=flash_attention, kv_type=kv_type
+        )
+        self._handle = _new_context(model, params)
         self._room = min(n_ctx, int(llama_cpp.llama_n_ctx(self._handle)))
         self._memory = llama_cpp.llama_get_memory(self._handle)
         self._batch = Batch(CHUNK)
@@ -225,19 +234,25 @@ class Context:
         return Rollback.PARTIAL if can_cut else Rollback.FULL
 
 
-def _new_context(model: Model, n_ctx: int, threads: int, flash_attention: bool | None) -> Any:
+def context_params(n_ctx: int, *, threads: int, flash_attention: bool | None, kv_type: int) -> Any:
+    """How the library is to make a context; the arguments are those of Context."""
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = n_ctx
     params.n_batch = params.n_ubatch = CHUNK
     params.n_outputs_max = _MOST_ROWS
     params.n_threads = params.n_threads_batch = threads
     params.flash_attn_type = -1 if flash_attention is None else int(flash_attention)
+    params.type_k = params.type_v = kv_type
     params.no_perf = True
+    return params
+
+
+def _new_context(model: Model, params: Any) -> Any:
     library.forget_log()
     handle = llama_cpp.llama_init_from_model(model.handle, params)
     if not handle:
         raise ModelLoadError(
-            f"{model.path.name}: a context of {n_ctx} tokens cannot be made "
+            f"{model.path.name}: a context of {params.n_ctx} tokens cannot be made "
             f"({library.complaint() or 'no reason given'}); try a smaller one with --ctx"
         )
     return handle

@@ -25,11 +25,8 @@ class Model:
     def __init__(self, path: Path, *, gpu_layers: int | None = None) -> None:
         self.path = path
         self._handle: Any = None
-        params = llama_cpp.llama_model_default_params()
-        default_layers = -1 if library.can_offload() else 0
-        params.n_gpu_layers = default_layers if gpu_layers is None else gpu_layers
         library.forget_log()
-        self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
+        self._handle = llama_cpp.llama_model_load_from_file(bytes(path), model_params(gpu_layers))
         if not self._handle:
             raise ModelLoadError(
                 f"{path.name} cannot be loaded ({library.complaint() or 'no reason given'}); "
@@ -149,3 +146,11 @@ class Model:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+
+def model_params(gpu_layers: int | None) -> Any:
+    """How the library is to load a model; `gpu_layers` as in Model."""
+    params = llama_cpp.llama_model_default_params()
+    default_layers = -1 if library.can_offload() else 0
+    params.n_gpu_layers = default_layers if gpu_layers is None else gpu_layers
+    return params

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from localspec.errors import ModelNotFoundError
-from localspec.models import registry, store
+from localspec.hub import store
+from localspec.models import registry
 from localspec.models.reference import Reference, Repository, repository
 from localspec.models.registry import Pair
 
@@ -17,16 +18,18 @@ def locate(name: str | Path, others: Iterable[str] = ()) -> Path:
     meant, for the message. Raises ModelNotFoundError with what to do: how to fetch it, or which
     names come close.
     """
-    if isinstance(name, Path) or Path(name).exists():
-        return Path(name)
+    path = Path(name)
+    # A folder that happens to be called like a pair does not hide it.
+    if isinstance(name, Path) or path.is_file() or (path.exists() and name not in registry.pairs()):
+        return path
     return on_disk(reference_of(name, others), name)
 
 
 def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
     """What a name that is no path stands for: of a pair, the target. Raises ModelNotFoundError."""
     label, _, quant = name.partition(":")
-    pair = registry.pairs().get(label)
-    if pair:
+    pairs = registry.pairs()
+    if pair := pairs.get(label) or pairs.get(label.lower()):
         target = pair.target
         if quant and isinstance(target, Repository):
             return Repository(target.id, quant)
@@ -36,7 +39,7 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
         return found
     if name.lower().endswith(".gguf") or "/" in name or "\\" in name:
         raise ModelNotFoundError(f"there is no model file {name}; check the path")
-    close = difflib.get_close_matches(label, [*others, *registry.pairs()], n=3, cutoff=0.6)
+    close = difflib.get_close_matches(label.lower(), [*others, *pairs], n=3, cutoff=0.6)
     if close:
         hint = f"did you mean {' or '.join(close)}?"
     else:

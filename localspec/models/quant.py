@@ -8,9 +8,10 @@ from localspec.errors import ModelNotFoundError
 
 # What is taken when nothing is said: the best of these that is there.
 PREFERRED = (
-    *("Q4_K_M", "Q4_K_S", "UD-Q4_K_XL", "Q4_K_XL", "Q4_K_L", "Q4_K", "IQ4_XS", "IQ4_NL", "Q4_0"),
-    *("Q4_1", "MXFP4", "MXFP4_MOE", "Q5_K_M", "Q5_K_S", "Q5_0", "Q5_1", "Q6_K", "Q8_0", "Q3_K_L"),
-    *("Q3_K_M", "Q3_K_S", "IQ3_M", "IQ3_S", "IQ3_XS", "Q2_K", "BF16", "F16", "F32"),
+    *("Q4_K_M", "UD-Q4_K_M", "Q4_K_S", "UD-Q4_K_XL", "Q4_K_XL", "Q4_K_L", "Q4_K", "IQ4_XS"),
+    *("IQ4_NL", "Q4_0", "Q4_1", "MXFP4", "MXFP4_MOE", "Q5_K_M", "Q5_K_S", "Q5_0", "Q5_1", "Q6_K"),
+    *("Q8_0", "Q3_K_L", "Q3_K_M", "Q3_K_S", "IQ3_M", "IQ3_S", "IQ3_XS", "Q2_K", "BF16", "F16"),
+    "F32",
 )
 _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE)
 _QUANT = re.compile(
@@ -47,23 +48,21 @@ class Unit:
 def units(files: Iterable[str]) -> list[Unit]:
     """The whole language models among a repository's files, sorted by name.
 
-    Parts of a split model are one unit, left out where a part is missing; encoders of images and
-    sound (mmproj) and importance matrices are skipped.
+    Parts of a split model are one unit, left out where a part is missing or where the model lies
+    beside them in one file. What only belongs to a model is skipped: encoders of images and sound
+    (mmproj), draft heads (mtp) and importance matrices.
     """
     single: list[str] = []
     split: dict[tuple[str, int], dict[int, str]] = {}
-    for file in sorted(files):
-        name = file.rpartition("/")[2].lower()
-        if not name.endswith(".gguf") or "mmproj" in name or "imatrix" in name:
-            continue
+    for file in filter(_is_model, sorted(files)):
         if part := _PART.fullmatch(file):
             split.setdefault((part[1], int(part[3])), {})[int(part[2])] = file
         else:
             single.append(file)
     whole = [
         Unit(tuple(parts[number] for number in range(1, count + 1)))
-        for (_, count), parts in split.items()
-        if sorted(parts) == list(range(1, count + 1))
+        for (stem, count), parts in split.items()
+        if sorted(parts) == list(range(1, count + 1)) and f"{stem}.gguf" not in single
     ]
     return sorted([*map(_unit, single), *whole], key=lambda unit: unit.first)
 
@@ -85,6 +84,12 @@ def choose(files: Iterable[str], quant: str | None, where: str) -> Unit:
     if quant is None:
         return found[0]
     raise ModelNotFoundError(f"{where} has no {quant}; it has {', '.join(_labels(found))}")
+
+
+def _is_model(file: str) -> bool:
+    name = file.rpartition("/")[2].lower()
+    aside = "mmproj" in name or "imatrix" in name or name.startswith("mtp-")
+    return name.endswith(".gguf") and not aside
 
 
 def _unit(file: str) -> Unit:

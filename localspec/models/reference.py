@@ -7,6 +7,8 @@ from pathlib import Path
 _HUB = ("https://huggingface.co/", "huggingface.co/", "hf.co/")
 # Names as the Hub allows them: no dot or hyphen at either end.
 _NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?"
+_NEVER_IN_NAMES = ("..", "--")
+_NEVER_AT_THE_END = (".gguf", ".git")
 _REPOSITORY = re.compile(rf"({_NAME}/{_NAME})(?::([A-Za-z0-9._/-]+))?")
 
 
@@ -30,6 +32,8 @@ def repository(text: str) -> Repository | None:
     for prefix in _HUB:
         text = text.removeprefix(prefix)
     found = _REPOSITORY.fullmatch(text.rstrip("/"))
-    if found is None or found[1].endswith(".gguf") or ".." in found[1] or "--" in found[1]:
+    if found is None or found[1].lower().endswith(_NEVER_AT_THE_END):
+        return None
+    if any(letters in found[1] for letters in _NEVER_IN_NAMES):
         return None
     return Repository(found[1], found[2])

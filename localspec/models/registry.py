@@ -1,18 +1,22 @@
 """Registry: the curated pairs of models.toml, and the user's own."""
 
+import math
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_type_hints
+from typing import Any, Literal, NamedTuple
 
 from localspec.errors import InvalidValueError
 from localspec.folders import config_folder
 from localspec.models.reference import Reference, repository
 
 _BUNDLED = "bundled:"
+# With a colon or a slash in it, a name would be a reference.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,15 @@ class Pair:
     unverified: tuple[str, ...] = ()
 
 
+_KEYS = [each.name for each in fields(Pair) if each.name != "name"]
+_WANTED = {
+    "prompt": "chat or raw",
+    "context": "a whole number of tokens",
+    "sizes": "a table of gigabytes by quantisation",
+    "unverified": f"a list of {', '.join(_KEYS)}",
+}
+
+
 class Bundled(NamedTuple):
     """The pair that comes with localspec."""
 
@@ -52,11 +65,12 @@ def bundled() -> Bundled:
 
 
 def pairs() -> Mapping[str, Pair]:
-    """Every pair by its name: the curated ones, the user's own in place of those of equal name.
+    """Every pair by its name: the user's own, then the curated ones they do not replace.
 
     Raises InvalidValueError for a user's file that cannot be used.
     """
-    return {**_curated(), **_users(user_file())}
+    own = _users(user_file())
+    return {**own, **_curated(), **own}
 
 
 def user_file() -> Path:
@@ -78,42 +92,78 @@ def _users(file: Path) -> Mapping[str, Pair]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise InvalidValueError(f"{file} cannot be read: {error}; mend or move it") from error
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidValueError(f"{file} cannot be read: {reason}; mend or move it") from error
     return _parse(text, str(file))
 
 
 def _parse(text: str, file: str) -> Mapping[str, Pair]:
     try:
-        entries = tomllib.loads(text).get("pairs", {})
-    except tomllib.TOMLDecodeError as error:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InvalidValueError(f"{file} is no TOML: {error}") from error
-    if not isinstance(entries, dict):
-        raise InvalidValueError(f"{file}: pairs must be a table of [pairs.NAME]")
-    return {name: _pair(name, entry, f"{file}: [pairs.{name}]") for name, entry in entries.items()}
+    entries = tables.pop("pairs", {})
+    if tables or not isinstance(entries, dict):
+        stray = min(tables, default="pairs")
+        raise InvalidValueError(f"{file}: {stray!r} is no pair; a pair begins with [pairs.NAME]")
+    return {name: _pair(name, entry, file) for name, entry in entries.items()}
 
 
-def _pair(name: str, entry: Any, where: str) -> Pair:
+def _pair(name: str, entry: Any, file: str) -> Pair:
+    if not _NAME.fullmatch(name):
+        raise InvalidValueError(f"{file}: {name!r} is no name; letters, digits, dots, hyphens")
+    where = f"{file}: [pairs.{name}]"
     if not isinstance(entry, dict) or "target" not in entry:
-        raise InvalidValueError(f"{where} must be a table with a target")
-    known = get_type_hints(Pair).keys() - {"name"}
-    if unknown := entry.keys() - known:
+        # TOML takes a dot in a bare name for a table within a table.
+        raise InvalidValueError(f"{where} has no target (a name with a dot needs quotes)")
+    if unknown := entry.keys() - set(_KEYS):
         raise InvalidValueError(f"{where} has an unknown key {min(unknown)!r}")
-    if entry.get("prompt", "chat") not in ("chat", "raw"):
-        raise InvalidValueError(f"{where}: prompt is {entry['prompt']!r}; it is chat or raw")
-    entry = dict(entry)
-    for role in ("target", "drafter"):
-        if role in entry:
-            entry[role] = _reference(entry[role], f"{where}: {role}")
-    return Pair(name=name, **{**entry, "unverified": tuple(entry.get("unverified", ()))})
+    if {"drafter", "no_drafter"} <= entry.keys():
+        raise InvalidValueError(f"{where} has both drafter and no_drafter; keep one")
+    return Pair(name=name, **{key: _value(key, entry[key], where) for key in entry})
+
+
+def _value(key: str, value: Any, where: str) -> Any:
+    """What a key's value becomes in a Pair."""
+    if key in ("target", "drafter"):
+        return _reference(value, f"{where}: {key}")
+    if not _fits(key, value):
+        raise InvalidValueError(f"{where}: {key} is {value!r}; it is {_WANTED.get(key, 'a text')}")
+    return tuple(value) if key == "unverified" else value
 
 
 def _reference(text: Any, where: str) -> Reference:
-    if isinstance(text, str) and text.startswith(_BUNDLED):
-        return bundled().target.with_name(text.removeprefix(_BUNDLED))
-    found = repository(text) if isinstance(text, str) else None
-    if found:
-        return found
-    path = Path(text).expanduser() if isinstance(text, str) else Path()
-    if path.is_absolute():
-        return path
-    raise InvalidValueError(f"{where} is {text!r}; it is an absolute path or user/repo[:quant]")
+    found: Reference | None = None
+    if isinstance(text, str):
+        with_us = {_BUNDLED + file.name: file for file in bundled()}
+        found = with_us.get(text) or repository(text) or _absolute(text)
+    if found is None:
+        raise InvalidValueError(f"{where} is {text!r}; it is an absolute path or user/repo[:quant]")
+    return found
+
+
+def _absolute(text: str) -> Path | None:
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # there is no such user
+        return None
+    return path if path.is_absolute() else None
+
+
+def _fits(key: str, value: Any) -> bool:
+    """Is a value, other than a reference, what its key takes?"""
+    match key:
+        case "prompt":
+            return value in ("chat", "raw")
+        case "context":
+            return type(value) is int and value > 0
+        case "sizes":
+            return isinstance(value, dict) and all(map(_is_size, value.values()))
+        case "unverified":
+            return isinstance(value, list) and all(each in _KEYS for each in value)
+        case _:
+            return isinstance(value, str)
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf

@@ -111,7 +111,7 @@ def test_without_a_terminal_it_writes_nothing_unasked(demo: Run, folder: Path) -
     done = demo(*SMALL)
     assert done.code == 2
     (line,) = done.err.splitlines()
-    assert "writes 35 MB to" in line and "--yes" in line
+    assert "writes 35.3 MB to" in line and "--yes" in line
     assert not folder.exists()
 
 
@@ -178,9 +178,9 @@ def test_remove(demo: Run, folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "a.gguf").write_bytes(bytes(3_000_000))
     (folder / ".b.gguf.123.part").write_bytes(bytes(1_000_000))
-    assert demo("--remove") == Done(0, "", "localspec: 4 MB deleted\n")
+    assert demo("--remove") == Done(0, "", "localspec: 4.0 MB deleted\n")
     assert not folder.exists()
-    assert demo("--remove") == Done(0, "", "localspec: 0 MB deleted\n")
+    assert demo("--remove") == Done(0, "", "localspec: 0 bytes deleted\n")
 
 
 def test_a_drafter_is_a_twelfth_of_its_target(folder: Path) -> None:
@@ -340,7 +340,7 @@ def on_terminal(*args: str, answer: bytes, columns: int = 100) -> tuple[int, str
 def test_on_a_terminal_it_asks_and_draws(folder: Path) -> None:
     code, shown = on_terminal(*SMALL, answer=b"n\n")
     assert code == 0
-    assert "write 35 MB? [y/N]" in shown and "nothing was written" in shown
+    assert "write 35.3 MB? [y/N]" in shown and "nothing was written" in shown
     assert not folder.exists()
     code, shown = on_terminal(*SMALL, answer=b"y\n")
     assert code == 0

@@ -38,7 +38,7 @@ def test_a_table_and_a_plan_that_generate_reads(tmp_path: Path) -> None:
     assert evidence.startswith("plain decoding: ")
     assert "writing answer 1 of 2" in done.stderr
 
-    [file] = (tmp_path / "localspec" / "plans").iterdir()
+    [file] = (tmp_path / "cache" / "plans").iterdir()
     assert f"kept for `auto` to start from: {file}" in done.stderr
     generate = ("generate", "def f", "-n", "2", "--threads", "1")
     assert "plan" not in run(tmp_path, *generate).stderr

@@ -1,9 +1,20 @@
-"""Nothing is allocated that grows with context times vocabulary."""
+"""What models take is known before, and nothing grows with context times vocabulary."""
 
 import subprocess
 import sys
+from pathlib import Path
 
-from localspec.models import gguf_check, memory, registry
+import psutil
+import pytest
+from fakes.tiny import FAMILIES, write_tiny
+
+from localspec.llama.context import Context
+from localspec.llama.memory_use import DryModel, Use, logged, use_of
+from localspec.llama.model import Model
+from localspec.memory import estimate
+from localspec.models import gguf_check, registry
+
+MIB = 2**20
 
 MEASURE = """
 import sys
@@ -30,8 +41,74 @@ def test_a_longer_context_costs_its_keys_and_values_and_no_more() -> None:
     headers = [gguf_check.check_generative(path) for path in (pair.target, pair.drafter)]
     small, large = 1024, 65536
     caches = sum(
-        (memory.cache_bytes(header, large) or 0) - (memory.cache_bytes(header, small) or 0)
+        (estimate.cache_bytes(header, large) or 0) - (estimate.cache_bytes(header, small) or 0)
         for header in headers
     )
     # Logits for every position would be (65536 - 1024) * 4096 floats: another 1,056 MB.
     assert resident(large) - resident(small) < caches + 64 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("kv_type", "flash_attention"), [("f16", None), ("f16", False), ("q8_0", None)]
+)
+@pytest.mark.parametrize("n_ctx", [300, 4096])
+def test_a_dry_model_takes_what_a_real_one_does(
+    n_ctx: int, kv_type: str, flash_attention: bool | None
+) -> None:
+    path, number = registry.bundled().target, estimate.KV_TYPES[kv_type]
+    with DryModel(path, gpu_layers=0) as dry:
+        said = dry.use(n_ctx, kv_type=number, flash_attention=flash_attention)
+    with Model(path, gpu_layers=0) as model, logged() as lines:
+        Context(
+            model, n_ctx=n_ctx, threads=1, flash_attention=flash_attention, kv_type=number
+        ).close()
+    assert said == use_of(lines)
+    assert said is not None
+    cells = -(-n_ctx // 256) * 256
+    cache = estimate.cache_bytes(gguf_check.check_generative(path), cells, kv_type)
+    assert said.cache["CPU"] == pytest.approx(cache, abs=MIB / 100)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / f"{family}.gguf", family)
+    with DryModel(path, gpu_layers=0) as dry:
+        said = dry.use(2048, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
+    with Model(path, gpu_layers=0) as model, logged() as lines:
+        Context(model, n_ctx=2048, threads=1).close()
+    assert said == use_of(lines)
+    assert said is not None
+    assert said.cache["CPU"]
+    assert said.passes["CPU"]
+
+
+def test_a_dry_model_takes_nothing_itself() -> None:
+    with DryModel(registry.bundled().target, gpu_layers=0) as dry:
+        before = psutil.Process().memory_info().rss
+        said = dry.use(2**17, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
+        assert said is not None
+        grown = psutil.Process().memory_info().rss - before
+        assert said.cache["CPU"] == 2**30 > 16 * grown
+
+
+def test_a_context_that_cannot_be_made_has_no_figure() -> None:
+    with DryModel(registry.bundled().target, gpu_layers=0) as dry:
+        assert dry.use(256, kv_type=estimate.KV_TYPES["q8_0"], flash_attention=False) is None
+
+
+def test_devices_are_told_apart() -> None:
+    log = """\
+llama_kv_cache: layer   0: dev = CPU
+llama_kv_cache: layer   1: dev = CUDA0
+llama_kv_cache: layer   2: dev = CUDA0
+llama_kv_cache: size =  48.00 MiB (  4096 cells,   3 layers,  1/1 seqs), K (f16):   24.00 MiB, V
+llama_kv_cache: layer   3: dev = CUDA1
+llama_kv_cache: size =  5.50 MiB (  1024 cells,   1 layers,  1/1 seqs), K (f16):   2.75 MiB, V
+sched_reserve:      CUDA0 compute buffer size =    30.00 MiB
+sched_reserve:  CUDA_Host compute buffer size =     7.25 MiB
+sched_reserve:        CPU compute buffer size =     1.00 MiB
+"""
+    assert use_of(log.splitlines()) == Use(
+        cache={"CPU": 16 * MIB, "CUDA0": 32 * MIB, "CUDA1": 5 * MIB + MIB // 2},
+        passes={"CUDA0": 30 * MIB, "CPU": 8 * MIB + MIB // 4},
+    )

@@ -3,8 +3,6 @@
 import os
 import random
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,38 +22,6 @@ BUNDLED = sorted(Path(localspec.bundled.__path__[0]).glob("*.gguf"))
 SMALL = min(BUNDLED, key=lambda path: path.stat().st_size)
 
 # Loads each file named, tokenizes, decodes once and reads the logits: all that can abort.
-RUN_IN_LLAMA = """
-import ctypes, sys
-import llama_cpp as llama
-
-@llama.llama_log_callback
-def quiet(level, text, data):
-    pass
-
-llama.llama_log_set(quiet, ctypes.c_void_p(0))
-llama.llama_backend_init()
-of_model = llama.llama_model_default_params()
-of_model.n_gpu_layers = 0
-of_context = llama.llama_context_default_params()
-of_context.n_ctx, of_context.n_threads, of_context.n_threads_batch = 32, 1, 1
-for path in sys.argv[1:]:
-    print("start", path, flush=True)
-    model = llama.llama_model_load_from_file(path.encode(), of_model)
-    context = model and llama.llama_init_from_model(model, of_context)
-    if not context:
-        print("refused", path, flush=True)
-        continue
-    tokens = (llama.llama_token * 32)()
-    vocab = llama.llama_model_get_vocab(model)
-    count = llama.llama_tokenize(vocab, b"def f(x):", 9, tokens, 32, True, True)
-    status = llama.llama_decode(context, llama.llama_batch_get_one(tokens, max(count, 1)))
-    if status == 0:
-        llama.llama_get_logits_ith(context, -1)[0]
-    print("ran", path, flush=True)
-    llama.llama_free(context)
-    llama.llama_model_free(model)
-"""
-
 Change = Callable[[gguf.GGUFWriter], object]
 
 
@@ -66,6 +32,7 @@ def build(
     writer = gguf.GGUFWriter(path, arch)
     writer.add_context_length(64)
     writer.add_block_count(1)
+    writer.add_head_count(4)
     if tokenizer:
         writer.add_tokenizer_model(tokenizer)
         writer.add_token_list(["a", "b", "é", "", ""])
@@ -293,6 +260,10 @@ def replace_tokens(*tokens: str) -> Change:
     return change
 
 
+def without_heads(writer: gguf.GGUFWriter) -> None:
+    writer.kv_data[0].pop("llama.attention.head_count")
+
+
 def without_architecture(writer: gguf.GGUFWriter) -> None:
     writer.kv_data[0].pop("general.architecture")
 
@@ -319,11 +290,41 @@ UNFIT: dict[str, tuple[dict[str, Any], list[Change], str]] = {
     "f16-norm": ({}, [add_tensor("output_norm.weight", np.float16, 32)], "needs F32"),
     "f64-weight": ({}, [add_tensor("output.weight", np.float64, 5, 32)], "F64"),
     "i32-weight": ({}, [add_tensor("output.weight", np.int32, 5, 32)], "I32"),
+    "integer-bias": ({}, [add_tensor("blk.0.attn_q.bias", np.int32, 32)], "I32"),
+    "f16-convolution": ({}, [add_tensor("blk.0.ssm_conv1d.weight", np.float16, 8, 4)], "F16"),
+    "wordpiece": ({"tokenizer": "bert"}, [], "embedding model"),
+    "no-bytes": ({"tokenizer": "llama"}, [], "no token for the byte 0x00"),
+    "no-heads": ({}, [without_heads], "no attention heads"),
+    "key-length": (
+        {},
+        [add_number("embedding_length", 32), add_number("attention.key_length", 3)],
+        "3 for keys and 8 for values",
+    ),
+    "rotation": (
+        {},
+        [add_number("embedding_length", 32), add_number("rope.dimension_count", 16)],
+        "16 of the 8",
+    ),
+    "odd-rotation": (
+        {},
+        [add_number("embedding_length", 32), add_number("rope.dimension_count", 7)],
+        "7 of the 8",
+    ),
+    "no-rotation": (
+        {},
+        [add_number("embedding_length", 32), add_number("rope.dimension_count", 0)],
+        "0 of the 8",
+    ),
+    "half-rotation": (
+        {"arch": "qwen3"},
+        [lambda w: w.add_embedding_length(32), lambda w: w.add_rope_dimension_count(4)],
+        "4 of the 8",
+    ),
     "layers": ({}, [add_number("nextn_predict_layers", 2)], "nextn_predict_layers = 2"),
     "wrapping": ({}, [add_number("attention.head_count_kv", 1 << 28)], "head_count_kv"),
     "heads": (
         {},
-        [add_number("attention.head_count", 4), add_number("attention.head_count_kv", 3)],
+        [add_number("attention.head_count_kv", 3)],
         "3 key-value heads among 4",
     ),
     "epsilon": ({}, [lambda w: w.add_layer_norm_rms_eps(-1e-5)], "rms_epsilon = -"),
@@ -417,33 +418,3 @@ def test_damaged_headers_are_read_or_refused(tmp_path: Path) -> None:
         slowest = max(slowest, time.perf_counter() - began)
     assert 0 < read < 2000
     assert slowest < 0.5
-
-
-@pytest.mark.slow
-def test_llama_survives_what_the_reader_passes(tmp_path: Path) -> None:
-    """llama.cpp may still refuse such a file, but must not take the process with it.
-
-    A header cannot vouch for everything: sizes that agree with the tensors but suit no
-    architecture reach assertions that only the architecture's own graph knows.
-    """
-    weights = SMALL.read_bytes()[read_header(SMALL).tensors[0].offset :]
-    paths: list[Path] = []
-    for number, header in enumerate(mutations(23)):
-        path = tmp_path / f"passed-{number}.gguf"
-        path.write_bytes(header + weights)
-        if outcome(path):
-            paths.append(path)
-        else:
-            path.unlink()
-        if len(paths) == 80:
-            break
-    child = subprocess.run(
-        [sys.executable, "-c", RUN_IN_LLAMA, *map(str, paths)],
-        env={**os.environ, "GGML_NO_BACKTRACE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert child.returncode == 0, (child.stdout.splitlines()[-1:], child.stderr[-500:])
-    assert child.stdout.count("ran ") >= 10

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from localspec.models.pairing import MOST_SIZE_DIFFERENCE, mismatch
+from localspec.models.pairing import MOST_SIZE_DIFFERENCE, Verdict, failure, mismatch, spoken
 
 BYTE_PAIR, SENTENCE_PIECE = 2, 1
 
@@ -108,3 +108,28 @@ def test_a_token_that_is_no_text_can_be_shown() -> None:
 def test_the_bundled_pair_fits(target_model, drafter_model) -> None:  # type: ignore[no-untyped-def]
     assert mismatch(target_model, drafter_model) is None
     assert mismatch(drafter_model, target_model) is None
+
+
+def test_every_check_has_a_verdict() -> None:
+    drafter = Words(n_vocab=1010, eos=3, changed={2: b"special", 900: b"other", 901: b"more"})
+    verdicts = {check.name: check.verdict for check in spoken(TARGET, drafter)}
+    assert verdicts == {
+        "vocabulary type": Verdict.FITS,
+        "BOS": Verdict.FITS,
+        "EOS": Verdict.HARMLESS,
+        "vocabulary size": Verdict.HARMLESS,
+        "token texts": Verdict.UNFIT,
+    }
+
+
+def test_the_failure_is_the_mismatch() -> None:
+    drafter = Words(changed={900: b"other", 901: b"more"})
+    failed = failure(spoken(TARGET, drafter))
+    assert failed and failed.detail == mismatch(TARGET, drafter)
+    assert failed.detail.endswith("(and at 1 more)")
+    assert failure(spoken(TARGET, Words())) is None
+
+
+def test_two_tokenizers_nobody_knows_are_not_the_same() -> None:
+    strange = Words(vocabulary_type=0)
+    assert mismatch(strange, strange) == "llama.cpp knows the tokenizer of neither"

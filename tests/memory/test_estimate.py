@@ -3,8 +3,8 @@
 import pytest
 
 from localspec.errors import ModelLoadError
+from localspec.memory.estimate import cache_bytes, require_room
 from localspec.models.gguf import Header
-from localspec.models.memory import cache_bytes, require_room
 
 DENSE = {
     "block_count": 32,
@@ -29,6 +29,13 @@ def test_heads_of_their_own_width() -> None:
     assert cache_bytes(wide, 1) == 32 * 8 * (256 + 64) * 2
 
 
+@pytest.mark.parametrize(
+    ("kv_type", "bytes_of_32"), [("f32", 128), ("bf16", 64), ("q8_0", 34), ("q4_0", 18)]
+)
+def test_types_of_cache(kv_type: str, bytes_of_32: int) -> None:
+    assert cache_bytes(header(), 1, kv_type) == 32 * 8 * (128 + 128) // 32 * bytes_of_32
+
+
 def test_layers_without_attention_cost_nothing() -> None:
     per_layer = [0] * 28 + [8] * 4
     assert cache_bytes(header(**{"attention.head_count_kv": per_layer}), 1) == 4 * 8 * 256 * 2
@@ -45,5 +52,5 @@ def test_a_file_that_does_not_tell() -> None:
 
 
 def test_a_context_beyond_memory_is_refused_with_one_that_fits() -> None:
-    with pytest.raises(ModelLoadError, match=r"needs \d+\.\d GiB .* try --ctx \d+$"):
+    with pytest.raises(ModelLoadError, match=r"needs \d+\.\d+ GB .* try --ctx \d+$"):
         require_room(header(), "model.gguf", 2**31 - 1)

@@ -1,0 +1,90 @@
+"""`localspec doctor`: is everything as it should be here, and what to do about it if not."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from localspec.cli.output import Output
+from localspec.doctor import findings
+from localspec.doctor.finding import Finding, Severity, exit_code_of, note, ok
+
+# Green, blue, yellow, red; the words say the same without them.
+_COLORS = {
+    Severity.OK: "32",
+    Severity.NOTE: "34",
+    Severity.WARNING: "33",
+    Severity.ERROR: "1;31",
+}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+def doctor(*, as_json: bool) -> int:
+    """Look at this installation and this machine: versions, GPU, threads, folders, the Hub.
+
+    A small model is loaded and tried. Nothing is fetched, and no token is shown.
+
+    The exit code is 0 if everything works, notes and warnings included, else that of the first
+    error: 5 if llama.cpp or the bundled models cannot be loaded, 7 if drafts change the text,
+    2 for a models.toml that cannot be used, 1 for anything else.
+    """
+    output = Output(color=True)
+    found = [*findings(), _terminal(output)]
+    if as_json:
+        output.record(_record(found))
+    else:
+        output.data(_text(found, color=output.color))
+        output.note(_summary(found))
+    return exit_code_of(found)
+
+
+def _terminal(output: Output) -> Finding:
+    columns = shutil.get_terminal_size().columns
+    text = f"TERM is {os.environ.get('TERM') or 'not set'}, {columns} columns"
+    if output.color_off_because:
+        return note("terminal", f"{text}, no colours: {output.color_off_because}")
+    return ok("terminal", text)
+
+
+def _text(found: Sequence[Finding], *, color: bool) -> str:
+    """A line each, and what to do beneath it."""
+    wide = max(len(severity.name) for severity in Severity)
+    topics = max(len(each.topic) for each in found)
+    lines = []
+    for each in found:
+        mark = each.severity.name.lower().ljust(wide)
+        shown = f"\x1b[{_COLORS[each.severity]}m{mark}\x1b[0m" if color else mark
+        lines.append(f"{shown}  {each.topic.ljust(topics)}  {each.text}")
+        if each.remedy:
+            lines.append(f"{'':{wide + topics + 4}}-> {each.remedy}")
+    return "\n".join(lines) + "\n"
+
+
+def _summary(found: Sequence[Finding]) -> str:
+    errors, warnings = (
+        sum(each.severity is severity for each in found)
+        for severity in (Severity.ERROR, Severity.WARNING)
+    )
+    if not errors and not warnings:
+        return "everything works"
+    counts = [(errors, "error"), (warnings, "warning")]
+    return ", ".join(f"{count} {name}{'s' * (count > 1)}" for count, name in counts if count)
+
+
+def _record(found: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "worst": max(each.severity for each in found).name.lower(),
+        "exit_code": exit_code_of(found),
+        "findings": [
+            {
+                "severity": each.severity.name.lower(),
+                "topic": each.topic,
+                "text": each.text,
+                "remedy": each.remedy,
+            }
+            for each in found
+        ],
+    }

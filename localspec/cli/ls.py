@@ -1,0 +1,100 @@
+"""`localspec ls`: the models on this disk, and the pairs there are to fetch."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+
+from localspec.amounts import amount
+from localspec.cli.ls_pairs import show_pairs, show_remote
+from localspec.cli.models_output import ago, table
+from localspec.cli.output import Output
+from localspec.hub import store
+from localspec.hub.parts import Part, parts_of
+from localspec.models.inventory import Listed, listed
+
+_COLUMNS = ("name", "size", "quant", "last use", "drafters that fit")
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Every pair of models.toml, here or not.")
+@click.option(
+    "--remote", is_flag=True, help="Ask the Hub whether all that models.toml names is there."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+def ls(*, everything: bool, remote: bool, as_json: bool) -> int:
+    """List the models on this disk, and which of them can draft for which."""
+    output = Output()
+    if remote:
+        return show_remote(output, as_json=as_json)
+    if everything:
+        show_pairs(output, as_json=as_json)
+    else:
+        _show_models(output, as_json=as_json)
+    return 0
+
+
+def _show_models(output: Output, *, as_json: bool) -> None:
+    models = listed()
+    parts = [part for repository in store.repositories() for part in parts_of(repository)]
+    blobs = [blob for each in models for blob in each.stored.blobs]
+    total = store.bytes_of([*blobs, *(part.path for part in parts)])
+    if as_json:
+        records = [_record(each) for each in models], [_part_record(part) for part in parts]
+        output.record({"models": records[0], "incomplete": records[1], "size": total})
+        return
+    output.data(table(_COLUMNS, [_cells(each) for each in models], right=["size"]))
+    for line in _incomplete(parts):
+        output.note(line)
+    number = "1 model" if len(models) == 1 else f"{len(models)} models"
+    output.note(f"{number}, {amount(total)} in all; those of the Hub are in {store.hub_cache()}")
+
+
+def _cells(each: Listed) -> tuple[str, ...]:
+    drafters = [Path(name).name if Path(name).is_absolute() else name for name in each.drafters]
+    return (
+        each.name,
+        amount(each.stored.size),
+        each.stored.unit.quant or "-",
+        ago(each.stored.used),
+        ", ".join(drafters) or "-",
+    )
+
+
+def _record(each: Listed) -> dict[str, Any]:
+    stored = each.stored
+    return {
+        "name": each.name,
+        "repository": stored.repository,
+        "quant": stored.unit.quant,
+        "files": [str(file) for file in stored.files],
+        "size": stored.size,
+        "last_use": stored.used,
+        "drafters": each.drafters,
+    }
+
+
+def _part_record(part: Part) -> dict[str, Any]:
+    return {**asdict(part), "path": str(part.path), "size": part.size}
+
+
+def _incomplete(parts: Sequence[Part]) -> list[str]:
+    """A line per model of which only a part is here."""
+    lines = []
+    ordered = sorted(parts, key=_whose)
+    for (repository, model, resumable), group in groupby(ordered, _whose):
+        found = [*group]
+        kept, name = amount(sum(part.size for part in found)), model or repository
+        if resumable:
+            whole = f" of {amount(sum(part.total or 0 for part in found))}" if model else ""
+            lines.append(f"{name}: incomplete, {kept}{whole} kept; localspec pull {name} goes on")
+        else:
+            lines.append(f"{name}: {kept} left by a download that cannot go on")
+    return lines
+
+
+def _whose(part: Part) -> tuple[str, str, bool]:
+    return part.repository, part.model or "", part.resumable

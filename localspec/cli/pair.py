@@ -1,0 +1,92 @@
+"""`localspec pair`: whether a drafter fits a target; or which models would."""
+
+import click
+
+from localspec import plans
+from localspec.cli.options import context_option
+from localspec.cli.output import Output
+from localspec.cli.pair_output import Found, Suggestion
+from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
+from localspec.models import candidates
+from localspec.models.candidates import model_at
+from localspec.models.facts import Facts
+from localspec.models.fit import cannot_roll_back, checks
+from localspec.models.inventory import here
+from localspec.models.locate import locate, reference_of
+from localspec.models.outlook import DEPTHS, Measured, outlook
+from localspec.models.reference import Repository
+from localspec.pace import remembered
+from localspec.runtime import Runtime
+from localspec.sampling.params import SamplingParams
+from localspec.settings import require
+
+
+@click.command()
+@click.argument("target")
+@click.argument("drafter", required=False)
+@context_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+def pair(*, target: str, drafter: str | None, ctx: int | None, as_json: bool) -> int:
+    """Check whether DRAFTER can draft for TARGET, and what that may gain.
+
+    Without DRAFTER: which models on this machine can, the most promising first, and the one that
+    models.toml has for the target. Both are paths, pairs of models.toml (their targets), or
+    user/repo[:quant]. No weights are loaded. The exit code is 6 for a drafter that does not fit.
+    """
+    output = Output()
+    if ctx is not None:
+        require("context", ctx, 2)
+    model = _target(target)
+    answer = (
+        _suggested(target, model, ctx) if drafter is None else _found(target, model, drafter, ctx)
+    )
+    if as_json:
+        output.record(answer.record())
+    else:
+        output.data(answer.text())
+    return 0 if answer.fits else DrafterMismatchError.exit_code
+
+
+def _target(name: str) -> Facts:
+    """The target; where it was not downloaded, what is known all the same is said."""
+    try:
+        return model_at(locate(name))
+    except ModelNotFoundError as error:
+        known = candidates.pair_for(reference_of(name))
+        if known is None:
+            raise
+        drafter = f"its drafter is {known.drafter}" if known.drafter else None
+        said = drafter or f"no model drafts for it: {known.no_drafter or 'none is known'}"
+        raise ModelNotFoundError(f"{error}; {said}") from error
+
+
+def _found(name: str, target: Facts, drafter: str, context: int | None) -> Found:
+    """One drafter, checked."""
+    model = model_at(locate(drafter))
+    found = checks(target, model, context)
+    return Found(
+        name, target, drafter, model, found, outlook(target, model, _measured(target, model))
+    )
+
+
+def _suggested(name: str, target: Facts, context: int | None) -> Suggestion:
+    """Every drafter there might be."""
+    known = candidates.pair_of(target)
+    if cannot_roll_back(target):
+        return Suggestion(name, target, [], known, None)
+    wanted = known.drafter if known else None
+    missing = wanted if isinstance(wanted, Repository) and not here(wanted) else None
+    return Suggestion(name, target, candidates.on_disk(target, _measured, context), known, missing)
+
+
+def _measured(target: Facts, drafter: Facts) -> Measured:
+    """What `localspec plan` found, and what passes took here with the usual settings."""
+    files = target.files[0], drafter.files[0]
+    pace = remembered(*files, Runtime())
+    costs = {depth: pace.step(depth) for depth in DEPTHS} if pace else None
+    try:
+        temperature = SamplingParams.for_model(target.header.metadata).temperature
+    except InvalidValueError:
+        # What the file recommends makes no sense, so nothing was planned with it.
+        return Measured(costs=costs)
+    return Measured(plans.find(*files, temperature).rates.get(files[1].stem), costs)

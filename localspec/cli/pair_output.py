@@ -1,0 +1,146 @@
+"""What `localspec pair` answers: tables and a conclusion for people, records for programs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from localspec.cli.models_output import table
+from localspec.models.candidates import Candidate
+from localspec.models.facts import Facts
+from localspec.models.fit import cannot_roll_back
+from localspec.models.gguf import display_name
+from localspec.models.outlook import Outlook
+from localspec.models.pairing import Check, failure
+from localspec.models.reference import Repository
+from localspec.models.registry import Pair
+from localspec.models.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
+
+_OTHER_DRAFTER = "use a smaller model of the same family, or --draft suffix"
+_WAYS_OUT = {"memory": f"give a smaller --ctx, or {_OTHER_DRAFTER}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A drafter that was asked about. The names are those that were given."""
+
+    target_name: str
+    target: Facts
+    drafter_name: str
+    drafter: Facts
+    checks: Sequence[Check]
+    outlook: Outlook
+
+    @property
+    def fits(self) -> bool:
+        """Whether it can draft."""
+        return failure(self.checks) is None
+
+    def text(self) -> str:
+        """Every check, and what follows."""
+        rows = [(each.name, str(each.verdict), each.detail) for each in self.checks]
+        return f"{table(('check', 'verdict', 'detail'), rows)}\n{self._conclusion()}\n"
+
+    def record(self) -> dict[str, Any]:
+        """The object `--json` prints."""
+        return {
+            "target": str(self.target.files[0]),
+            "drafter": str(self.drafter.files[0]),
+            "fits": self.fits,
+            "checks": [asdict(each) for each in self.checks],
+            "gain": asdict(self.outlook) if self.fits else None,
+            "conclusion": self._conclusion(),
+        }
+
+    def _conclusion(self) -> str:
+        drafter, target = display_name(self.drafter_name), display_name(self.target_name)
+        failed = failure(self.checks)
+        if failed is None:
+            return f"{drafter} fits {target}, {gain_text(self.outlook)}"
+        said = f"{drafter} cannot draft for {target}: {failed.detail}"
+        if cannot_roll_back(self.target):
+            return f"{said}; nothing can draft for it"
+        return f"{said}; {_WAYS_OUT.get(failed.name, _OTHER_DRAFTER)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """The drafters there might be. pair: what models.toml has for the target, if anything.
+    missing: its drafter, if that was not downloaded.
+    """
+
+    target_name: str
+    target: Facts
+    candidates: Sequence[Candidate]
+    pair: Pair | None
+    missing: Repository | None
+    fits: bool = True
+
+    def text(self) -> str:
+        """Every candidate, and what follows."""
+        rows = [_cells(each) for each in self.candidates]
+        if self.missing:
+            rows.append((str(self.missing), "not downloaded", f"localspec pull {self.missing}"))
+        shown = table(("drafter", "verdict", "detail"), rows)
+        return f"{shown}\n{self._conclusion()}\n" if shown else f"{self._conclusion()}\n"
+
+    def record(self) -> dict[str, Any]:
+        """The object `--json` prints."""
+        return {
+            "target": str(self.target.files[0]),
+            "candidates": [_record(each) for each in self.candidates],
+            "not_downloaded": str(self.missing) if self.missing else None,
+            "conclusion": self._conclusion(),
+        }
+
+    def _conclusion(self) -> str:
+        target = display_name(self.target_name)
+        if reason := cannot_roll_back(self.target):
+            return f"no drafting, not even n-grams: {target} {reason}"
+        if self.candidates and self.candidates[0].drafts:
+            best = self.candidates[0]
+            return f"best: {display_name(best.name)}, {gain_text(best.outlook)}"
+        if self.missing:
+            sure = "" if self.pair and "drafter" not in self.pair.unverified else ", unverified"
+            return f"n-gram only, until localspec pull {self.missing} (of models.toml{sure})"
+        return f"n-gram only, because {self._why_none()}"
+
+    def _why_none(self) -> str:
+        if self.pair and self.pair.no_drafter:
+            return self.pair.no_drafter
+        found = HeaderVocabulary(self.target.header)
+        kind = TOKENIZER_NAMES[found.vocabulary_type]
+        return (
+            "no smaller model on this machine speaks its vocabulary; look for one of the same "
+            f"family with about {found.n_vocab:,} {kind} tokens, a tenth of its size or less"
+        )
+
+
+def gain_text(found: Outlook) -> str:
+    """What is expected, and what that rests on."""
+    if not found.pays:
+        return "but gains nothing: its drafts would cost more than they save"
+    low, high = f"{max(found.low, 1):.1f}", f"{found.high:.1f}"
+    gain = f"about {high}" if low == high else f"about {low} to {high}"
+    costs = "times measured here" if found.timed else "times assumed from sizes"
+    if found.rate is None:
+        rests_on = f"{costs}, accuracy assumed; localspec plan measures it"
+    else:
+        rests_on = f"{costs}; {found.rate:.0%} of its tokens were right for localspec plan"
+    return f"{gain} x plain decoding ({rests_on})"
+
+
+def _cells(each: Candidate) -> tuple[str, ...]:
+    name = display_name(each.name)
+    if each.failed:
+        return name, str(each.failed.verdict), each.failed.detail
+    return name, "fits", gain_text(each.outlook)
+
+
+def _record(each: Candidate) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "file": str(each.model.files[0]),
+        "fits": each.failed is None,
+        "failed": asdict(each.failed) if each.failed else None,
+        "gain": None if each.failed else asdict(each.outlook),
+    }

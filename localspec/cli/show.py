@@ -1,0 +1,76 @@
+"""`localspec show`: what a model is, as far as its header tells."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from localspec.cli.ls_pairs import record_of
+from localspec.cli.output import Output
+from localspec.cli.show_output import printable, record, rows_of, rows_of_pair, text_of
+from localspec.errors import InvalidValueError, ModelNotFoundError
+from localspec.models import registry
+from localspec.models.facts import Facts, facts_of
+from localspec.models.inventory import here
+from localspec.models.locate import locate
+from localspec.models.registry import Pair
+
+
+@click.command()
+@click.argument("name")
+@click.option("--template", is_flag=True, help="Print its whole chat template, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+def show(*, name: str, template: bool, as_json: bool) -> None:
+    """Show what a model is: its shape, quantisation, vocabulary, chat template, licence.
+
+    NAME is a path, user/repo[:quant], or a pair of models.toml, of which everything is shown. No
+    weights are loaded.
+    """
+    output = Output()
+    pair = _pair_called(name)
+    model = _facts(name, pair)
+    if template and not as_json:
+        output.data(_template(name, model))
+        return
+    drafter = facts_of(path) if pair and (path := here(pair.drafter)) else None
+    if as_json:
+        output.record(
+            {
+                "name": name,
+                "model": record(model) if model else None,
+                "pair": record_of(pair) if pair else None,
+                "drafter": record(drafter) if drafter else None,
+            }
+        )
+        return
+    blocks = [rows_of_pair(pair)] if pair else []
+    blocks += [rows_of(facts) for facts in (model, drafter) if facts]
+    output.data(text_of(blocks))
+    if pair and (not model or (pair.drafter and not drafter)):
+        output.note(f"not all of it is on this machine; localspec pull {pair.name} fetches it")
+
+
+def _pair_called(name: str) -> Pair | None:
+    if Path(name).exists():
+        return None
+    pairs, label = registry.pairs(), name.partition(":")[0]
+    return pairs.get(label) or pairs.get(label.lower())
+
+
+def _facts(name: str, pair: Pair | None) -> Facts | None:
+    """None for a pair whose target was not fetched."""
+    try:
+        return facts_of(locate(name))
+    except ModelNotFoundError:
+        if pair is None:
+            raise
+        return None
+
+
+def _template(name: str, model: Facts | None) -> str:
+    if model is None:
+        raise ModelNotFoundError(f"{name} is not on this machine; localspec pull {name} fetches it")
+    if not model.chat_template:
+        raise InvalidValueError(f"{name} has no chat template; it only continues texts")
+    template = model.chat_template.rstrip("\n") + "\n"
+    return printable(template, "\n\t") if sys.stdout.isatty() else template

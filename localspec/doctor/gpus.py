@@ -1,0 +1,67 @@
+"""GPUs of this machine, whether llama.cpp was compiled for them or not."""
+
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """cmake_args: what compiles llama.cpp for it. modest: little faster than its processor."""
+
+    name: str
+    cmake_args: str
+    modest: bool = False
+
+
+_NVIDIA = Gpu("an NVIDIA GPU", "-DGGML_CUDA=on")
+_APPLE = Gpu("an Apple GPU", "-DGGML_METAL=on")
+# The vendor's number on the PCI bus.
+_BY_VENDOR = {
+    "0x10de": _NVIDIA,
+    "0x1002": Gpu("an AMD GPU", "-DGGML_VULKAN=on"),
+    "0x8086": Gpu("an Intel GPU", "-DGGML_VULKAN=on", modest=True),
+}
+
+
+def gpus(root: Path = _ROOT) -> list[Gpu]:
+    """Those found, each kind once, the most useful first. root: where /dev and /sys are."""
+    found = {gpu.name: gpu for gpu in (*_nvidia(root), *_apple(), *_on_the_bus(root))}
+    return sorted(found.values(), key=lambda gpu: gpu.modest)
+
+
+def _nvidia(root: Path) -> list[Gpu]:
+    present = any((root / "dev").glob("nvidia[0-9]*")) or _smi_lists_one()
+    return [_NVIDIA] if present else []
+
+
+def _smi_lists_one() -> bool:
+    """Where the driver makes no device files (Windows, WSL); the tool alone proves nothing."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return False
+    try:
+        listed = subprocess.run([tool, "-L"], capture_output=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return b"GPU 0" in listed.stdout
+
+
+def _apple() -> list[Gpu]:
+    return [_APPLE] if sys.platform == "darwin" and platform.machine() == "arm64" else []
+
+
+def _on_the_bus(root: Path) -> list[Gpu]:
+    found = []
+    for file in sorted((root / "sys/class/drm").glob("renderD*/device/vendor")):
+        try:
+            gpu = _BY_VENDOR.get(file.read_text(encoding="ascii").strip())
+        except (OSError, ValueError):
+            continue
+        found += [gpu] if gpu else []
+    return found

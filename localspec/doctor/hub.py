@@ -1,0 +1,67 @@
+"""Hub: findings about huggingface_hub, from what a child process told and what is set."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from localspec.amounts import amount
+from localspec.doctor.child import Answer
+from localspec.doctor.finding import Finding, error, note, ok
+from localspec.doctor.places import place
+
+_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+
+
+def hub(answer: Answer) -> list[Finding]:
+    """All of them. What a token is stays unread."""
+    settings = answer.facts.get("hub")
+    if settings is None:
+        return [
+            error(
+                "hub",
+                f"huggingface_hub cannot be used: {answer.failure or 'nothing was told'}",
+                "pip install --force-reinstall huggingface_hub",
+            )
+        ]
+    return [
+        ok("hub", f"huggingface_hub {settings['version']}"),
+        *_endpoint(),
+        *_offline(settings["offline"]),
+        _token(settings["token_file"]),
+        place("hub cache", Path(settings["cache"]), "HF_HOME"),
+        *_interrupted(answer.facts.get("interrupted", ())),
+    ]
+
+
+def _endpoint() -> list[Finding]:
+    address = os.environ.get("HF_ENDPOINT")
+    if not address:
+        return []
+    # What is before the host, or after a question mark, can be a secret.
+    shown = address.partition("?")[0].rpartition("@")[2]
+    return [note("hub", f"HF_ENDPOINT is set: models come from {shown}")]
+
+
+def _offline(offline: bool) -> list[Finding]:
+    if not offline:
+        return []
+    return [note("hub", "HF_HUB_OFFLINE is set: nothing is fetched", "unset HF_HUB_OFFLINE")]
+
+
+def _token(file: str | None) -> Finding:
+    named = next((name for name in _TOKENS if os.environ.get(name)), None)
+    if named or file:
+        return ok("hub token", f"there is one, from {named or file}")
+    return ok("hub token", "none; only gated and private models need one (hf auth login)")
+
+
+def _interrupted(parts: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    return [
+        note(
+            "downloads",
+            f"an interrupted download of {part['model']} keeps {amount(part['bytes'])}",
+            f"localspec {'pull' if part['resumable'] else 'rm'} {part['model']}",
+        )
+        for part in parts
+    ]

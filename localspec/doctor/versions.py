@@ -1,0 +1,72 @@
+"""Versions: of Python, localspec, and the library against the range localspec is made for."""
+
+import platform
+import re
+from importlib import metadata
+
+from localspec import __version__
+from localspec.doctor.finding import Finding, error, note, ok, warning
+
+_LIBRARY = "llama-cpp-python"
+_TOPIC = "versions"
+_CLAUSE = re.compile(r"(>=|<)\s*([\d.]+)")
+
+
+def versions() -> list[Finding]:
+    """What is installed."""
+    return [ok(_TOPIC, f"localspec {__version__}, Python {platform.python_version()}"), _library()]
+
+
+def extras() -> list[Finding]:
+    """What only some commands need."""
+    try:
+        return [ok("extras", f"textual {metadata.version('textual')}")]
+    except metadata.PackageNotFoundError:
+        return [
+            note("extras", "textual is not installed; the chat needs it", "pip install textual")
+        ]
+
+
+def requirement() -> str:
+    """The library and its range, as pip takes them; without a range where nobody knows it."""
+    try:
+        needed = metadata.requires("localspec") or []
+    except metadata.PackageNotFoundError:
+        needed = []
+    return next((each for each in needed if each.startswith(_LIBRARY)), _LIBRARY)
+
+
+def rebuild(cmake_args: str | None = None) -> str:
+    """The command that compiles the library anew."""
+    command = f'pip install --force-reinstall --no-cache-dir "{requirement()}"'
+    return f'CMAKE_ARGS="{cmake_args}" {command}' if cmake_args else command
+
+
+def within(version: str, needed: str) -> bool:
+    """Whether a version satisfies the `>=` and `<` of a requirement."""
+    have = _numbers(version)
+    return all(
+        have >= _numbers(bound) if sign == ">=" else have < _numbers(bound)
+        for sign, bound in _CLAUSE.findall(needed)
+    )
+
+
+def _library() -> Finding:
+    needed = requirement()
+    try:
+        version = metadata.version(_LIBRARY)
+    except metadata.PackageNotFoundError:
+        return error(_TOPIC, f"{_LIBRARY} is not installed", f'pip install "{needed}"', exit_code=5)
+    if within(version, needed):
+        return ok(_TOPIC, f"{_LIBRARY} {version}")
+    return warning(
+        _TOPIC,
+        f"{_LIBRARY} is {version}, and this localspec is made for {needed}",
+        f'pip install "{needed}"',
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Of 0.3.36.post1: 0, 3, 36."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()

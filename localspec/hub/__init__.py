@@ -1,0 +1,1 @@
+"""What the Hub has, and its cache on this disk."""

@@ -1,0 +1,46 @@
+"""Shared blobs: bytes that several repositories of huggingface_hub's cache have in common.
+
+Newer huggingface_hub keeps them once beside the repositories, with links from each. Who deletes
+the last of these has to delete the bytes as well.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from localspec.hub.store import bytes_of, hub_cache
+
+try:
+    from huggingface_hub.utils import _shared_blobs
+except ImportError:  # an older one: a blob is always the repository's own
+    _shared_blobs = None  # type: ignore[assignment]
+
+
+def freed_by(blobs: Collection[Path]) -> int:
+    """The bytes that deleting these blobs of repositories frees."""
+    shared = _shared(blobs)
+    own = bytes_of(blob for blob in blobs if blob not in shared and not blob.is_symlink())
+    return own + sum(
+        _shared_blobs.expected_shared_blob_freed_size(
+            payload, blob_paths_to_delete={*blobs}, cache_dir=hub_cache()
+        )
+        for payload in {*shared.values()}
+    )
+
+
+def delete(blobs: Collection[Path]) -> None:
+    """Delete these blobs of repositories, and what they alone shared. Raises OSError."""
+    shared = _shared(blobs)
+    for blob in blobs:
+        blob.unlink(missing_ok=True)
+    for payload in {*shared.values()}:
+        _shared_blobs.sweep_shared_blob(payload, cache_dir=hub_cache())
+
+
+def _shared(blobs: Collection[Path]) -> dict[Path, Path]:
+    """Of those that are links into the common store, where the bytes are."""
+    if _shared_blobs is None or not _shared_blobs.is_shared_blobs_dir(
+        _shared_blobs.shared_blobs_dir(hub_cache())
+    ):
+        return {}
+    found = {blob: _shared_blobs.shared_blob_target(blob, hub_cache()) for blob in blobs}
+    return {blob: payload for blob, payload in found.items() if payload}

@@ -1,0 +1,111 @@
+"""A child process's program: load a model and decode a little, which may end the process.
+
+Standard output says how far it came; the exit code and standard error say how it ended. It leaves
+at once when its standard input ends, which its parent holds open: it does not outlive the parent.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+
+from localspec.errors import ModelLoadError
+from localspec.llama import library
+
+# Written when everything is there but the model: what ends the process later is about that.
+BEGUN = b"begun"
+_THREADS = 4
+_CONTEXT = 64
+_TEXT = b"A first decode: 1 + 1 = 2.\n"
+
+
+def first_decode(path: Path) -> None:
+    """Load, read the vocabulary, decode two tokens and then one, on the CPU. Frees everything.
+
+    The weights stay in the file's own pages. Raises ModelLoadError with what the library would not
+    do, without the file's name.
+    """
+    model = _loaded(path)
+    try:
+        _read_vocabulary(model)
+        context = _context(model)
+        try:
+            for count in (2, 1):
+                _decode(context, count)
+        finally:
+            llama_cpp.llama_free(context)
+    finally:
+        llama_cpp.llama_model_free(model)
+
+
+def _loaded(path: Path) -> Any:
+    params = llama_cpp.llama_model_default_params()
+    no_devices = (ctypes.c_void_p * 1)(None)
+    params.devices = ctypes.cast(no_devices, ctypes.c_void_p)
+    params.n_gpu_layers = 0
+    params.load_mode = llama_cpp.LLAMA_LOAD_MODE_MMAP
+    # Weights rearranged for speed would be a copy of them.
+    params.use_extra_bufts = False
+    library.forget_log()
+    model = llama_cpp.llama_model_load_from_file(bytes(path), params)
+    if not model:
+        raise _refused("cannot be loaded")
+    return model
+
+
+def _read_vocabulary(model: Any) -> None:
+    vocabulary = llama_cpp.llama_model_get_vocab(model)
+    tokens = (ctypes.c_int32 * 64)()
+    llama_cpp.llama_tokenize(vocabulary, _TEXT, len(_TEXT), tokens, len(tokens), True, True)
+    piece = ctypes.create_string_buffer(64)
+    for token in range(llama_cpp.llama_vocab_n_tokens(vocabulary)):
+        llama_cpp.llama_token_to_piece(vocabulary, token, piece, len(piece), 0, True)
+
+
+def _context(model: Any) -> Any:
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = _CONTEXT
+    params.n_threads = params.n_threads_batch = min(_THREADS, os.cpu_count() or 1)
+    params.offload_kqv = params.op_offload = False
+    library.forget_log()
+    context = llama_cpp.llama_init_from_model(model, params)
+    if not context:
+        raise _refused("gets no context")
+    return context
+
+
+def _decode(context: Any, count: int) -> None:
+    tokens = (ctypes.c_int32 * count)()
+    status = llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(tokens, count))
+    if status:
+        raise _refused(f"cannot be decoded (status {status})")
+
+
+def _refused(what: str) -> ModelLoadError:
+    return ModelLoadError(f"{what}: {library.complaint() or 'no reason given'}")
+
+
+def _leave_with_parent() -> None:
+    """Wait for the end of standard input: of the parent, however that came."""
+    os.read(0, 1)
+    os._exit(1)
+
+
+def main(path: str) -> int:
+    """The exit code: 0 for a model that decodes."""
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    os.write(1, BEGUN)
+    try:
+        first_decode(Path(path))
+    except ModelLoadError as error:
+        os.write(2, str(error).encode("utf-8", "replace"))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

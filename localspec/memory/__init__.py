@@ -1,0 +1,1 @@
+"""What models need, and whether they fit."""

@@ -1,0 +1,162 @@
+"""Trial: a file never seen here is loaded and decoded from in a child process first.
+
+llama.cpp ends the whole process on some files that are sound in form; then it ends the child.
+"""
+
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from localspec.errors import ModelLoadError
+from localspec.folders import cache_file, write_whole
+from localspec.llama import library
+from localspec.llama.first_decode import BEGUN
+from localspec.models import registry
+from localspec.models.gguf import Header, display_name
+from localspec.models.gguf_check import check_generative, parts
+
+# Below so many bytes nobody notices.
+_NOTICEABLE = 300e6
+_log = logging.getLogger(__name__)
+_PROGRAM = "localspec.llama.first_decode"
+# A slow disk reads so much; a small model takes a fraction of a second.
+_LEAST_SECONDS, _BYTES_PER_SECOND = 60, 10e6
+# How a process ends by its own fault; whatever else ends it says nothing about the file.
+_FAULTS = {
+    int(getattr(signal, name))
+    for name in ("SIGABRT", "SIGSEGV", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
+    if hasattr(signal, name)
+}
+_LONGEST_LINE = 200
+_COMPILED_IN = re.compile(r"^\S*[/\\](?=[^/\\]+:\d+: )")
+_WAY_OUT = "download it again or pass another quantization"
+
+
+def sound_header(path: Path) -> Header:
+    """The header of a model that can generate text and does not end llama.cpp.
+
+    Raises ModelNotFoundError or ModelLoadError.
+    """
+    header = check_generative(path)
+    require_sound(path, header)
+    return header
+
+
+def require_sound(path: Path, header: Header) -> None:
+    """Raise ModelLoadError if the model at `path` ends a child process that decodes from it.
+
+    header: of its first part. The verdict is remembered as long as the files stay what they are.
+    A model that fails for a reason that may pass (memory, time) is refused now and tried again.
+    """
+    files = parts(path, header)
+    if any(path.samefile(each) for each in registry.bundled()):
+        return
+    kept = cache_file("trials", [*map(_identity, files), library.version()])
+    fault = _remembered(kept)
+    if fault is None:
+        fault = _tried(path, sum(file.stat().st_size for file in files))
+        with suppress(OSError):  # then it is tried again the next time
+            write_whole(kept, json.dumps({"fault": fault}))
+    if fault:
+        raise _refusal(path, fault)
+
+
+def _identity(file: Path) -> list[Any]:
+    status = file.stat()
+    return [str(file.resolve()), status.st_size, status.st_mtime_ns]
+
+
+def _remembered(kept: Path) -> str | None:
+    """How llama.cpp ended, nothing if it did not; None if that is not known."""
+    try:
+        fault = json.loads(kept.read_text(encoding="utf-8"))["fault"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return fault if isinstance(fault, str) else None
+
+
+def _tried(path: Path, size: int) -> str:
+    """How llama.cpp ended, or nothing. Raises ModelLoadError for what is not to be remembered."""
+    seconds = _LEAST_SECONDS + size / _BYTES_PER_SECOND
+    if size > _NOTICEABLE:
+        _log.info("%s was never seen here: trying it out, this once", path.name)
+    try:
+        code, output, complaints = _run(path, seconds)
+    except subprocess.TimeoutExpired:
+        raise _refusal(path, f"it did not decode three tokens within {seconds:.0f} s") from None
+    except OSError as error:
+        raise ModelLoadError(
+            f"{display_name(path)} cannot be tried out: {error.strerror or error}; "
+            "no process could be started for it"
+        ) from error
+    said = _last_line(complaints)
+    if code == 0:
+        return ""
+    if BEGUN not in output:
+        raise ModelLoadError(
+            f"{display_name(path)} cannot be tried out: {said or f'exit code {code}'}; "
+            "reinstall localspec"
+        )
+    if code == ModelLoadError.exit_code:
+        raise ModelLoadError(
+            f"{display_name(path)} {said}; check that the file is complete and that this llama.cpp "
+            "is new enough for it"
+        )
+    ended = f"llama.cpp ended ({said or _name(code)})"
+    if _is_fault(code) and "alloc" not in complaints:
+        return ended
+    raise _refusal(path, ended)
+
+
+def _run(path: Path, seconds: float) -> tuple[int, bytes, str]:
+    """Exit code, output and complaints of the child, which gets no signal from the keyboard."""
+    lifeline, held = os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", _PROGRAM, path],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "GGML_NO_BACKTRACE": "1",
+                "LOCALSPEC_DEBUG": "0",
+            },
+            stdin=lifeline,
+            capture_output=True,
+            timeout=seconds,
+            start_new_session=True,
+            check=False,
+        )
+    finally:
+        os.close(lifeline)
+        os.close(held)
+    return done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")
+
+
+def _is_fault(code: int) -> bool:
+    # Windows has no signals: 3 is abort(), and what the system ends has the highest bit set.
+    return -code in _FAULTS or (os.name == "nt" and (code == 3 or code >= 1 << 31))
+
+
+def _name(code: int) -> str:
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"exit code {code}"
+
+
+def _last_line(complaints: str) -> str:
+    """The last line that was written, as it can be shown, and without where it was compiled."""
+    lines = [line.strip() for line in complaints.splitlines() if line.strip()]
+    line = _COMPILED_IN.sub("", (lines or [""])[-1])
+    return "".join(each if each.isprintable() else "?" for each in line[:_LONGEST_LINE])
+
+
+def _refusal(path: Path, what: str) -> ModelLoadError:
+    return ModelLoadError(f"{display_name(path)} cannot be used: {what}; {_WAY_OUT}")

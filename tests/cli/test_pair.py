@@ -1,0 +1,336 @@
+"""`localspec pair` on vocabularies that agree and differ in every way, as files on disk."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from fakes.mamba import write_mamba
+from fakes.vocabularies import words, write_model
+from huggingface_hub import constants
+
+import localspec
+from localspec import plans
+from localspec.cli.main import localspec as command_line
+from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
+from localspec.folders import config_folder
+
+FITS, HARMLESS, UNFIT = "fits", "differs, harmless", "does not fit"
+# The exit code and the record of a call.
+Ask = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No models but the bundled ones are known."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "target.gguf", words(), layers=4)
+
+
+@pytest.fixture
+def asked(capsys: pytest.CaptureFixture[str]) -> Ask:
+    def ask(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
+        code = command_line(["pair", *map(str, arguments), "--json"], standalone_mode=False)
+        return code, json.loads(capsys.readouterr().out)
+
+    return ask
+
+
+def check_of(record: dict[str, Any], name: str) -> tuple[str, str]:
+    [found] = [each for each in record["checks"] if each["name"] == name]
+    return found["verdict"], found["detail"]
+
+
+def differing(record: dict[str, Any]) -> set[str]:
+    return {each["name"] for each in record["checks"] if each["verdict"] != FITS}
+
+
+class Case(NamedTuple):
+    """What of the drafter is not as in the target; the check that says so, how, in which words."""
+
+    name: str
+    changes: dict[str, Any]
+    check: str
+    verdict: str
+    said: str
+
+
+# SentencePiece needs a token for every byte.
+BYTES = {300 + byte: f"<0x{byte:02X}>" for byte in range(256)}
+TEXTS, SIZE = "token texts", "vocabulary size"
+CASES = [
+    Case("equal", {}, TEXTS, FITS, "all 600 equal"),
+    Case("padded by 64", {"count": 664}, SIZE, HARMLESS, "the drafter's last 64 are"),
+    Case("padded by 128", {"count": 728}, SIZE, HARMLESS, "the drafter's last 128 are"),
+    Case("padded by 129", {"count": 729}, SIZE, UNFIT, "differs by more than 128"),
+    Case("shorter by 64", {"count": 536}, SIZE, HARMLESS, "the target's last 64 are"),
+    Case(
+        "the first that is compared",
+        {"changed": {5: "x"}},
+        TEXTS,
+        UNFIT,
+        "vocabulary differs at token 5: target 'w5', drafter 'x'",
+    ),
+    Case(
+        "three, and padded",
+        {"count": 610, "changed": {300: "x", 301: "y", 599: "z"}},
+        TEXTS,
+        UNFIT,
+        "at token 300: target 'w300', drafter 'x' (and at 2 more)",
+    ),
+    Case(
+        "below the fifth only",
+        {"changed": {1: "x", 4: "y"}},
+        TEXTS,
+        HARMLESS,
+        "differs at token 1: target 'w1', drafter 'x' (and at 1 more); the first 5 may",
+    ),
+    Case(
+        "beyond the shorter one's end",
+        {"count": 620, "changed": {610: "x"}},
+        TEXTS,
+        FITS,
+        "all 600 equal",
+    ),
+    Case(
+        "type",
+        {"tokenizer": "llama", "changed": BYTES},
+        "vocabulary type",
+        UNFIT,
+        "target 2, drafter 1",
+    ),
+    Case("BOS, never added", {"ggml__bos_token_id": 7}, "BOS", HARMLESS, "target 11, drafter 7"),
+    Case("EOS, never added", {"ggml__eos_token_id": 7}, "EOS", HARMLESS, "target 11, drafter 7"),
+    Case("BOS added", {"ggml__add_bos_token": True}, "BOS", UNFIT, "target False, drafter True"),
+    Case("EOS added", {"ggml__add_eos_token": True}, "EOS", UNFIT, "target False, drafter True"),
+    Case("template", {"chat_template": "{{ 1 }}"}, "chat template", HARMLESS, "the target's is"),
+    Case(
+        "end of turn",
+        {"ggml__eot_token_id": 9},
+        "special tokens",
+        HARMLESS,
+        "EOT (target none, drafter 9); the target's count",
+    ),
+    Case("context", {"context": 256}, "context", HARMLESS, "the drafter was made for 256"),
+    Case("larger", {"layers": 8}, "size", HARMLESS, "nothing to gain"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_what_differs_is_told(case: Case, target: Path, tmp_path: Path, asked: Ask) -> None:
+    keys = {"layers": 1, **case.changes}
+    tokens = words(keys.pop("count", 600), keys.pop("changed", {}))
+    drafter = write_model(tmp_path / "drafter.gguf", tokens, **keys)
+    code, record = asked(target, drafter)
+    verdict, detail = check_of(record, case.check)
+    assert verdict == case.verdict
+    assert case.said in detail
+    fits = verdict != UNFIT
+    assert (code, record["fits"]) == (0 if fits else 6, fits)
+    assert (detail in record["conclusion"]) is not fits
+
+
+@pytest.mark.parametrize("which", ["bos", "eos"])
+def test_a_token_that_is_added_must_be_the_same(which: str, tmp_path: Path, asked: Ask) -> None:
+    target, drafter = (
+        write_model(
+            tmp_path / f"{token}.gguf",
+            words(),
+            layers=layers,
+            **{f"ggml__add_{which}_token": True, f"ggml__{which}_token_id": token},
+        )
+        for token, layers in [(1, 4), (3, 1)]
+    )
+    code, record = asked(target, drafter)
+    assert code == 6
+    said = f"{which.upper()} differs: target 1, drafter 3"
+    assert check_of(record, which.upper()) == (UNFIT, said)
+
+
+def test_equal_models_differ_in_nothing(target: Path, tmp_path: Path, asked: Ask) -> None:
+    drafter = write_model(tmp_path / "drafter.gguf", words(), layers=1)
+    _, record = asked(target, drafter)
+    assert differing(record) == set()
+    gain = record["gain"]
+    assert 1 < gain["low"] < gain["high"] and gain["rate"] is None
+
+
+def test_the_first_check_that_fails_is_the_conclusion(
+    target: Path, tmp_path: Path, asked: Ask
+) -> None:
+    tokens = words(800, {77: "x"})
+    drafter = write_model(tmp_path / "drafter.gguf", tokens, ggml__add_bos_token=True)
+    _, record = asked(target, drafter)
+    assert differing(record) >= {"BOS", "vocabulary size", "token texts"}
+    assert "whether BOS is added differs" in record["conclusion"]
+    assert record["gain"] is None
+
+
+def test_the_same_file_gains_nothing(target: Path, asked: Ask) -> None:
+    code, record = asked(target, target)
+    assert code == 0 and differing(record) == {"size"}
+    assert "gains nothing" in record["conclusion"]
+
+
+def test_a_running_state_cannot_be_taken_back(
+    target_path: Path, tmp_path: Path, asked: Ask
+) -> None:
+    recurrent = write_mamba(tmp_path / "mamba.gguf", target_path)
+    code, record = asked(target_path, recurrent)
+    assert code == 6 and differing(record) >= {"rollback"}
+    assert "the drafter is recurrent" in record["conclusion"]
+    code, record = asked(recurrent)
+    assert code == 0 and record["candidates"] == []
+    assert "no drafting, not even n-grams" in record["conclusion"]
+
+
+def test_a_context_memory_cannot_hold(target: Path, tmp_path: Path, asked: Ask) -> None:
+    drafter = write_model(tmp_path / "drafter.gguf", words(), layers=1)
+    code, record = asked(target, drafter, "--ctx", "2000000000")
+    assert code == 6 and check_of(record, "memory")[0] == UNFIT
+    assert "give a smaller --ctx" in record["conclusion"]
+
+
+# Without a drafter.
+
+
+def test_candidates_come_the_most_promising_first(
+    target_path: Path,
+    drafter_path: Path,
+    tmp_path: Path,
+    asked: Ask,
+) -> None:
+    other = write_model(tmp_path / "other.gguf", words(), layers=1)
+    add_pair("pycode-7b", target_path, other)
+    code, record = asked("pycode")
+    assert code == 0
+    assert [(each["file"], each["fits"]) for each in record["candidates"]] == [
+        (str(drafter_path), True),
+        (str(other), False),
+    ]
+    assert record["candidates"][1]["failed"]["name"] == "BOS"
+    assert record["conclusion"].startswith(f"best: {drafter_path}, about ")
+
+
+def test_what_is_known_and_not_here_is_listed(target: Path, asked: Ask) -> None:
+    add_pair("mine", target, "someone/tiny-GGUF:Q8_0")
+    code, record = asked(target)
+    assert code == 0 and record["not_downloaded"] == "someone/tiny-GGUF:Q8_0"
+    assert "localspec pull someone/tiny-GGUF:Q8_0" in record["conclusion"]
+
+
+def test_a_model_is_known_by_its_name(target: Path, asked: Ask) -> None:
+    found = shutil.copy(target, target.with_name("Qwen3-8B-IQ3_S.gguf"))
+    assert asked(found)[1]["not_downloaded"] == "Qwen/Qwen3-0.6B-GGUF:Q8_0"
+    unlike = shutil.copy(target, target.with_name("Qwen3-8Bx-IQ3_S.gguf"))
+    assert asked(unlike)[1]["not_downloaded"] is None
+
+
+def test_why_no_model_drafts(target: Path, asked: Ask) -> None:
+    said = asked(target)[1]["conclusion"]
+    assert said.startswith("n-gram only, because no smaller model on this machine speaks its")
+    assert "about 600 BPE tokens" in said
+    found = shutil.copy(target, target.with_name("gpt-oss-20b-mxfp4.gguf"))
+    said = asked(found)[1]["conclusion"]
+    assert (
+        said == "n-gram only, because it is the smallest model with its vocabulary (201,088 tokens)"
+    )
+
+
+def test_what_was_measured_is_taken(target_path: Path, drafter_path: Path, asked: Ask) -> None:
+    files = target_path, drafter_path
+    rates = {drafter_path.stem: 0.5, "suffix": 0.9}
+    best = plans.Best("suffix", "coupled", None, 1.5)
+    plans.store(*files, plans.of(*files, 0.8, rates, best))
+    _, record = asked("pycode", drafter_path)
+    gain = record["gain"]
+    assert gain["rate"] == 0.5 and gain["timed"] is False
+    assert gain["low"] == gain["high"]
+    assert "from sizes; 50% of its tokens were right" in record["conclusion"]
+
+
+def test_times_that_were_measured_are_taken(drafter_path: Path, asked: Ask) -> None:
+    assumed = asked("pycode", drafter_path)[1]["gain"]
+    with localspec.load() as engine:  # which measures them
+        engine.generate("def f", max_tokens=1)
+    _, record = asked("pycode", drafter_path)
+    gain = record["gain"]
+    assert gain["timed"] and not assumed["timed"] and gain["high"] != assumed["high"]
+    if "gains nothing" not in record["conclusion"]:
+        assert "times measured here" in record["conclusion"]
+
+
+def add_pair(name: str, target: Path, drafter: str | Path) -> None:
+    config_folder().mkdir(parents=True, exist_ok=True)
+    text = f'[pairs.{name}]\ntarget = "{target}"\ndrafter = "{drafter}"\n'
+    (config_folder() / "models.toml").write_text(text)
+
+
+# For people, and errors.
+
+
+def test_a_table_and_a_conclusion(drafter_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line(["pair", "pycode", str(drafter_path)], standalone_mode=False) == 0
+    rows, conclusion = capsys.readouterr().out.split("\n\n")
+    lines = rows.splitlines()
+    assert lines[0].split() == ["check", "verdict", "detail"]
+    assert len(lines) == 12 and all(" fits " in line for line in lines[1:])
+    assert conclusion.startswith(f"{drafter_path} fits pycode, about ")
+    assert conclusion.count("\n") == 1
+
+
+def test_names_that_are_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match="did you mean pycode"):
+        command_line(["pair", "pycodes"], standalone_mode=False)
+    with pytest.raises(ModelNotFoundError, match="there is no model file"):
+        command_line(["pair", "pycode", str(tmp_path / "none.gguf")], standalone_mode=False)
+    with pytest.raises(InvalidValueError, match="context is 1"):
+        command_line(["pair", "pycode", "--ctx", "1"], standalone_mode=False)
+    text = tmp_path / "text.gguf"
+    text.write_text("no model")
+    with pytest.raises(ModelLoadError, match="is not a GGUF file"):
+        command_line(["pair", "pycode", str(text)], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("qwen3-8b", "its drafter is Qwen/Qwen3-0.6B-GGUF:Q8_0"),
+        ("Qwen/Qwen3-8B-GGUF:Q8_0", "its drafter is Qwen/Qwen3-0.6B-GGUF:Q8_0"),
+        ("gpt-oss-20b", "no model drafts for it: it is the smallest model"),
+    ],
+)
+def test_a_pair_that_was_not_downloaded_is_known_all_the_same(name: str, known: str) -> None:
+    with pytest.raises(ModelNotFoundError) as raised:
+        command_line(["pair", name], standalone_mode=False)
+    assert f"localspec pull {name}" in str(raised.value)
+    assert known in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["pycode", "pycode"], 0), (["pycode", "other.gguf"], 6), (["nope"], 3), (["text.gguf"], 5)],
+)
+def test_exit_codes(arguments: list[str], code: int, tmp_path: Path) -> None:
+    write_model(tmp_path / "other.gguf", words(), layers=1)
+    (tmp_path / "text.gguf").write_text("no model")
+    done = subprocess.run(
+        [sys.executable, "-m", "localspec", "pair", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count("\n") == (0 if code in (0, 6) else 1)

@@ -1,0 +1,178 @@
+"""`localspec show`: what it says of real models, and of files built to be odd."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from fakes.hub_disk import HubDisk, write_split
+from fakes.tiny import write_tiny
+
+from localspec.llama.model import Model
+from localspec.models.facts import facts_of
+from localspec.models.registry import bundled
+
+REPO = "zoo/tiny-GGUF"
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`localspec show`, with nothing on this machine but what is in the folder."""
+    places = {"HF_HUB_CACHE": str(folder / "hub"), "LOCALSPEC_HOME": str(folder / "home")}
+    return subprocess.run(
+        [sys.executable, "-m", "localspec", "show", *arguments],
+        env={**os.environ, **places},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def rows(text: str) -> dict[str, str]:
+    """The lines of the last block, by their names."""
+    block = text.rstrip("\n").split("\n\n")[-1]
+    parted = [line.split("  ", 1) for line in block.splitlines()]
+    return {name: value.strip() for name, value in parted}
+
+
+def test_all_of_a_pair(tmp_path: Path, target_model: Model) -> None:
+    done = run(tmp_path, "pycode")
+    assert done.returncode == 0 and not done.stderr
+    pair, target, drafter = done.stdout.split("\n\n")
+    assert "continues Python code" in pair
+    assert str(bundled().target) in target and str(bundled().drafter) in drafter
+    shown = rows(target)
+    assert shown["quantisation"] == "Q8_0 100% · 8.51 bits per weight"
+    assert shown["parameters"] == "7.5M (7,475,456)"
+    assert shown["shape"] == "8 layers, 256 wide, 4 heads, 4 heads of keys and values"
+    assert shown["context"] == "2,048 tokens" and shown["cache"].startswith("8.2 kB per token")
+    assert shown["memory"] == "attention" and shown["draft heads"] == "none"
+    short = target_model.vocabulary[:12]
+    assert shown["vocabulary"] == f"BPE, 4,096 tokens, fingerprint {short}"
+    assert shown["BOS"] == "0 '<|endoftext|>', added to every prompt"
+    assert shown["EOS"] == "2 '<|im_end|>', not added"
+
+
+def test_json_agrees_with_the_loaded_model(tmp_path: Path, target_model: Model) -> None:
+    record = json.loads(run(tmp_path, str(bundled().target), "--json").stdout)
+    assert record["pair"] is None and record["drafter"] is None
+    model = record["model"]
+    assert model["files"] == [str(bundled().target)]
+    assert model["context"] == target_model.n_ctx_train
+    assert model["chat_template"] == target_model.chat_template
+    assert model["vocabulary"] == {
+        "type": "BPE",
+        "size": target_model.n_vocab,
+        "fingerprint": target_model.vocabulary,
+        "special": {"bos": target_model.bos, "eos": target_model.eos, "eot": target_model.eos},
+        "adds_bos": target_model.adds_bos,
+        "adds_eos": target_model.adds_eos,
+    }
+    pair = json.loads(run(tmp_path, "pycode", "--json").stdout)
+    assert pair["model"] == model and pair["pair"]["name"] == "pycode"
+    assert pair["drafter"]["files"] == [str(bundled().drafter)]
+
+
+def test_the_whole_chat_template(tmp_path: Path, target_model: Model) -> None:
+    done = run(tmp_path, "pycode", "--template")
+    assert done.stdout.rstrip("\n") == (target_model.chat_template or "").rstrip("\n")
+    assert done.stdout.endswith("%}\n")
+
+
+def test_a_repository_and_what_is_not_here(tmp_path: Path) -> None:
+    disk = HubDisk(tmp_path / "hub")
+    snapshot = disk.add(REPO, {"tiny-Q8_0.gguf": bundled().target})
+    done = run(tmp_path, f"{REPO}:q8_0")
+    assert rows(done.stdout)["file"] == str(snapshot / "tiny-Q8_0.gguf")
+    missing = run(tmp_path, "zoo/none-GGUF")
+    assert missing.returncode == 3 and not missing.stdout
+    assert "localspec pull zoo/none-GGUF" in missing.stderr
+    # Of a pair that was not fetched, what models.toml says.
+    pair = run(tmp_path, "qwen3-8b")
+    assert pair.returncode == 0 and rows(pair.stdout)["target"] == "Qwen/Qwen3-8B-GGUF"
+    assert "localspec pull qwen3-8b" in pair.stderr
+    assert run(tmp_path, "qwen3-8b", "--template").returncode == 3
+
+
+def test_a_split_model_is_shown_whole(tmp_path: Path) -> None:
+    first, second = write_split(tmp_path / "big-F32")
+    for named in (first, second):
+        shown = rows(run(tmp_path, str(named)).stdout)
+        assert shown["file"] == f"{first} (and 1 more)"
+        assert shown["parameters"] == "128 (128)"
+        assert shown["quantisation"] == "F32 100% · 32.00 bits per weight"
+        assert shown["chat template"] == "none"
+    assert facts_of(first).size == first.stat().st_size + second.stat().st_size
+    second.unlink()
+    alone = run(tmp_path, str(first))
+    assert alone.returncode == 5 and "one of 2 parts" in alone.stderr
+
+
+@pytest.mark.parametrize(
+    ("family", "memory"),
+    [
+        ("llama", "attention"),
+        ("gpt2", "attention"),
+        ("gemma3", "sliding window"),
+        ("mamba", "recurrent"),
+    ],
+)
+def test_what_is_kept_of_a_text(tmp_path: Path, family: str, memory: str) -> None:
+    assert facts_of(write_tiny(tmp_path / "tiny.gguf", family)).memory == memory
+
+
+def odd(path: Path, arch: str = "llama", *tensors: str, **keys: str | int) -> Path:
+    """A file with these tensors and metadata, which no library could run."""
+    writer = gguf.GGUFWriter(path, arch)
+    for name, value in keys.items():
+        key = name.replace("__", ".")
+        writer.add_uint32(key, value) if isinstance(value, int) else writer.add_string(key, value)
+    for name in tensors:
+        writer.add_tensor(name, np.ones(32, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_layers_of_both_kinds_are_a_hybrid(tmp_path: Path) -> None:
+    path = odd(tmp_path / "h.gguf", "qwen35", "blk.0.ssm_a", "blk.1.attn_k.weight")
+    assert facts_of(path).memory == "hybrid"
+
+
+def test_heads_that_draft_are_named(tmp_path: Path) -> None:
+    path = odd(tmp_path / "m.gguf", "glm4moe", glm4moe__nextn_predict_layers=1)
+    assert facts_of(path).hidden_state_heads == "MTP (NextN), 1 layer"
+    head = rows(run(tmp_path, str(odd(tmp_path / "e.gguf", "eagle3"))).stdout)
+    assert head["draft heads"] == "EAGLE-3 head, for its own target"
+    assert head["vocabulary"] == "none of its own"
+    assert head["quantisation"] == "none: it holds no weights"
+
+
+def test_licence_and_names_cannot_move_the_cursor(tmp_path: Path) -> None:
+    keys = {"general__license": "other", "general__license__link": "https://example.org/l"}
+    path = odd(tmp_path / "l.gguf", **keys, general__name="\x1b[2Jevil\nfile  /etc")
+    shown = run(tmp_path, str(path)).stdout
+    assert "\x1b" not in shown
+    assert rows(shown)["name"] == "?[2Jevil?file  /etc"
+    assert rows(shown)["licence"] == "other, https://example.org/l"
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "said"),
+    [(b"no model", 5, "is not a GGUF file"), (None, 3, "no model file")],
+)
+def test_what_is_no_model_is_refused(
+    tmp_path: Path, content: bytes | None, code: int, said: str
+) -> None:
+    path = tmp_path / "x.gguf"
+    if content:
+        path.write_bytes(content)
+    done = run(tmp_path, str(path))
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr and done.stderr.count("\n") == 1

@@ -1,0 +1,110 @@
+"""A child process that loads one model after another, the way the trial does and the engine does.
+
+It may use a gigabyte, and a minute for each.
+"""
+
+import os
+import resource
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_SECONDS = 60
+_MOST_BYTES = 1 << 30
+
+
+class Loader:
+    """Loads files in a child, which is started again when it dies."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def load(self, path: Path) -> list[str]:
+        """What came of it, the trial's way and the engine's: "decoded", or why it was refused.
+
+        Raises AssertionError with the last words of a child that died or was silent.
+        """
+        child = self._child = self._child or _start()
+        assert child.stdin
+        child.stdin.write(bytes(path) + b"\n")
+        child.stdin.flush()
+        answer = _line(child)
+        if answer is None:
+            raise AssertionError(self._last_words())
+        return answer.split("\t")
+
+    def close(self) -> None:
+        if self._child:
+            self._child.kill()
+            self._child.communicate()
+            self._child = None
+
+    def _last_words(self) -> str:
+        child, self._child = self._child, None
+        assert child
+        silent = child.poll() is None
+        child.kill()
+        complaints = child.communicate()[1].decode("utf-8", "replace")
+        return f"{'silent' if silent else child.returncode}: {complaints[-300:]}"
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, __file__],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GGML_NO_BACKTRACE": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def _line(child: subprocess.Popen[bytes]) -> str | None:
+    """A whole line; None when the child is dead or silent."""
+    assert child.stdout
+    text, end = b"", time.monotonic() + _SECONDS
+    while not text.endswith(b"\n"):
+        left = end - time.monotonic()
+        if left < 0 or not select.select([child.stdout], [], [], left)[0]:
+            return None
+        more = os.read(child.stdout.fileno(), 1 << 16)
+        if not more:
+            child.wait()
+            return None
+        text += more
+    return text.decode("utf-8", "replace").rstrip("\n")
+
+
+def _by_the_engine(path: Path) -> None:
+    from localspec.llama.context import Context, Rollback
+    from localspec.llama.model import Model
+    from localspec.speculation.draft import NOTHING, Draft
+
+    with Model(path, gpu_layers=0) as model, Context(model, n_ctx=64, threads=1) as context:
+        context.extend(model.tokenize("an as <s>hello\n")[:30] or [0])
+        context.score(0, Draft((1, 2)) if context.rollback is Rollback.PARTIAL else NOTHING)
+        context.commit(())
+        assert model.vocabulary
+        assert len([model.piece(token) for token in range(model.n_vocab)]) == model.n_vocab
+        _ = model.ends_text, model.suppressed, model.chat_template
+
+
+def _serve() -> None:
+    from localspec.errors import LocalspecError
+    from localspec.llama.first_decode import first_decode
+
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+    for line in sys.stdin.buffer:
+        path, answers = Path(os.fsdecode(line.rstrip(b"\n"))), []
+        for decode in (first_decode, _by_the_engine):
+            try:
+                decode(path)
+                answers.append("decoded")
+            except LocalspecError as error:
+                answers.append(" ".join(str(error).split()))
+        os.write(1, "\t".join(answers).encode("utf-8", "replace") + b"\n")
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,205 @@
+"""Tiny models with random weights, one per family: they load and decode in milliseconds."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+WIDTH, LAYERS, HEADS, KEY_VALUE_HEADS, HEAD, HIDDEN, EXPERTS = 32, 2, 4, 2, 8, 64, 4
+_BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+_WORDS = [f"▁{a}{b}" for a in "abcdef" for b in "nrst"]
+_SPECIAL = ["<unk>", "<s>", "</s>"]
+N_VOCAB = len(_SPECIAL) + len(_BYTES) + len(_WORDS)
+
+
+class _Writer:
+    """Adds tensors by their name, of rows by columns, or vectors of ones."""
+
+    def __init__(self, path: Path, arch: str) -> None:
+        self.gguf = gguf.GGUFWriter(path, arch)
+        self._random = np.random.default_rng(0)
+
+    def matrix(self, name: str, *shape: int, kind: str = "F32") -> None:
+        values = (self._random.standard_normal(shape) * 0.1).astype(np.float32)
+        quantized = gguf.GGMLQuantizationType[kind]
+        self.gguf.add_tensor(
+            f"{name}.weight", gguf.quants.quantize(values, quantized), raw_dtype=quantized
+        )
+
+    def vector(self, name: str, size: int = WIDTH, end: str = "weight") -> None:
+        self.gguf.add_tensor(f"{name}.{end}", np.ones(size, np.float32))
+
+
+def write_tiny(path: Path, family: str) -> Path:
+    """A GGUF of one of FAMILIES: a few hundred tokens, two layers, width 32."""
+    writer = _Writer(path, family)
+    header = writer.gguf
+    header.add_context_length(256)
+    header.add_embedding_length(WIDTH)
+    header.add_feed_forward_length(HIDDEN)
+    header.add_block_count(LAYERS)
+    header.add_head_count(HEADS)
+    header.add_head_count_kv(KEY_VALUE_HEADS)
+    FAMILIES[family](writer)
+    header.add_bos_token_id(1)
+    header.add_eos_token_id(2)
+    header.add_add_bos_token(True)
+    header.add_chat_template("{{ messages[0].content }}")
+    writer.matrix("token_embd", N_VOCAB, WIDTH, kind="Q8_0")
+    writer.matrix("output", N_VOCAB, WIDTH, kind="Q4_0")
+    writer.vector("output_norm")
+    header.write_header_to_file()
+    header.write_kv_data_to_file()
+    header.write_tensors_to_file()
+    header.close()
+    return path
+
+
+def _llama(writer: _Writer) -> None:
+    _pieces(writer.gguf)
+    writer.gguf.add_layer_norm_rms_eps(1e-5)
+    writer.gguf.add_rope_dimension_count(HEAD)
+    writer.gguf.add_rope_freq_base(10000.0)
+    for layer in range(LAYERS):
+        _attention(writer, layer)
+        _feed_forward(writer, layer)
+
+
+def _qwen3(writer: _Writer) -> None:
+    """Byte-level BPE, heads normed on their own, heads of a size of their own."""
+    _byte_pairs(writer.gguf)
+    _qwen3_attention(writer)
+    for layer in range(LAYERS):
+        _feed_forward(writer, layer)
+
+
+def _qwen3moe(writer: _Writer) -> None:
+    """As qwen3, with a mixture of experts."""
+    _byte_pairs(writer.gguf)
+    writer.gguf.add_expert_count(EXPERTS)
+    writer.gguf.add_expert_used_count(2)
+    writer.gguf.add_expert_feed_forward_length(HIDDEN)
+    _qwen3_attention(writer)
+    for layer in range(LAYERS):
+        writer.vector(f"blk.{layer}.ffn_norm")
+        writer.matrix(f"blk.{layer}.ffn_gate_inp", EXPERTS, WIDTH)
+        for name in ("ffn_gate_exps", "ffn_up_exps"):
+            writer.matrix(f"blk.{layer}.{name}", EXPERTS, HIDDEN, WIDTH)
+        writer.matrix(f"blk.{layer}.ffn_down_exps", EXPERTS, WIDTH, HIDDEN)
+
+
+def _gemma3(writer: _Writer) -> None:
+    """A sliding window, and norms after as well as before."""
+    _pieces(writer.gguf)
+    _qwen3_attention(writer)
+    writer.gguf.add_sliding_window(16)
+    for layer in range(LAYERS):
+        writer.vector(f"blk.{layer}.post_attention_norm")
+        writer.vector(f"blk.{layer}.post_ffw_norm")
+        _feed_forward(writer, layer)
+
+
+def _gpt2(writer: _Writer) -> None:
+    """Positions in a table, one matrix for queries, keys and values, biases, layer norm."""
+    _byte_pairs(writer.gguf)
+    writer.gguf.add_layer_norm_eps(1e-5)
+    writer.gguf.kv_data[0].pop("gpt2.attention.head_count_kv")
+    writer.matrix("position_embd", 256, WIDTH)
+    writer.vector("output_norm", end="bias")
+    for layer in range(LAYERS):
+        blk = f"blk.{layer}"
+        for name, rows, columns in (
+            ("attn_qkv", 3 * WIDTH, WIDTH),
+            ("attn_output", WIDTH, WIDTH),
+            ("ffn_up", HIDDEN, WIDTH),
+            ("ffn_down", WIDTH, HIDDEN),
+        ):
+            writer.matrix(f"{blk}.{name}", rows, columns)
+            writer.vector(f"{blk}.{name}", rows, end="bias")
+        for name in ("attn_norm", "ffn_norm"):
+            writer.vector(f"{blk}.{name}")
+            writer.vector(f"{blk}.{name}", end="bias")
+
+
+def _mamba(writer: _Writer) -> None:
+    """Recurrent."""
+    inner, state, kernel, rank = 64, 16, 4, 2
+    _byte_pairs(writer.gguf)
+    for key in ("head_count", "head_count_kv"):
+        writer.gguf.kv_data[0].pop(f"mamba.attention.{key}")
+    writer.gguf.add_head_count(0)
+    writer.gguf.add_ssm_conv_kernel(kernel)
+    writer.gguf.add_ssm_inner_size(inner)
+    writer.gguf.add_ssm_state_size(state)
+    writer.gguf.add_ssm_time_step_rank(rank)
+    writer.gguf.add_layer_norm_rms_eps(1e-5)
+    for layer in range(LAYERS):
+        blk = f"blk.{layer}"
+        writer.vector(f"{blk}.attn_norm")
+        writer.matrix(f"{blk}.ssm_in", 2 * inner, WIDTH)
+        writer.matrix(f"{blk}.ssm_conv1d", inner, kernel)
+        writer.vector(f"{blk}.ssm_conv1d", inner, end="bias")
+        writer.matrix(f"{blk}.ssm_x", rank + 2 * state, inner)
+        writer.matrix(f"{blk}.ssm_dt", inner, rank)
+        writer.vector(f"{blk}.ssm_dt", inner, end="bias")
+        writer.gguf.add_tensor(f"{blk}.ssm_a", -np.ones((inner, state), np.float32))
+        writer.gguf.add_tensor(f"{blk}.ssm_d", np.ones(inner, np.float32))
+        writer.matrix(f"{blk}.ssm_out", WIDTH, inner)
+
+
+def _qwen3_attention(writer: _Writer) -> None:
+    writer.gguf.add_layer_norm_rms_eps(1e-6)
+    writer.gguf.add_key_length(HEAD)
+    writer.gguf.add_value_length(HEAD)
+    for layer in range(LAYERS):
+        _attention(writer, layer)
+        writer.vector(f"blk.{layer}.attn_q_norm", HEAD)
+        writer.vector(f"blk.{layer}.attn_k_norm", HEAD)
+
+
+def _attention(writer: _Writer, layer: int) -> None:
+    writer.vector(f"blk.{layer}.attn_norm")
+    writer.matrix(f"blk.{layer}.attn_q", HEADS * HEAD, WIDTH, kind="Q8_0")
+    writer.matrix(f"blk.{layer}.attn_k", KEY_VALUE_HEADS * HEAD, WIDTH)
+    writer.matrix(f"blk.{layer}.attn_v", KEY_VALUE_HEADS * HEAD, WIDTH, kind="F16")
+    writer.matrix(f"blk.{layer}.attn_output", WIDTH, HEADS * HEAD, kind="Q4_0")
+
+
+def _feed_forward(writer: _Writer, layer: int) -> None:
+    writer.vector(f"blk.{layer}.ffn_norm")
+    writer.matrix(f"blk.{layer}.ffn_gate", HIDDEN, WIDTH, kind="Q4_0")
+    writer.matrix(f"blk.{layer}.ffn_up", HIDDEN, WIDTH, kind="Q8_0")
+    writer.matrix(f"blk.{layer}.ffn_down", WIDTH, HIDDEN)
+
+
+def _pieces(header: gguf.GGUFWriter) -> None:
+    """A SentencePiece vocabulary."""
+    header.add_tokenizer_model("llama")
+    tokens = [*_SPECIAL, *_BYTES, *_WORDS]
+    header.add_token_list(tokens)
+    header.add_token_scores([-float(number) for number in range(len(tokens))])
+    header.add_token_types([2, 3, 3, *[6] * len(_BYTES), *[1] * len(_WORDS)])
+
+
+def _byte_pairs(header: gguf.GGUFWriter) -> None:
+    """A byte-level BPE vocabulary."""
+    # How byte-level BPE spells the bytes: printable ones as they are, the others from 256 on.
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = [chr(byte) for byte in plain] + [chr(256 + byte) for byte in range(68)]
+    pairs = [(a, b) for a in "abcdef" for b in "nrst"]
+    header.add_tokenizer_model("gpt2")
+    header.add_tokenizer_pre("gpt-2")
+    header.add_token_list([*_SPECIAL, *letters, *map("".join, pairs)])
+    header.add_token_types([3] * 3 + [1] * (N_VOCAB - 3))
+    header.add_token_merges([f"{a} {b}" for a, b in pairs])
+
+
+FAMILIES: dict[str, Callable[[_Writer], None]] = {
+    "llama": _llama,
+    "qwen3": _qwen3,
+    "qwen3moe": _qwen3moe,
+    "gemma3": _gemma3,
+    "gpt2": _gpt2,
+    "mamba": _mamba,
+}

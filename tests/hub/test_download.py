@@ -1,0 +1,254 @@
+"""Downloads from a Hub on this machine, and what it refuses."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.hub import Hub
+from fakes.hub_client import Child, asking, fetch, wait_for, why_not
+from fakes.hub_repo import Repo
+from huggingface_hub import constants, hf_hub_download, scan_cache_dir
+
+from localspec.errors import HubError, LocalspecError, ModelNotFoundError
+from localspec.hub import store
+from localspec.hub.download import Progress, download, present, require_space
+from localspec.hub.listing import look_up
+from localspec.models import registry
+from localspec.models.reference import Repository
+
+TARGET, DRAFTER = registry.bundled()
+SIZE = TARGET.stat().st_size
+SMALL = DRAFTER.stat().st_size
+SECRET, STRANGER = "hf_verySecretToken", "hf_somebodyElses"
+SNAKE, GATED = Repository("zoo/snake-GGUF"), Repository("zoo/gated-GGUF")
+SPLIT, WHALE = Repository("zoo/split-GGUF"), Repository("zoo/whale-GGUF")
+# What huggingface_hub does itself.
+FETCH_BY_HUGGINGFACE = """
+import sys
+from huggingface_hub import hf_hub_download
+print(hf_hub_download(sys.argv[1], sys.argv[2]))
+"""
+LOG_EVERYTHING = """
+import logging
+logging.basicConfig(level=logging.DEBUG)
+"""
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    repos = {
+        SNAKE.id: Repo({"low/snake-Q8_0.gguf": TARGET}),
+        "zoo/worm-GGUF": Repo({"worm-Q4_0.gguf": DRAFTER}),
+        GATED.id: Repo({"gated-Q4_0.gguf": DRAFTER}, gated=True, token=SECRET),
+        SPLIT.id: Repo(
+            {
+                "split-00001-of-00003.gguf": DRAFTER,
+                "split-00002-of-00003.gguf": TARGET,
+                "split-00003-of-00003.gguf": DRAFTER,  # the same bytes again
+            }
+        ),
+        WHALE.id: Repo({"whale-Q4_0.gguf": 10**18}),
+    }
+    with Hub(repos, strangers=[STRANGER]) as hub:
+        yield hub
+
+
+@pytest.fixture(autouse=True)
+def client(hub: Hub, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    with asking(hub.endpoint, tmp_path) as patch:
+        yield patch
+
+
+@pytest.fixture
+def child(hub: Hub, tmp_path: Path) -> Child:
+    return Child(hub, tmp_path)
+
+
+def left_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob("*") if not path.is_dir()]
+
+
+def test_what_is_fetched_is_huggingface_hubs_own(hub: Hub) -> None:
+    (path,) = fetch(SNAKE)
+    assert path.read_bytes() == TARGET.read_bytes()
+    known = hf_hub_download(SNAKE.id, "low/snake-Q8_0.gguf", local_files_only=True)
+    assert path == Path(known) == store.find(SNAKE)
+    cache = scan_cache_dir(constants.HF_HUB_CACHE)
+    (repo,) = cache.repos
+    (revision,) = repo.revisions
+    assert not cache.warnings and not cache.incomplete_files
+    assert (repo.repo_id, repo.size_on_disk, revision.refs) == (SNAKE.id, SIZE, {"main"})
+    assert revision.commit_hash == hub.repos[SNAKE.id].main
+    if os.name == "posix":
+        assert not path.readlink().is_absolute()
+
+
+def test_what_is_here_is_not_asked_for_again(hub: Hub) -> None:
+    first = fetch(SNAKE)
+    assert fetch(SNAKE) == first
+    assert hub.sent == SIZE
+
+
+def test_huggingface_hubs_download_is_ours() -> None:
+    path = hf_hub_download(SNAKE.id, "low/snake-Q8_0.gguf")
+    model = look_up(SNAKE)
+    assert present(model) == model.size
+    assert fetch(model) == [Path(path)]
+
+
+def test_without_links_the_file_is_the_file(client: pytest.MonkeyPatch, hub: Hub) -> None:
+    client.setattr(constants, "HF_HUB_DISABLE_SYMLINKS", True)
+    (path,) = fetch(SNAKE)
+    assert not path.is_symlink() and path.read_bytes() == TARGET.read_bytes()
+    assert str(path) == hf_hub_download(SNAKE.id, "low/snake-Q8_0.gguf", local_files_only=True)
+    fetch(SNAKE)
+    assert hub.sent == SIZE and not scan_cache_dir(constants.HF_HUB_CACHE).warnings
+
+
+def test_a_split_model_is_fetched_whole() -> None:
+    (path,) = fetch(SPLIT)
+    assert path.name == "split-00001-of-00003.gguf"
+    assert [file.read_bytes() for file in store.files_of(path)] == [
+        DRAFTER.read_bytes(),
+        TARGET.read_bytes(),
+        DRAFTER.read_bytes(),
+    ]
+
+
+def test_a_pair_comes_together_and_progress_is_told(hub: Hub) -> None:
+    heard: dict[str, list[Progress]] = {}
+    threads = set()
+
+    def tell(progress: Progress) -> None:
+        heard.setdefault(progress.file, []).append(progress)
+        threads.add(threading.current_thread())
+
+    hub.faults.bytes_per_second = 20e6
+    models = [look_up(SNAKE), look_up(Repository("zoo/worm-GGUF"))]
+    target, drafter = download(models, tell, lambda: False)
+    assert target.read_bytes() == TARGET.read_bytes()
+    assert drafter.read_bytes() == DRAFTER.read_bytes()
+    assert threads == {threading.current_thread()}
+    for file, total in (("low/snake-Q8_0.gguf", SIZE), ("worm-Q4_0.gguf", SMALL)):
+        told = heard[file]
+        states = [progress.state for progress in told]
+        assert {progress.total for progress in told} == {total}
+        assert [progress.done for progress in told] == sorted(progress.done for progress in told)
+        assert "fetching" in states and states[-2:] == ["checking", "done"]
+        assert told[-1].done == total
+
+
+def test_trouble_of_the_storage_that_passes(hub: Hub) -> None:
+    hub.faults.retry_after = 0
+    hub.faults.statuses["cdn"] = [503, 429]
+    assert fetch(SNAKE)[0].read_bytes() == TARGET.read_bytes()
+
+
+def test_trouble_of_the_storage_that_stays(hub: Hub) -> None:
+    hub.faults.statuses["cdn"] = [500] * 99
+    message = why_not(HubError, SNAKE)
+    assert "500" in message and hub.cdn.removeprefix("http://") in message and "kept" in message
+
+
+def test_the_same_bytes_in_another_commit_are_not_fetched(hub: Hub) -> None:
+    (before,) = fetch(SNAKE)
+    hub.repos[SNAKE.id].push({"low/snake-Q8_0.gguf": TARGET, "README.md": Path(__file__)})
+    (path,) = fetch(SNAKE)
+    assert path != before and path.samefile(before) and hub.sent == SIZE
+    assert store.find(SNAKE) == path
+
+
+def test_a_wrong_hash_is_not_left_behind(hub: Hub, tmp_path: Path) -> None:
+    hub.faults.wrong_bytes = True
+    message = why_not(HubError, SNAKE)
+    assert "low/snake-Q8_0.gguf" in message and "sha256" in message and "deleted" in message
+    assert all(name.endswith(".lock") for name in left_in(tmp_path / "hub"))
+    assert present(look_up(SNAKE)) == 0 and store.find(SNAKE) is None
+
+
+def test_two_at_once_fetch_it_once(hub: Hub, child: Child) -> None:
+    hub.faults.bytes_per_second = 10e6
+    with child.running(SNAKE.id) as one, child.running(SNAKE.id) as other:
+        outs = {process.communicate()[0] for process in (one, other)}
+        assert (one.returncode, other.returncode) == (0, 0)
+    (path,) = {Path(out.strip()) for out in outs}
+    assert path.read_bytes() == TARGET.read_bytes()
+    assert hub.sent == SIZE
+
+
+def test_huggingface_hub_waits_for_us(hub: Hub, child: Child) -> None:
+    model = look_up(SNAKE)
+    hub.faults.bytes_per_second = 10e6
+    with child.running(SNAKE.id) as ours:
+        wait_for(lambda: 0 < present(model) < SIZE)
+        with child.running(SNAKE.id, "low/snake-Q8_0.gguf", code=FETCH_BY_HUGGINGFACE) as theirs:
+            assert ours.communicate()[0] == theirs.communicate()[0] != ""
+    assert hub.sent == SIZE
+
+
+def test_we_wait_for_huggingface_hub(hub: Hub, child: Child) -> None:
+    states = set()
+    hub.faults.bytes_per_second = 10e6
+    with child.running(SNAKE.id, "low/snake-Q8_0.gguf", code=FETCH_BY_HUGGINGFACE) as theirs:
+        wait_for(lambda: hub.sent > 0)
+        (path,) = download([look_up(SNAKE)], lambda told: states.add(told.state), lambda: False)
+        assert theirs.communicate()[0].strip() == str(path)
+    assert states == {"waiting", "done"} and hub.sent == SIZE
+
+
+@pytest.mark.parametrize(("token", "said"), [(None, "hf auth login"), (STRANGER, "no access")])
+def test_what_is_gated_says_how_to_get_in(
+    hub: Hub, client: pytest.MonkeyPatch, token: str | None, said: str
+) -> None:
+    if token:
+        client.setenv("HF_TOKEN", token)
+    message = why_not(HubError, GATED)
+    assert "gated" in message and said in message and f"{hub.endpoint}/{GATED.id}" in message
+
+
+def test_a_token_goes_to_the_hub_alone_and_is_never_told(hub: Hub, child: Child) -> None:
+    loud = {"HF_TOKEN": SECRET, "HF_DEBUG": "1", "HF_HUB_VERBOSITY": "debug"}
+    code, out, err = child(GATED.id, before=LOG_EVERYTHING, **loud)
+    assert code == 0, err
+    assert Path(out.strip()).read_bytes() == DRAFTER.read_bytes()
+    assert f"{hub.cdn}/" in err  # the log has the requests
+    assert SECRET not in out + err
+    about_files = [request for request in hub.requests if "/agent" not in request.path]
+    asked = {(request.origin, request.authorised) for request in about_files}
+    assert asked == {("hub", True), ("cdn", False)}
+
+
+def test_a_file_that_is_gone(hub: Hub) -> None:
+    model = look_up(SNAKE)
+    hub.repos[SNAKE.id].commits[model.commit].clear()
+    assert "has changed" in why_not(ModelNotFoundError, model)
+
+
+def test_offline_fetches_nothing(client: pytest.MonkeyPatch) -> None:
+    model = look_up(SNAKE)
+    client.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE" in why_not(HubError, model)
+
+
+def test_what_does_not_fit_is_told_before() -> None:
+    require_space([look_up(SNAKE)])
+    with pytest.raises(LocalspecError, match=r"whale-GGUF.*1000000000.* GB .*free.*HF_HUB_CACHE"):
+        require_space([look_up(SNAKE), look_up(WHALE)])
+
+
+def test_a_cache_that_cannot_be_written(client: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    client.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "file" / "hub"))
+    require_space([look_up(SNAKE)])
+    message = why_not(LocalspecError, SNAKE)
+    assert "cannot write to" in message and "HF_HUB_CACHE" in message
+
+
+def test_it_can_be_cancelled_while_the_server_is_silent(hub: Hub) -> None:
+    hub.faults.bytes_per_second = 1  # and so, after the first bytes, nothing for hours
+    model = look_up(SNAKE)
+    with pytest.raises(KeyboardInterrupt):
+        download([model], lambda _: None, lambda: hub.sent > 0)
+    assert 0 <= present(model) < SIZE

@@ -1,0 +1,211 @@
+"""Downloads from a Hub on this machine that are cut short, and go on."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import hub as fake_hub
+from fakes import hub_repo
+from fakes.hub import Hub
+from fakes.hub_client import Child, asking, fetch, ranges, wait_for, why_not
+from fakes.hub_repo import File, Repo
+from huggingface_hub import constants, hf_hub_download, scan_cache_dir
+
+from localspec.errors import HubError, LocalspecError
+from localspec.hub import store
+from localspec.hub.download import present
+from localspec.hub.listing import RemoteModel, look_up
+from localspec.hub.places import places
+from localspec.models import registry
+from localspec.models.reference import Repository
+
+posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
+TARGET, DRAFTER = registry.bundled()
+SIZE = TARGET.stat().st_size
+SNAKE = Repository("zoo/snake-GGUF")
+# Bytes that an earlier run fetched.
+BEGUN = 5_000_000
+LIMIT_FILES = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+"""
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub({SNAKE.id: Repo({"low/snake-Q8_0.gguf": TARGET})}) as hub:
+        yield hub
+
+
+@pytest.fixture(autouse=True)
+def client(hub: Hub, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    with asking(hub.endpoint, tmp_path) as patch:
+        yield patch
+
+
+@pytest.fixture
+def child(hub: Hub, tmp_path: Path) -> Child:
+    return Child(hub, tmp_path)
+
+
+def begun() -> RemoteModel:
+    """The model, some of which is here."""
+    model = look_up(SNAKE)
+    part = places(model)[0].part
+    part.parent.mkdir(parents=True)
+    part.write_bytes(TARGET.read_bytes()[:BEGUN])
+    assert present(model) == BEGUN
+    return model
+
+
+@posix
+def test_killed_at_half_it_goes_on(hub: Hub, child: Child) -> None:
+    model = look_up(SNAKE)
+    hub.faults.bytes_per_second = SIZE / 2
+    with child.running(SNAKE.id) as process:
+        wait_for(lambda: present(model) >= SIZE // 2)
+        process.kill()
+        process.wait()
+    kept = present(model)
+    assert SIZE // 2 <= kept < SIZE
+    cache = scan_cache_dir(constants.HF_HUB_CACHE)
+    assert len(cache.incomplete_files) == 1 and not cache.warnings
+    hub.faults.bytes_per_second = None
+    code, out, err = child(SNAKE.id)
+    assert code == 0, err
+    assert Path(out.strip()).read_bytes() == TARGET.read_bytes()
+    assert ranges(hub)[-1] == f"bytes={kept}-{SIZE - 1}"
+    last = [request for request in hub.requests if request.origin == "cdn"][-1]
+    assert (last.status, last.sent) == (206, SIZE - kept)
+    assert not scan_cache_dir(constants.HF_HUB_CACHE).incomplete_files
+
+
+def test_a_cut_connection_is_taken_up_again(hub: Hub) -> None:
+    hub.faults.cut_after, hub.faults.cuts = 3_000_000, 2
+    (path,) = fetch(SNAKE)
+    assert path.read_bytes() == TARGET.read_bytes()
+    assert hub.sent == SIZE
+    assert [told and told.split("-")[0] for told in ranges(hub)] == [
+        "bytes=0",
+        "bytes=3000000",
+        "bytes=6000000",
+    ]
+
+
+def test_it_goes_on_as_long_as_every_attempt_brings_something(hub: Hub) -> None:
+    hub.faults.cut_after, hub.faults.cuts = 1_000_000, 99
+    assert fetch(SNAKE)[0].read_bytes() == TARGET.read_bytes()
+    assert hub.sent == SIZE and len(ranges(hub)) == 9
+
+
+def test_a_connection_that_is_always_cut_is_given_up(hub: Hub) -> None:
+    hub.faults.cut_after, hub.faults.cuts = 0, 99
+    assert "breaks off" in why_not(HubError, SNAKE)
+    assert 93 <= hub.faults.cuts < 99
+
+
+def test_cuts_with_ranges_ignored_are_given_up_as_well(hub: Hub) -> None:
+    hub.faults.ignore_range = True
+    hub.faults.cut_after, hub.faults.cuts = 3_000_000, 99
+    assert "breaks off" in why_not(HubError, SNAKE)
+
+
+def test_a_server_that_ignores_ranges_starts_from_zero(hub: Hub) -> None:
+    model = begun()
+    hub.faults.ignore_range = True
+    assert fetch(model)[0].read_bytes() == TARGET.read_bytes()
+    assert ranges(hub)[-1] == f"bytes={BEGUN}-{SIZE - 1}"
+    assert hub.sent == SIZE
+
+
+def test_storage_that_holds_something_else_now_starts_from_zero(
+    hub: Hub, client: pytest.MonkeyPatch
+) -> None:
+    model = begun()
+    right = fake_hub._HubHandler.begin
+
+    def other(self: fake_hub._HubHandler, status: int, headers: dict[str, str], size: int) -> None:
+        if status == 302:
+            headers["X-Linked-Etag"] = f'"{"0" * 64}"'
+        right(self, status, headers, size)
+
+    client.setattr(fake_hub._HubHandler, "begin", other)
+    assert fetch(model)[0].read_bytes() == TARGET.read_bytes()
+    assert ranges(hub)[-1] is None
+
+
+def test_a_part_that_began_as_something_else_is_fetched_again(hub: Hub) -> None:
+    model = begun()
+    (place,) = places(model)
+    with place.part.open("r+b") as part:
+        part.write(b"odd")
+    assert fetch(model)[0].read_bytes() == TARGET.read_bytes()
+    assert hub.sent == SIZE - BEGUN + SIZE
+
+
+def test_a_part_that_is_too_long_is_fetched_again(hub: Hub) -> None:
+    model = begun()
+    places(model)[0].part.write_bytes(b"0" * (SIZE + 1))
+    assert present(model) == 0
+    assert fetch(model)[0].read_bytes() == TARGET.read_bytes()
+
+
+def test_another_commit_is_another_file(hub: Hub) -> None:
+    begun()
+    hub.repos[SNAKE.id].push({"low/snake-Q8_0.gguf": DRAFTER})
+    (path,) = fetch(SNAKE)
+    assert path.read_bytes() == DRAFTER.read_bytes() and store.find(SNAKE) == path
+
+
+@pytest.fixture
+def without_lfs(client: pytest.MonkeyPatch) -> None:
+    """The Hub has all files in git, and sends them itself."""
+    git_id = property(
+        lambda file: hashlib.sha1(b"blob %d\0" % file.size + file.content).hexdigest()
+    )
+    client.setattr(hub_repo, "_LFS", ())
+    client.setattr(File, "git_id", git_id)
+
+
+@pytest.mark.usefixtures("without_lfs")
+def test_a_file_in_git_is_checked_by_its_git_hash(hub: Hub) -> None:
+    hub.faults.wrong_bytes = True
+    assert "hash is wrong" in why_not(HubError, SNAKE)
+    hub.faults.wrong_bytes = False
+    assert fetch(SNAKE)[0].read_bytes() == TARGET.read_bytes()
+    assert hf_hub_download(SNAKE.id, "low/snake-Q8_0.gguf", local_files_only=True)
+
+
+@pytest.mark.usefixtures("without_lfs")
+@pytest.mark.parametrize("changed", [False, True])
+def test_what_the_hub_sends_itself_goes_on_if_it_is_the_same(
+    hub: Hub, client: pytest.MonkeyPatch, changed: bool
+) -> None:
+    model = begun()
+    if changed:
+        client.setattr(File, "git_id", "0" * 40)  # its ETag from now on
+    assert fetch(model)[0].read_bytes() == TARGET.read_bytes()
+    assert hub.requests[-1].status == (200 if changed else 206)
+    assert hub.requests[-1].sent == (SIZE if changed else SIZE - BEGUN)
+
+
+def test_large_files_are_asked_for_in_slices(hub: Hub, client: pytest.MonkeyPatch) -> None:
+    client.setattr("localspec.hub.transfer.SLICE", 3_000_000)
+    assert fetch(SNAKE)[0].read_bytes() == TARGET.read_bytes()
+    assert ranges(hub) == [
+        "bytes=0-2999999",
+        "bytes=3000000-5999999",
+        f"bytes=6000000-{SIZE - 1}",
+    ]
+
+
+@posix
+def test_a_full_disk_keeps_what_was_fetched(hub: Hub, child: Child) -> None:
+    code, _, err = child(SNAKE.id, before=LIMIT_FILES)
+    assert code == LocalspecError.exit_code
+    assert "the disk is full: 7.1 MB more" in err and "kept" in err
+    assert present(look_up(SNAKE)) == 1_000_000
+    assert child(SNAKE.id)[0] == 0
+    assert ranges(hub)[-1] == f"bytes=1000000-{SIZE - 1}"

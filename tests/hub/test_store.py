@@ -1,0 +1,151 @@
+"""What is found of huggingface_hub's cache and beside it, however broken the cache is."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+from fakes.hub_disk import FIRST, SECOND, HubDisk, write_split
+
+from localspec.folders import config_folder
+from localspec.hub import parts, store
+from localspec.models.locate import locate
+from localspec.models.reference import Repository
+from localspec.models.registry import bundled
+
+REPO = "zoo/tiny-GGUF"
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubDisk:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return HubDisk(tmp_path / "hub")
+
+
+@pytest.fixture
+def users_pairs() -> Iterator[Path]:
+    file = config_folder() / "models.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    yield file
+    file.unlink()
+
+
+def names() -> list[str]:
+    return [stored.name for stored in store.of_repository(REPO)]
+
+
+def test_every_model_is_found_by_its_name(disk: HubDisk, target_path: Path) -> None:
+    disk.add(REPO, {"tiny-Q8_0.gguf": target_path, "sub/tiny-Q4_0.gguf": b"four"})
+    disk.add("zoo/other", {"a.gguf": b"other", "mmproj-a.gguf": b"eyes", "README.md": b"text"})
+    found = store.models()
+    assert [stored.name for stored in found] == [
+        "zoo/other:a.gguf",
+        "zoo/tiny-GGUF:Q4_0",
+        "zoo/tiny-GGUF:Q8_0",
+        *map(str, bundled()),
+    ]
+    assert [stored.size for stored in found[:3]] == [5, 4, target_path.stat().st_size]
+    for stored in found:
+        assert locate(stored.name) == stored.files[0]
+
+
+def test_what_revisions_share_is_counted_once(disk: HubDisk) -> None:
+    disk.add(REPO, {"tiny-Q8_0.gguf": b"eight", "gone-Q4_0.gguf": b"four"}, FIRST, None)
+    new = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"}, SECOND)
+    os.utime(new, (0, 0))  # older, but it is main
+    four, eight = store.of_repository(REPO)
+    assert eight.files == (new / "tiny-Q8_0.gguf",)
+    assert eight.size == 5
+    # What only an older revision has can be used all the same.
+    assert locate(four.name) == four.files[0]
+
+
+def test_other_bytes_in_an_older_revision_count(disk: HubDisk) -> None:
+    disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"}, FIRST, None)
+    disk.add(REPO, {"tiny-Q8_0.gguf": b"eight, mended"}, SECOND)
+    [stored] = store.of_repository(REPO)
+    assert stored.size == len(b"eight") + len(b"eight, mended")
+
+
+def test_a_split_model_is_one(disk: HubDisk, tmp_path: Path) -> None:
+    first, second = write_split(tmp_path / "big-Q8_0")
+    snapshot = disk.add(REPO, {first.name: first, second.name: second})
+    [stored] = store.of_repository(REPO)
+    assert stored.name == f"{REPO}:Q8_0"
+    assert stored.files == (snapshot / first.name, snapshot / second.name)
+    assert stored.size == first.stat().st_size + second.stat().st_size
+    (snapshot / second.name).unlink()
+    assert names() == []
+
+
+def test_models_of_the_same_quantisation_are_named_by_their_files(disk: HubDisk) -> None:
+    disk.add(REPO, {"a-Q8_0.gguf": b"a", "b-Q8_0.gguf": b"b"})
+    disk.add(REPO, {"old-Q8_0.gguf": b"old"}, SECOND, None)
+    assert names() == [f"{REPO}:a-Q8_0.gguf", f"{REPO}:b-Q8_0.gguf", f"{REPO}:old-Q8_0.gguf"]
+    for stored in store.of_repository(REPO):
+        assert locate(stored.name) == stored.files[0]
+
+
+def test_a_quantisation_names_what_main_has(disk: HubDisk) -> None:
+    disk.add(REPO, {"renamed-Q8_0.gguf": b"old"}, FIRST, None)
+    disk.add(REPO, {"tiny-Q8_0.gguf": b"new"}, SECOND)
+    assert names() == [f"{REPO}:renamed-Q8_0.gguf", f"{REPO}:Q8_0"]
+    for stored in store.of_repository(REPO):
+        assert locate(stored.name) == stored.files[0]
+
+
+def test_last_use_is_the_newest_time_of_the_bytes(disk: HubDisk) -> None:
+    snapshot = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
+    os.utime(snapshot / "tiny-Q8_0.gguf", (2_000, 1_000))
+    assert store.of_repository(REPO)[0].used == 2_000
+    os.utime(snapshot / "tiny-Q8_0.gguf", (2_000, 3_000))
+    assert store.of_repository(REPO)[0].used == 3_000
+
+
+def test_files_of_the_users_pairs_are_found(
+    disk: HubDisk, tmp_path: Path, users_pairs: Path
+) -> None:
+    first, second = write_split(tmp_path / "mine-Q8_0")
+    users_pairs.write_text(
+        f'[pairs.mine]\ntarget = "{first}"\ndrafter = "{tmp_path / "nowhere.gguf"}"\n'
+        f'[pairs.again]\ntarget = "{first}"\n'
+    )
+    [mine] = [stored for stored in store.models() if stored.files[0].parent == tmp_path]
+    assert mine.name == str(first) and mine.repository is None
+    assert mine.files == (first, second)
+
+
+def test_a_broken_cache_is_read_as_far_as_it_goes(disk: HubDisk) -> None:
+    snapshot = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight", "lost-Q4_0.gguf": b"four"})
+    (snapshot / "lost-Q4_0.gguf").resolve().unlink()
+    (snapshot / "turns-Q2_K.gguf").symlink_to("turns-Q2_K.gguf")
+    (snapshot / "folder-Q2_K.gguf").mkdir()
+    (disk.of(REPO) / "refs" / "main").write_bytes(b"\xff\xfe")
+    (disk.of(REPO) / "snapshots" / "note.txt").write_text("no folder")
+    disk.of("zoo/empty").mkdir()
+    disk.of("zoo/file").write_text("no folder")
+    (disk.folder / "models--").mkdir()
+    (disk.folder / "models--alone").mkdir()
+    (disk.folder / "datasets--zoo--data").mkdir()
+    (disk.folder / "stray.gguf").write_bytes(b"stray")
+    assert store.repositories() == ["zoo/empty", REPO]
+    assert [stored.name for stored in store.models()][:-2] == [f"{REPO}:Q8_0"]
+
+
+def test_no_cache_at_all_holds_nothing(disk: HubDisk) -> None:
+    disk.clear()
+    assert store.repositories() == [] and store.find(Repository(REPO)) is None
+
+
+def test_parts_are_told_from_whole_files(disk: HubDisk) -> None:
+    disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
+    disk.part(REPO, "a" * 64, 7, "12345678.incomplete")
+    disk.part(REPO, "b" * 64, 9, "localspec.incomplete")
+    parts.announce(REPO, "b" * 64, f"{REPO}:Q4_0", 100)
+    theirs, ours = parts.parts_of(REPO)
+    assert (theirs.blob, theirs.size, theirs.resumable) == ("a" * 64, 7, False)
+    assert theirs.model is None and theirs.total is None
+    assert (ours.blob, ours.size, ours.resumable) == ("b" * 64, 9, True)
+    assert (ours.model, ours.total) == (f"{REPO}:Q4_0", 100)
+    assert parts.parts_of("zoo/nothing") == []

@@ -1,0 +1,159 @@
+"""What goes first when memory is short, and that what is left then really loads."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import localspec
+from localspec.amounts import amount
+from localspec.errors import InvalidValueError, ModelLoadError
+from localspec.memory.free import HOST
+from localspec.memory.model import ModelMemory
+from localspec.memory.plan import MemoryPlan, Wish, memory_plan
+from localspec.models import registry
+from localspec.models.facts import facts_of
+from localspec.runtime import Runtime
+
+CONTEXT = 8192
+PAIR = registry.bundled()
+MIB = 2**20
+
+
+def wish() -> Wish:
+    assert PAIR.drafter is not None
+    return Wish(target=PAIR.target, drafter=PAIR.drafter, context=CONTEXT, gpu_layers=0)
+
+
+def needed(path: Path | None, context: int = CONTEXT, kv_type: str = "f16") -> int:
+    assert path is not None
+    model = ModelMemory(facts_of(path), gpu_layers=0, flash_attention=None)
+    try:
+        return model.needed(context, kv_type).total()
+    finally:
+        model.close()
+
+
+BOTH = needed(PAIR.target) + needed(PAIR.drafter)
+SMALLER_CACHE = needed(PAIR.target) + needed(PAIR.drafter, kv_type="q8_0")
+
+
+@pytest.mark.parametrize("free", [BOTH, 100 * BOTH])
+def test_all_is_kept_where_it_fits(free: int) -> None:
+    assert memory_plan(wish(), {HOST: free}) == MemoryPlan(CONTEXT, "f16")
+
+
+def test_a_drafter_nobody_asked_for_goes_first() -> None:
+    plan = memory_plan(replace(wish(), optional=True), {HOST: BOTH - 1})
+    assert (plan.context, plan.notes) == (CONTEXT, ())
+    assert plan.no_drafter == (
+        f"pycode-4m-q4_0.gguf is left out: both would need {amount(BOTH)}, "
+        f"and {amount(BOTH - 1)} are free"
+    )
+
+
+def test_a_drafter_asked_for_keeps_its_cache_in_fewer_bits() -> None:
+    plan = memory_plan(wish(), {HOST: BOTH - 1})
+    assert (plan.context, plan.drafter_kv_type, plan.no_drafter) == (CONTEXT, "q8_0", None)
+    assert [note.partition(",")[0] for note in plan.notes] == [
+        "the drafter's cache is kept as q8_0"
+    ]
+
+
+def test_then_the_context_shrinks_to_what_just_fits() -> None:
+    free = SMALLER_CACHE - 1
+    plan = memory_plan(wish(), {HOST: free})
+    assert plan.drafter_kv_type == "q8_0"
+    assert plan.notes[-1].startswith(f"context {plan.context}: {CONTEXT} would need ")
+    fits, more = (
+        needed(PAIR.target, context) + needed(PAIR.drafter, context, "q8_0")
+        for context in (plan.context, plan.context + 256)
+    )
+    assert fits <= free < more
+
+
+def test_without_flash_attention_no_cache_can_be_kept_in_fewer_bits() -> None:
+    plan = memory_plan(replace(wish(), flash_attention=False), {HOST: BOTH})
+    assert plan.drafter_kv_type == "f16"
+    assert plan.context < CONTEXT
+
+
+def test_a_context_that_was_named_is_refused_with_the_largest_that_fits() -> None:
+    free = {HOST: needed(PAIR.target) // 2}
+    named = replace(wish(), drafter=None, named=True)
+    with pytest.raises(ModelLoadError, match=r"8192 tokens would need .* try --ctx \d+$") as error:
+        memory_plan(named, free)
+    largest = int(str(error.value).rpartition(" ")[2])
+    assert memory_plan(replace(named, context=largest), free).context == largest
+    with pytest.raises(ModelLoadError, match=f"try --ctx {largest}$"):
+        memory_plan(replace(named, context=largest + 256), free)
+
+
+@pytest.mark.parametrize("context", [CONTEXT, 2**31 - 1])
+@pytest.mark.parametrize("free", [0, MIB])
+def test_where_nothing_fits_it_is_said_and_no_memory_is_tried(context: int, free: int) -> None:
+    hopeless = replace(wish(), context=context, named=True)
+    with pytest.raises(ModelLoadError, match=r"try a smaller quantisation, or --draft suffix$"):
+        memory_plan(hopeless, {HOST: free})
+
+
+LIMITED = """
+import resource, sys
+import psutil
+from localspec.engine import load
+from localspec.errors import ModelLoadError
+more, draft = int(sys.argv[1]) * 2**20, sys.argv[2]
+now = psutil.Process().memory_info().vms
+resource.setrlimit(resource.RLIMIT_AS, (now + more, now + more))
+try:
+    with load(draft=draft, threads=1) as engine:
+        text = engine.generate("def f(x):", max_tokens=16, seed=1).text
+        print(engine.context, engine.drafting.names, engine.drafting.reason, *engine.notes)
+except ModelLoadError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on a process's memory")
+@pytest.mark.parametrize(
+    ("mebibytes", "draft", "says"),
+    [
+        (96 + 100, "auto", "2048 ['suffix', 'pycode-4m-q4_0'] None\n"),
+        (96 + 45, "auto", "2048 ['suffix'] pycode-4m-q4_0.gguf is left out: both would need"),
+        (96 + 52, str(PAIR.drafter), "2048 ['pycode-4m-q4_0'] None the drafter's cache is kept"),
+        (96 + 25, "auto", " ['suffix'] pycode-4m-q4_0.gguf is left out: both would need"),
+        (96 + 5, "auto", "refused: pycode-7m-q8_0.gguf: a context of 2048 tokens would need"),
+    ],
+)
+def test_what_is_left_loads_and_generates(mebibytes: int, draft: str, says: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(mebibytes), draft],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert says in run.stdout
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0", "q4_0", "f32", "bf16"])
+def test_every_type_of_cache_generates_and_is_in_the_recipe(kv_type: str) -> None:
+    with localspec.load(draft="none", context=256, threads=1, kv_type=kv_type) as engine:
+        running = engine.stream("def f(x):", max_tokens=4, seed=1)
+        assert len(running.result().token_ids) == 4
+        assert engine.recipe(running).kv_type == kv_type
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"kv_type": "q2_K"}, "kv_type is 'q2_K'; choose one of f32, f16"),
+        ({"kv_type": "q8_0", "reproducible": True}, "and reproducible turns it off"),
+        ({"kv_type": "q4_0", "flash_attention": False}, "and flash_attention=False turns it off"),
+    ],
+)
+def test_types_of_cache_that_cannot_be(options: dict[str, object], wrong: str) -> None:
+    with pytest.raises(InvalidValueError, match=wrong):
+        Runtime(**options)  # type: ignore[arg-type]

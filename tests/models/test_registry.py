@@ -1,0 +1,288 @@
+"""The curated pairs, and a user's own file, right and wrong."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.errors import InvalidValueError
+from localspec.models import registry
+from localspec.models.quant import Unit
+from localspec.models.reference import Repository, repository
+from localspec.models.registry import Pair
+
+MODELS_TOML = Path(__file__).parents[2] / "models.toml"
+ENTRIES: dict[str, dict[str, Any]] = tomllib.loads(MODELS_TOML.read_text("utf-8"))["pairs"]
+
+# Fewest and most bits a weight takes, by how llama.cpp's quantisations are made: never less than
+# their name says; more where embeddings or some layers are kept finer.
+BITS = {
+    "Q4_K_M": (4.5, 5.7),
+    "UD-Q4_K_M": (4.5, 5.7),
+    "MXFP4": (4.25, 4.8),
+    "Q5_0": (5.5, 5.9),
+    "Q5_K_M": (5.5, 6.0),
+    "Q6_K": (6.5, 6.9),
+    "Q8_0": (8.5, 8.8),
+}
+UNITS = {"B": 1e9, "M": 1e6}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user without a file of pairs, until a test writes one."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    return tmp_path
+
+
+def write(text: str) -> None:
+    registry.user_file().write_text(text, encoding="utf-8")
+
+
+def counts(words: str) -> tuple[float, float]:
+    """Parameters of a model: all of them, and those that each token uses."""
+    numbers = [float(number) * UNITS[unit] for number, unit in re.findall(r"([\d.]+)([BM])", words)]
+    return numbers[0], numbers[-1]
+
+
+# The curated pairs
+
+
+def test_the_bundled_pair_comes_first_and_its_files_are_there() -> None:
+    first = next(iter(registry.pairs().values()))
+    assert (first.target, first.drafter) == registry.bundled()
+    assert all(file.is_file() for file in registry.bundled())
+
+
+def test_the_families_people_run_are_there() -> None:
+    names = list(registry.pairs())
+    assert len(names) >= 18
+    families = (
+        *("qwen3-", "qwen3.5-", "llama3", "gemma3-", "gemma4-", "mistral", "smollm"),
+        *("deepseek-r1-", "gpt-oss-", "qwen2.5-coder-", "qwen3-coder-", "devstral"),
+    )
+    for family in families:
+        assert any(name.startswith(family) for name in names), family
+
+
+def test_no_two_pairs_are_for_one_target() -> None:
+    targets = [
+        pair.target.id if isinstance(pair.target, Repository) else pair.target
+        for pair in registry.pairs().values()
+    ]
+    assert len(set(targets)) == len(targets)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+class TestCurated:
+    def test_its_name_is_as_people_say_it(self, name: str) -> None:
+        assert re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name)
+        assert registry.pairs()[name].name == name
+
+    def test_its_models_are_bundled_or_repositories(self, name: str) -> None:
+        entry, pair = ENTRIES[name], registry.pairs()[name]
+        for role, reference in (("target", pair.target), ("drafter", pair.drafter)):
+            if isinstance(reference, Path):
+                assert entry[role] == f"bundled:{reference.name}" and reference.is_file()
+            elif reference:
+                assert str(reference) == entry[role]
+                assert repository(entry[role]) == reference
+
+    def test_the_drafter_is_one_certain_file(self, name: str) -> None:
+        drafter = registry.pairs()[name].drafter
+        assert not isinstance(drafter, Repository) or drafter.quant in BITS
+
+    def test_it_has_a_drafter_or_says_why_not(self, name: str) -> None:
+        pair = registry.pairs()[name]
+        assert (pair.drafter is None) == bool(pair.no_drafter)
+
+    def test_the_drafter_computes_less_per_token(self, name: str) -> None:
+        pair = registry.pairs()[name]
+        target, _, drafter = pair.parameters.partition(" + ")
+        assert bool(drafter) == bool(pair.drafter)
+        assert not drafter or counts(drafter)[1] < counts(target)[1]
+
+    def test_its_sizes_follow_from_its_parameters(self, name: str) -> None:
+        pair = registry.pairs()[name]
+        weights, _ = counts(pair.parameters.partition(" + ")[0])
+        assert pair.sizes
+        for quant, gigabytes in pair.sizes.items():
+            least, most = BITS[quant]
+            # Both numbers are rounded.
+            assert least * 0.98 < gigabytes * 8e9 / weights < most, quant
+            assert Unit((f"model-{quant}.gguf",)).quant == quant
+
+    def test_the_size_of_the_file_that_is_meant_is_there(self, name: str) -> None:
+        pair = registry.pairs()[name]
+        asked = pair.target.quant if isinstance(pair.target, Repository) else None
+        assert (asked or next(iter(pair.sizes))) in pair.sizes
+
+    def test_what_it_is_for_and_what_is_allowed_is_said(self, name: str) -> None:
+        pair = registry.pairs()[name]
+        assert pair.licence and pair.context >= 2048
+        assert 30 < len(pair.note) <= 100 and pair.note.endswith(".")
+
+    def test_what_could_not_be_looked_up_is_given_all_the_same(self, name: str) -> None:
+        assert set(registry.pairs()[name].unverified) <= ENTRIES[name].keys()
+
+
+# A user's own
+
+
+def test_without_a_file_there_are_the_curated_pairs_only() -> None:
+    assert list(registry.pairs()) == list(ENTRIES)
+
+
+def test_a_user_adds_a_pair(home: Path) -> None:
+    write(f'[pairs.mine]\ntarget = "{home}/target.gguf"\ndrafter = "someone/small:q8_0"\n')
+    pairs = registry.pairs()
+    assert pairs["mine"] == Pair(
+        name="mine", target=home / "target.gguf", drafter=Repository("someone/small", "q8_0")
+    )
+    assert set(pairs) == {"mine", *ENTRIES}
+
+
+def test_a_user_replaces_a_pair_whole() -> None:
+    write('[pairs.qwen3-8b]\ntarget = "me/mine"\n')
+    assert registry.pairs()["qwen3-8b"] == Pair(name="qwen3-8b", target=Repository("me/mine"))
+    assert len(registry.pairs()) == len(ENTRIES)
+
+
+def test_a_users_pairs_are_looked_through_first() -> None:
+    write('[pairs.mine]\ntarget = "Qwen/Qwen3-8B-GGUF"\n')
+    assert next(iter(registry.pairs())) == "mine"
+
+
+def test_a_path_may_begin_at_home() -> None:
+    write('[pairs.mine]\ntarget = "~/models/target.gguf"\n')
+    assert registry.pairs()["mine"].target == Path.home() / "models" / "target.gguf"
+
+
+def test_every_key_can_be_given() -> None:
+    write(
+        '[pairs.mine]\ntarget = "me/mine"\nno_drafter = "none fits"\nprompt = "raw"\n'
+        'parameters = "8B"\ncontext = 4096\nsizes = { Q8_0 = 8, F16 = 16.1 }\nlicence = "MIT"\n'
+        'note = "Mine."\nunverified = ["sizes", "licence"]\n'
+    )
+    assert registry.pairs()["mine"] == Pair(
+        name="mine",
+        target=Repository("me/mine"),
+        no_drafter="none fits",
+        prompt="raw",
+        parameters="8B",
+        context=4096,
+        sizes={"Q8_0": 8, "F16": 16.1},
+        licence="MIT",
+        note="Mine.",
+        unverified=("sizes", "licence"),
+    )
+
+
+def test_the_example_in_models_toml_is_right() -> None:
+    example = re.findall(r"^#     (\S.*)$", MODELS_TOML.read_text("utf-8"), re.MULTILINE)
+    write("\n".join(example))
+    added = registry.pairs().keys() - ENTRIES
+    assert len(added) == 1
+    pair = registry.pairs()[added.pop()]
+    assert isinstance(pair.target, Path) and isinstance(pair.drafter, Path)
+
+
+def refusal() -> str:
+    """What is said of the user's file, with its path left out."""
+    with pytest.raises(InvalidValueError) as raised:
+        registry.pairs()
+    message = str(raised.value)
+    assert message.startswith(str(registry.user_file())) and "\n" not in message
+    return message.removeprefix(str(registry.user_file()))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("pairs", " is no TOML: "),
+        ("[pairs.a]\n[pairs.a]", " is no TOML: "),
+        (f"a = {'[' * 100_000}", " is no TOML: "),
+        (f"a = {'9' * 10_000}", " is no TOML: "),
+        ("pairs = 1", ": 'pairs' is no pair"),
+        ('[pair.a]\ntarget = "b/c"', ": 'pair' is no pair; a pair begins with [pairs.NAME]"),
+        ('["new\\nline"]', r": 'new\nline' is no pair"),
+        ("[pairs]\na = 1", ": [pairs.a] has no target"),
+        ("[pairs.a]", ": [pairs.a] has no target"),
+        ('[pairs.qwen3.5]\ntarget = "b/c"', ": [pairs.qwen3] has no target (a name with a dot"),
+        ('[pairs."b/c"]\ntarget = "b/c"', ": 'b/c' is no name; letters, digits"),
+        ('[pairs."new\\nline"]\ntarget = "b/c"', r": 'new\nline' is no name"),
+        ("targte = 1", ": [pairs.a] has an unknown key 'targte'"),
+        ('name = "b"', ": [pairs.a] has an unknown key 'name'"),
+        ("target = 1", ": [pairs.a]: target is 1; it is an absolute path or user/repo[:quant]"),
+        ('target = ""', ": [pairs.a]: target is ''"),
+        ('target = "model.gguf"', ": [pairs.a]: target is 'model.gguf'"),
+        ('target = "bundled:none.gguf"', ": [pairs.a]: target is 'bundled:none.gguf'"),
+        ('target = "bundled:../gguf.py"', ": [pairs.a]: target is 'bundled:../gguf.py'"),
+        ('target = "bundled:"', ": [pairs.a]: target is 'bundled:'"),
+        ('target = "~nobody-here/b.gguf"', ": [pairs.a]: target is '~nobody-here/b.gguf'"),
+        ("drafter = false", ": [pairs.a]: drafter is False; it is an absolute path"),
+        ('drafter = "d/e"\nno_drafter = "f"', ": [pairs.a] has both drafter and no_drafter"),
+        ("no_drafter = true", ": [pairs.a]: no_drafter is True; it is a text"),
+        ('prompt = "talk"', ": [pairs.a]: prompt is 'talk'; it is chat or raw"),
+        ('prompt = ["raw"]', ": [pairs.a]: prompt is ['raw']; it is chat or raw"),
+        ("parameters = 8", ": [pairs.a]: parameters is 8; it is a text"),
+        ('context = "4096"', ": [pairs.a]: context is '4096'; it is a whole number of tokens"),
+        ("context = 4096.0", ": [pairs.a]: context is 4096.0; it is a whole number"),
+        ("context = true", ": [pairs.a]: context is True; it is a whole number"),
+        ("context = 0", ": [pairs.a]: context is 0; it is a whole number"),
+        ("sizes = 5.0", ": [pairs.a]: sizes is 5.0; it is a table of gigabytes"),
+        ('sizes = { Q8_0 = "8" }', ": [pairs.a]: sizes is {'Q8_0': '8'}; it is a table"),
+        ("sizes = { Q8_0 = -1 }", ": [pairs.a]: sizes is {'Q8_0': -1}; it is a table"),
+        ("sizes = { Q8_0 = inf }", ": [pairs.a]: sizes is {'Q8_0': inf}; it is a table"),
+        ("sizes = { Q8_0 = nan }", ": [pairs.a]: sizes is {'Q8_0': nan}; it is a table"),
+        ("licence = []", ": [pairs.a]: licence is []; it is a text"),
+        ("note = 2026-01-01", ": [pairs.a]: note is datetime.date(2026, 1, 1); it is a text"),
+        ('unverified = "sizes"', ": [pairs.a]: unverified is 'sizes'; it is a list of target"),
+        ('unverified = ["size"]', ": [pairs.a]: unverified is ['size']; it is a list of"),
+        ("unverified = [[1]]", ": [pairs.a]: unverified is [[1]]; it is a list of"),
+    ],
+)
+def test_a_wrong_file_is_told_in_one_line(text: str, said: str) -> None:
+    whole = "[" in text.partition("=")[0] or text.startswith(("pairs", "a ="))
+    target = "" if "target =" in text else 'target = "b/c"\n'
+    write(text if whole else f"[pairs.a]\n{target}{text}")
+    assert refusal().startswith(said)
+
+
+def test_a_file_that_is_no_text_is_told_in_one_line() -> None:
+    registry.user_file().write_bytes(b'[pairs.a]\ntarget = "\xff"\n')
+    assert refusal().startswith(" cannot be read: 'utf-8' codec can't decode byte 0xff")
+
+
+def test_a_folder_in_place_of_the_file_is_told_in_one_line() -> None:
+    registry.user_file().mkdir()
+    assert refusal() == " cannot be read: Is a directory; mend or move it"
+
+
+VALUES = st.recursive(
+    st.text(max_size=8) | st.integers() | st.floats(allow_nan=False) | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=5,
+)
+KEYS = st.sampled_from(["target", "drafter", "no_drafter", "prompt", "context", "sizes", "note"])
+
+
+@given(st.dictionaries(KEYS | st.text(max_size=5), VALUES | st.dictionaries(KEYS, VALUES)))
+def test_whatever_a_file_holds_it_is_read_or_told_in_one_line(entry: dict[str, Any]) -> None:
+    write("[pairs.a]\n" + "".join(f"{json.dumps(key)} = {toml(entry[key])}\n" for key in entry))
+    try:
+        assert isinstance(registry.pairs()["a"], Pair)
+    except InvalidValueError as error:
+        assert "\n" not in str(error)
+
+
+def toml(value: Any) -> str:
+    """A value as TOML has it: as JSON has it, but for tables."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml(value[key])}" for key in value) + "}"
+    return json.dumps(value)

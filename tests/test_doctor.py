@@ -1,0 +1,370 @@
+"""What doctor finds, from facts: about builds, GPUs, containers, folders and the Hub."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.doctor import cgroup
+from localspec.doctor.child import Answer, Child
+from localspec.doctor.engine import engine
+from localspec.doctor.finding import Finding, Severity, error, exit_code_of, note, ok
+from localspec.doctor.gpus import Gpu, gpus
+from localspec.doctor.hub import hub
+from localspec.doctor.machine import memory, threads
+from localspec.doctor.places import own_places, place
+from localspec.doctor.processor import features
+from localspec.doctor.versions import requirement, within
+from localspec.llama import library
+
+NVIDIA = Gpu("an NVIDIA GPU", "-DGGML_CUDA=on")
+INTEL = Gpu("an Intel GPU", "-DGGML_VULKAN=on", modest=True)
+CUDA0 = {"name": "CUDA0", "description": "H200", "kind": "gpu", "free": 10**10, "total": 2 * 10**10}
+CPU = {"name": "CPU", "description": "EPYC", "kind": "cpu", "free": 10**10, "total": 10**10}
+TRIAL = {"tokens": 16, "same": True, "accepted": 9, "drafters": [], "tokens_per_second": 700.0}
+
+
+def of(topic: str, found: list[Finding]) -> Finding:
+    return next(each for each in found if each.topic == topic)
+
+
+def built(**facts: Any) -> Answer:
+    usual = {"cpu_features": ["AVX2"], "can_offload": False, "devices": [CPU], "missing": {}}
+    return Answer({"library": {**usual, **facts}, "trial": TRIAL})
+
+
+# Versions.
+
+
+@pytest.mark.parametrize(
+    ("version", "inside"),
+    [
+        ("0.3.36", True),
+        ("0.3.35", False),
+        ("0.3.100", True),
+        ("0.3.36.post1", True),
+        ("0.3.40+cu124", True),
+        ("0.4", False),
+        ("0.4.0", False),
+        ("1.0.0rc1", False),
+    ],
+)
+def test_the_range_of_versions(version: str, inside: bool) -> None:
+    assert within(version, "llama-cpp-python<0.4,>=0.3.36") is inside
+
+
+def test_the_range_is_that_of_the_package() -> None:
+    assert requirement().startswith("llama-cpp-python")
+    assert within(library.version(), requirement())
+    assert not within("0.0.1", requirement())
+
+
+# The library itself.
+
+
+def test_this_build_uses_what_this_processor_has() -> None:
+    compiled = library.cpu_features()
+    assert compiled
+    assert " " not in "".join(compiled)
+
+
+def test_the_processor_is_a_device() -> None:
+    device = next(device for device in library.devices() if device.kind == "cpu")
+    assert device.name and device.total >= device.free > 0
+
+
+def test_symbols_that_are_there_and_that_are_not() -> None:
+    assert library.symbol("llama_n_rs_seq", None) is not None
+    assert library.symbol("llama_no_such_function", None) is None
+    assert all(names for names in library.missing().values())
+
+
+# The build.
+
+
+def test_a_build_that_does_not_use_the_processor() -> None:
+    found = of("processor", engine(built(), {"AVX2", "AVX512"}, []))
+    assert found.severity is Severity.WARNING
+    assert "AVX512" in found.text and "AVX2" not in found.text
+    assert found.remedy is not None
+    assert found.remedy.startswith('CMAKE_ARGS="-DGGML_NATIVE=on" pip install')
+    assert requirement() in found.remedy
+
+
+def test_a_build_that_does() -> None:
+    assert of("processor", engine(built(), {"AVX2"}, [])).severity is Severity.OK
+
+
+@pytest.mark.parametrize(
+    ("offload", "devices", "present", "severity", "remedy"),
+    [
+        (False, [CPU], [], Severity.OK, None),
+        (False, [CPU], [NVIDIA], Severity.WARNING, 'CMAKE_ARGS="-DGGML_CUDA=on"'),
+        (False, [CPU], [INTEL], Severity.NOTE, 'CMAKE_ARGS="-DGGML_VULKAN=on"'),
+        (True, [CPU], [NVIDIA], Severity.WARNING, "driver"),
+        (True, [CPU], [], Severity.NOTE, None),
+        (True, [CUDA0, CPU], [NVIDIA], Severity.OK, None),
+    ],
+)
+def test_gpus_and_builds(
+    offload: bool,
+    devices: list[dict[str, Any]],
+    present: list[Gpu],
+    severity: Severity,
+    remedy: str | None,
+) -> None:
+    found = of("gpu", engine(built(can_offload=offload, devices=devices), [], present))
+    assert found.severity is severity
+    assert (found.remedy is None) == (remedy is None)
+    assert (remedy or "") in (found.remedy or "")
+
+
+def test_a_device_is_named_with_its_memory() -> None:
+    found = of("gpu", engine(built(can_offload=True, devices=[CUDA0]), [], []))
+    assert found.text == "CUDA0 (H200), 10.00 GB of 20.00 GB free"
+
+
+def test_symbols_that_are_missing_are_a_note() -> None:
+    found = of("llama.cpp", engine(built(missing={"flying": ["llama_fly"]}), [], []))
+    assert found.severity is Severity.NOTE
+    assert "flying" in found.text and "llama_fly" in found.text
+
+
+def test_a_library_that_cannot_be_loaded() -> None:
+    found = engine(Answer({}, "it was ended by signal 4"), [], [])
+    assert [each.severity for each in found] == [Severity.ERROR]
+    assert "signal 4" in found[0].text
+    assert exit_code_of(found) == 5
+
+
+def test_a_pair_that_does_not_run() -> None:
+    answer = Answer({"library": built().facts["library"]}, "it ended with 1: no memory")
+    found = of("trial", engine(answer, [], []))
+    assert (found.severity, found.exit_code) == (Severity.ERROR, 5)
+    assert "no memory" in found.text
+    assert "LOCALSPEC_DEBUG" in (found.remedy or "")
+    crashed = engine(Answer(answer.facts, "it was ended by signal 4"), [], [])
+    assert "GGML_NATIVE" in (of("trial", crashed).remedy or "")
+
+
+def test_a_text_that_drafts_change() -> None:
+    answer = Answer({**built().facts, "trial": {**TRIAL, "same": False}})
+    assert of("trial", engine(answer, [], [])).exit_code == 7
+
+
+def test_the_first_error_decides() -> None:
+    found = [ok("a", ""), note("b", ""), error("c", "", "", 5), error("d", "", "", 7)]
+    assert exit_code_of(found) == 5
+    assert exit_code_of(found[:2]) == 0
+
+
+# The machine.
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "name"),
+    [
+        ("dev/nvidia0", "", "an NVIDIA GPU"),
+        ("sys/class/drm/renderD128/device/vendor", "0x10de\n", "an NVIDIA GPU"),
+        ("sys/class/drm/renderD128/device/vendor", "0x1002\n", "an AMD GPU"),
+        ("sys/class/drm/renderD128/device/vendor", "0x8086\n", "an Intel GPU"),
+        ("sys/class/drm/renderD128/device/vendor", "0x1af4\n", None),
+        ("dev/nvidiactl", "", None),
+    ],
+)
+def test_gpus_by_their_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, content: str, name: str | None
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "platform", "linux")
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(content)
+    assert [gpu.name for gpu in gpus(tmp_path)] == ([name] if name else [])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands in for the tool")
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [("echo 'GPU 0: NVIDIA H200'", True), ("echo no driver >&2; exit 9", False)],
+)
+def test_gpus_by_nvidias_tool(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, found: bool
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (NVIDIA in gpus(tmp_path)) is found
+
+
+def test_the_useful_gpu_comes_first(tmp_path: Path) -> None:
+    for number, vendor in ((128, "0x8086"), (129, "0x1002")):
+        file = tmp_path / f"sys/class/drm/renderD{number}/device/vendor"
+        file.parent.mkdir(parents=True)
+        file.write_text(vendor)
+    assert [gpu.modest for gpu in gpus(tmp_path)][-2:] == [False, True]
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no such file")
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("flags\t\t: fpu avx avx2 avx512f", {"AVX", "AVX2", "AVX512"}),
+        ("Features\t: fp asimd asimddp", {"NEON", "DOTPROD"}),
+        ("model name\t: nothing said", set()),
+    ],
+)
+def test_what_a_processor_can(tmp_path: Path, line: str, found: set[str]) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text(f"processor\t: 0\n{line}\n")
+    assert features(file) == found
+    assert features(tmp_path / "none") == frozenset()
+
+
+def container(root: Path, **files: str) -> Path:
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text("1:cpu:/\n0::/a/b\n")
+    for where, text in files.items():
+        level, _, name = where.partition("__")
+        file = root / "sys/fs/cgroup" / {"top": ".", "a": "a", "b": "a/b"}[level] / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return root
+
+
+def test_the_tightest_limit_on_time_counts(tmp_path: Path) -> None:
+    files = {
+        "b__cpu.max": "400000 100000\n",
+        "a__cpu.max": "150000 100000\n",
+        "top__cpu.max": "max",
+    }
+    assert cgroup.processors(container(tmp_path, **files)) == 1.5
+
+
+def test_no_limits(tmp_path: Path) -> None:
+    assert cgroup.processors(tmp_path) is None
+    assert cgroup.processors(container(tmp_path, **{"b__cpu.max": "max 100000"})) is None
+
+
+def test_little_memory() -> None:
+    assert memory(10**9).severity is Severity.WARNING
+    assert memory(10**11).severity is Severity.OK
+    assert "can be had" in memory(None).text
+
+
+def test_threads_in_a_container() -> None:
+    found = threads(8, 2.5)
+    assert (found.severity, found.remedy) == (Severity.NOTE, "--threads 2")
+    assert threads(8, 8.0).severity is Severity.OK
+    assert threads(8, None).severity is Severity.OK
+    assert threads(None, 0.5).severity is Severity.OK
+
+
+# Folders.
+
+
+def test_a_folder_that_is_to_be_made(tmp_path: Path) -> None:
+    assert place("cache", tmp_path / "not" / "yet", "HERE").severity is Severity.OK
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = place("cache", tmp_path / "file" / "folder", "HERE")
+    assert found.severity is Severity.WARNING
+    assert "HERE" in (found.remedy or "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is a full disk nobody can write to")
+def test_a_disk_that_is_full() -> None:
+    found = place("cache", Path("/proc/localspec"), "HERE")
+    assert found.severity is Severity.WARNING
+    assert "/proc/localspec" in found.text
+
+
+def test_pairs_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    assert of("pairs", own_places()).severity is Severity.OK
+    (tmp_path / "models.toml").write_text("[pairs.x]\ntarget = 1\n")
+    found = of("pairs", own_places())
+    assert (found.severity, found.exit_code) == (Severity.ERROR, 2)
+    assert str(tmp_path / "models.toml") in found.text
+
+
+# The Hub.
+
+
+def settings(tmp_path: Path, **more: Any) -> Answer:
+    known = {"version": "2.0", "cache": str(tmp_path), "token_file": None, "offline": False}
+    return Answer({"hub": {**known, **more}, "interrupted": []})
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_token_is_told_by_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "none" in of("hub token", hub(settings(tmp_path))).text
+    assert "/t/token" in of("hub token", hub(settings(tmp_path, token_file="/t/token"))).text
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    found = hub(settings(tmp_path))
+    assert of("hub token", found).text.endswith("from HF_TOKEN")
+    assert "secret" not in repr(found)
+
+
+def test_an_endpoint_without_what_may_be_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "https://me:secret@hub.example/mirror?key=secret")
+    found = hub(settings(tmp_path))
+    assert any("hub.example/mirror" in each.text for each in found)
+    assert "secret" not in repr(found)
+
+
+def test_offline_is_a_note(tmp_path: Path) -> None:
+    found = hub(settings(tmp_path, offline=True))
+    assert any(each.remedy == "unset HF_HUB_OFFLINE" for each in found)
+
+
+def test_interrupted_downloads(tmp_path: Path) -> None:
+    parts = [
+        {"model": "user/repo:Q8_0", "bytes": 3 * 10**9, "resumable": True},
+        {"model": "user/other", "bytes": 5 * 10**6, "resumable": False},
+    ]
+    found = hub(Answer({**settings(tmp_path).facts, "interrupted": parts}))
+    told = [each for each in found if each.topic == "downloads"]
+    assert [each.severity for each in told] == [Severity.NOTE, Severity.NOTE]
+    assert [each.remedy for each in told] == [
+        "localspec pull user/repo:Q8_0",
+        "localspec rm user/other",
+    ]
+    assert "3.00 GB" in told[0].text and "5.0 MB" in told[1].text
+
+
+def test_without_huggingface_hub() -> None:
+    found = hub(Answer({}, "it ended with 1: ModuleNotFoundError"))
+    assert [each.severity for each in found] == [Severity.ERROR]
+    assert exit_code_of(found) == 1
+
+
+# Children.
+
+
+@pytest.mark.parametrize(
+    ("ending", "failure"),
+    [
+        ("", None),
+        ("raise SystemExit('no more')", "it ended with 1: no more"),
+        ("import os; os.abort()", "it was ended by signal 6"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals to tell")
+def test_what_a_child_told_before_it_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ending: str, failure: str | None
+) -> None:
+    code = f"from localspec.doctor.child import tell\ntell('first', [1])\n{ending}\n"
+    (tmp_path / "child_of_test.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert Child("child_of_test").answer() == Answer({"first": [1]}, failure)
