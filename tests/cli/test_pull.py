@@ -445,7 +445,7 @@ def test_when_a_line_is_written() -> None:
         show(Progress("a.gguf", "zoo/a", done * 10**7, 10**9, state))
     show(Progress("here.gguf", "zoo/a", 5, 5, "done"))
     waiting = "waiting for another process that fetches it, or to ask the server again"
-    step = "70% · 0.70 GB of 1.00 GB · 0.20 GB/s · 2 s left"
+    step = "70% · 700.0 MB of 1.00 GB · 200.0 MB/s · 2 s left"
     said = [waiting, "fetching 1.00 GB", step, "checking", "whole and right"]
     assert written == [f"a.gguf: {each}" for each in said]
 
