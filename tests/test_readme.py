@@ -32,6 +32,6 @@ def test_its_help_is_the_real_one() -> None:
 def test_two_commands_and_the_second_is_the_one_ci_runs() -> None:
     commands = re.findall(r"^python3 -m venv .*$", README, re.MULTILINE)
     assert len(commands) == 2
-    assert commands[1].endswith("pytest")
+    assert commands[1].endswith("pytest -n auto")
     ci = (Path(__file__).parents[1] / ".ci" / "run").read_text(encoding="utf-8")
-    assert "python3 -m venv .*pytest$" in ci
+    assert "python3 -m venv .*pytest" in ci
