@@ -39,7 +39,7 @@ class Places(TypedDict):
     help="With --prompt: what drafts.",
 )
 @click.option("--seed", type=int, help="With --prompt: the seed. [default: drawn and shown]")
-@click.option("-m", "--model", metavar="PATH", help="Target GGUF. [default: the one in FILE]")
+@click.option("-m", "--model", metavar="MODEL", help="The target. [default: the one in FILE]")
 @gpu_layers_option
 @threads_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")

@@ -46,13 +46,13 @@ def _depths(value: str) -> list[int | None]:
 _what_options = stacked(
     model_option,
     click.option(
-        "--draft", metavar="PATH", help="Drafter GGUF. [default: the target's own, if one is known]"
+        "--draft", metavar="MODEL", help="The drafter. [default: the target's own, if one is known]"
     ),
     click.option(
         "--drafts",
         metavar="LIST",
         help="What to compare with plain decoding, with commas between: suffix, lookup, ngram, "
-        "model (the drafter GGUF), auto, or paths of GGUFs. [default: all there are]",
+        "model (the drafter), auto, or other models. [default: all there are]",
     ),
     click.option(
         "--depth",

@@ -10,7 +10,7 @@ from localspec.errors import InvalidValueError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-DRAFTS = "auto|none|suffix|lookup|ngram|PATH"
+DRAFTS = "auto|none|suffix|lookup|ngram|MODEL"
 
 
 def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -25,7 +25,11 @@ def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
 
 
 model_option = click.option(
-    "-m", "--model", metavar="PATH", help="Target GGUF. [default: the bundled one]"
+    "-m",
+    "--model",
+    metavar="MODEL",
+    help="The target: a pair of `localspec ls --all`, user/repo[:quant] or a GGUF's path. "
+    "[default: the bundled one]",
 )
 context_option = click.option(
     "--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"
@@ -72,9 +76,9 @@ def model_options(command: Command) -> Command:
             default="auto",
             show_default=True,
             metavar=DRAFTS,
-            help="What may draft, with commas between: repetitions (suffix, lookup, ngram), or the "
-            "GGUF of a smaller model with the same vocabulary. `auto` is suffix and the target's "
-            "own drafter, if one is known.",
+            help="What may draft, with commas between: repetitions (suffix, lookup, ngram), or a "
+            "smaller model with the same vocabulary, named as for -m. `auto` is suffix and the "
+            "target's own drafter, if one is known.",
         ),
         click.option(
             "--depth",
