@@ -16,8 +16,9 @@ from localspec.errors import (
     InvalidValueError,
     LocalspecError,
 )
-from localspec.llama.context import Context, Rollback
+from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.memory.plan import MemoryPlan, Wish, memory_plan
 from localspec.models import locate
 from localspec.models.gguf import Header
@@ -92,12 +93,17 @@ def choose(
         if any(choice != NONE for choice in choices):
             raise InvalidValueError("draft names none and something else; choose one")
         return Drafting((), "drafting was turned off")
-    if target.rollback is not Rollback.PARTIAL:
+    if target.rollback is Rollback.NOTHING:
         reason = f"this model's cache can forget {target.rollback.value}"
         if all(choice == AUTO for choice in choices):
             return Drafting((), reason)
         raise DrafterMismatchError(f"{reason}; use --draft none")
     return _Assembly(target, runtime, past, no_model).of(choices)
+
+
+def snapshots(draft: Choice | Sequence[Choice]) -> int:
+    """How many snapshots of a running state a target that is to be drafted for should make."""
+    return 0 if NONE in _listed(draft) else SNAPSHOTS
 
 
 def plan_memory(
@@ -118,6 +124,7 @@ def plan_memory(
         drafter_kv_type=runtime.drafter_kv_type,
         gpu_layers=runtime.gpu_layers,
         flash_attention=runtime.flash,
+        snapshots=snapshots(draft),
     )
     return memory_plan(wish)
 
@@ -245,7 +252,7 @@ class _Assembly:
             context = self._runtime.context_for(
                 model, header, target.n_ctx, self._runtime.drafter_kv_type
             )
-            if context.rollback is not Rollback.PARTIAL:
+            if context.rollback is Rollback.NOTHING:
                 context.close()
                 raise DrafterMismatchError(
                     f"{path.name} cannot draft: its cache can forget {context.rollback.value}; "

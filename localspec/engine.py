@@ -12,8 +12,9 @@ from localspec.drafters.suffix_store import PastTexts
 from localspec.drafting import Choice, Drafting
 from localspec.generation import Generation, Result
 from localspec.llama import library
-from localspec.llama.context import Context, Rollback
+from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.rollback import Rollback
 from localspec.llama.width import WidthClass, probe
 from localspec.models import registry
 from localspec.models.gguf import Header
@@ -197,7 +198,9 @@ class Engine:
 
     def new_context(self, settings: Settings) -> Context:
         """Another cache of the target, set up as its own is with these settings; close it."""
-        context = self._runtime.context_for(self.model, self._header, self.context)
+        context = self._runtime.context_for(
+            self.model, self._header, self.context, snapshots=self._target.snapshots
+        )
         context.least_rows = self._least_rows(self._deepest(settings))
         return context
 
@@ -279,7 +282,8 @@ def load(
     target: Context | None = None
     drafted: Drafting | None = None
     try:
-        target = runtime.context_for(loaded, header, plan.context)
+        snapshots = drafting.snapshots(draft)
+        target = runtime.context_for(loaded, header, plan.context, snapshots=snapshots)
         past = PastTexts(loaded.vocabulary) if remember else None
         drafted = drafting.choose(draft, target, runtime, past, plan.no_drafter)
         measured = pace(target, drafted.context, runtime) if drafted.drafters else None

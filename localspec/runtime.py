@@ -59,11 +59,17 @@ class Runtime:
         return self.context or min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
 
     def context_for(
-        self, model: Model, header: Header, n_ctx: int, kv_type: str | None = None
+        self,
+        model: Model,
+        header: Header,
+        n_ctx: int,
+        kv_type: str | None = None,
+        *,
+        snapshots: int = 0,
     ) -> Context:
         """A cache of `n_ctx` tokens, refused before it is made if memory cannot hold it.
 
-        kv_type: None is the target's.
+        kv_type: None is the target's. snapshots: see Context.
         """
         kv_type = kv_type or self.kv_type
         if not library.can_offload() or self.gpu_layers == 0:
@@ -74,6 +80,7 @@ class Runtime:
             threads=self.threads or threads_for(model.size),
             flash_attention=self.flash,
             kv_type=estimate.KV_TYPES[kv_type],
+            snapshots=snapshots,
         )
 
     def _require_possible(self, kv_type: str) -> None:

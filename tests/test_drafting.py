@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import llama_cpp
 import pytest
 from fakes.mamba import write_mamba
 from fakes.toy import Repeat
@@ -178,27 +179,54 @@ def test_one_that_is_refused_refuses_all(
         load(draft=["suffix", 3])  # type: ignore[list-item]
 
 
-def test_a_recurrent_target_decodes_plainly_and_says_why(mamba: Path) -> None:
-    with load(mamba) as engine:
-        assert engine.drafting.drafters == ()
-        assert engine.drafting.reason == "this model's cache can forget only everything at once"
-        first = engine.generate("def f(x):", max_tokens=24, seed=3)
-        again = engine.generate("def f(x):", max_tokens=24, seed=3)
-    assert set(first.origins) == {"plain"}
-    assert again.token_ids == first.token_ids
-    # Nothing of it could be kept.
+def test_a_recurrent_target_is_drafted_for_like_any_other(mamba: Path) -> None:
+    options = {"max_tokens": 24, "seed": 3}
+    with load(mamba, "none", threads=1) as plainly, load(mamba, threads=1) as engine:
+        assert engine.drafting.names == ["suffix"]
+        plain = plainly.generate("def f(x):", **options)
+        first = engine.generate("def f(x):", depth=3, **options)
+        again = engine.generate("def f(x):", depth=3, **options)
+    assert set(plain.origins) == {"plain"}
+    assert again.token_ids == first.token_ids == plain.token_ids
+    # Its state of the prompt's end is not there any more.
     assert again.stats.prompt_evaluated == again.stats.prompt_tokens
 
 
+@pytest.fixture
+def no_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that cannot copy a running state."""
+    monkeypatch.setattr(llama_cpp, "llama_state_seq_get_size_ext", lambda *_args: 0)
+
+
+@pytest.mark.usefixtures("no_checkpoints")
+def test_a_state_that_cannot_be_copied_is_decoded_plainly(mamba: Path) -> None:
+    with load(mamba) as engine:
+        assert engine.drafting.drafters == ()
+        assert engine.drafting.reason == "this model's cache can forget only everything at once"
+        result = engine.generate("def f(x):", max_tokens=8, seed=3)
+    assert set(result.origins) == {"plain"}
+
+
+@pytest.mark.usefixtures("no_checkpoints")
 @pytest.mark.parametrize("draft", ["suffix", "lookup", "ngram", "lookup,ngram"])
-def test_drafting_asked_for_on_a_recurrent_target_is_refused(mamba: Path, draft: str) -> None:
+def test_then_drafting_that_was_asked_for_is_refused(mamba: Path, draft: str) -> None:
     with pytest.raises(DrafterMismatchError, match="forget only everything at once"):
         load(mamba, draft)
 
 
-def test_a_recurrent_drafter_is_refused(mamba: Path) -> None:
+@pytest.mark.usefixtures("no_checkpoints")
+def test_then_such_a_drafter_is_refused(mamba: Path) -> None:
     with pytest.raises(DrafterMismatchError, match=r"mamba.gguf cannot draft: its cache"):
         load(draft=mamba)
+
+
+def test_a_recurrent_drafter_drafts(mamba: Path) -> None:
+    options = {"max_tokens": 16, "temperature": 0.8, "seed": 1}
+    with load(draft="none", threads=1) as plainly, load(draft=mamba, threads=1) as engine:
+        plain = plainly.generate("def f(x):", **options)
+        drafted = engine.generate("def f(x):", depth=3, **options)
+    assert drafted.token_ids == plain.token_ids
+    assert drafted.stats.drafted > 0
 
 
 def test_a_target_can_draft_for_itself(target_path: Path) -> None:

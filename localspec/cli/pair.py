@@ -10,7 +10,7 @@ from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFo
 from localspec.models import candidates
 from localspec.models.candidates import model_at
 from localspec.models.facts import Facts
-from localspec.models.fit import cannot_roll_back, checks
+from localspec.models.fit import checks
 from localspec.models.inventory import here
 from localspec.models.locate import locate, reference_of
 from localspec.models.outlook import DEPTHS, Measured, outlook
@@ -37,9 +37,7 @@ def pair(*, target: str, drafter: str | None, ctx: int | None, as_json: bool) ->
     if ctx is not None:
         require("context", ctx, 2)
     model = _target(target)
-    answer = (
-        _suggested(target, model, ctx) if drafter is None else _found(target, model, drafter, ctx)
-    )
+    answer = _suggested(model, ctx) if drafter is None else _found(target, model, drafter, ctx)
     if as_json:
         output.record(answer.record())
     else:
@@ -69,14 +67,12 @@ def _found(name: str, target: Facts, drafter: str, context: int | None) -> Found
     )
 
 
-def _suggested(name: str, target: Facts, context: int | None) -> Suggestion:
+def _suggested(target: Facts, context: int | None) -> Suggestion:
     """Every drafter there might be."""
     known = candidates.pair_of(target)
-    if cannot_roll_back(target):
-        return Suggestion(name, target, [], known, None)
     wanted = known.drafter if known else None
     missing = wanted if isinstance(wanted, Repository) and not here(wanted) else None
-    return Suggestion(name, target, candidates.on_disk(target, _measured, context), known, missing)
+    return Suggestion(target, candidates.on_disk(target, _measured, context), known, missing)
 
 
 def _measured(target: Facts, drafter: Facts) -> Measured:

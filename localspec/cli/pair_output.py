@@ -7,7 +7,6 @@ from typing import Any
 from localspec.cli.models_output import table
 from localspec.models.candidates import Candidate
 from localspec.models.facts import Facts
-from localspec.models.fit import cannot_roll_back
 from localspec.models.gguf import display_name
 from localspec.models.outlook import Outlook
 from localspec.models.pairing import Check, failure
@@ -57,8 +56,6 @@ class Found:
         if failed is None:
             return f"{drafter} fits {target}, {gain_text(self.outlook)}"
         said = f"{drafter} cannot draft for {target}: {failed.detail}"
-        if cannot_roll_back(self.target):
-            return f"{said}; nothing can draft for it"
         return f"{said}; {_WAYS_OUT.get(failed.name, _OTHER_DRAFTER)}"
 
 
@@ -68,7 +65,6 @@ class Suggestion:
     missing: its drafter, if that was not downloaded.
     """
 
-    target_name: str
     target: Facts
     candidates: Sequence[Candidate]
     pair: Pair | None
@@ -93,9 +89,6 @@ class Suggestion:
         }
 
     def _conclusion(self) -> str:
-        target = display_name(self.target_name)
-        if reason := cannot_roll_back(self.target):
-            return f"no drafting, not even n-grams: {target} {reason}"
         if self.candidates and self.candidates[0].drafts:
             best = self.candidates[0]
             return f"best: {display_name(best.name)}, {gain_text(best.outlook)}"

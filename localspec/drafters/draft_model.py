@@ -31,6 +31,10 @@ class Cache(Protocol):
         """Roll back to at most `length` tokens; how many are left."""
         ...
 
+    def checkpoint(self) -> None:
+        """Make it possible to roll back to what is held now."""
+        ...
+
     def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Evaluate these after what is there; the (n_vocab,) logits after the last."""
         ...
@@ -43,7 +47,8 @@ class DraftModel:
     size; a drafter may know a few more tokens, which it must not propose.
 
     What the target accepts stays in the cache and is never evaluated again: a proposal first
-    evaluates only what was committed since and the cache lacks, at most two tokens.
+    evaluates only what was committed since and the cache lacks, at most two tokens. Where the cache
+    cannot be cut anywhere, it goes back to before the draft, and all that was committed is lacking.
     """
 
     def __init__(self, cache: Cache, *, name: str, n_vocab: int) -> None:
@@ -91,6 +96,8 @@ class DraftModel:
             if not goes_on or len(tokens) == depth:
                 self._drafted = tokens
                 return Draft(tokens, proposals=proposals or None)
+            if len(tokens) == 1:
+                self._cache.checkpoint()
             logits = self._cache.extend(tokens[-1:])
 
     def observe(self, outcome: Outcome) -> None:

@@ -19,8 +19,8 @@ class Batch:
             self.struct.seq_id[i][0] = 0
         self._size = size
 
-    def fill(self, tokens: Sequence[int], *, start: int, all_rows: bool, padding: int) -> None:
-        """Tokens at positions start, start + 1, ...; logits for every row or only the last.
+    def fill(self, tokens: Sequence[int], *, start: int, wanted: int, padding: int) -> None:
+        """Tokens at positions start, start + 1, ...; logits for the last `wanted` of them.
 
         padding: so many more rows follow, of any token, whose logits nobody wants.
         """
@@ -29,9 +29,8 @@ class Batch:
         self._tokens[:n] = tokens
         self._tokens[n:width] = tokens[-1]
         self._positions[:width] = range(start, start + width)
-        self._wants_logits[:n] = all_rows
-        self._wants_logits[n:width] = False
-        self._wants_logits[n - 1] = True
+        self._wants_logits[:width] = False
+        self._wants_logits[n - wanted : n] = True
 
     def close(self) -> None:
         """Free it; the structure must not be used again."""

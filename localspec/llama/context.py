@@ -1,7 +1,6 @@
 """Context: one cache of one model, and exactly what tokens it holds."""
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Any
 
 import llama_cpp
@@ -12,41 +11,35 @@ from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import library
 from localspec.llama.batch import Batch
 from localspec.llama.model import Model
+from localspec.llama.rollback import Memory, Rollback
 from localspec.speculation.draft import MAX_DEPTH, NOTHING, Draft
 from localspec.speculation.target import Scores
 from localspec.tokens import common_prefix
 
-_SEQUENCE = 0
 # Prompt tokens per pass: few enough that cancelling is prompt.
 CHUNK = 512
 # Rows with logits in one pass; each reserves n_vocab floats in the compute buffer.
 _MOST_ROWS = MAX_DEPTH + 1
-
-
-class Rollback(Enum):
-    """What a cache can forget: the kinds of memory llama.cpp has.
-
-    PARTIAL: any number of last tokens. BOUNDED: a few of the last pass.
-    FULL: nothing but everything.
-    """
-
-    PARTIAL = "any last tokens"
-    BOUNDED = "only tokens of the last pass"
-    FULL = "only everything at once"
+# A pass evaluates up to so many tokens again that a rollback took; more go in a pass of their own.
+_MOST_AGAIN = 8
 
 
 class Context:
-    """A model's cache as a list of tokens that can be extended, scored and cut back.
+    """A model's cache of a text that can be extended, scored and cut back.
 
     n_ctx: how many tokens it may hold. threads: CPU threads. flash_attention: None lets the
     library use it wherever it can. kv_type: what keys and values are kept as, by ggml's number.
+    snapshots: how many tokens of a pass a recurrent model may forget without a checkpoint, where
+    the library can do that.
 
     least_rows: narrower passes are padded to so many rows (`width.probe` tells how many make the
     logits independent of the width). padded: to how many rows a pass that scores a draft is padded,
-    by how many it needs. The padding is forgotten at once.
+    by how many it needs. The padding is forgotten at once; where that is not possible, there is
+    none.
 
-    `tokens` is what the cache holds; prompts go in `chunk` tokens at a time. If a pass is
-    interrupted, the cache may for a moment hold more; the next call rolls that back first.
+    `tokens` is the committed text; prompts go in `chunk` tokens at a time. If a pass is
+    interrupted, the cache may for a moment hold more; the next call rolls that back first. After a
+    rollback it may hold less; the next pass evaluates that again.
 
     Raises ModelLoadError when the library cannot make it (usually: not enough memory).
     """
@@ -59,27 +52,37 @@ class Context:
         threads: int,
         flash_attention: bool | None = None,
         kv_type: int = llama_cpp.GGML_TYPE_F16,
+        snapshots: int = 0,
     ) -> None:
         self.model = model
+        self.snapshots = snapshots
         self.n_vocab = model.n_vocab
         self.chunk = CHUNK
         self.least_rows = 1
         self.padded: Callable[[int], int] = int
         self.tokens: list[int] = []
-        self._unfinished = False
         self._draft = NOTHING
         params = context_params(
-            n_ctx, threads=threads, flash_attention=flash_attention, kv_type=kv_type
+            n_ctx,
+            threads=threads,
+            flash_attention=flash_attention,
+            kv_type=kv_type,
+            snapshots=snapshots,
         )
         self._handle = _new_context(model, params)
         self._room = min(n_ctx, int(llama_cpp.llama_n_ctx(self._handle)))
-        self._memory = llama_cpp.llama_get_memory(self._handle)
+        self._memory = Memory(self._handle, model.window)
         self._batch = Batch(CHUNK)
         try:
-            self.rollback = self._probe_rollback()
+            self._probe_rollback()
         except BaseException:
             self.close()
             raise
+
+    @property
+    def rollback(self) -> Rollback:
+        """What its memory can forget."""
+        return self._memory.kind
 
     @property
     def n_ctx(self) -> int:
@@ -89,7 +92,7 @@ class Context:
     # Extending: prompts, and the drafter's own tokens.
 
     def shared(self, tokens: Sequence[int]) -> int:
-        """How many tokens at the start of `tokens` the cache holds."""
+        """How many tokens at the start of `tokens` are those of the text."""
         return common_prefix(self.tokens, tokens)
 
     def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
@@ -98,11 +101,15 @@ class Context:
         Returns the (n_vocab,) float32 logits after the last one: a view, valid until the next
         pass. `tokens` must not be empty.
         """
-        self._discard_unfinished()
-        for start in range(0, len(tokens), self.chunk):
-            chunk = tokens[start : start + self.chunk]
-            self._decode(chunk, all_rows=False, width=self.least_rows)
-            self._hold(chunk)
+        self._settle()
+        self._require_room(len(tokens))
+        self._catch_up(self.chunk - 1)
+        at = 0
+        while at < len(tokens):
+            chunk = tokens[at : at + self.chunk - len(self._lacking)]
+            self._decode([*self._lacking, *chunk], wanted=1, width=self.least_rows)
+            self.tokens.extend(chunk)
+            at += len(chunk)
         logits: NDArray[np.float32] = self._rows(1)[0]
         return logits
 
@@ -112,10 +119,14 @@ class Context:
         That may be fewer, down to 0, where the cache cannot be cut at that place: evaluate the
         missing ones again.
         """
-        self._discard_unfinished()
-        if length < len(self.tokens):
-            del self.tokens[self._roll_back(length) :]
+        self._settle()
+        del self.tokens[self._memory.cut(length) :]
         return len(self.tokens)
+
+    def checkpoint(self) -> None:
+        """Make it possible to truncate to the tokens held now, whatever comes after them."""
+        self._settle()
+        self._memory.checkpoint()
 
     # Scoring a draft.
 
@@ -123,34 +134,29 @@ class Context:
         """One pass over the pending token and a chain of drafted tokens."""
         if draft.parents is not None:
             raise LocalspecError("a tree draft cannot be scored here yet; propose a chain")
-        if len(draft) and self.rollback is not Rollback.PARTIAL:
+        if len(draft) and self.rollback is Rollback.NOTHING:
             raise LocalspecError(f"this model's cache can forget {self.rollback.value}: no drafts")
-        self._discard_unfinished()
+        self._settle()
         rows = 1 + len(draft)
+        self._require_room(rows)
+        self._catch_up(_MOST_AGAIN)
+        self._memory.prepare(len(draft))
+        again = self._lacking
         width = max(rows, min(self.padded(rows), self._room - len(self.tokens)), self.least_rows)
-        self._decode([pending, *draft.tokens], all_rows=True, width=width)
+        padding = self._decode([*again, pending, *draft.tokens], wanted=rows, width=width)
         self._draft = draft
         self._pending = pending
-        return Scores(self._rows(rows), width - rows)
+        return Scores(self._rows(rows), padding, again=len(again))
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the pending token and the first `len(path)` drafted ones; forget the others."""
-        kept = [self._pending, *self._draft.tokens[: len(path)]]
-        dropped = len(self._draft) - len(path)
-        self._hold(kept)
-        if not dropped:
-            return
-        left = self._roll_back(len(self.tokens))
-        lost = self.tokens[left:]
-        if lost:
-            del self.tokens[left:]
-            self.extend(lost)
+        self.tokens += [self._pending, *self._draft.tokens[: len(path)]]
+        self._settle()
 
     def close(self) -> None:
         """Free the cache."""
         handle, self._handle = self._handle, None
         if handle:
-            self._memory = None
             self._batch.close()
             llama_cpp.llama_free(handle)
 
@@ -162,84 +168,78 @@ class Context:
 
     # The library.
 
-    def _decode(self, tokens: Sequence[int], *, all_rows: bool, width: int = 1) -> None:
-        if len(self.tokens) + len(tokens) > self.n_ctx:
+    @property
+    def _lacking(self) -> list[int]:
+        """The last tokens of the text that the cache lacks, after a rollback."""
+        return self.tokens[self._memory.length :]
+
+    def _settle(self) -> None:
+        """Roll back what of the last pass is not in the text."""
+        if self._handle is None:
+            raise LocalspecError("this context was closed; load the model again")
+        self._memory.cut(len(self.tokens))
+
+    def _catch_up(self, most: int) -> None:
+        """Evaluate what the cache lacks, if that is more than `most` tokens."""
+        if len(self._lacking) > most:
+            while self._lacking:
+                self._decode(self._lacking[: self.chunk], wanted=1, width=self.least_rows)
+
+    def _require_room(self, count: int) -> None:
+        if len(self.tokens) + count > self.n_ctx:
             raise LocalspecError(f"the context of {self.n_ctx} tokens is full; use a larger one")
-        padding = max(0, width - len(tokens))
-        self._batch.fill(tokens, start=len(self.tokens), all_rows=all_rows, padding=padding)
+
+    def _decode(self, tokens: Sequence[int], *, wanted: int, width: int = 1) -> int:
+        """Evaluate tokens after what the cache holds; how many rows of padding that took.
+
+        wanted: of how many of the last ones there are logits.
+        """
+        can_pad = self.rollback is Rollback.PARTIAL
+        padding = max(0, width - len(tokens)) if can_pad else 0
+        end = self._memory.length + len(tokens)
+        self._batch.fill(tokens, start=end - len(tokens), wanted=wanted, padding=padding)
         library.forget_log()
-        self._unfinished = True
+        self._memory.starts()
         status = llama_cpp.llama_decode(self._handle, self._batch.struct)
         if status != 0:
-            self._discard_unfinished()
+            self._settle()
             raise LocalspecError(
                 f"llama.cpp could not evaluate {len(tokens)} tokens (status {status}"
                 f"{', ' + library.complaint() if library.complaint() else ''})"
             )
-        end = len(self.tokens) + len(tokens)
-        if padding and self._roll_back(end) != end:
-            self.tokens.clear()
+        self._memory.holds(len(tokens) + padding)
+        if padding and self._memory.cut(end) != end:
             raise LocalspecError("the padding of a pass cannot be forgotten; do without")
+        return padding
 
     def _rows(self, count: int) -> NDArray[np.float32]:
         pointer = llama_cpp.llama_get_logits(self._handle)
         return np.ctypeslib.as_array(pointer, shape=(count, self.n_vocab))
 
-    def _hold(self, tokens: Sequence[int]) -> None:
-        """These tokens of the last pass are now held."""
-        self.tokens.extend(tokens)
-        self._unfinished = False
-
-    def _discard_unfinished(self) -> None:
-        """Roll back what an interrupted pass may have left in the cache."""
-        if self._handle is None:
-            raise LocalspecError("this context was closed; load the model again")
-        if self._unfinished:
-            self._unfinished = False
-            del self.tokens[self._roll_back(len(self.tokens)) :]
-
-    def _roll_back(self, length: int) -> int:
-        """Cut the cache itself to `length` tokens, or clear it; returns what it then holds."""
-        if self._can_cut_to(length) and llama_cpp.llama_memory_seq_rm(
-            self._memory, _SEQUENCE, length, -1
-        ):
-            return length
-        if self._memory:
-            llama_cpp.llama_memory_clear(self._memory, True)
-        return 0
-
-    def _can_cut_to(self, length: int) -> bool:
-        """Whether the window of a sliding-window cache still reaches back from there.
-
-        The library cuts deeper without complaint and then computes wrong logits.
-        """
-        if not self._memory:
-            return False
-        if not self.model.window:
-            return True
-        oldest = llama_cpp.llama_memory_seq_pos_min(self._memory, _SEQUENCE)
-        return bool(0 <= oldest <= max(0, length - self.model.window))
-
-    def _probe_rollback(self) -> Rollback:
-        if not self._memory:
+    def _probe_rollback(self) -> None:
+        if not self._memory.pointer:
             raise ModelLoadError(
                 f"{self.model.path.name} keeps no cache of its text; pass a text-generation model"
             )
-        if llama_cpp.llama_n_rs_seq(self._handle) > 0:
-            return Rollback.BOUNDED
-        self._decode([0, 0], all_rows=False)
-        can_cut = llama_cpp.llama_memory_seq_rm(self._memory, _SEQUENCE, 1, -1)
-        llama_cpp.llama_memory_clear(self._memory, True)
-        self._unfinished = False
-        return Rollback.PARTIAL if can_cut else Rollback.FULL
+        self._decode([0, 0], wanted=1)
+        self._memory.probe()
 
 
-def context_params(n_ctx: int, *, threads: int, flash_attention: bool | None, kv_type: int) -> Any:
+def context_params(
+    n_ctx: int,
+    *,
+    threads: int,
+    flash_attention: bool | None,
+    kv_type: int,
+    snapshots: int = 0,
+) -> Any:
     """How the library is to make a context; the arguments are those of Context."""
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = n_ctx
     params.n_batch = params.n_ubatch = CHUNK
     params.n_outputs_max = _MOST_ROWS
+    # The library takes 0 for architectures that it makes none for.
+    params.n_rs_seq = snapshots
     params.n_threads = params.n_threads_batch = threads
     params.flash_attn_type = -1 if flash_attention is None else int(flash_attention)
     params.type_k = params.type_v = kv_type

@@ -15,6 +15,7 @@ import llama_cpp
 
 from localspec.errors import ModelLoadError
 from localspec.llama import library
+from localspec.llama.rollback import SNAPSHOTS
 
 # Written when everything is there but the model: what ends the process later is about that.
 BEGUN = b"begun"
@@ -32,12 +33,9 @@ def first_decode(path: Path) -> None:
     model = _loaded(path)
     try:
         _read_vocabulary(model)
-        context = _context(model)
-        try:
-            for count in (2, 1):
-                _decode(context, count)
-        finally:
-            llama_cpp.llama_free(context)
+        # The library computes otherwise where it makes snapshots, if it can.
+        if _decodes(model, SNAPSHOTS):
+            _decodes(model, 0)
     finally:
         llama_cpp.llama_model_free(model)
 
@@ -66,8 +64,20 @@ def _read_vocabulary(model: Any) -> None:
         llama_cpp.llama_token_to_piece(vocabulary, token, piece, len(piece), 0, True)
 
 
-def _context(model: Any) -> Any:
+def _decodes(model: Any, snapshots: int) -> bool:
+    """Whether it made snapshots."""
+    context = _context(model, snapshots)
+    try:
+        for count in (2, 1):
+            _decode(context, count)
+        return bool(llama_cpp.llama_n_rs_seq(context))
+    finally:
+        llama_cpp.llama_free(context)
+
+
+def _context(model: Any, snapshots: int) -> Any:
     params = llama_cpp.llama_context_default_params()
+    params.n_rs_seq = snapshots
     params.n_ctx = params.n_batch = params.n_ubatch = _CONTEXT
     params.n_threads = params.n_threads_batch = min(_THREADS, os.cpu_count() or 1)
     params.offload_kqv = params.op_offload = False

@@ -54,11 +54,19 @@ class DryModel:
         found = (_LAYER.search(line) for line in lines)
         self.layers = {int(each[1]): each[2] for each in found if each}
 
-    def use(self, n_ctx: int, *, kv_type: int, flash_attention: bool | None) -> Use | None:
+    def use(
+        self, n_ctx: int, *, kv_type: int, flash_attention: bool | None, snapshots: int = 0
+    ) -> Use | None:
         """What a context like this takes; None where it cannot be made."""
         if not self._handle:
             return None
-        params = context_params(n_ctx, threads=1, flash_attention=flash_attention, kv_type=kv_type)
+        params = context_params(
+            n_ctx,
+            threads=1,
+            flash_attention=flash_attention,
+            kv_type=kv_type,
+            snapshots=snapshots,
+        )
         with logged() as lines:
             context = llama_cpp.llama_init_from_model(self._handle, params)
         if not context:

@@ -12,6 +12,7 @@ import numpy as np
 
 from localspec.errors import InvalidValueError
 from localspec.llama.context import Context
+from localspec.llama.rollback import Rollback
 from localspec.speculation.draft import Draft
 
 # Long enough that attention's kernels, too, are those of a real text.
@@ -83,7 +84,17 @@ def _seconds(context: Context, rows: int) -> float:
 
 
 def seconds_of_pass(context: Context, rows: int) -> float:
-    """The time of one pass over so many rows; the cache forgets it."""
+    """The time of one pass over so many rows; the cache forgets it.
+
+    Where forgetting takes time itself, that of forgetting the draft is part of it.
+    """
+    forgets_freely = context.rollback is Rollback.PARTIAL
+    if not forgets_freely:
+        context.truncate(0)
+        if rows < context.n_ctx:
+            context.extend([0])
     began = perf_counter()
     context.score(0, Draft([0] * (rows - 1)))
+    if not forgets_freely:
+        context.commit([])
     return perf_counter() - began

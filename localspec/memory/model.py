@@ -15,16 +15,22 @@ _OF_LAYER = re.compile(r"blk\.(\d+)\.")
 class ModelMemory:
     """A model in files, to ask what it needs. Close it.
 
-    gpu_layers, flash_attention: as in Runtime.
+    gpu_layers, flash_attention: as in Runtime. snapshots: as in Context.
     """
 
     def __init__(
-        self, facts: Facts, *, gpu_layers: int | None, flash_attention: bool | None
+        self,
+        facts: Facts,
+        *,
+        gpu_layers: int | None,
+        flash_attention: bool | None,
+        snapshots: int = 0,
     ) -> None:
         self.name = facts.files[0].name
         self._facts = facts
         self._gpu_layers = gpu_layers
         self._flash_attention = flash_attention
+        self._snapshots = snapshots
         self._dry: DryModel | None = None
 
     def roughly(self, n_ctx: int, kv_type: str) -> int | None:
@@ -44,7 +50,10 @@ class ModelMemory:
     def needed(self, n_ctx: int, kv_type: str) -> Counter[str]:
         """Bytes by device: what the library says, else what the header does."""
         use = self._dry_model().use(
-            n_ctx, kv_type=estimate.KV_TYPES[kv_type], flash_attention=self._flash_attention
+            n_ctx,
+            kv_type=estimate.KV_TYPES[kv_type],
+            flash_attention=self._flash_attention,
+            snapshots=self._snapshots,
         )
         if use is None:
             least = self.at_least(n_ctx, kv_type)

@@ -30,7 +30,7 @@ _ABSURD = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to be loaded. kv_type to flash_attention: as in Runtime.
+    """What is to be loaded. kv_type to flash_attention: as in Runtime; snapshots: the target's.
 
     context: tokens of text; named: by the user. drafter: the file of a model that drafts; optional:
     nobody asked for it.
@@ -45,6 +45,7 @@ class Wish:
     drafter_kv_type: str = "f16"
     gpu_layers: int | None = None
     flash_attention: bool | None = None
+    snapshots: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +81,15 @@ class _Search:
     def __init__(self, wish: Wish, free: Mapping[str, int]) -> None:
         self._wish = wish
         self._free = free
-        self._target = self._model(wish.target)
+        self._target = self._model(wish.target, wish.snapshots)
         self._drafter = self._model(wish.drafter) if wish.drafter else None
 
-    def _model(self, path: Path) -> ModelMemory:
+    def _model(self, path: Path, snapshots: int = 0) -> ModelMemory:
         return ModelMemory(
             facts_of(path),
             gpu_layers=self._wish.gpu_layers,
             flash_attention=self._wish.flash_attention,
+            snapshots=snapshots,
         )
 
     def plan(self) -> MemoryPlan:

@@ -97,6 +97,13 @@ def _impossible_rotation(header: Header) -> str | None:
     heads = largest(header, "attention.head_count")
     if not heads:
         return None
+    sections = own(header, "rope.dimension_sections")
+    if isinstance(sections, Array):
+        head = largest(header, "attention.key_length")
+        head = head or largest(header, "embedding_length") // heads
+        turned = sum(each for each in sections if isinstance(each, int))
+        if head and turned > head:
+            return f"rotates {turned} of the {head} dimensions of a head; download it again"
     for window in ("", "_swa"):
         rotated = own(header, f"rope.dimension_count{window}")
         head = largest(header, f"attention.key_length{window}")

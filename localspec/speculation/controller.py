@@ -131,12 +131,15 @@ class Controller:
 
     def learn(self, step: Step) -> None:
         """Costs, acceptance and the ledger."""
-        self._widths.learn(step.width, step.seconds - step.draft_seconds)
+        # What drafts make the passes after them evaluate again is a price of drafting.
+        if step.verified or not step.again:
+            self._widths.learn(step.width, step.seconds - step.draft_seconds)
         self._generated += len(step.tokens)
         plain = self._widths.seconds(1)
         drafting = self._drafting
         if drafting is None:
-            self.ledger.enter(plain, plain, len(step.tokens), plain)
+            took = step.seconds if step.again else plain
+            self.ledger.enter(took, plain, len(step.tokens), plain)
         else:
             cost = drafting.candidate.cost.of(max(1, len(step.drafted)))
             expected = self._widths.seconds(step.verified + 1) + cost

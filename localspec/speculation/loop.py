@@ -84,8 +84,9 @@ class Loop:
         self._commit(plan, verdict, tokens)
         self.stats.count_step(len(draft), scores.width)
         seconds, drafting = perf_counter() - began, self.stats.seconds.draft - drafting
-        step = Step(proposed.tokens, len(draft), scores.width, tokens, seconds, drafting)
-        self.planner.learn(step)
+        self.planner.learn(
+            Step(proposed.tokens, len(draft), scores.width, tokens, seconds, drafting, scores.again)
+        )
         return len(verdict.path), emissions
 
     def _propose(self, left: int) -> tuple[Plan, Draft]:

@@ -32,7 +32,8 @@ class Step:
 
     drafted: the tokens proposed. verified: how many of them the target saw. width: the rows of its
     pass, padding included. tokens: what was committed. seconds: of the whole step, of which
-    draft_seconds went to drafting.
+    draft_seconds went to drafting. again: how many tokens of the text its pass had to evaluate
+    once more, because of drafts before.
     """
 
     drafted: Sequence[int]
@@ -41,6 +42,7 @@ class Step:
     tokens: Sequence[int]
     seconds: float
     draft_seconds: float
+    again: int = 0
 
 
 class Planner(Protocol):

@@ -182,16 +182,14 @@ def test_the_same_file_gains_nothing(target: Path, asked: Ask) -> None:
     assert "gains nothing" in record["conclusion"]
 
 
-def test_a_running_state_cannot_be_taken_back(
+def test_a_running_state_is_no_reason_against(
     target_path: Path, tmp_path: Path, asked: Ask
 ) -> None:
     recurrent = write_mamba(tmp_path / "mamba.gguf", target_path)
     code, record = asked(target_path, recurrent)
-    assert code == 6 and differing(record) >= {"rollback"}
-    assert "the drafter is recurrent" in record["conclusion"]
+    assert code == 0 and "rollback" in differing(record)
     code, record = asked(recurrent)
-    assert code == 0 and record["candidates"] == []
-    assert "no drafting, not even n-grams" in record["conclusion"]
+    assert code == 0 and record["conclusion"].startswith("n-gram only")
 
 
 def test_a_context_memory_cannot_hold(target: Path, tmp_path: Path, asked: Ask) -> None:

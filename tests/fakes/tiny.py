@@ -16,13 +16,14 @@ N_VOCAB = len(_SPECIAL) + len(_BYTES) + len(_WORDS)
 class _Writer:
     """Adds tensors by their name, of rows by columns, or vectors of ones."""
 
-    def __init__(self, path: Path, arch: str) -> None:
+    def __init__(self, path: Path, arch: str, *, quantised: bool) -> None:
         self.gguf = gguf.GGUFWriter(path, arch)
+        self._quantised = quantised
         self._random = np.random.default_rng(0)
 
     def matrix(self, name: str, *shape: int, kind: str = "F32") -> None:
         values = (self._random.standard_normal(shape) * 0.1).astype(np.float32)
-        quantized = gguf.GGMLQuantizationType[kind]
+        quantized = gguf.GGMLQuantizationType[kind if self._quantised else "F32"]
         self.gguf.add_tensor(
             f"{name}.weight", gguf.quants.quantize(values, quantized), raw_dtype=quantized
         )
@@ -31,9 +32,12 @@ class _Writer:
         self.gguf.add_tensor(f"{name}.{end}", np.ones(size, np.float32))
 
 
-def write_tiny(path: Path, family: str) -> Path:
-    """A GGUF of one of FAMILIES: a few hundred tokens, two layers, width 32."""
-    writer = _Writer(path, family)
+def write_tiny(path: Path, family: str, *, quantised: bool = True) -> Path:
+    """A GGUF of one of FAMILIES: a few hundred tokens, two layers, width 32.
+
+    quantised: some of its matrices are; else logits differ by the rounding of 32-bit floats only.
+    """
+    writer = _Writer(path, family, quantised=quantised)
     header = writer.gguf
     header.add_context_length(256)
     header.add_embedding_length(WIDTH)
@@ -148,6 +152,44 @@ def _mamba(writer: _Writer) -> None:
         writer.matrix(f"{blk}.ssm_out", WIDTH, inner)
 
 
+def _qwen35(writer: _Writer) -> None:
+    """A hybrid: of its four layers, the last is attention and three keep a running state."""
+    header, layers = writer.gguf, 4
+    state, heads, groups, kernel = 16, 4, 2, 4
+    inner, channels = heads * state, (heads + 2 * groups) * state
+    _byte_pairs(header)
+    header.kv_data[0].pop("qwen35.block_count")
+    header.add_block_count(layers)
+    header.add_full_attention_interval(layers)
+    header.add_layer_norm_rms_eps(1e-6)
+    header.add_key_length(HEAD)
+    header.add_value_length(HEAD)
+    header.add_rope_dimension_sections([2, 1, 1, 0])
+    header.add_ssm_conv_kernel(kernel)
+    header.add_ssm_inner_size(inner)
+    header.add_ssm_state_size(state)
+    header.add_ssm_time_step_rank(heads)
+    header.add_ssm_group_count(groups)
+    for layer in range(layers):
+        blk = f"blk.{layer}"
+        _feed_forward(writer, layer, norm="post_attention_norm")
+        if layer == layers - 1:
+            _attention(writer, layer, gated=True)
+            writer.vector(f"{blk}.attn_q_norm", HEAD)
+            writer.vector(f"{blk}.attn_k_norm", HEAD)
+            continue
+        writer.vector(f"{blk}.attn_norm")
+        writer.matrix(f"{blk}.attn_qkv", channels, WIDTH)
+        writer.matrix(f"{blk}.attn_gate", inner, WIDTH)
+        writer.matrix(f"{blk}.ssm_conv1d", channels, kernel)
+        writer.vector(f"{blk}.ssm_dt", heads, end="bias")
+        writer.gguf.add_tensor(f"{blk}.ssm_a", np.full(heads, -0.1, np.float32))
+        writer.matrix(f"{blk}.ssm_beta", heads, WIDTH)
+        writer.matrix(f"{blk}.ssm_alpha", heads, WIDTH)
+        writer.vector(f"{blk}.ssm_norm", state)
+        writer.matrix(f"{blk}.ssm_out", WIDTH, inner)
+
+
 def _qwen3_attention(writer: _Writer) -> None:
     writer.gguf.add_layer_norm_rms_eps(1e-6)
     writer.gguf.add_key_length(HEAD)
@@ -158,16 +200,17 @@ def _qwen3_attention(writer: _Writer) -> None:
         writer.vector(f"blk.{layer}.attn_k_norm", HEAD)
 
 
-def _attention(writer: _Writer, layer: int) -> None:
+def _attention(writer: _Writer, layer: int, *, gated: bool = False) -> None:
+    """gated: with each query comes a gate of its size."""
     writer.vector(f"blk.{layer}.attn_norm")
-    writer.matrix(f"blk.{layer}.attn_q", HEADS * HEAD, WIDTH, kind="Q8_0")
+    writer.matrix(f"blk.{layer}.attn_q", (1 + gated) * HEADS * HEAD, WIDTH, kind="Q8_0")
     writer.matrix(f"blk.{layer}.attn_k", KEY_VALUE_HEADS * HEAD, WIDTH)
     writer.matrix(f"blk.{layer}.attn_v", KEY_VALUE_HEADS * HEAD, WIDTH, kind="F16")
     writer.matrix(f"blk.{layer}.attn_output", WIDTH, HEADS * HEAD, kind="Q4_0")
 
 
-def _feed_forward(writer: _Writer, layer: int) -> None:
-    writer.vector(f"blk.{layer}.ffn_norm")
+def _feed_forward(writer: _Writer, layer: int, *, norm: str = "ffn_norm") -> None:
+    writer.vector(f"blk.{layer}.{norm}")
     writer.matrix(f"blk.{layer}.ffn_gate", HIDDEN, WIDTH, kind="Q4_0")
     writer.matrix(f"blk.{layer}.ffn_up", HIDDEN, WIDTH, kind="Q8_0")
     writer.matrix(f"blk.{layer}.ffn_down", WIDTH, HIDDEN)
@@ -202,4 +245,5 @@ FAMILIES: dict[str, Callable[[_Writer], None]] = {
     "gemma3": _gemma3,
     "gpt2": _gpt2,
     "mamba": _mamba,
+    "qwen35": _qwen35,
 }

@@ -90,6 +90,9 @@ class ToyCache:
         del self.tokens[length:]
         return len(self.tokens)
 
+    def checkpoint(self) -> None:
+        pass
+
     def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         assert len(tokens) > 0
         self.tokens += tokens

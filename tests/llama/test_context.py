@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from localspec.errors import LocalspecError
-from localspec.llama.context import Context, Rollback
+from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.rollback import Rollback
 from localspec.speculation.draft import NOTHING, Draft
 
 Make = Callable[..., Context]
@@ -17,7 +18,7 @@ TEXT = list(range(40, 75))
 
 def cached(context: Context) -> int:
     """How many tokens the library itself says are in the cache."""
-    return int(llama_cpp.llama_memory_seq_pos_max(context._memory, 0)) + 1
+    return int(llama_cpp.llama_memory_seq_pos_max(context._memory.pointer, 0)) + 1
 
 
 def after(context: Context, token: int) -> np.ndarray:

@@ -82,6 +82,17 @@ def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
     assert said.passes["CPU"]
 
 
+def test_snapshots_of_a_state_are_counted(tmp_path: Path) -> None:
+    sizes = []
+    for snapshots in (0, 8):
+        with DryModel(write_tiny(tmp_path / "qwen35.gguf", "qwen35"), gpu_layers=0) as dry:
+            said = dry.use(256, kv_type=1, flash_attention=None, snapshots=snapshots)
+        assert said is not None
+        sizes.append(said.cache["CPU"])
+    # The state has 16.9 kB; the library says its size to a hundredth of a MiB.
+    assert sizes[1] - sizes[0] == pytest.approx(8 * 16_900, abs=0.02 * MIB)
+
+
 def test_a_dry_model_takes_nothing_itself() -> None:
     with DryModel(registry.bundled().target, gpu_layers=0) as dry:
         before = psutil.Process().memory_info().rss

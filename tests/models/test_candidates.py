@@ -12,7 +12,7 @@ from huggingface_hub import constants
 from localspec.models import candidates, registry
 from localspec.models.candidates import model_at, pair_for
 from localspec.models.facts import Facts
-from localspec.models.fit import cannot_roll_back, checks
+from localspec.models.fit import checks
 from localspec.models.outlook import NOTHING, Measured
 from localspec.models.pairing import Verdict, failure
 from localspec.models.reference import Repository
@@ -106,11 +106,23 @@ def test_pairs_are_found_by_the_name_of_a_file(
     assert (found and found.name) == pair
 
 
-def test_only_running_states_cannot_be_taken_back(tmp_path: Path) -> None:
-    for family in ("llama", "qwen3moe", "gemma3"):
-        assert cannot_roll_back(model_at(write_tiny(tmp_path / f"{family}.gguf", family))) is None
-    recurrent = model_at(write_tiny(tmp_path / "mamba.gguf", "mamba"))
-    assert "is recurrent" in (cannot_roll_back(recurrent) or "")
+@pytest.mark.parametrize(
+    ("families", "verdict", "detail"),
+    [
+        (("llama", "qwen3moe"), Verdict.FITS, "attention: any last"),
+        (("qwen35", "mamba"), Verdict.HARMLESS, "hybrid, recurrent: the target and the drafter"),
+        (("mamba", "llama"), Verdict.HARMLESS, "recurrent, attention: the target must copy"),
+        (("llama", "qwen35"), Verdict.HARMLESS, "attention, hybrid: the drafter must copy"),
+    ],
+)
+def test_running_states_are_copied(
+    families: tuple[str, str], verdict: Verdict, detail: str, tmp_path: Path
+) -> None:
+    target, drafter = (
+        model_at(write_tiny(tmp_path / f"{family}.gguf", family)) for family in families
+    )
+    [rollback] = [each for each in checks(target, drafter) if each.name == "rollback"]
+    assert rollback.verdict is verdict and rollback.detail.startswith(detail)
 
 
 def test_a_sliding_window_fits(tmp_path: Path) -> None:

@@ -237,3 +237,14 @@ def test_nothing_is_drafted_beyond_the_deepest(clock: Clock) -> None:
     world = World(clock, "gpu")
     controller = world.controller(Talker(clock, lambda: True), deepest=3)
     assert max(len(step.drafted) for step, _ in world.steps(controller, 300)) == 3
+
+
+def test_what_drafts_make_a_plain_pass_evaluate_again_is_a_price_of_drafting(clock: Clock) -> None:
+    """It is no news of what plain decoding costs, but the ledger pays for it."""
+    world = World(clock, next(iter(CURVES)))
+    controller = world.controller(Talker(clock, coin(0.5)))
+    plain, allowed = controller._widths.seconds(1), controller.ledger.allowed(1.0)
+    for _ in range(12):
+        controller.learn(Step((), 0, 1, (5,), 1.5 * plain, 0.0, again=3))
+    assert controller._widths.seconds(1) == plain
+    assert controller.ledger.allowed(1.0) < allowed

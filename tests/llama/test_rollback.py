@@ -1,0 +1,327 @@
+"""Drafting on every kind of memory: after each step the logits are those of the text alone."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import llama_cpp
+import numpy as np
+import pytest
+from fakes.tiny import N_VOCAB, write_tiny
+
+from localspec.drafters.base import Limit, Outcome
+from localspec.drafters.draft_model import DraftModel
+from localspec.llama import context as context_module
+from localspec.llama.context import Context
+from localspec.llama.model import Model
+from localspec.llama.rollback import SNAPSHOTS, Memory, Rollback
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.draft import NOTHING, Draft
+
+# Each kind of memory there is; qwen35 has two ways, by whether snapshots are asked for.
+KINDS = {
+    "llama": ("llama", 0, Rollback.PARTIAL),
+    "gemma3": ("gemma3", 0, Rollback.PARTIAL),
+    "mamba": ("mamba", 0, Rollback.FULL),
+    "qwen35": ("qwen35", SNAPSHOTS, Rollback.BOUNDED),
+    "qwen35 without snapshots": ("qwen35", 0, Rollback.FULL),
+    "qwen35 with two": ("qwen35", 2, Rollback.BOUNDED),
+}
+STATES = [kind for kind, (_, _, rollback) in KINDS.items() if rollback is not Rollback.PARTIAL]
+# Passes of other widths differ by 1e-5; a wrong state by 1 and more.
+TOLERANCE = 1e-3
+Make = Callable[[str], Context]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Model]]:
+    folder: Path = tmp_path_factory.mktemp("models")
+    made = {
+        family: Model(write_tiny(folder / f"{family}.gguf", family, quantised=False), gpu_layers=0)
+        for family in ("llama", "gemma3", "mamba", "qwen35")
+    }
+    yield made
+    for model in made.values():
+        model.close()
+
+
+@pytest.fixture
+def make(models: dict[str, Model]) -> Iterator[Make]:
+    made: list[Context] = []
+
+    def context(kind: str) -> Context:
+        family, snapshots, _ = KINDS[kind]
+        # Where what is computed depends least on the width of the passes.
+        least = {"flash_attention": False, "kv_type": llama_cpp.GGML_TYPE_F32}
+        made.append(Context(models[family], n_ctx=256, threads=1, snapshots=snapshots, **least))
+        return made[-1]
+
+    yield context
+    for each in made:
+        each.close()
+
+
+class Checked:
+    """A context, each of whose rows is compared with those of another that has the text alone."""
+
+    def __init__(self, context: Context, fresh: Context, seed: int = 0) -> None:
+        self.context = context
+        self.text: list[int] = []
+        self.worst = 0.0
+        self._fresh = fresh
+        self._rng = np.random.default_rng(seed)
+
+    def some(self, count: int) -> list[int]:
+        return [int(token) for token in self._rng.integers(3, N_VOCAB, count)]
+
+    def read(self, count: int) -> None:
+        tokens = self.some(count)
+        self.text += tokens
+        self._compare(self.context.extend(tokens), self.text)
+
+    def score(self, depth: int) -> tuple[int, list[int]]:
+        pending, draft = self.some(1)[0], self.some(depth)
+        rows = self.context.score(pending, Draft(draft)).logits.copy()
+        for length, row in enumerate(rows):
+            self._compare(row, [*self.text, pending, *draft[:length]])
+        return pending, draft
+
+    def step(self, depth: int, accepted: int) -> None:
+        pending, draft = self.score(depth)
+        self.context.commit(range(accepted))
+        self.text += [pending, *draft[:accepted]]
+        assert self.context.tokens == self.text
+
+    def truncate(self, length: int) -> None:
+        left = self.context.truncate(length)
+        assert left <= length
+        del self.text[left:]
+        assert self.context.tokens == self.text
+
+    def _compare(self, row: np.ndarray, text: list[int]) -> None:
+        self._fresh.truncate(0)
+        expected = self._fresh.extend(text)
+        self.worst = max(self.worst, float(np.abs(row - expected).max()))
+        assert self.worst < TOLERANCE
+        second, first = np.partition(expected, -2)[-2:]
+        assert first - second < 2 * TOLERANCE or row.argmax() == expected.argmax()
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def checked(make: Make, kind: str) -> Checked:
+    return Checked(make(kind), make(kind))
+
+
+def test_what_each_family_can_forget(make: Make, kind: str) -> None:
+    assert make(kind).rollback is KINDS[kind][2]
+
+
+def test_attention_makes_no_snapshots(models: dict[str, Model]) -> None:
+    """It needs none, and pays nothing if they are asked for."""
+    for family in ("llama", "gemma3", "mamba"):
+        with Context(models[family], n_ctx=256, threads=1, snapshots=SNAPSHOTS) as context:
+            assert llama_cpp.llama_n_rs_seq(context._handle) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_drafts_and_paths(make: Make, kind: str, seed: int) -> None:
+    checked = Checked(make(kind), make(kind), seed)
+    rng = np.random.default_rng(seed)
+    checked.read(12)
+    for _ in range(24):
+        depth = int(rng.choice([0, 1, 1, 2, 3, 5, SNAPSHOTS, SNAPSHOTS + 1, 12]))
+        checked.step(depth, int(rng.integers(0, depth + 1)))
+        if rng.random() < 0.1:
+            checked.read(int(rng.integers(1, 5)))
+
+
+def test_from_an_empty_cache(checked: Checked) -> None:
+    checked.step(3, 0)
+    checked.step(3, 1)
+    checked.step(0, 0)
+
+
+def test_an_interrupted_pass_is_rolled_back(checked: Checked) -> None:
+    """Between score and commit anything may happen, an interrupt above all."""
+    checked.read(10)
+    for depth in (0, 1, 4, SNAPSHOTS + 1):
+        checked.score(depth)
+        checked.step(2, 1)
+        checked.score(depth)
+        checked.read(2)
+        checked.score(depth)
+        checked.truncate(len(checked.text))
+        checked.read(2)
+
+
+def test_a_pass_interrupted_within_the_library(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = llama_cpp.llama_decode
+
+    def interrupted(handle: object, batch: object) -> int:
+        decode(handle, batch)
+        raise KeyboardInterrupt
+
+    checked.read(10)
+    for depth in (0, 1, 4):
+        checked.step(4, 2)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(llama_cpp, "llama_decode", interrupted)
+            checked.context.score(5, Draft([6] * depth))
+        assert checked.context.tokens == checked.text
+        checked.step(2, 1)
+
+
+def test_cut_to_every_length(checked: Checked) -> None:
+    for length in range(14, -1, -1):
+        checked.truncate(0)
+        checked.read(8)
+        checked.step(4, 2)
+        checked.step(3, 1)
+        checked.truncate(length)
+        checked.step(2, 1)
+
+
+def test_a_prompt_that_shares_its_beginning(checked: Checked) -> None:
+    """As a generation does it: cut to what is shared, evaluate the rest."""
+    for shared in (20, 5, 9, 0):
+        prompt = [*checked.text[:shared], *checked.some(6)]
+        checked.truncate(checked.context.shared(prompt))
+        rest = prompt[len(checked.text) :]
+        checked.text += rest
+        checked._compare(checked.context.extend(rest), checked.text)
+        for accepted in (0, 3, 1):
+            checked.step(3, accepted)
+
+
+def test_a_checkpoint_is_somewhere_to_come_back_to(checked: Checked) -> None:
+    """What a drafter does: one token after the other, then back."""
+    checked.read(9)
+    for drafted, kept in ((1, 0), (3, 0), (4, 2), (3, 3)):
+        checked.context.checkpoint()
+        here = len(checked.text)
+        for _ in range(drafted):
+            checked.read(1)
+        checked.truncate(here + kept)
+        assert len(checked.text) >= here
+        checked.read(2)
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of every pass from here on."""
+    decode, rows = llama_cpp.llama_decode, list[int]()
+
+    def counted(handle: object, batch: llama_cpp.llama_batch) -> int:
+        rows.append(batch.n_tokens)
+        return int(decode(handle, batch))
+
+    monkeypatch.setattr(llama_cpp, "llama_decode", counted)
+    return rows
+
+
+def test_nothing_is_replayed_at_once(make: Make, passes: list[int]) -> None:
+    """What a rollback took is evaluated with the next pass."""
+    context = make("mamba")
+    context.extend(list(range(10, 20)))
+    passes.clear()
+    for accepted, again in ((1, 0), (0, 2), (3, 3), (2, 0)):
+        scores = context.score(5, Draft([6, 7, 8]))
+        assert scores.again == again and scores.width == 4 == len(scores.logits)
+        context.commit(range(accepted))
+    assert passes == [4, 6, 7, 4]
+    assert context.score(5, NOTHING).again == 3
+
+
+def test_what_is_evaluated_again_is_bounded(checked: Checked, passes: list[int]) -> None:
+    """Drafts that are always rejected do not make passes wider and wider."""
+    checked.read(4)
+    again: list[int] = []
+    for _ in range(30):
+        passes.clear()
+        pending, draft = checked.some(1)[0], checked.some(4)
+        scores = checked.context.score(pending, Draft(draft))
+        assert passes[-1] == 5 + scores.again <= 5 + context_module._MOST_AGAIN
+        again.append(len(passes) - 1)
+        checked.context.commit([0])
+        checked.text += [pending, draft[0]]
+    assert sum(again) <= 30 / 4 and max(again) <= 1
+    checked.step(1, 1)
+
+
+def test_without_drafts_there_is_no_checkpoint(
+    make: Make, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = make(kind)
+    monkeypatch.setattr(llama_cpp, "llama_state_seq_get_data_ext", None)
+    context.extend([5, 6, 7])
+    for _ in range(4):
+        context.score(5, NOTHING)
+        context.commit([])
+    if KINDS[kind][2] is not Rollback.FULL:
+        context.score(5, Draft([6, 7]))
+        context.commit([0])
+
+
+class SkipsRestore(Memory):
+    """A mutant: believes in the checkpoint, and does not put it back."""
+
+    def _restore(self, saved: int) -> bool:
+        return True
+
+
+class CutsTooDeep(Memory):
+    """A mutant: takes the library's word for how far snapshots reach."""
+
+    def holds(self, rows: int) -> None:
+        super().holds(rows)
+        self._within_snapshots = self._snapshots
+
+
+@pytest.mark.parametrize(
+    ("kind", "mutant"),
+    [*((kind, SkipsRestore) for kind in STATES), ("qwen35", CutsTooDeep)],
+)
+def test_mutants_are_caught(
+    make: Make, kind: str, mutant: type[Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context_module, "Memory", mutant)
+    wrong = make(kind)
+    monkeypatch.undo()
+    checked = Checked(wrong, make(kind))
+    with pytest.raises((AssertionError, context_module.LocalspecError)):
+        checked.read(8)
+        checked.step(12, 3)
+        checked.step(0, 0)
+        checked.score(0)
+        checked.step(1, 1)
+
+
+@pytest.mark.parametrize("kind", [*STATES, "llama"])
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_a_drafter_with_a_running_state(make: Make, kind: str, temperature: float) -> None:
+    """Whatever is accepted, its cache is that of the text, and so are its drafts."""
+    cache, other = make(kind), make(kind)
+    sampler = Sampler(SamplingParams(temperature=temperature), Noise(7))
+    drafter = DraftModel(cache, name="small", n_vocab=N_VOCAB)
+    rng = np.random.default_rng(1)
+    text = [int(token) for token in rng.integers(3, N_VOCAB, 9)]
+    drafter.begin(text)
+    for _ in range(20):
+        depth = int(rng.integers(1, 6))
+        drafted = drafter.propose(Limit(depth, sampler.prefix(text), sampler)).tokens
+        fresh = DraftModel(other, name="small", n_vocab=N_VOCAB)
+        other.truncate(0)
+        fresh.begin(text)
+        assert drafted == fresh.propose(Limit(depth, sampler.prefix(text), sampler)).tokens
+        accepted = int(rng.integers(0, depth + 1))
+        tokens = [*drafted[:accepted], int(rng.integers(3, N_VOCAB))]
+        drafter.observe(Outcome(tokens, accepted))
+        text += tokens
