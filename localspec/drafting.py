@@ -102,8 +102,16 @@ def choose(
 
 
 def snapshots(draft: Choice | Sequence[Choice]) -> int:
-    """How many snapshots of a running state a target that is to be drafted for should make."""
-    return 0 if NONE in _listed(draft) else SNAPSHOTS
+    """How many snapshots of a running state a target should make.
+
+    They make drafts cheaper and every plain pass a little dearer, so only where somebody asked for
+    drafts; else checkpoints have to do.
+    """
+    return (
+        0
+        if {NONE, AUTO} & {each for each in _listed(draft) if isinstance(each, str)}
+        else SNAPSHOTS
+    )
 
 
 def plan_memory(
