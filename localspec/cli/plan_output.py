@@ -6,6 +6,7 @@ from typing import Any
 
 from localspec.bench.forecast import Forecast, Line
 from localspec.bench.replay import Estimate
+from localspec.cli.models_output import table
 from localspec.plans import Plan
 
 _HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", "ms/step", "")
@@ -15,16 +16,8 @@ _RIGHT = {"depth", "x plain", "tok/step", "accept", "ms/step"}
 def text_of(found: Forecast, *, everything: bool) -> str:
     """The table, the fastest first, and what it rests on."""
     lines = found.lines if everything else found.shortened()
-    table = [_HEADER, *(_cells(line, best=line is found.best) for line in lines)]
-    sizes = [max(len(row[column]) for row in table) for column in range(len(_HEADER))]
-    shown = [
-        "  ".join(
-            cell.rjust(size) if title in _RIGHT else cell.ljust(size)
-            for cell, size, title in zip(row, sizes, _HEADER, strict=True)
-        ).rstrip()
-        for row in table
-    ]
-    return "\n".join([*shown, "", *_evidence(found)]) + "\n"
+    rows = [_cells(line, best=line is found.best) for line in lines]
+    return "\n".join([table(_HEADER, rows, _RIGHT), *_evidence(found)]) + "\n"
 
 
 def _cells(line: Line, *, best: bool) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from fakes.terminal import COLUMNS, on_terminal
 from rich.console import Console
 
 from localspec.bench import scale
@@ -308,45 +309,23 @@ def test_ctrl_c_while_running_claims_nothing(demo: Run, monkeypatch: pytest.Monk
 # On a real terminal.
 
 
-def on_terminal(*args: str, answer: bytes, columns: int = 100) -> tuple[int, str]:
-    """`localspec demo ARGS` in a terminal of its own; the exit code and all it wrote."""
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    screen, inside = pty.openpty()
-    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    with subprocess.Popen(
-        [sys.executable, "-m", "localspec", "demo", *args],
-        stdin=inside,
-        stdout=inside,
-        stderr=inside,
-    ) as running:
-        os.close(inside)
-        os.write(screen, answer)
-        shown = b""
-        try:
-            while piece := os.read(screen, 4096):
-                shown += piece
-        except OSError:
-            pass  # its other end is closed
-        running.wait(60)
-    os.close(screen)
-    return running.returncode, CODES.sub("", shown.decode()).replace("\r\n", "\n")
+def demo_on_terminal(*args: str, answer: bytes, columns: int = COLUMNS) -> tuple[int, str]:
+    """`localspec demo ARGS` in a terminal of its own; the exit code and the text it wrote."""
+    code, shown = on_terminal("demo", *args, answer=answer, columns=columns)
+    return code, CODES.sub("", shown).replace("\r\n", "\n")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX terminals")
 def test_on_a_terminal_it_asks_and_draws(folder: Path) -> None:
-    code, shown = on_terminal(*SMALL, answer=b"n\n")
+    code, shown = demo_on_terminal(*SMALL, answer=b"n\n")
     assert code == 0
     assert "write 35.3 MB? [y/N]" in shown and "nothing was written" in shown
     assert not folder.exists()
-    code, shown = on_terminal(*SMALL, answer=b"y\n")
+    code, shown = demo_on_terminal(*SMALL, answer=b"y\n")
     assert code == 0
     assert "╭─ plain ─" in shown and "╭─ localspec ─" in shown
     assert IDENTICAL.search(shown)
-    code, shown = on_terminal(*SMALL, answer=b"", columns=40)
+    code, shown = demo_on_terminal(*SMALL, answer=b"", columns=40)
     assert code == 0
     assert "╭" not in shown and "--- localspec" in shown
 

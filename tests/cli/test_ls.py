@@ -11,6 +11,7 @@ import pytest
 from fakes.hub import Hub
 from fakes.hub_disk import HubDisk
 from fakes.hub_repo import Repo
+from fakes.terminal import on_terminal
 from fakes.vocabularies import words, write_model
 
 from localspec.hub.parts import announce
@@ -169,23 +170,6 @@ def test_whether_the_hub_has_them(disk: HubDisk, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX terminals")
 def test_a_table_on_a_terminal(tmp_path: Path) -> None:
-    import pty
-
-    screen, inside = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "localspec", "ls"],
-        env={**os.environ, **_places(tmp_path), "COLUMNS": "120", "TERM": "xterm"},
-        stdin=inside,
-        stdout=inside,
-        stderr=inside,
-    ) as running:
-        os.close(inside)
-        shown = b""
-        try:
-            while piece := os.read(screen, 4096):
-                shown += piece
-        except OSError:
-            pass  # its other end is closed
-        assert running.wait(60) == 0
-    os.close(screen)
-    assert "─" in shown.decode() and "pycode-4m-q4_0.gguf" in shown.decode()
+    env = {**os.environ, **_places(tmp_path), "COLUMNS": "120", "TERM": "xterm"}
+    code, shown = on_terminal("ls", env=env)
+    assert code == 0 and "─" in shown and "pycode-4m-q4_0.gguf" in shown

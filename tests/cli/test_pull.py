@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 from fakes.hub import Hub
 from fakes.hub_repo import Repo
+from fakes.terminal import on_terminal
 
 from localspec.cli.pull_output import Lines
 from localspec.hub.download import Progress
@@ -450,40 +451,20 @@ def test_when_a_line_is_written() -> None:
     assert written == [f"a.gguf: {each}" for each in said]
 
 
-def on_terminal(shell: Shell, *arguments: str, **environment: str) -> str:
-    """What a pull shows on a terminal of 100 columns."""
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    screen, inside = pty.openpty()
-    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    with subprocess.Popen(
-        [sys.executable, "-m", "localspec", "pull", *arguments],
-        env=shell.environment | {"TERM": "xterm-256color"} | environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=inside,
-    ) as process:
-        os.close(inside)
-        shown = b""
-        try:
-            while piece := os.read(screen, 4096):
-                shown += piece
-        except OSError:
-            pass  # its other end is closed
-        assert process.wait() == 0
-    os.close(screen)
-    return shown.decode()
+def pulled_on_terminal(shell: Shell, *arguments: str, **environment: str) -> str:
+    """What a pull shows on a terminal; its paths go elsewhere."""
+    env = shell.environment | {"TERM": "xterm-256color"} | environment
+    code, shown = on_terminal("pull", *arguments, env=env, stdout=subprocess.DEVNULL)
+    assert code == 0
+    return shown
 
 
 @posix
 def test_bars_on_a_terminal(shell: Shell) -> None:
     shell.hub.faults.bytes_per_second = 4e6
-    shown = on_terminal(shell, "snake")
+    shown = pulled_on_terminal(shell, "snake")
     assert "\x1b[" in shown and "━" in shown and "MB/s" in shown
     assert re.search(r"snake-7m-Q8_0\.gguf .*8\.1/8\.1 MB", shown)
     assert re.search(r"all .*10\.6/10\.6 MB", shown)
-    dumb = on_terminal(shell, "alone", TERM="dumb")
+    dumb = pulled_on_terminal(shell, "alone", TERM="dumb")
     assert "alone-Q4_0.gguf: fetching" in dumb and "\x1b" not in dumb
