@@ -25,6 +25,7 @@ from localspec.errors import LocalspecError
 
 _DECODED = re.compile(r"decoded +(\d+) tokens in +([\d.]+) seconds")
 _SECONDS = 600
+_WARM_UP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,8 @@ def compare(
 
 
 def _own(engine: Engine, task: Task, peer: Peer, seed: int) -> float:
+    # The tool warms up, too: weights that nobody has read for a while are slow to come.
+    engine.generate([0], max_tokens=_WARM_UP, temperature=0, ignore_eos=True, depth=1)
     result = engine.generate(
         task.prompt_for(engine),
         max_tokens=peer.tokens,
