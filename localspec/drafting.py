@@ -107,11 +107,8 @@ def snapshots(draft: Choice | Sequence[Choice]) -> int:
     They make drafts cheaper and every plain pass a little dearer, so only where somebody asked for
     drafts; else checkpoints have to do.
     """
-    return (
-        0
-        if {NONE, AUTO} & {each for each in _listed(draft) if isinstance(each, str)}
-        else SNAPSHOTS
-    )
+    choices = _listed(draft)
+    return 0 if NONE in choices or AUTO in choices else SNAPSHOTS
 
 
 def plan_memory(

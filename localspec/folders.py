@@ -29,6 +29,12 @@ def cache_file(folder: str, what: list[Any]) -> Path:
     return cache_folder(folder) / f"{key}.json"
 
 
+def file_identity(file: Path) -> list[str | int]:
+    """What changes when a file does, for `cache_file`. Raises OSError."""
+    status = file.stat()
+    return [str(file.resolve()), status.st_size, status.st_mtime_ns]
+
+
 def write_whole(file: Path, text: str) -> None:
     """Replace a file, and make its folder: nobody ever reads half of it. Raises OSError."""
     part = file.with_suffix(f".{os.getpid()}")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
-from localspec.folders import cache_file, write_whole
+from localspec.folders import cache_file, file_identity, write_whole
 from localspec.llama import library
 from localspec.llama.context import Context
 from localspec.llama.width import seconds_of_pass
@@ -88,8 +88,7 @@ def _triple(costs: list[float] | None) -> tuple[float, float, float] | None:
 
 def _file(target: Path, drafter: Path | None, runtime: Runtime) -> Path:
     """By whatever changes what a pass takes."""
-    paths = [path.resolve() for path in (target, drafter) if path]
-    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    files = [file_identity(path) for path in (target, drafter) if path]
     machine = [platform.node(), platform.machine(), os.cpu_count(), library.can_offload()]
     return cache_file("pace", [files, machine, asdict(runtime), library.version()])
 

@@ -13,8 +13,6 @@ from localspec.memory import estimate
 from localspec.models.gguf import Header
 from localspec.settings import require
 
-# More is there for the asking (--ctx); a model's full context often would not fit in memory.
-DEFAULT_CONTEXT = 8192
 # ggml knows no more than 512 threads.
 _BOUNDS = (("context", 2, 2**31 - 1), ("gpu_layers", -1, 2**31 - 1), ("threads", 1, 512))
 _BYTES_PER_THREAD = 16 * 2**20
@@ -24,7 +22,7 @@ _BYTES_PER_THREAD = 16 * 2**20
 class Runtime:
     """Options for both models.
 
-    context: tokens of text; None is the model's own, up to DEFAULT_CONTEXT.
+    context: tokens of text; None is the model's own, up to estimate.DEFAULT_CONTEXT.
     gpu_layers: None is all of them if this build has a GPU, else none.
     threads: None is what suits each model: see `threads_for`.
     flash_attention: None is wherever the library can.
@@ -56,7 +54,7 @@ class Runtime:
 
     def context_size(self, header: Header) -> int:
         """How many tokens of text this model gets."""
-        return self.context or min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+        return self.context or estimate.default_context(header)
 
     def context_for(
         self,

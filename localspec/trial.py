@@ -12,15 +12,15 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from localspec.errors import ModelLoadError
-from localspec.folders import cache_file, write_whole
+from localspec.folders import cache_file, file_identity, write_whole
 from localspec.llama import library
 from localspec.llama.first_decode import BEGUN
 from localspec.models import registry
 from localspec.models.gguf import Header, display_name
 from localspec.models.gguf_check import check_generative, parts
+from localspec.printable import printable
 
 # Below so many bytes nobody notices.
 _NOTICEABLE = 300e6
@@ -58,7 +58,7 @@ def require_sound(path: Path, header: Header) -> None:
     files = parts(path, header)
     if any(path.samefile(each) for each in registry.bundled()):
         return
-    kept = cache_file("trials", [*map(_identity, files), library.version()])
+    kept = cache_file("trials", [*map(file_identity, files), library.version()])
     fault = _remembered(kept)
     if fault is None:
         fault = _tried(path, sum(file.stat().st_size for file in files))
@@ -66,11 +66,6 @@ def require_sound(path: Path, header: Header) -> None:
             write_whole(kept, json.dumps({"fault": fault}))
     if fault:
         raise _refusal(path, fault)
-
-
-def _identity(file: Path) -> list[Any]:
-    status = file.stat()
-    return [str(file.resolve()), status.st_size, status.st_mtime_ns]
 
 
 def _remembered(kept: Path) -> str | None:
@@ -155,7 +150,7 @@ def _last_line(complaints: str) -> str:
     """The last line that was written, as it can be shown, and without where it was compiled."""
     lines = [line.strip() for line in complaints.splitlines() if line.strip()]
     line = _COMPILED_IN.sub("", (lines or [""])[-1])
-    return "".join(each if each.isprintable() else "?" for each in line[:_LONGEST_LINE])
+    return printable(line[:_LONGEST_LINE])
 
 
 def _refusal(path: Path, what: str) -> ModelLoadError:

@@ -10,10 +10,11 @@ from localspec.drafters.suffix import Suffix
 from localspec.drafting import AUTO, MODEL_FREE, NONE, Choice
 from localspec.engine import Engine, load
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelLoadError
+from localspec.memory.estimate import default_context
 from localspec.models import registry
 from localspec.models.gguf import read_header
 from localspec.models.locate import on_disk, pair_of
-from localspec.runtime import DEFAULT_CONTEXT, Runtime
+from localspec.runtime import Runtime
 
 # In a list of drafts, the drafter that is a model.
 MODEL = "model"
@@ -163,8 +164,7 @@ def _own_drafter(target: Path) -> Path | None:
 def _room(target: Path, tasks: Sequence[Task], tokens: int) -> int:
     """A context no larger than needed: every contender has one."""
     header = read_header(target)
-    trained = header.metadata.get(f"{header.architecture}.context_length")
-    most = min(trained, DEFAULT_CONTEXT) if isinstance(trained, int) else DEFAULT_CONTEXT
+    most = default_context(header)
     needed = max(task.bytes for task in tasks) + tokens + _TEMPLATE
     return max(2, min(most, -(-needed // _ROUND) * _ROUND))
 

@@ -14,6 +14,7 @@ from localspec.bench.race import Lane, Race
 from localspec.cli.demo_words import speed
 from localspec.cli.output import Output, kind_of
 from localspec.generation import Token
+from localspec.printable import printable
 
 # Narrower, a pane holds too little of a line of code.
 _LEAST_WIDTH = 64
@@ -57,7 +58,7 @@ class Lines(Screen):
             self._end_lane()
             self._lane = lane
             self._output.data(f"--- {lane.name}\n{_end_of(self._prompt)}")
-        self._output.token(printable(token.text), token.origin)
+        self._output.token(shown(token.text), token.origin)
 
     def __exit__(self, *_exc: object) -> None:
         self._end_lane()
@@ -115,7 +116,7 @@ class Panes(Screen):
     def _body(self, lane: Lane, width: int) -> list[Text]:
         """The prompt's end and the text so far, in lines of that width."""
         prompt = (_end_of(self._prompt), "dim")
-        body = Text.assemble(prompt, *((printable(t.text), style_of(t)) for t in lane.tokens))
+        body = Text.assemble(prompt, *((shown(t.text), style_of(t)) for t in lane.tokens))
         body.expand_tabs(4)
         return list(body.wrap(self._console, width))
 
@@ -156,9 +157,9 @@ def style_of(token: Token) -> str:
     return _STYLES[kind_of(token.origin)]
 
 
-def printable(text: str) -> str:
-    """Without what would move a terminal's cursor."""
-    return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+def shown(text: str) -> str:
+    """A token's text, without what would move the cursor."""
+    return printable(text, also="\n\t", instead="\ufffd")
 
 
 def _end_of(prompt: str) -> str:

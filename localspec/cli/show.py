@@ -7,13 +7,14 @@ import click
 
 from localspec.cli.ls_pairs import record_of
 from localspec.cli.output import Output
-from localspec.cli.show_output import printable, record, rows_of, rows_of_pair, text_of
+from localspec.cli.show_output import record, rows_of, rows_of_pair, text_of
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.models import registry
 from localspec.models.facts import Facts, facts_of
 from localspec.models.inventory import here
 from localspec.models.locate import locate
 from localspec.models.registry import Pair
+from localspec.printable import printable
 
 
 @click.command()
@@ -73,4 +74,4 @@ def _template(name: str, model: Facts | None) -> str:
     if not model.chat_template:
         raise InvalidValueError(f"{name} has no chat template; it only continues texts")
     template = model.chat_template.rstrip("\n") + "\n"
-    return printable(template, "\n\t") if sys.stdout.isatty() else template
+    return printable(template, also="\n\t") if sys.stdout.isatty() else template

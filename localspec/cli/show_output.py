@@ -9,6 +9,7 @@ from localspec.cli.output import joined
 from localspec.models.facts import Facts
 from localspec.models.registry import Pair
 from localspec.models.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
+from localspec.printable import printable
 
 Row = tuple[str, str]
 
@@ -106,11 +107,6 @@ def _template(template: str | None) -> str:
 def _licence(facts: Facts) -> str:
     said = [facts.text(f"general.license{key}") for key in ("", ".name", ".link")]
     return ", ".join(dict.fromkeys(each for each in said if each)) or "-"
-
-
-def printable(text: str, also: str = "") -> str:
-    """A text without what would move a terminal's cursor. also: letters that may stay."""
-    return "".join(letter if letter.isprintable() or letter in also else "?" for letter in text)
 
 
 def record(facts: Facts) -> dict[str, Any]:

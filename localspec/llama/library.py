@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.errors import ModelLoadError
+from localspec.printable import printable
 
 # A failed assertion in the library otherwise starts a debugger to print a backtrace.
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")
@@ -75,7 +76,7 @@ def complaint() -> str:
     complaints = [line for line in lines if "error" in line.lower() or "fail" in line.lower()]
     # It may quote the model file.
     line = (complaints or [""])[0][:_LONGEST_LINE]
-    return "".join(each if each.isprintable() else "?" for each in line)
+    return printable(line)
 
 
 def raise_interrupt() -> None:

@@ -10,6 +10,8 @@ from localspec.errors import ModelLoadError
 from localspec.models.gguf import Header
 from localspec.models.gguf_types import TENSOR_TYPES
 
+# More is there for the asking (--ctx); a model's full context often would not fit in memory.
+DEFAULT_CONTEXT = 8192
 # What keys and values can be kept as, by ggml's number.
 KV_TYPES = {
     kind.name.lower(): number
@@ -24,7 +26,11 @@ _CELL_BYTES = 128
 _TOKEN_BYTES = 280
 # The buffers of a pass are for so many tokens, with logits of so many, in 32-bit floats.
 _PASS, _ROWS, _FLOAT = 512, 63, 4
-_MIB, _GIB = 2**20, 2**30
+
+
+def default_context(header: Header) -> int:
+    """Tokens of text a model gets where nobody says how many."""
+    return min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
 
 
 def cache_bytes(header: Header, n_ctx: int, kv_type: str = "f16") -> int | None:
@@ -34,11 +40,11 @@ def cache_bytes(header: Header, n_ctx: int, kv_type: str = "f16") -> int | None:
     (latent attention; recurrent layers between those of attention). Where layers look back on a
     window only, it is more than is needed.
     """
-    if any(_whole(header, key) for key in ("attention.kv_lora_rank", "full_attention_interval")):
+    if any(header.number(key) for key in ("attention.kv_lora_rank", "full_attention_interval")):
         return None
-    heads, width = _whole(header, "attention.head_count"), _whole(header, "embedding_length")
-    key = _whole(header, "attention.key_length") or (width // heads if width and heads else 0)
-    value = _whole(header, "attention.value_length") or key
+    heads, width = header.number("attention.head_count"), header.number("embedding_length")
+    key = header.number("attention.key_length") or (width // heads if width and heads else 0)
+    value = header.number("attention.value_length") or key
     _, elements, size = TENSOR_TYPES[KV_TYPES[kv_type]]
     all_heads = sum(_cached_heads(header, heads or 0))
     return n_ctx * all_heads * (key + value) * size // elements or None
@@ -46,7 +52,7 @@ def cache_bytes(header: Header, n_ctx: int, kv_type: str = "f16") -> int | None:
 
 def least_bytes(header: Header, n_ctx: int, kv_type: str) -> int:
     """Bytes that a cache takes at the least, and the library's notes on it."""
-    windowed = _whole(header, "attention.sliding_window")
+    windowed = header.number("attention.sliding_window")
     cache = 0 if windowed else cache_bytes(header, n_ctx, kv_type) or 0
     return cache + notes_bytes(n_ctx)
 
@@ -58,11 +64,11 @@ def notes_bytes(n_ctx: int) -> int:
 
 def pass_bytes(header: Header, n_ctx: int, *, flash_attention: bool) -> int:
     """Bytes of the buffers of a pass: what dense models were found to take, about."""
-    width, narrow = _whole(header, "embedding_length") or 0, _whole(header, "feed_forward_length")
-    experts = _whole(header, "expert_feed_forward_length") or 0
-    used = _whole(header, "expert_used_count") or 0
+    width, narrow = header.number("embedding_length") or 0, header.number("feed_forward_length")
+    experts = header.number("expert_feed_forward_length") or 0
+    used = header.number("expert_used_count") or 0
     hidden = max(narrow or 4 * width, experts * used)
-    heads = 0 if flash_attention else _whole(header, "attention.head_count") or 0
+    heads = 0 if flash_attention else header.number("attention.head_count") or 0
     layer = _PASS * (4 * width + 3 * hidden + n_ctx * (heads + 1))
     return _FLOAT * (layer + _ROWS * _vocabulary_size(header))
 
@@ -90,14 +96,8 @@ def _vocabulary_size(header: Header) -> int:
 
 def _cached_heads(header: Header, heads: int) -> Iterator[int]:
     """How many heads' keys each layer keeps."""
-    said = header.metadata.get(f"{header.architecture}.attention.head_count_kv")
+    said = header.own("attention.head_count_kv")
     if isinstance(said, Sequence) and not isinstance(said, str):
         return (count for count in said if isinstance(count, int))
     shared = said if isinstance(said, int) and said else heads
-    return repeat(shared, _whole(header, "block_count") or 0)
-
-
-def _whole(header: Header, key: str) -> int | None:
-    """A whole number of the architecture."""
-    value = header.metadata.get(f"{header.architecture}.{key}")
-    return value if isinstance(value, int) else None
+    return repeat(shared, header.number("block_count") or 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 
+from localspec.cgroups import groups, read
 from localspec.llama import library
 
 if sys.platform != "win32":
@@ -18,7 +19,6 @@ _MIB = 2**20
 _HOST_RESERVE = 96 * _MIB
 # Left to what a GPU's driver and its libraries take for themselves.
 _GPU_RESERVE = 512 * _MIB
-_CGROUPS = Path("/sys/fs/cgroup")
 
 
 def free_memory(*, gpu_layers: int | None = None) -> dict[str, int]:
@@ -40,29 +40,18 @@ def host_memory() -> int:
 
 def _container() -> list[int]:
     """What the control groups this process is in leave it; nothing where there is no limit."""
-    try:
-        own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
-    except OSError:
-        return []
-    group = _CGROUPS / own
-    return [
-        left
-        for each in (group, *group.parents)
-        if each.is_relative_to(_CGROUPS)
-        if (left := _left(each)) is not None
-    ]
+    return [left for group in groups() if (left := _left(group)) is not None]
 
 
 def _left(group: Path) -> int | None:
     try:
-        most = (group / "memory.max").read_text().strip()
-        used = int((group / "memory.current").read_text())
-        lines = (group / "memory.stat").read_text().splitlines()
-    except (OSError, ValueError):
-        return None
+        most, used = int(read(group / "memory.max")), int(read(group / "memory.current"))
+    except ValueError:
+        return None  # "max", or no such file
+    lines = read(group / "memory.stat").splitlines()
     stat: Mapping[str, str] = dict(line.split(maxsplit=1) for line in lines)
     # What is cached of files is given back when it is needed.
-    return None if most == "max" else int(most) - used + int(stat.get("inactive_file", 0))
+    return most - used + int(stat.get("inactive_file", 0))
 
 
 def _process() -> list[int]:

@@ -93,8 +93,7 @@ class Facts:
 
     def number(self, key: str) -> int | None:
         """A whole number of the architecture, such as block_count."""
-        value = self.header.metadata.get(f"{self.header.architecture}.{key}")
-        return value if isinstance(value, int) else None
+        return self.header.number(key)
 
     def text(self, key: str) -> str | None:
         """A text of the metadata, such as general.license."""

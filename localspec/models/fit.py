@@ -3,22 +3,19 @@
 import psutil
 
 from localspec.amounts import amount
-from localspec.memory.estimate import cache_bytes
+from localspec.memory.estimate import DEFAULT_CONTEXT, cache_bytes, default_context
 from localspec.models.facts import Facts
 from localspec.models.outlook import bytes_read
 from localspec.models.pairing import Check, Verdict, spoken, token_name
 from localspec.models.vocabulary import HeaderVocabulary
 
-# What is used where a model allows more, and taken for one that does not say.
-USUAL_CONTEXT = 8192
-
 
 def checks(target: Facts, drafter: Facts, context: int | None = None) -> list[Check]:
     """Everything that decides whether the drafter fits, vocabularies first.
 
-    context: tokens of text that are wanted; None is the target's own, up to USUAL_CONTEXT.
+    context: tokens of text that are wanted; None is the target's own, up to DEFAULT_CONTEXT.
     """
-    wanted = context or min(_trained(target), USUAL_CONTEXT)
+    wanted = context or default_context(target.header)
     vocabularies = HeaderVocabulary(target.header), HeaderVocabulary(drafter.header)
     return [
         *spoken(*vocabularies),
@@ -65,7 +62,7 @@ def _context(drafter: Facts, wanted: int) -> Check:
 
 
 def _trained(model: Facts) -> int:
-    return model.header.context_length or USUAL_CONTEXT
+    return model.header.context_length or DEFAULT_CONTEXT
 
 
 def _rollback(target: Facts, drafter: Facts) -> Check:

@@ -18,6 +18,7 @@ from typing import Any
 from localspec.errors import ModelLoadError, ModelNotFoundError
 from localspec.models.gguf_cursor import Array, Cursor
 from localspec.models.gguf_types import SCALARS, TENSOR_TYPES, UINT16, UINT32, UINT64
+from localspec.printable import printable
 
 __all__ = ["Array", "Header", "TensorInfo", "display_name", "read_header"]
 
@@ -65,14 +66,21 @@ class Header:
     @property
     def context_length(self) -> int | None:
         """The most tokens the model was trained on at once."""
-        value = self.metadata.get(f"{self.architecture}.context_length")
+        return self.number("context_length")
+
+    def own(self, key: str) -> object:
+        """The value of a key the architecture prefixes, such as llama.block_count."""
+        return self.metadata.get(f"{self.architecture}.{key}")
+
+    def number(self, key: str) -> int | None:
+        """Such a value where it is one whole number."""
+        value = self.own(key)
         return value if isinstance(value, int) else None
 
 
 def display_name(path: str | os.PathLike[str]) -> str:
     """The path, as it was given, as it goes into a one-line message."""
-    name = os.fspath(path)
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
+    return printable(os.fspath(path))
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:

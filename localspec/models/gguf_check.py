@@ -9,7 +9,7 @@ from pathlib import Path
 
 from localspec.errors import ModelLoadError, ModelNotFoundError
 from localspec.models.gguf import Array, Header, TensorInfo, display_name, read_header
-from localspec.models.gguf_numbers import impossible_numbers, largest, own
+from localspec.models.gguf_numbers import impossible_numbers, largest
 from localspec.models.gguf_types import STRING, TENSOR_TYPES
 
 _TEXT_MODEL = "pass a text-generation model"
@@ -75,7 +75,7 @@ def _wrong_kind(header: Header) -> str | None:
     if header.architecture in _ARCHITECTURES:
         return _ARCHITECTURES[header.architecture]
     # Pooling type 0 means none; the others squeeze the whole text into one vector.
-    if largest(header, "pooling_type") or own(header, "attention.causal") is False:
+    if largest(header, "pooling_type") or header.own("attention.causal") is False:
         return _EMBEDDING
     return None
 

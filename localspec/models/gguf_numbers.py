@@ -39,14 +39,9 @@ def impossible_numbers(header: Header) -> str | None:
     )
 
 
-def own(header: Header, key: str) -> object:
-    """The value of a key the architecture prefixes, such as llama.block_count."""
-    return header.metadata.get(f"{header.architecture}.{key}")
-
-
 def largest(header: Header, key: str, default: int = 0) -> int:
-    """Such a value where it is one number; where it is one per layer, the largest."""
-    value = own(header, key)
+    """A number of the architecture; where it is one per layer, the largest."""
+    value = header.own(key)
     numbers = value if isinstance(value, Array) else (value,)
     return max((each for each in numbers if isinstance(each, int)), default=default)
 
@@ -56,15 +51,15 @@ def _impossible_sizes(header: Header) -> str | None:
     layers = largest(header, "block_count", 1)
     limits = {**_SIZES, "nextn_predict_layers": (0, layers)}
     for key, (least, most) in limits.items():
-        value = own(header, key)
+        value = header.own(key)
         for size in value if isinstance(value, Array) else (value,):
             if isinstance(size, int) and not least <= size <= most:
                 return f"says {key} = {size}, which is not {least} to {most}; download it again"
-    scaling = own(header, "rope.scaling.type")
+    scaling = header.own("rope.scaling.type")
     if scaling is not None and scaling not in _ROPE_SCALINGS:
         return f"uses the unknown rope scaling {scaling!r:.32}; download a current conversion"
     for key in ("attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"):
-        epsilon = own(header, key)
+        epsilon = header.own(key)
         if isinstance(epsilon, float) and not 0 <= epsilon < 1:
             return f"says {key} = {epsilon}, which is not 0 to 1; download it again"
     return None
@@ -76,7 +71,7 @@ def _impossible_heads(header: Header) -> str | None:
     shared = largest(header, "attention.head_count_kv")
     if not heads and not header.architecture.startswith(_WITHOUT_ATTENTION):
         return "has no attention heads; download it again"
-    per_layer = isinstance(own(header, "attention.head_count_kv"), Array)
+    per_layer = isinstance(header.own("attention.head_count_kv"), Array)
     if shared and not per_layer and heads % shared:
         return f"shares {shared} key-value heads among {heads} heads; download it again"
     whole = largest(header, "embedding_length") // heads if heads else 0
@@ -89,7 +84,7 @@ def _impossible_heads(header: Header) -> str | None:
 
 
 def _both_lengths(header: Header) -> bool:
-    return all(own(header, f"attention.{each}_length") is not None for each in ("key", "value"))
+    return all(header.own(f"attention.{each}_length") is not None for each in ("key", "value"))
 
 
 def _impossible_rotation(header: Header) -> str | None:
@@ -97,7 +92,7 @@ def _impossible_rotation(header: Header) -> str | None:
     heads = largest(header, "attention.head_count")
     if not heads:
         return None
-    sections = own(header, "rope.dimension_sections")
+    sections = header.own("rope.dimension_sections")
     if isinstance(sections, Array):
         head = largest(header, "attention.key_length")
         head = head or largest(header, "embedding_length") // heads
@@ -105,7 +100,7 @@ def _impossible_rotation(header: Header) -> str | None:
         if head and turned > head:
             return f"rotates {turned} of the {head} dimensions of a head; download it again"
     for window in ("", "_swa"):
-        rotated = own(header, f"rope.dimension_count{window}")
+        rotated = header.own(f"rope.dimension_count{window}")
         head = largest(header, f"attention.key_length{window}")
         head = head or largest(header, "attention.key_length")
         head = head or largest(header, "embedding_length") // heads

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from localspec import __version__
 from localspec.errors import LocalspecError
-from localspec.folders import cache_file, write_whole
+from localspec.folders import cache_file, file_identity, write_whole
 from localspec.models.facts import Facts
 from localspec.models.gguf import read_header
 from localspec.models.gguf_check import check_generative
@@ -67,7 +67,7 @@ class Matchmaker:
 def profile_of(files: Sequence[Path]) -> Profile | None:
     """The profile of a model by its files; None where they hold none that generates text."""
     try:
-        kept = cache_file("profiles", [__version__, *map(_identity, files)])
+        kept = cache_file("profiles", [__version__, *map(file_identity, files)])
     except OSError:
         return None
     with suppress(OSError, ValueError, TypeError, KeyError):
@@ -94,11 +94,6 @@ def _times_kept(files: Sequence[Path]) -> Iterator[None]:
         for file, status in zip(files, before, strict=True):
             with suppress(OSError):
                 os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def _identity(file: Path) -> list[str | int]:
-    status = file.stat()
-    return [str(file.resolve()), status.st_size, status.st_mtime_ns]
 
 
 def _read(files: Sequence[Path]) -> Profile | None:

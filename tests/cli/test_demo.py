@@ -249,7 +249,7 @@ def test_small_and_colourless_screens_get_lines(
 
 
 def test_control_characters_do_not_reach_the_screen() -> None:
-    assert demo_screen.printable("a\x1b[2J\r\n\tb\x07") == "a\ufffd[2J\ufffd\n\tb\ufffd"
+    assert demo_screen.shown("a\x1b[2J\r\n\tb\x07") == "a\ufffd[2J\ufffd\n\tb\ufffd"
 
 
 def test_long_prompts_are_cut() -> None:
