@@ -30,7 +30,7 @@ class Engine:
 
     Make it with `load`; close it (or use `with`) to free both models. One generation runs at a
     time: starting another closes the one before. What a new prompt shares with the text in the
-    caches is not evaluated again. Several texts at a time are for `session`.
+    caches is not evaluated again. Several texts at a time are for `Session`.
     """
 
     def __init__(self, order: Order) -> None:

@@ -2,6 +2,7 @@
 
     LocalspecError            1   something unexpected
     ├── InvalidValueError     2   an option or argument makes no sense (also a ValueError)
+    │   └── ContextFullError      a message fits, but not with all that was said before it
     ├── ModelNotFoundError    3   no such model (also a FileNotFoundError)
     ├── HubError              4   the network or the Hub would not, or you may not
     ├── ModelLoadError        5   the file is no usable model, or does not fit in memory
@@ -22,6 +23,10 @@ class InvalidValueError(LocalspecError, ValueError):
     """An option or argument has a value that makes no sense here."""
 
     exit_code = 2
+
+
+class ContextFullError(InvalidValueError):
+    """A message fits in the context, but not with all that was said before it."""
 
 
 class ModelNotFoundError(LocalspecError, FileNotFoundError):

@@ -3,6 +3,10 @@
 import hashlib
 import json
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +52,24 @@ def write_whole(file: Path, text: str) -> None:
     make_private(file.parent)
     part.write_text(text, encoding="utf-8")
     part.replace(file)
+
+
+@contextmanager
+def replacing(file: Path, suffix: str) -> Iterator[BufferedWriter]:
+    """Write a file, for its owner alone, that takes the place of another once it is whole.
+
+    suffix: of the file that is left where a process dies in between; it begins with `file.stem`.
+    Raises OSError.
+    """
+    handle, name = tempfile.mkstemp(suffix, file.stem, file.parent)
+    try:
+        with os.fdopen(handle, "wb") as part:
+            yield part
+        os.replace(name, file)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
 
 
 def make_private(folder: Path) -> None:

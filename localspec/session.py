@@ -16,7 +16,7 @@ from localspec.conversation.turns import Conversation, Role, Turn, Written
 from localspec.conversation.window import Window, last_question, moved_on
 from localspec.drafting import Choice
 from localspec.engine import Engine
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
 from localspec.settings import SettingOptions, Settings
 
 # Of the context, for the answer, before the oldest turns have to go.
@@ -358,9 +358,10 @@ class Session:
                 f"{room}; shorten it or raise --ctx"
             )
         count = len(self._written(turns, self._dropped).tokens)
-        return InvalidValueError(
+        return ContextFullError(
             f"the conversation has {count} tokens with this message, and the context holds {room}; "
-            "begin another, let the oldest turns be dropped, or raise --ctx"
+            f"{'shorten it' if self.when_full == 'drop' else 'let the oldest turns be dropped'}"
+            ", begin another, or raise --ctx"
         )
 
 

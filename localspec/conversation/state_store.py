@@ -8,7 +8,6 @@ ever replaced as a whole.
 import json
 import os
 import struct
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from localspec.amounts import amount
 from localspec.errors import InvalidValueError
-from localspec.folders import cache_folder, make_private
+from localspec.folders import cache_folder, make_private, replacing
 from localspec.llama.state import State
 
 # What a state is of: whatever of it changes, the state is of no use. In JSON; the keys are words
@@ -130,18 +129,10 @@ class StateStore:
                 self._delete(path)
 
     def _write(self, path: Path, head: bytes, states: Iterable[State]) -> None:
-        # Made readable by its owner alone; under a name of its own, then moved into place.
-        handle, name = tempfile.mkstemp(_TEMPORARY, path.stem, self.folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(head)
-                for state in states:
-                    _write_part(file, state)
-            os.replace(name, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(name)
-            raise
+        with replacing(path, _TEMPORARY) as file:
+            file.write(head)
+            for state in states:
+                _write_part(file, state)
 
     def _read(self, file: BufferedReader, origin: Origin) -> Mapping[str, State]:
         first = file.read(len(_FIRST_LINE))

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from localspec.conversation.turns import Turn, Written
+from localspec.conversation.turns import NOTHING, Turn, Written
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message, mentions, render
 from localspec.llama.model import Model
@@ -87,16 +87,15 @@ class Transcript:
         kept: list[Written] = []
         at = 0
         for piece in pieces:
-            if not text.startswith(piece.text, at):
+            whole = text.startswith(piece.text, at)
+            if not whole:
                 # Most templates strip what they are given.
                 piece = self._stripped(piece)
-                if not piece.text or not text.startswith(piece.text, at):
-                    break
+            if whole or (piece.text and text.startswith(piece.text, at)):
                 kept.append(piece)
                 at += len(piece.text)
+            if not whole:
                 break
-            kept.append(piece)
-            at += len(piece.text)
         if rest := text[at:]:
             kept.append(Written(rest, tuple(self._tokens(rest, after=bool(kept)))))
         return tuple(kept)
@@ -108,7 +107,7 @@ class Transcript:
         while tokens and excess > 0:
             excess -= len(self.model.piece(tokens[-1]))
             tokens = tokens[:-1]
-        return Written(text, tokens) if not excess else Written("", ())
+        return Written(text, tokens) if not excess else NOTHING
 
     def _tokens(self, text: str, *, after: bool) -> list[int]:
         if after:

@@ -6,17 +6,16 @@ with -1, as little-endian 32-bit integers. It is only ever replaced as a whole.
 
 import os
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
 from localspec.errors import InvalidValueError
-from localspec.folders import cache_folder
+from localspec.folders import cache_folder, replacing
 
 if sys.platform != "win32":
     import fcntl
@@ -131,16 +130,8 @@ class PastTexts:
     def _write(self, texts: list[list[int]]) -> None:
         entries = [entry for text in texts for entry in (*text, _CLOSE)]
         body = np.array(entries, "<i4").tobytes()
-        # Made readable by its owner alone; under a name of its own, then moved into place.
-        handle, name = tempfile.mkstemp(_TEMPORARY, self.path.stem, self.folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_FIRST_LINE + zlib.crc32(body).to_bytes(4, "little") + body)
-            os.replace(name, self.path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(name)
-            raise
+        with replacing(self.path, _TEMPORARY) as file:
+            file.write(_FIRST_LINE + zlib.crc32(body).to_bytes(4, "little") + body)
 
 
 def _fault(data: bytes) -> str | None:

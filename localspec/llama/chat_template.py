@@ -28,12 +28,11 @@ def render(
     tools: Sequence[Mapping[str, Any]] | None = None,
     now: datetime | None = None,
     options: Mapping[str, Any] = {},
-    answer: bool = True,
 ) -> str:
     """The prompt for these messages ({"role": ..., "content": ...}, and whatever it reads of them).
 
     now: the time it may tell; None means the clock's. options: further variables, such as
-    enable_thinking; they come before all others. answer: end where the next answer begins.
+    enable_thinking; they come before all others.
 
     Raises InvalidValueError when the template refuses them, lacks a variable or is itself broken.
     """
@@ -43,7 +42,7 @@ def render(
         "documents": None,
         "bos_token": bos,
         "eos_token": eos,
-        "add_generation_prompt": answer,
+        "add_generation_prompt": True,
         "strftime_now": (now or datetime.now()).strftime,
         **options,
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes.checked import KINDS, SLIDING, context_of, write_family
+from fakes.processes import started_at_once
 
 from localspec.conversation import state_store
 from localspec.conversation.state_store import StateStore
@@ -251,7 +252,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(state_store.os, "replace", fails)
+        patch.setattr(os, "replace", fails)
         if isinstance(error, OSError):
             store.save("key", ORIGIN, {"target": state_of(91)})
             assert store.problem and "No space left" in store.problem
@@ -324,21 +325,7 @@ assert store.problem is None, store.problem
 
 def test_two_processes_at_once_leave_one_of_theirs(tmp_path: Path) -> None:
     """Whoever reads meanwhile is given a whole one."""
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in ("1", "2")
-    ]
-    for writer in writers:
-        assert writer.stdout and writer.stdout.readline() == "ready\n"
-    for writer in writers:
-        assert writer.stdin
-        writer.stdin.write("\n")
-        writer.stdin.flush()
+    writers = started_at_once(WRITER, str(tmp_path))
     store, read = StateStore(tmp_path), list[State]()
     while any(writer.poll() is None for writer in writers):
         read += store.load("key", {}).values()

@@ -1,12 +1,13 @@
 """PastTexts: kept within bounds, private, deletable, and never worth a crash."""
 
+import os
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
 import platformdirs
 import pytest
+from fakes.processes import started_at_once
 
 from localspec.drafters import suffix_store
 from localspec.drafters.suffix_store import PastTexts, clear_all, default_folder
@@ -146,7 +147,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         assert stat.S_IMODE(Path(source).stat().st_mode) == 0o600 or sys.platform == "win32"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(suffix_store.os, "replace", fails)
+    monkeypatch.setattr(os, "replace", fails)
     store.add([2])
     assert store.problem and "No space left" in store.problem
     assert {path.name for path in tmp_path.iterdir()} == before
@@ -206,21 +207,7 @@ assert store.problem is None, store.problem
 @posix
 def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     PastTexts("v", tmp_path).add([0, 0])
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in ("1", "2")
-    ]
-    for writer in writers:
-        assert writer.stdout and writer.stdout.readline() == "ready\n"
-    for writer in writers:
-        assert writer.stdin
-        writer.stdin.write("\n")
-        writer.stdin.flush()
+    writers = started_at_once(WRITER, str(tmp_path))
     for writer in writers:
         writer.communicate(timeout=60)
         assert writer.returncode == 0

@@ -102,6 +102,20 @@ class Checked:
         self.text += [pending, *draft[:accepted]]
         assert self.context.tokens == self.text
 
+    def interrupted(self, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A pass that is evaluated, and whose result nobody sees."""
+        decode = llama_cpp.llama_decode
+
+        def decode_and_interrupt(handle: object, batch: object) -> int:
+            decode(handle, batch)
+            raise KeyboardInterrupt
+
+        pending, *draft = self.some(1 + depth)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(llama_cpp, "llama_decode", decode_and_interrupt)
+            self.context.score(pending, Draft(draft))
+        assert self.context.tokens == self.text
+
     def truncate(self, length: int) -> int:
         left = self.context.truncate(length)
         assert left <= length

@@ -79,7 +79,10 @@ def test_further_variables() -> None:
 @pytest.mark.parametrize("family", ["CHATML", "LLAMA3", "GEMMA", "QWEN3", "R1", "PLAIN", "DATED"])
 def test_the_answer_s_beginning_may_be_left_out(family: str) -> None:
     template = getattr(templates, family)
-    history, prompt = rendered(template, answer=False), rendered(template)
+    history, prompt = (
+        rendered(template, options={"add_generation_prompt": False}),
+        rendered(template),
+    )
     assert len(prompt) > len(history)
     assert prompt.startswith(history)
 

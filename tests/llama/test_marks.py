@@ -8,7 +8,6 @@ from fakes.checked import SLIDES_AFTER, SLIDING, STATES, WINDOW, Checked, Make
 from localspec.llama import context as context_module
 from localspec.llama import rollback as rollback_module
 from localspec.llama.rollback import SNAPSHOTS, Memory, Rollback
-from localspec.speculation.draft import Draft
 
 # Where a cache cannot be cut anywhere, once the text is longer than a window that slides.
 MARKED = [SLIDING, *STATES]
@@ -183,21 +182,12 @@ def test_a_pass_interrupted_after_a_return_to_a_mark(
     checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text is then longer than what the cache holds."""
-    decode = llama_cpp.llama_decode
-
-    def interrupted(handle: object, batch: object) -> int:
-        decode(handle, batch)
-        raise KeyboardInterrupt
-
     checked.read(20)
     checked.context.mark()
     checked.read(LONG)
     checked.context._memory.cut(100)
     for _ in range(2):
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(llama_cpp, "llama_decode", interrupted)
-            checked.context.score(5, Draft([6, 7]))
-        assert checked.context.tokens == checked.text
+        checked.interrupted(2, monkeypatch)
     checked.step(2, 1)
 
 

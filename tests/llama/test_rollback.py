@@ -63,19 +63,10 @@ def test_an_interrupted_pass_is_rolled_back(checked: Checked) -> None:
 def test_a_pass_interrupted_within_the_library(
     checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decode = llama_cpp.llama_decode
-
-    def interrupted(handle: object, batch: object) -> int:
-        decode(handle, batch)
-        raise KeyboardInterrupt
-
     checked.read(10)
     for depth in (0, 1, 4):
         checked.step(4, 2)
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(llama_cpp, "llama_decode", interrupted)
-            checked.context.score(5, Draft([6] * depth))
-        assert checked.context.tokens == checked.text
+        checked.interrupted(depth, monkeypatch)
         checked.step(2, 1)
 
 
