@@ -53,10 +53,15 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Something was not done. error: a line. during: the name of the worker's method."""
+    """Something was not done.
+
+    error: a line. during: the name of the worker's method. full: only what was said before it is
+    too much for the context.
+    """
 
     error: str
     during: str
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from localspec_tui.happenings import (
     Loading,
     Ready,
 )
+from localspec_tui.interpreter import keep_what_is_there
 from localspec_tui.screens.choose import ChooseScreen
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Reports:
         self._screen = screen
         self._unsaved: str | None = None
         self._was_busy = False
+        self._keys: object = None
         self._ways: dict[type, Callable[[Any], None]] = {
             Answering: self._answering,
             Asked: self._asked,
@@ -71,7 +73,16 @@ class Reports:
             self.show(happening)
         busy, self._was_busy = self._was_busy, self._app.worker.busy
         if busy != self._was_busy or not all(isinstance(each, _OFTEN) for each in happened):
-            # Other keys do something now.
+            self._refresh_keys()
+            # Each time it blinks, the engine waits a little.
+            self._screen.composer.cursor_blink = not self._was_busy
+
+    def _refresh_keys(self) -> None:
+        """Have the footer made anew, which takes its time, if other keys do something now."""
+        active = self._screen.active_bindings.values()
+        keys = {(each.binding, each.enabled) for each in active}
+        if keys != self._keys:
+            self._keys = keys
             self._screen.refresh_bindings()
 
     def show(self, happening: Happening) -> None:
@@ -143,6 +154,7 @@ class Reports:
     def _ready(self, ready: Ready) -> None:
         before, self.ready = self.ready, ready
         self._rest()
+        keep_what_is_there()
         self._app.now_ready(ready)
         view = self._screen.view
         if (before is None or before.has_template) != ready.has_template:
@@ -164,7 +176,7 @@ class Reports:
         match during:
             case "send" | "edit":
                 self._screen.refuse(error)
-                if loaded and words.says_full(error):
+                if loaded and failed.full:
                     self.ask_when_full(self._screen.send_again)
             case "choose" | "reset":
                 self._screen.upon_change.popleft()

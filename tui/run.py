@@ -10,12 +10,10 @@ from localspec.errors import InvalidValueError
 from localspec.runtime import Runtime
 from localspec_tui.app import ChatApp
 from localspec_tui.archive import Archive
+from localspec_tui.interpreter import favour_engine
 from localspec_tui.preferences import Preferences
 from localspec_tui.start import Start
 from localspec_tui.worker import Worker
-
-# Seconds that the engine's thread waits, at most, for the screen's to let go of the interpreter.
-_SWITCH = 0.0005
 
 
 def run(start: Start, archive: Archive) -> int:
@@ -23,7 +21,7 @@ def run(start: Start, archive: Archive) -> int:
     if start.theme and start.theme not in BUILTIN_THEMES:
         raise InvalidValueError(f"theme is {start.theme!r}; choose {', '.join(BUILTIN_THEMES)}")
     Runtime(**start.runtime)
-    sys.setswitchinterval(_SWITCH)
+    favour_engine()
     if os.environ.get("TERM") == "dumb":
         os.environ["NO_COLOR"] = "1"
     app = ChatApp(Worker(), archive, with_model(start, archive), glyphs=_less_than_unicode())

@@ -5,48 +5,34 @@ bundled pair, and speeds are those of the machine.
 """
 
 import asyncio
-import os
 import sys
-import tempfile
 from pathlib import Path
 
-from localspec_tui.app import ChatApp
-from localspec_tui.archive import Archive
 from localspec_tui.start import Start
-from localspec_tui.worker import Worker
+from localspec_tui.unattended import forget_home, rest, unattended
 
 _SIZE = (100, 34)
 _PROMPT = "def fibonacci(n):\n"
 _SAMPLING = {"max_tokens": 110, "temperature": 0.8, "seed": 4}
-_PAUSE = 0.05
+_PAUSE = 0.5
 
 
 def main() -> None:
     """Write it to the file that is named."""
-    os.environ["LOCALSPEC_HOME"] = tempfile.mkdtemp()
+    forget_home()
     file, *models = sys.argv[1:]
     model, draft = (models[0], f"suffix,{models[1]}") if models else (None, "auto")
     asyncio.run(_take(Path(file), Start(model, draft, sampling=_SAMPLING)))
 
 
 async def _take(file: Path, start: Start) -> None:
-    archive = Archive(Path(tempfile.mkdtemp()) / "sessions.sqlite3")
-    app = ChatApp(Worker(), archive, start)
-    async with app.run_test(size=_SIZE) as pilot:
-        await _rest(app)
-        await pilot.press("ctrl+t", "ctrl+l")
+    async with unattended(start, _SIZE) as app:
+        for action in ("screen.origins", "screen.panel"):
+            await app.run_action(action)
         app.worker.send(_PROMPT)
-        await _rest(app)
-        await asyncio.sleep(10 * _PAUSE)
-        await pilot.pause()
-        file.write_text(app.export_screenshot(title="localspec chat"), encoding="utf-8")
-
-
-async def _rest(app: ChatApp) -> None:
-    """Until the engine has nothing to do."""
-    await asyncio.sleep(_PAUSE)
-    while app.worker.busy or app.worker.session is None:
+        await rest(app)
         await asyncio.sleep(_PAUSE)
+        file.write_text(app.export_screenshot(title="localspec chat"), encoding="utf-8")
 
 
 if __name__ == "__main__":

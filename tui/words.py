@@ -49,11 +49,6 @@ def full(size: int) -> str:
     return f"The context of {size:,} tokens is full."
 
 
-def says_full(error: str) -> bool:
-    """Whether a message was refused only because of those before it."""
-    return error.startswith("the conversation has ")
-
-
 def model_name(name: str) -> str:
     """What a model is called where there is little room: of a path, the file."""
     return Path(name).name if name.endswith(".gguf") else name

@@ -10,7 +10,7 @@ from localspec.conversation.events import Dropped, Ended
 from localspec.conversation.turns import Conversation, Turn
 from localspec.drafting import AUTO
 from localspec.engine import Engine
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
 from localspec.session import Session
 from localspec.settings import DEFAULT_MAX_TOKENS
 from localspec.stats import Stats
@@ -142,7 +142,8 @@ class Worker:
 
     def _fail(self, error: Exception, during: str) -> None:
         kind = "" if isinstance(error, LocalspecError) else f"{type(error).__name__}: "
-        self._say(Failed(" ".join(f"{kind}{error}".split()), during))
+        line = " ".join(f"{kind}{error}".split())
+        self._say(Failed(line, during, full=isinstance(error, ContextFullError)))
 
     def _load(self, wanted: Wanted) -> None:
         self._say(Loading(str(wanted.model or "the model that comes along")))

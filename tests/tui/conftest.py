@@ -1,11 +1,14 @@
-"""Workers: over scripts, and over the pair that comes along."""
+"""Workers, over scripts and over the pair that comes along; an archive in a folder of its own."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from fakes.scripted import Script
 from fakes.watched import Watched, kinds
 
+from localspec_tui.archive import Archive
 from localspec_tui.happenings import Ready
 from localspec_tui.worker import Worker
 
@@ -50,3 +53,14 @@ def pair(real: Watched) -> Watched:
     )
     assert isinstance(real.done()[-1], Ready)
     return real
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "sessions.sqlite3"
+
+
+@pytest.fixture
+def archive(file: Path) -> Iterator[Archive]:
+    with closing(Archive(file)) as archive:
+        yield archive

@@ -2,7 +2,6 @@
 
 import random
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import count
@@ -17,17 +16,6 @@ from localspec.conversation.turns import Conversation, Turn, Written
 from localspec.errors import InvalidValueError
 from localspec_tui import archive as archives
 from localspec_tui.archive import Archive
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "folder" / "sessions.sqlite3"
-
-
-@pytest.fixture
-def archive(file: Path) -> Iterator[Archive]:
-    with closing(Archive(file)) as archive:
-        yield archive
 
 
 def test_a_session_is_there_once_something_of_it_is(archive: Archive) -> None:

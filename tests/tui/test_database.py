@@ -6,7 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -22,17 +22,6 @@ from localspec_tui.archive import Archive
 from localspec_tui.migrations import STEPS, migrate
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals are POSIX's")
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "folder" / "sessions.sqlite3"
-
-
-@pytest.fixture
-def archive(file: Path) -> Iterator[Archive]:
-    with closing(Archive(file)) as archive:
-        yield archive
 
 
 def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from localspec_tui.markdown.layout import Layout
 from localspec_tui.markdown.line import Line
 from localspec_tui.widgets.pace import delay
 from localspec_tui.widgets.streaming import StreamingMarkdown
+from localspec_tui.widgets.styled_text import StyledText
 
 CODE = "\n".join(f"    total += price[{number}]  # {number}" for number in range(400))
 
@@ -74,6 +75,51 @@ def test_forty_documents_look_as_if_they_had_come_at_once() -> None:
                 for width in (20, 76):
                     assert seen(streamed.lines(width)) == seen(whole.lines(width)), text
                 assert streamed.source == text
+
+    played(body)
+
+
+def test_the_screen_shows_every_change() -> None:
+    """Only what has changed is drawn again."""
+
+    async def body() -> None:
+        for seed in range(3):
+            random = Random(seed)
+            text = document(random)[:600]
+            streamed, whole = StreamingMarkdown(), StreamingMarkdown()
+            async with stage(streamed, size=(50, 60)) as made, stage(whole, size=(50, 60)) as other:
+                written = ""
+                for piece in cut(text, random):
+                    written += piece
+                    streamed.append(piece)
+                    streamed.flush()
+                    await made.settle()
+                streamed.finish()
+                await made.settle()
+                whole.append(written)
+                whole.finish()
+                await other.settle()
+                assert made.segments() == other.segments(), text
+
+    played(body)
+
+
+def test_there_is_one_layout_for_each_row_and_none_without() -> None:
+    async def body() -> None:
+        text, layouts = StyledText("begun"), list[object]()
+        async with stage(text) as made:
+            screen = made.app.screen
+            screen.screen_layout_refresh_signal.subscribe(screen, layouts.append)
+            for _ in range(5):
+                text.append(" and more")
+                text.flush()
+                await made.settle()
+            assert not layouts and made.rows()[0] == "begun" + " and more" * 5
+            for row in range(1, 6):
+                text.append("\nbelow")
+                text.flush()
+                await made.settle()
+                assert len(layouts) == row and made.rows()[row] == "below"
 
     played(body)
 
@@ -285,6 +331,12 @@ def test_selected_text_is_that_of_the_source() -> None:
     played(body)
 
 
-@pytest.mark.parametrize(("took", "wait"), [(0.0, 0.05), (0.01, 0.05), (0.1, 0.3), (1.0, 3.0)])
-def test_slow_drawing_is_done_less_often(took: float, wait: float) -> None:
-    assert delay(took) == pytest.approx(wait)
+@pytest.mark.parametrize(
+    ("took", "wait", "without_idle_cores"),
+    [(0.0, 0.05, 0.05), (0.01, 0.05, 0.24), (0.05, 0.15, 0.3), (0.1, 0.3, 0.3), (1.0, 3.0, 3.0)],
+)
+def test_slow_drawing_is_done_less_often(
+    took: float, wait: float, without_idle_cores: float
+) -> None:
+    assert delay(took, busy=0.5) == pytest.approx(wait)
+    assert delay(took, busy=1.0) == pytest.approx(without_idle_cores)

@@ -22,6 +22,14 @@ class Line:
     margin: Content = _NOTHING
     joint: str = "\n"
 
+    def looks_like(self, other: "Line") -> bool:
+        """Whether nobody sees a difference."""
+        return (
+            self.ground == other.ground
+            and self.content.is_same(other.content)
+            and self.margin.is_same(other.margin)
+        )
+
     def within(self, margin: Content) -> "Line":
         """The same with more before it."""
         if self.ground:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Seconds between saving what is being written.
 SAVED_EVERY = 1.0
-_FRAMES, _LOOKS = 20, 4
+_FRAMES, _LOOKS = 20, 2
 
 
 def _complete(line: str) -> str:

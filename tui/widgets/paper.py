@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
-from textual.widget import Widget
 
 from localspec_tui.markdown.line import Line
+from localspec_tui.widgets.once_laid import OnceLaid
 from localspec_tui.widgets.pace import Pace
 
 # With and without a scrollbar beside it.
@@ -36,7 +36,7 @@ class _Laid:
         return self.kept[row] if row < len(self.kept) else (self.others or [])[row - len(self.kept)]
 
 
-class Paper(Widget, Generic[Part]):
+class Paper(OnceLaid, Generic[Part]):
     """Grows at its end, at a pace that leaves time for everything else.
 
     Its text is made of parts. Those that are done are laid out once for each width; those that are
@@ -77,10 +77,23 @@ class Paper(Widget, Generic[Part]):
 
     def flush(self) -> None:
         """Show all that was appended."""
+        width = self.size.width
+        laid = self._at(width) if width else None
+        first, before = (len(laid.kept), laid.others or []) if laid else (0, [])
         self.take()
-        for laid in self._laid.values():
-            laid.others = None
-        self.refresh(layout=True)
+        for each in self._laid.values():
+            each.others = None
+        if laid is None:
+            self.refresh(layout=True)
+            return
+        self._at(width)
+        after = [laid.line(row) for row in range(first, len(laid))]
+        same = _alike(before, after)
+        rows = max(len(before), len(after)) - same
+        if rows:
+            # A layout takes several times as long as drawing a few rows.
+            changed = Region(0, first + same, width, rows)
+            self.refresh(changed, layout=len(before) != len(after))
 
     def forget_layout(self) -> None:
         """Parts that were done have changed, or look otherwise now."""
@@ -152,3 +165,10 @@ class Paper(Widget, Generic[Part]):
             if (span := selection.get_span(row)) is not None:
                 text += (line.joint if text else "") + line.text(*span)
         return text, "\n"
+
+
+def _alike(before: Sequence[Line], after: Sequence[Line]) -> int:
+    """How many of the first lines look as they did."""
+    pairs = enumerate(zip(before, after, strict=False))
+    differing = (row for row, (a, b) in pairs if not a.looks_like(b))
+    return next(differing, min(len(before), len(after)))

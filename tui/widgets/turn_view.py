@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Turn
+from localspec_tui.widgets.once_laid import OnceLaid
 from localspec_tui.widgets.origin_view import OriginView
 from localspec_tui.widgets.origins import Origins, Run
 from localspec_tui.widgets.streaming import StreamingMarkdown
@@ -26,7 +27,7 @@ _MARKS = {
 }
 
 
-class TurnView(Widget, can_focus=True):
+class TurnView(OnceLaid, can_focus=True):
     """Shows what a turn holds. While that grows, `append` and `end` are told.
 
     variant: which of how many it is, from 1. runs: where its text is from, as far as it is there.
