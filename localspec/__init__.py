@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from localspec.drafters.base import Drafter, Limit, Outcome
     from localspec.engine import Engine, load
     from localspec.errors import (
+        ContextFullError,
         DrafterMismatchError,
         InvalidValueError,
         LocalspecError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         ModelNotFoundError,
     )
     from localspec.generation import Generation, Result, Token
+    from localspec.progress import watched
     from localspec.sampling.params import SamplingParams
     from localspec.session import Session
     from localspec.speculation.draft import Draft
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 # Imported when first used: `import localspec` itself must cost nothing.
 _HOMES = {
     "load": "engine",
+    "watched": "progress",
     "Engine": "engine",
     "Generation": "generation",
     "Result": "generation",
@@ -55,6 +58,7 @@ _HOMES = {
     "Outcome": "drafters.base",
     "LocalspecError": "errors",
     "InvalidValueError": "errors",
+    "ContextFullError": "errors",
     "ModelNotFoundError": "errors",
     "ModelLoadError": "errors",
     "DrafterMismatchError": "errors",
@@ -62,6 +66,7 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "ContextFullError",
     "Conversation",
     "Draft",
     "Drafter",
@@ -87,6 +92,7 @@ __all__ = [
     "Token",
     "Turn",
     "load",
+    "watched",
 ]
 
 

@@ -267,7 +267,8 @@ class _Assembly:
             (self._free if getattr(choice, "free", False) else self._others).append(choice)
         else:
             raise InvalidValueError(
-                f"draft is {choice!r}; it needs name, begin, propose and observe"
+                f"draft is {choice!r}; choose {', '.join((AUTO, NONE, *MODEL_FREE))}, a model, or "
+                "an object: it needs name, begin, propose and observe"
             )
 
     def _add_free(self, name: str) -> None:

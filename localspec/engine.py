@@ -14,6 +14,7 @@ from localspec.llama.model import Model
 from localspec.loading import Order, loaded, with_drafters
 from localspec.models.locate import pair_of
 from localspec.pace import forget
+from localspec.progress import watched
 from localspec.prompt import Prompt, prompt_tokens
 from localspec.recipe import Recipe
 from localspec.runtime import Runtime
@@ -181,7 +182,8 @@ class Engine:
                 library.raise_interrupt()
             except BaseException:
                 self._order = before
-                load()
+                with watched(None):
+                    load()
                 raise
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from localspec.models.gguf import Header
 from localspec.models.locate import locate
 from localspec.pace import Pace, pace
 from localspec.planning import Planning
+from localspec.progress import tell
 from localspec.runtime import Runtime
 from localspec.trial import sound_header
 
@@ -118,5 +119,6 @@ def with_drafters(before: Loaded, order: Order) -> Loaded:
 
 def planned(target: Context, drafted: Drafting, runtime: Runtime, known: Pace | None) -> Planning:
     """Who decides about these drafters, knowing what passes take."""
+    tell("measuring what passes take")
     measured = pace(target, drafted.context, runtime, known) if drafted.drafters else known
     return Planning(target, drafted, measured)

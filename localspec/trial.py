@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 
 from localspec.errors import ModelLoadError
 from localspec.folders import cache_file, file_identity, write_whole
@@ -21,6 +22,7 @@ from localspec.models import registry
 from localspec.models.gguf import Header, display_name
 from localspec.models.gguf_check import check_generative, parts
 from localspec.printable import printable
+from localspec.progress import tell
 
 # Below so many bytes nobody notices.
 _NOTICEABLE = 300e6
@@ -28,6 +30,8 @@ _log = logging.getLogger(__name__)
 _PROGRAM = "localspec.llama.first_decode"
 # A slow disk reads so much; a small model takes a fraction of a second.
 _LEAST_SECONDS, _BYTES_PER_SECOND = 60, 10e6
+# Seconds between two looks at whether it is still wanted.
+_LOOK = 0.1
 # How a process ends by its own fault; whatever else ends it says nothing about the file.
 _FAULTS = {
     int(getattr(signal, name))
@@ -116,7 +120,7 @@ def _run(path: Path, seconds: float) -> tuple[int, bytes, str]:
     """Exit code, output and complaints of the child, which gets no signal from the keyboard."""
     lifeline, held = os.pipe()
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             [sys.executable, "-P", "-m", _PROGRAM, path],
             env={
                 **os.environ,
@@ -125,15 +129,31 @@ def _run(path: Path, seconds: float) -> tuple[int, bytes, str]:
                 "LOCALSPEC_DEBUG": "0",
             },
             stdin=lifeline,
-            capture_output=True,
-            timeout=seconds,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
-            check=False,
         )
+        output, complaints = _ended(child, f"trying out {path.name}", monotonic() + seconds)
     finally:
         os.close(lifeline)
         os.close(held)
-    return done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")
+    return child.returncode, output, complaints.decode("utf-8", "replace")
+
+
+def _ended(child: subprocess.Popen[bytes], doing: str, latest: float) -> tuple[bytes, bytes]:
+    """Output and complaints of a child that has ended, whatever happens meanwhile."""
+    with child:
+        try:
+            while True:
+                tell(doing)
+                try:
+                    return child.communicate(timeout=_LOOK)
+                except subprocess.TimeoutExpired:
+                    if monotonic() > latest:
+                        raise
+        except BaseException:
+            child.kill()
+            raise
 
 
 def _is_fault(code: int) -> bool:

@@ -91,6 +91,7 @@ def plain(shared: Callable[[str], Engine]) -> Callable[..., Result]:
 def test_public_names() -> None:
     assert sorted(localspec.__all__) == [
         "Answer",
+        "ContextFullError",
         "Conversation",
         "Draft",
         "Drafter",
@@ -116,6 +117,7 @@ def test_public_names() -> None:
         "Token",
         "Turn",
         "load",
+        "watched",
     ]
 
 

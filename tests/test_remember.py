@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from localspec.conversation.state_store import StateStore
 from localspec.drafters.suffix_store import default_folder
 from localspec.engine import load
+from localspec.session import Session
 
 PROMPT = "class Reader:\n    def read(self"
 
@@ -50,14 +52,20 @@ def test_each_text_of_an_engine_is_kept() -> None:
 
 def test_forget_deletes_all_of_it() -> None:
     generate(remember=True)
+    with load(threads=1) as engine, Session(engine, max_tokens=4) as session:
+        session.send(PROMPT).result()
+        assert session.save_state("mine") is None
+    states = StateStore().folder
+    assert list(states.glob("*.state"))
     assert list(default_folder().glob("*.tokens"))
     done = subprocess.run(
         [sys.executable, "-m", "localspec", "forget"], capture_output=True, text=True, check=True
     )
     assert (done.stdout, done.stderr) == (
         "",
-        f"localspec: nothing is kept in {default_folder()} any more\n",
+        f"localspec: nothing is kept in {default_folder()} and {states} any more\n",
     )
+    assert not list(states.iterdir())
     assert not list(default_folder().glob("*.tokens"))
 
 

@@ -128,7 +128,7 @@ class ChatApp(App[None]):
 
     @property
     def is_loading(self) -> bool:
-        """Whether a model is being loaded, which nothing can end."""
+        """Whether a model is being loaded, for the end of which nobody has to wait."""
         return self.main.reports.state == "loading"
 
     def on_unmount(self) -> None:

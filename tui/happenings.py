@@ -12,9 +12,13 @@ from localspec.models.locate import pair_of
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """Models are being loaded, which may take a while. what: in words."""
+    """Models are being loaded, which may take a while.
 
-    what: str
+    doing: in words. percent: how much of that is done, where it is known.
+    """
+
+    doing: str
+    percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _WHEN_FULL = {
     "new": "Begin another conversation",
 }
 
-_OFTEN = (Piece, Reading)
+_OFTEN = (Loading, Piece, Reading)
 
 
 class Reports:
@@ -109,7 +109,10 @@ class Reports:
 
     def _loading(self, loading: Loading) -> None:
         self.state = "loading"
-        self._screen.progress.wait(f"loading {loading.what}")
+        if loading.percent is None:
+            self._screen.progress.wait(loading.doing)
+        else:
+            self._screen.progress.show_percent(loading.doing, loading.percent)
 
     def _asked(self, asked: Asked) -> None:
         turn, screen = asked.turn, self._screen

@@ -27,7 +27,7 @@ def run(start: Start, archive: Archive) -> int:
     app = ChatApp(Worker(), archive, with_model(start, archive), glyphs=_less_than_unicode())
     app.run()
     if app.is_loading:
-        # Nothing ends that but the end of the program, and there is nothing to lose.
+        # That may take its time, and there is nothing to lose.
         os._exit(0)
     return app.return_code or 0
 

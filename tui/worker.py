@@ -11,6 +11,7 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec.drafting import AUTO
 from localspec.engine import Engine
 from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
+from localspec.progress import watched
 from localspec.session import Session
 from localspec.settings import DEFAULT_MAX_TOKENS
 from localspec.stats import Stats
@@ -52,6 +53,7 @@ class Worker:
         self._conversation: Conversation | None = None
         self._system: str | None = None
         self._answer: Answer | None = None
+        self._told: tuple[str, int | None] | None = None
         self._comparable: dict[str, Answer] = {}
         self._orders = Orders(self._fail, self._free)
 
@@ -121,10 +123,9 @@ class Worker:
         self._order("compare", self._compare)
 
     def stop(self) -> None:
-        """End the answer or comparison that is being written, or was ordered, within one step."""
-        self._orders.stop()
-        if session := self.session:
-            session.stop()
+        """End what is being written, or was ordered, within one step; and loading, soon."""
+        self._orders.give_up()
+        self._stop_writing()
 
     def close(self) -> None:
         """End what runs and free the models; waits for that, but not for ever."""
@@ -132,8 +133,13 @@ class Worker:
         self._orders.close(_PATIENCE)
 
     def _order(self, name: str, do: Callable[[], None]) -> None:
-        self.stop()
+        self._orders.stop()
+        self._stop_writing()
         self._orders.give(name, do)
+
+    def _stop_writing(self) -> None:
+        if session := self.session:
+            session.stop()
 
     # All that follows is done by the thread.
 
@@ -145,14 +151,24 @@ class Worker:
         line = " ".join(f"{kind}{error}".split())
         self._say(Failed(line, during, full=isinstance(error, ContextFullError)))
 
+    def _tell(self, doing: str, share: float | None) -> None:
+        """How far loading is; ends it where nobody wants it any more."""
+        if self._orders.given_up:
+            raise LocalspecError("loading was stopped")
+        percent = None if share is None else int(100 * share)
+        if (doing, percent) != self._told:
+            self._told = doing, percent
+            self._say(Loading(doing, percent))
+
     def _load(self, wanted: Wanted) -> None:
-        self._say(Loading(str(wanted.model or "the model that comes along")))
+        self._say(Loading(f"loading {wanted.model or 'the model that comes along'}"))
         self._forget()
         self._wanted = wanted.again
         told = {"conversation": self._conversation, "system": self._system}
         options = {"when_full": "drop", **told, **wanted.of_session}
         self._conversation, self._system = options["conversation"], options["system"]
-        engine = self._load_engine(wanted.model, wanted.draft, **wanted.of_engine)
+        with watched(self._tell):
+            engine = self._load_engine(wanted.model, wanted.draft, **wanted.of_engine)
         try:
             session = self._make_session(engine, **options)
             self._bound(session)
@@ -234,10 +250,11 @@ class Worker:
             self._load(wanted)
             return
         if model is not None or draft is not None:
-            self._say(Loading(str(model or f"drafter {draft}")))
+            self._say(Loading(f"loading {model or f'drafter {draft}'}"))
         try:
             options = {name: sampling[name] for name in sampling.keys() - {"when_full"}}
-            self.session.switch(model=model, draft=draft, **options)
+            with watched(self._tell):
+                self.session.switch(model=model, draft=draft, **options)
             self.session.when_full = sampling.get("when_full", self.session.when_full)
             self._wanted = wanted
             self._bound(self.session)

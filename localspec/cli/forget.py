@@ -1,18 +1,26 @@
-"""`localspec forget`: delete the texts that were kept to draft from."""
+"""`localspec forget`: delete what was kept of texts."""
 
 import click
 
 from localspec.cli.output import Output
+from localspec.conversation.state_store import StateStore
 from localspec.drafters.suffix_store import clear_all, default_folder
 from localspec.errors import LocalspecError
 
 
 @click.command()
 def forget() -> None:
-    """Delete every text that --remember kept."""
+    """Delete every text that --remember kept, and every cache that a session kept (save_state).
+
+    Past conversations of the chat stay: there, Ctrl-O deletes them.
+    """
     output = Output()
     try:
         clear_all()
     except OSError as error:
         raise LocalspecError(f"past texts cannot be deleted: {error}") from error
-    output.note(f"nothing is kept in {default_folder()} any more")
+    states = StateStore()
+    states.clear()
+    if states.problem:
+        raise LocalspecError(states.problem)
+    output.note(f"nothing is kept in {default_folder()} and {states.folder} any more")

@@ -25,7 +25,7 @@ _COMMANDS = {
     "audit": ("localspec.cli.audit:audit_command", "Check that a text is what its seed gives."),
     "plan": ("localspec.cli.plan:plan", "Predict what drafting gains; `auto` starts from it."),
     "doctor": ("localspec.cli.doctor:doctor", "Check this installation and this machine."),
-    "forget": ("localspec.cli.forget:forget", "Delete the texts that --remember kept."),
+    "forget": ("localspec.cli.forget:forget", "Delete the texts and the caches that were kept."),
     "completion": ("localspec.cli.completion:completion", "Complete words in your shell."),
 }
 

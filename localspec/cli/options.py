@@ -89,7 +89,7 @@ def running_options(command: Command) -> Command:
             show_default=True,
             metavar=DRAFTS,
             help="What may draft, with commas between: repetitions (suffix, lookup, ngram), or a "
-            "smaller model with the same vocabulary, named as for -m. `auto` is suffix and the "
+            "smaller model with the same vocabulary, named like a target. `auto` is suffix and the "
             "target's own drafter, if one is known.",
         ),
         click.option(

@@ -11,6 +11,7 @@ import llama_cpp
 
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import library
+from localspec.progress import tell
 
 
 class Model:
@@ -26,7 +27,12 @@ class Model:
         self.path = path
         self._handle: Any = None
         library.forget_log()
-        self._handle = llama_cpp.llama_model_load_from_file(bytes(path), model_params(gpu_layers))
+        params, progress = model_params(gpu_layers), _Progress(path.name)
+        params.progress_callback = progress.callback
+        self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
+        if progress.raised:
+            self.close()
+            raise progress.raised
         if not self._handle:
             raise ModelLoadError(
                 f"{path.name} cannot be loaded ({library.complaint() or 'no reason given'}); "
@@ -163,6 +169,23 @@ class Model:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+
+class _Progress:
+    """Tells how far the library is. raised: what ended the loading, by a watcher or by Ctrl-C."""
+
+    def __init__(self, name: str) -> None:
+        self.raised: BaseException | None = None
+        self._doing = f"loading {name}"
+        self.callback = llama_cpp.llama_progress_callback(self._tell)
+
+    def _tell(self, share: float, _data: object) -> bool:
+        # Nothing may be raised through the library.
+        try:
+            tell(self._doing, share)
+        except BaseException as error:
+            self.raised = self.raised or error
+        return self.raised is None
 
 
 def model_params(gpu_layers: int | None) -> Any:

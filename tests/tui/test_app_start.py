@@ -2,13 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
+from fakes.pilot import chatting, played
+from fakes.scripted import Script, ScriptedEngine
 
 from localspec.conversation.turns import Turn
+from localspec.progress import tell
 from localspec_tui import run
 from localspec_tui.archive import Archive
 from localspec_tui.preferences import Preferences
+from localspec_tui.screens.settings import SettingsScreen
 from localspec_tui.start import Start
 
 
@@ -39,3 +45,32 @@ def test_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case) 
     start = Start(model=case.named, session=key if case.continued else None)
     assert run.with_model(start, archive).model == case.begins_with
     archive.close()
+
+
+class Slow(Script):
+    """A quarter of it is there; the rest comes when it may."""
+
+    may = Event()
+
+    def load(self, *arguments: Any, **options: Any) -> ScriptedEngine:
+        while not self.may.wait(0.001):
+            tell("loading big.gguf", 0.25)
+        return super().load(*arguments, **options)
+
+
+def test_loading_is_shown_and_escape_ends_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        script = Slow()
+        async with chatting(script, tmp_path, loaded=False) as chat:
+            bar = "█" * 6 + "░" * 18
+            await chat.until(lambda: f"{bar} loading big.gguf: 25 %" in chat.text)
+            await chat.keys("escape")
+            await chat.until(lambda: isinstance(chat.app.screen, SettingsScreen))
+            assert "loading was stopped" in chat.text
+            script.may.set()
+            await chat.keys("ctrl+s")
+            await chat.until(lambda: chat.app.worker.session)
+            await chat.ask("Are you there?")
+            assert chat.contents[0] == "Are you there?"
+
+    played(body())

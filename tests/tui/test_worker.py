@@ -3,6 +3,9 @@
 import threading
 import time
 from collections.abc import Callable
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
 
 from fakes.scripted import MISMATCH, Script, ScriptedEngine
 from fakes.watched import SECONDS, Watched, kinds, of, said
@@ -10,6 +13,7 @@ from fakes.watched import SECONDS, Watched, kinds, of, said
 from localspec.conversation.events import Dropped, Ended, Piece
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, ModelLoadError
+from localspec.progress import tell
 from localspec_tui.happenings import Answering, Asked, Changed, Failed, Loading, Ready
 from localspec_tui.worker import Worker
 
@@ -228,11 +232,39 @@ def test_a_switch_that_fails_leaves_all_as_it_was(begin: Begin) -> None:
     script.fails["switch"] = ModelLoadError("it is too big; take a smaller one")
     watched.worker.switch("big.gguf")
     loading, failed, ready = watched.done()
-    assert loading == Loading("big.gguf")
+    assert loading == Loading("loading big.gguf")
     assert failed == Failed("it is too big; take a smaller one", "switch")
     assert isinstance(ready, Ready) and ready.model == "small.gguf"
     assert kinds(watched.send("Still there?"))[-1] == "Ended"
     assert len(watched.contents) == 4
+
+
+def test_stop_ends_loading_and_a_message_waits_for_it(begin: Begin) -> None:
+    script, begun, wanted = Script(answers=["Hello."]), Event(), Event()
+
+    def load(*arguments: Any, **options: Any) -> Any:
+        begun.set()
+        while not wanted.wait(0.001):
+            tell("loading big.gguf", 0.25)
+        return script.load(*arguments, **options)
+
+    watched = begin(SimpleNamespace(load=load), load=False)
+    watched.worker.load("big.gguf")
+    assert begun.wait(10)
+    watched.worker.stop()
+    first, *told, failed = watched.done()
+    assert first == Loading("loading big.gguf")
+    assert told in ([], [Loading("loading big.gguf", 25)])
+    assert failed == Failed("loading was stopped", "load")
+    assert watched.worker.session is None
+
+    begun.clear()
+    watched.worker.load("big.gguf")
+    assert begun.wait(10)
+    watched.worker.send("Hi")
+    wanted.set()
+    assert kinds(watched.done())[-1] == "Ended"
+    assert watched.contents == ["Hi", "Hello."]
 
 
 def test_switch_loads_while_no_model_is_loaded(begin: Begin) -> None:

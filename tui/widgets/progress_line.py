@@ -19,6 +19,10 @@ class ProgressLine(Static):
         """So much of it is done."""
         self._say(f"{bar(done, total)} {what} {done:,} of {total:,}")
 
+    def show_percent(self, doing: str, percent: int) -> None:
+        """So much of what is being done."""
+        self._say(f"{bar(percent, 100)} {doing}: {percent} %")
+
     def clear(self) -> None:
         """Nothing is waited for."""
         self.display = False
