@@ -20,7 +20,7 @@ class Candidate:
     """One drafter's record.
 
     gain: what its drafts brought lately, in plain tokens' time per step, or below zero what they
-    cost.
+    cost. curiosity: seconds that getting to know it may take, since it drafted last.
     """
 
     def __init__(self, drafter: Drafter, cost: DrafterCost, guess: float = FIRST_GUESS) -> None:
@@ -32,6 +32,7 @@ class Candidate:
         self.free: bool = getattr(drafter, "free", False)
         self.hazards = Hazards(guess)
         self.gain = 0.0
+        self.curiosity = 0.0
         self._calibration = Calibration()
         self._confidences = getattr(drafter, "confidences", None)
         self._margins: list[float] = []
@@ -63,6 +64,7 @@ class Candidate:
 
     def starts(self) -> "Clock":
         """A clock for its coming draft."""
+        self.curiosity = 0.0
         self._margins = []
         return Clock(self.cost, self.behind)
 

@@ -25,9 +25,11 @@ _HOPELESS = 0.02
 _PLAIN_EVERY = 256
 _PLAIN_AT_MOST_EVERY = 4
 # A drafter's reading of the prompt is not held against its first step, but weighed as an
-# investment: it may cost what the coming tokens can save, and to get to know a drafter at all,
-# this share of the time they take.
-_CURIOSITY = 0.02
+# investment: it may cost what the coming tokens can save. To get to know a drafter it may cost this
+# share of the time that they and all tokens without it take; less of it once it is known a little.
+_CURIOSITY, _KNOWN = 0.02, 0.005
+# Fewer tokens tell too little of it.
+_TELLING = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,8 @@ class Controller:
                 self._learn_of(drafting, step, plain)
             else:
                 candidate.learn_from_afar(step.tokens)
+                share = _KNOWN if candidate.told else _CURIOSITY
+                candidate.curiosity += share * len(step.tokens) * plain
 
     def _learn_of(self, drafting: "_Drafting", step: Step, plain: float) -> None:
         candidate = drafting.candidate
@@ -192,10 +196,16 @@ class Controller:
             return None
         if reading:
             saved = left * max(0.0, plain - 1 / best_rate)
-            curious = 0.0 if candidate.told else _CURIOSITY * left * plain
-            if reading > max(saved, curious):
+            if reading > max(saved, self._curiosity(candidate, left, plain)):
                 return None
         return _Option(candidate, best, best_expected, best_rate, reading)
+
+    def _curiosity(self, candidate: Candidate, left: int, plain: float) -> float:
+        """Seconds that getting to know it may take."""
+        if left < _TELLING:
+            return 0.0
+        coming = 0.0 if candidate.told else _CURIOSITY * left * plain
+        return candidate.curiosity + coming
 
     def _chosen(self, options: list[_Option], plain: float) -> tuple[_Option | None, str]:
         if self._since_plain >= (

@@ -218,6 +218,24 @@ def test_a_long_text_is_read_only_if_that_can_pay(left: int, reads: bool, clock:
     assert any(step.drafted for step, _ in world.steps(controller, left)) is reads
 
 
+def test_curiosity_adds_up_over_short_texts(clock: Clock) -> None:
+    """None of them alone is worth reading for a drafter of which little is hoped."""
+    talker = Talker(clock, coin(0.97), first=0.3, further=0.25)
+    world = World(clock, "moe")
+    controller = world.controller(talker)
+    drafted, took = [], []
+    for _ in range(30):
+        talker.backlog, began = 100, clock.now
+        controller.begin()
+        steps = [step for step, _ in world.steps(controller, 40)]
+        drafted.append(any(step.drafted for step in steps))
+        took.append(clock.now - began)
+    first = drafted.index(True)
+    assert 1 < first < 10 and all(drafted[first + 1 :])
+    # At what the first guess promises, each step after that would have cost more than plain ones.
+    assert all(each == 40 for each in took[:first]) and max(took[first:]) < 40
+
+
 # What it says.
 
 
