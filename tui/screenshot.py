@@ -14,7 +14,6 @@ from localspec_tui.unattended import forget_home, rest, unattended
 _SIZE = (100, 34)
 _PROMPT = "def fibonacci(n):\n"
 _SAMPLING = {"max_tokens": 110, "temperature": 0.8, "seed": 4}
-_PAUSE = 0.5
 
 
 def main() -> None:
@@ -31,7 +30,6 @@ async def _take(file: Path, start: Start) -> None:
             await app.run_action(action)
         app.worker.send(_PROMPT)
         await rest(app)
-        await asyncio.sleep(_PAUSE)
         file.write_text(app.export_screenshot(title="localspec chat"), encoding="utf-8")
 
 

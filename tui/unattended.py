@@ -14,6 +14,8 @@ from localspec_tui.start import Start
 from localspec_tui.worker import Worker
 
 _PAUSE = 0.02
+# Until what happened last is on the screen too.
+_SHOWN = 0.3
 
 
 def forget_home() -> None:
@@ -33,7 +35,8 @@ async def unattended(start: Start, size: tuple[int, int]) -> AsyncIterator[ChatA
 
 
 async def rest(app: ChatApp) -> None:
-    """Until the engine has nothing to do."""
+    """Until the engine has nothing to do, and the screen shows it."""
     await asyncio.sleep(_PAUSE)
     while app.worker.busy or app.worker.session is None:
         await asyncio.sleep(_PAUSE)
+    await asyncio.sleep(_SHOWN)

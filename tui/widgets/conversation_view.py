@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from localspec.conversation.turns import Turn
 from localspec_tui.code_blocks import last_code
+from localspec_tui.widgets.once_laid import OnceLaid
 from localspec_tui.widgets.turn_view import TurnView
 
 # Rows that may be mounted while the end is looked at, and how many stay when it gets more.
@@ -30,7 +31,7 @@ class Note(Static):
         super().__init__(line, markup=False, classes="warning" if warning else "")
 
 
-class ConversationView(VerticalScroll, can_focus=False):
+class ConversationView(VerticalScroll, OnceLaid, can_focus=False):
     """Follows its end, until somebody scrolls up; older turns are mounted when they are near.
 
     make: a view for a turn.
