@@ -56,19 +56,22 @@ def _agree(context: Context, narrow: int, widest: int) -> bool:
     """Whether all passes from narrow to widest give equal logits, pass after pass."""
     count = 2 * widest
     prefix = min(_PREFIX, context.n_ctx - count - widest)
-    reference = _logits(context, widest, prefix, count)
+    reference = logits_by(context, widest, prefix, count)
     return all(
-        np.array_equal(_logits(context, rows, prefix, count), reference)
+        np.array_equal(logits_by(context, rows, prefix, count), reference)
         for rows in range(narrow, widest)
     )
 
 
-def _logits(context: Context, rows: int, prefix: int, count: int) -> np.ndarray:
-    """The logits after each of `count` tokens behind a prefix, scored in passes of `rows`."""
+def logits_by(context: Context, rows: int, prefix: int, count: int) -> np.ndarray:
+    """The logits after each of `count` tokens behind a prefix, scored in passes of `rows`.
+
+    Shape (count, n_vocab). The tokens are always the same.
+    """
     context.least_rows = 1
-    context.truncate(0)
     tokens = [7 * i % min(50, context.n_vocab) for i in range(prefix + count)]
-    context.extend(tokens[:prefix])
+    read = context.truncate(prefix if context.tokens[:prefix] == tokens[:prefix] else 0)
+    context.extend(tokens[read:prefix])
     kept = []
     for start in range(prefix, prefix + count, rows):
         # The last pass is filled up, as it would be when decoding.
