@@ -22,7 +22,7 @@ from localspec.tokens import common_prefix
 class _Known(DrafterCost):
     """A cost that is known: what the rehearsal itself takes teaches nothing about it."""
 
-    def learn_first(self, seconds: float, behind: int) -> None:
+    def learn_first(self, seconds: float, behind: int, growth: float = 1.0) -> None:
         """Nothing to learn."""
 
     def learn_further(self, seconds: float) -> None:

@@ -62,11 +62,11 @@ class Candidate:
 
     # While it drafts.
 
-    def starts(self) -> "Clock":
-        """A clock for its coming draft."""
+    def starts(self, growth: float) -> "Clock":
+        """A clock for its coming draft; `growth` as of Widths."""
         self.curiosity = 0.0
         self._margins = []
-        return Clock(self.cost, self.behind)
+        return Clock(self.cost, self.behind, growth)
 
     def sees(self, margin: float) -> float:
         """A token was drawn with this margin: the chance that it is right."""
@@ -110,9 +110,10 @@ class Candidate:
 class Clock:
     """Times the tokens of one draft as they come."""
 
-    def __init__(self, cost: DrafterCost, behind: int) -> None:
+    def __init__(self, cost: DrafterCost, behind: int, growth: float) -> None:
         self._cost = cost
         self._behind = behind
+        self._growth = growth
         self._count = 0
         self._last = perf_counter()
 
@@ -122,6 +123,6 @@ class Clock:
         if self._count:
             self._cost.learn_further(now - self._last)
         else:
-            self._cost.learn_first(now - self._last, self._behind)
+            self._cost.learn_first(now - self._last, self._behind, self._growth)
         self._count += 1
         self._last = now

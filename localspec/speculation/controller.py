@@ -49,13 +49,16 @@ Explain = Callable[[Decision], None]
 
 @dataclass(slots=True)
 class _Option:
-    """The best depth of one candidate. rate: tokens per second, `reading` set aside."""
+    """The best depth of one candidate. rate: tokens per second, `reading` set aside. growth: by
+    which that is more than in a short text.
+    """
 
     candidate: Candidate
     depth: int
     expected: float
     rate: float
     reading: float
+    growth: float
 
 
 class Controller:
@@ -179,7 +182,7 @@ class Controller:
         cost, plain = candidate.cost, passes[1]
         behind = candidate.behind
         unread = max(0, behind - self._generated)
-        reading = cost.reading(unread)
+        reading = cost.reading(unread) * self._widths.growth
         most = plain + self.ledger.allowed(plain)
         drafting = cost.of(1, behind - unread)
         best, best_rate = 0, 0.0
@@ -198,7 +201,7 @@ class Controller:
             saved = left * max(0.0, plain - 1 / best_rate)
             if reading > max(saved, self._curiosity(candidate, left, plain)):
                 return None
-        return _Option(candidate, best, best_expected, best_rate, reading)
+        return _Option(candidate, best, best_expected, best_rate, reading, self._widths.growth)
 
     def _curiosity(self, candidate: Candidate, left: int, plain: float) -> float:
         """Seconds that getting to know it may take."""
@@ -248,7 +251,7 @@ class _Drafting:
         self.price = price
         self.catching_up = option.reading
         self.survivals: list[float] = []
-        self.clock: Clock = candidate.starts()
+        self.clock: Clock = candidate.starts(option.growth)
         self.passes = passes
         # Nothing is learnt while it drafts.
         self._hazards = candidate.hazards.chances(most)

@@ -111,6 +111,13 @@ class Widths:
         self._confirmed[width] = self._factor
 
     @property
+    def growth(self) -> float:
+        """How much longer reading the text takes a model than if it had stayed as short as in the
+        profile: at its end as much as a plain pass takes longer, on average half of that.
+        """
+        return max(1.0, (1 + self.seconds(1) / self._profiled) / 2)
+
+    @property
     def proved_wrong(self) -> bool:
         """Whether plain passes take much more, or less, than the profile said."""
         ratio = self.seconds(1) / self._profiled
@@ -178,12 +185,12 @@ class DrafterCost:
         self.learn_first(seconds if free else seconds / tokens, 0)
         self.learn_further(0.0 if free else seconds / tokens)
 
-    def learn_first(self, seconds: float, behind: int) -> None:
-        """The first token came after so long, so many tokens behind."""
+    def learn_first(self, seconds: float, behind: int, growth: float = 1.0) -> None:
+        """The first token came after so long, so many tokens behind; `growth` as of Widths."""
         if behind <= 2:
             self.first = self._learnt(self._first, seconds, self.first)
         elif behind >= 16:  # fewer say nothing
-            each = max(0.0, seconds - self.first) / (behind - 2)
+            each = max(0.0, seconds - self.first) / (behind - 2) / growth
             self.backlog = self._learnt(self._backlog, each, self.backlog)
 
     def learn_further(self, seconds: float) -> None:

@@ -218,6 +218,18 @@ def test_a_long_text_is_read_only_if_that_can_pay(left: int, reads: bool, clock:
     assert any(step.drafted for step, _ in world.steps(controller, left)) is reads
 
 
+@pytest.mark.parametrize(("slow", "reads"), [(1.0, False), (10.0, False), (1.0, True)])
+def test_what_slows_the_target_slows_the_reading(slow: float, reads: bool, clock: Clock) -> None:
+    """A longer text than the one costs were measured with: what can be saved is more, and so is
+    what reading costs.
+    """
+    talker = Talker(clock, coin(0.8), backlog=2000)
+    world = World(clock, "gpu", noise=iter(lambda: slow, None))
+    controller = world.controller(talker)
+    left = 1000 if reads else 60
+    assert any(step.drafted for step, _ in world.steps(controller, left)) is reads
+
+
 def test_curiosity_adds_up_over_short_texts(clock: Clock) -> None:
     """None of them alone is worth reading for a drafter of which little is hoped."""
     talker = Talker(clock, coin(0.97), first=0.3, further=0.25)

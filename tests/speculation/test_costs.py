@@ -92,6 +92,21 @@ def test_a_drafter_s_first_token_its_further_ones_and_its_reading() -> None:
     assert cost.reading(1000) == 500.0
 
 
+def test_what_a_long_text_took_is_told_from_what_a_short_one_takes() -> None:
+    widths = Widths({1: 1.0, 4: 1.2})
+    assert widths.growth == 1
+    for _ in range(9):
+        widths.learn(1, 7.0)
+    assert widths.growth == pytest.approx(4)
+    cost = DrafterCost(0.0, 0.0, 0.5)
+    for _ in range(5):
+        cost.learn_first(98 * 4.0, 100, widths.growth)
+    assert cost.reading(10) == pytest.approx(10)
+    for _ in range(9):
+        widths.learn(1, 0.5)
+    assert widths.growth == 1
+
+
 def test_one_slow_token_does_not_spoil_what_was_measured() -> None:
     """As the first one of all may be, while weights come from the disk."""
     cost = DrafterCost(0.003, 0.002, 0.0005)
