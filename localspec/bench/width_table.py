@@ -9,18 +9,16 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
 from localspec.engine import load
 from localspec.llama.context import Context
-from localspec.llama.width import logits_by, probe, seconds_of_pass
+from localspec.llama.width import logits_by, probe, typical_seconds
 from localspec.models import registry
 
 WIDEST = 16
 _POSITIONS = 2 * WIDEST
-_TIMED = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ def widths(context: Context, behind: int) -> Iterator[Width]:
         context.truncate(behind)
         yield Width(
             rows,
-            median(seconds_of_pass(context, rows) for _ in range(_TIMED)),
+            typical_seconds(context, rows),
             _same(found, narrowest),
             _same(found, widest),
             float(np.abs(found - narrowest).max()),

@@ -47,7 +47,7 @@ def probe(context: Context, widest: int) -> WidthClass:
     agreeing = (rows for rows in candidates if _agree(context, rows, widest))
     least = next(agreeing, widest)
     context.truncate(len(context.tokens) // 2)
-    cost = _seconds(context, least) / _seconds(context, 1)
+    cost = typical_seconds(context, least) / typical_seconds(context, 1)
     context.truncate(0)
     return WidthClass(least, cost)
 
@@ -81,7 +81,7 @@ def logits_by(context: Context, rows: int, prefix: int, count: int) -> np.ndarra
     return np.concatenate(kept)[:count]
 
 
-def _seconds(context: Context, rows: int) -> float:
+def typical_seconds(context: Context, rows: int) -> float:
     """The median time of a pass of so many rows."""
     return median(seconds_of_pass(context, rows) for _ in range(_TIMED))
 

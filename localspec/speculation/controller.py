@@ -182,7 +182,8 @@ class Controller:
         cost, plain = candidate.cost, passes[1]
         behind = candidate.behind
         unread = max(0, behind - self._generated)
-        reading = cost.reading(unread) * self._widths.growth
+        growth = self._widths.growth
+        reading = cost.reading(unread) * growth
         most = plain + self.ledger.allowed(plain)
         drafting = cost.of(1, behind - unread)
         best, best_rate = 0, 0.0
@@ -201,7 +202,7 @@ class Controller:
             saved = left * max(0.0, plain - 1 / best_rate)
             if reading > max(saved, self._curiosity(candidate, left, plain)):
                 return None
-        return _Option(candidate, best, best_expected, best_rate, reading, self._widths.growth)
+        return _Option(candidate, best, best_expected, best_rate, reading, growth)
 
     def _curiosity(self, candidate: Candidate, left: int, plain: float) -> float:
         """Seconds that getting to know it may take."""

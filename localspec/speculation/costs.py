@@ -115,13 +115,16 @@ class Widths:
         """How much longer reading the text takes a model than if it had stayed as short as in the
         profile: at its end as much as a plain pass takes longer, on average half of that.
         """
-        return max(1.0, (1 + self.seconds(1) / self._profiled) / 2)
+        return max(1.0, (1 + self._slowdown) / 2)
 
     @property
     def proved_wrong(self) -> bool:
         """Whether plain passes take much more, or less, than the profile said."""
-        ratio = self.seconds(1) / self._profiled
-        return len(self._seen[1]) >= _ENOUGH and not 1 / _WRONG < ratio < _WRONG
+        return len(self._seen[1]) >= _ENOUGH and not 1 / _WRONG < self._slowdown < _WRONG
+
+    @property
+    def _slowdown(self) -> float:
+        return self.seconds(1) / self._profiled
 
     def is_stale(self, width: int) -> bool:
         """Whether the factor has moved much since this width was seen.
