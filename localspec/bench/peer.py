@@ -82,7 +82,8 @@ class Peer:
 class Compared:
     """One prompt: tokens per second of localspec, of plain decoding, and of the tool at its best.
 
-    best: which kind and depth that was.
+    best: which kind and depth that was. ratio: ours to theirs, the median of all rounds: what slows
+    the machine for a while slows both.
     """
 
     task: Task
@@ -90,6 +91,7 @@ class Compared:
     plain: float
     theirs: float
     best: str
+    ratio: float
 
 
 def compare(
@@ -104,9 +106,13 @@ def compare(
         for kind, depth in ways:
             speed = peer.speed(str(task.content), kind, depth)
             speeds.setdefault(f"{kind} {depth}", []).append(speed)
-    middle = {name: median(each) for name, each in speeds.items()}
-    best = max((f"{kind} {depth}" for kind, depth in ways), key=middle.__getitem__)
-    return Compared(task, middle["auto"], middle["plain"], middle[best], best)
+    ratios = {
+        way: median(ours / theirs for ours, theirs in zip(speeds["auto"], speeds[way], strict=True))
+        for way in (f"{kind} {depth}" for kind, depth in ways)
+    }
+    best = min(ratios, key=ratios.__getitem__)
+    ours, plain, theirs = (median(speeds[name]) for name in ("auto", "plain", best))
+    return Compared(task, ours, plain, theirs, best, ratios[best])
 
 
 def _own(engine: Engine, task: Task, peer: Peer, seed: int) -> float:
@@ -171,10 +177,10 @@ def main() -> None:
         done.append(each)
         print(
             f"{task.set + ' ' + str(task.number):10} {each.plain:7.1f} {each.ours:7.1f} "
-            f"{each.theirs:7.1f}  {each.ours / each.theirs:9.2f}  {each.best}",
+            f"{each.theirs:7.1f}  {each.ratio:9.2f}  {each.best}",
             flush=True,
         )
-    ratios = sorted(each.ours / each.theirs for each in done)
+    ratios = sorted(each.ratio for each in done)
     print(f"auto / peer: median {median(ratios):.2f}, least {ratios[0]:.2f}")
     for engine in engines.values():
         engine.close()

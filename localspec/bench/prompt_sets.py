@@ -24,6 +24,8 @@ SETS = {
     "json": "json.txt",
     "chat": "chat.jsonl",
 }
+# An answer behind all of the texts above. Reading them takes its time, so only where it is named.
+LONG = "long"
 _SEPARATOR = "---"
 _ROLES = {"system": "System", "user": "User", "assistant": "Assistant"}
 
@@ -64,10 +66,21 @@ def tasks_of(names: Sequence[str], file: Path | None) -> list[Task]:
 
 def shipped(name: str) -> list[Task]:
     """A set that comes with localspec. Raises InvalidValueError for another name."""
+    if name == LONG:
+        return _long()
     if name not in SETS:
-        raise InvalidValueError(f"--set {name}: there is no such set; choose {', '.join(SETS)}")
+        choices = ", ".join((*SETS, LONG))
+        raise InvalidValueError(f"--set {name}: there is no such set; choose {choices}")
     file = resources.files("localspec.bench") / "prompts" / SETS[name]
     return _parsed(name, file.read_text(encoding="utf-8"), SETS[name])
+
+
+def _long() -> list[Task]:
+    """The first two prompts of code, each behind all texts of the other sets."""
+    others = [task.content for name in SETS if name != "code" for task in shipped(name)]
+    before = "\n\n".join(text for text in others if isinstance(text, str))
+    code = shipped("code")[:2]
+    return [Task(LONG, task.number, f"{before}\n\n{task.content}") for task in code]
 
 
 def read_tasks(path: Path) -> list[Task]:

@@ -2,7 +2,7 @@
 
 import click
 
-from localspec.bench.prompt_sets import SETS
+from localspec.bench.prompt_sets import LONG, SETS
 from localspec.cli.options import Command, stacked
 
 
@@ -13,7 +13,8 @@ def task_options(command: Command) -> Command:
             "--set",
             "sets",
             metavar="LIST",
-            help=f"Which prompt sets: {', '.join(SETS)}. [default: all, or none with --prompts]",
+            help=f"Which prompt sets: {', '.join(SETS)}, {LONG} (thousands of tokens before the "
+            f"answer). [default: all but {LONG}, or none with --prompts]",
         ),
         click.option(
             "--prompts",

@@ -183,9 +183,9 @@ class Controller:
         behind = candidate.behind
         unread = max(0, behind - self._generated)
         growth = self._widths.growth
-        reading = cost.reading(unread) * growth
+        reading = cost.reading(unread, growth)
         most = plain + self.ledger.allowed(plain)
-        drafting = cost.of(1, behind - unread)
+        drafting = cost.of(1, behind - unread, growth)
         best, best_rate = 0, 0.0
         expected = best_expected = 1.0
         for depth, survival in enumerate(candidate.survivals(limit), start=1):

@@ -175,13 +175,14 @@ class DrafterCost:
     _further: Recent = field(default_factory=Recent)
     _backlog: Recent = field(default_factory=Recent)
 
-    def of(self, depth: int, behind: int = 0) -> float:
-        """Of a proposal so deep, so many tokens behind the text."""
-        return self.first + (depth - 1) * self.further + max(0, behind - 2) * self.backlog
+    def of(self, depth: int, behind: int = 0, growth: float = 1.0) -> float:
+        """Of a proposal so deep, so many tokens behind the text; `growth` as of Widths."""
+        catching_up = self.reading(max(0, behind - 2), growth)
+        return self.first + (depth - 1) * self.further + catching_up
 
-    def reading(self, tokens: int) -> float:
-        """Of taking in so much text."""
-        return tokens * self.backlog
+    def reading(self, tokens: int, growth: float = 1.0) -> float:
+        """Of taking in so much text; `growth` as of Widths."""
+        return growth * tokens * self.backlog
 
     def learn_whole(self, seconds: float, tokens: int, *, free: bool) -> None:
         """A proposal of so many tokens took this long; a free one does, whatever its depth."""

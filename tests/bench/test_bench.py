@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def printed(module: str, *options: str) -> list[list[str]]:
     run = subprocess.run(
@@ -26,3 +28,12 @@ def test_host_time_covers_every_budget() -> None:
     _title, _header, *rows = printed("host_time", "--vocabulary", "4096", "--depth", "4")
     assert len(rows) == 12
     assert all(float(row[-2]) > 0 for row in rows)
+
+
+def test_plain_decoding_is_held_against_the_library_s_own_loop() -> None:
+    for temperature in ("0", "0.8"):
+        options = ["--tokens", "8", "--rounds", "3", "--threads", "1", "--temperature", temperature]
+        header, *rounds, last = printed("plain_loop", *options)
+        assert len(rounds) == 3 and header == ["localspec", "library", "ratio"]
+        ratios = sorted(float(ours) / float(theirs) for ours, theirs, _ratio in rounds)
+        assert float(last[-1]) == pytest.approx(ratios[1], abs=0.02)

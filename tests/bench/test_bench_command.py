@@ -12,7 +12,7 @@ from localspec.bench.contender import PLAIN, Entry, Field, tokens_of
 from localspec.bench.equality import require_same_texts
 from localspec.bench.median import Median
 from localspec.bench.page import page
-from localspec.bench.prompt_sets import SETS, Task, read_tasks, shipped, tasks_of
+from localspec.bench.prompt_sets import LONG, SETS, Task, read_tasks, shipped, tasks_of
 from localspec.bench.report import Conditions, Report, report
 from localspec.bench.runner import Run, runs
 from localspec.bench.summary import accepted_lengths, summarised
@@ -74,6 +74,15 @@ def test_a_shipped_set_holds_different_prompts(name: str) -> None:
     assert [task.number for task in tasks] == [1, 2, 3, 4, 5]
     assert len({str(task.content) for task in tasks}) == 5
     assert all(50 < task.bytes < 1500 for task in tasks)
+
+
+def test_the_long_set_answers_behind_all_other_texts() -> None:
+    tasks = shipped(LONG)
+    assert [task.number for task in tasks] == [1, 2]
+    for task, short in zip(tasks, shipped("code"), strict=False):
+        assert task.bytes > 7000
+        assert str(task.content).endswith(str(short.content))
+        assert str(shipped("json")[4].content) in str(task.content)
 
 
 def test_sets_take_turns() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from localspec.errors import LocalspecError
 from localspec.llama.context import Context
+from localspec.llama.decode_loop import DecodeLoop
 from localspec.llama.model import Model
 from localspec.llama.rollback import Rollback
+from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import NOTHING, Draft
 
 Make = Callable[..., Context]
@@ -126,19 +128,9 @@ def test_trees_are_refused_in_words(target_model: Model, make_context: Make) -> 
 def test_our_plain_loop_is_the_library_s_own(target_model: Model, make_context: Make) -> None:
     """The library is the oracle: a bare decode loop over its C API, greedy."""
     prompt = target_model.tokenize("def tokenize(self, text):")
-    params = llama_cpp.llama_context_default_params()
-    params.n_ctx, params.n_threads, params.n_threads_batch = 512, 1, 1
-    params.flash_attn_type = 1
-    bare = llama_cpp.llama_init_from_model(target_model.handle, params)
-    chain = llama_cpp.llama_sampler_init_greedy()
-    expected, pending = [], list(prompt)
-    for _ in range(64):
-        ids = (llama_cpp.llama_token * len(pending))(*pending)
-        assert llama_cpp.llama_decode(bare, llama_cpp.llama_batch_get_one(ids, len(pending))) == 0
-        pending = [llama_cpp.llama_sampler_sample(chain, bare, -1)]
-        expected += pending
-    llama_cpp.llama_sampler_free(chain)
-    llama_cpp.llama_free(bare)
+    bare = DecodeLoop(target_model, n_ctx=512, threads=1)
+    expected = bare.generate(prompt, 64, SamplingParams(temperature=0)).tokens
+    bare.close()
 
     context, ours = make_context(target_model), []
     row = context.extend(prompt)

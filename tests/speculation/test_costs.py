@@ -102,6 +102,9 @@ def test_what_a_long_text_took_is_told_from_what_a_short_one_takes() -> None:
     for _ in range(5):
         cost.learn_first(98 * 4.0, 100, widths.growth)
     assert cost.reading(10) == pytest.approx(10)
+    cost = DrafterCost(0.5, 0.2, 1.0)
+    assert cost.reading(10, widths.growth) == pytest.approx(40)
+    assert cost.of(2, behind=12, growth=widths.growth) == pytest.approx(40.7)
     for _ in range(9):
         widths.learn(1, 0.5)
     assert widths.growth == 1
