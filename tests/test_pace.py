@@ -76,6 +76,32 @@ def test_a_small_context_is_measured_as_far_as_it_reaches(
     assert max(pace(target, None, Runtime()).target) <= target.n_ctx
 
 
+@pytest.mark.parametrize(("usual", "times"), [(0.001, 5), (0.1, 2)])
+def test_a_first_pass_that_was_slow_does_not_count(usual: float, times: int) -> None:
+    took = iter([3.0, *[usual] * 9])
+    assert pace_module._typical(lambda: next(took)) == usual
+    assert len([*took]) == 10 - times
+
+
+@pytest.mark.parametrize(
+    ("costs", "expected"), [((0.004, 0.0), 0.004 / 512), ((0.0, 0.001), 0.001)]
+)
+def test_reading_is_priced_by_the_most_that_is_read_at_once(
+    costs: tuple[float, float],
+    expected: float,
+    make_context: Make,
+    drafter_model: Model,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A GPU takes as long for few tokens as for many; a CPU by the token."""
+    of_pass, of_token = costs
+    monkeypatch.setattr(
+        pace_module, "_seconds_of_reading", lambda _context, count: of_pass + count * of_token
+    )
+    _, _, reading = pace_module._drafter(make_context(drafter_model, n_ctx=600))
+    assert reading == pytest.approx(expected)
+
+
 def test_what_proved_wrong_is_measured_again(cache: Path) -> None:
     with load(draft="suffix", threads=1) as engine:
         engine.generate("def f(", max_tokens=20)

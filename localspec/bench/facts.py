@@ -43,7 +43,9 @@ def machine_line(report: Report) -> str:
 
 def memory_line(report: Report) -> str:
     """What the process took in all."""
-    return f"peak memory of the process, all loaded side by side: {size(report.peak_resident)}"
+    peak = size(report.peak_resident)
+    main = "main " if report.machine.gpu else ""
+    return f"peak {main}memory of the process, all loaded side by side: {peak}"
 
 
 def size(count: int) -> str:
@@ -63,8 +65,9 @@ def _memory(memory: Footprint) -> str:
 def _gpu(report: Report) -> str:
     if not report.machine.gpu:
         return "no GPU"
+    name = ", ".join(report.machine.gpus) or "GPU"
     layers = report.conditions.gpu_layers
-    return "GPU: all layers" if layers in (None, -1) else f"GPU: {layers} layers"
+    return f"{name}: all layers" if layers in (None, -1) else f"{name}: {layers} layers"
 
 
 def _rounds(rounds: int) -> str:

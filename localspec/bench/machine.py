@@ -21,6 +21,7 @@ class Machine:
     logical_cores: int | None
     memory: int
     gpu: bool
+    gpus: list[str]
     system: str
     versions: dict[str, str]
 
@@ -33,6 +34,7 @@ def this_machine() -> Machine:
         logical_cores=psutil.cpu_count(),
         memory=psutil.virtual_memory().total,
         gpu=library.can_offload(),
+        gpus=[each.description for each in library.devices() if "gpu" in each.kind],
         system=f"{platform.system()} {platform.release()}, {platform.machine()}",
         versions={
             "localspec": __version__,

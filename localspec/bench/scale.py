@@ -17,8 +17,6 @@ from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 
-import psutil
-
 from localspec.bench.scale_gguf import ARCHITECTURE, Kind, Source, write
 from localspec.bench.scale_layout import ALIGNMENT, MOST_COPIES, lay_out
 from localspec.bench.scale_shape import Shape, Size, grown
@@ -26,6 +24,7 @@ from localspec.bench.scale_tensors import Plan, padded_tokens
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.folders import cache_folder
 from localspec.llama import quantize
+from localspec.memory.free import free_memory
 from localspec.models.gguf import read_header
 from localspec.recipe import fingerprint
 
@@ -174,7 +173,7 @@ def _require_room(plan: Plan, folder: Path, type_name: str) -> None:
     quantised = 0 if type_name in _DIRECT else plan.size * 17 // 32
     room = {
         f"on the disk of {folder}": (plan.size + quantised, shutil.disk_usage(folder).free),
-        "in memory": (quantised or plan.size, psutil.virtual_memory().available),
+        "in memory": (quantised or plan.size, sum(free_memory().values())),
     }
     for where, (needed, free) in room.items():
         if needed > free:

@@ -301,8 +301,7 @@ def test_room_is_asked_for_first(
         patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
         with pytest.raises(InvalidValueError, match="on the disk"):
             scaled(target_path, SIZE, type_name, tmp_path)
-    little = SimpleNamespace(available=2**20)
-    monkeypatch.setattr(command.psutil, "virtual_memory", lambda: little)
+    monkeypatch.setattr(command, "free_memory", lambda: {"CPU": 2**19, "GPU": 2**19})
     with pytest.raises(InvalidValueError, match="in memory"):
         scaled(target_path, SIZE, type_name, tmp_path)
     assert not list(tmp_path.iterdir())
