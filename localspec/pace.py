@@ -39,6 +39,13 @@ class Pace:
         """To start learning from."""
         return Widths(self.target)
 
+    @property
+    def is_plausible(self) -> bool:
+        """Whether a drafter's token takes less than the target's: else it would never draft, so
+        that nobody would learn if that was only what the machine did meanwhile.
+        """
+        return self.drafter is None or self.drafter[1] < self.target[1]
+
     def step(self, depth: int) -> float:
         """What a step with a draft of so many tokens takes, in steps of plain decoding."""
         widths, drafting = self.widths(), self.drafter_cost()
@@ -73,7 +80,8 @@ def remembered(target: Path, drafter: Path | None, runtime: Runtime) -> Pace | N
     try:
         record = json.loads(_file(target, drafter, runtime).read_text())
         widths = {int(width): float(seconds) for width, seconds in record["target"].items()}
-        return Pace(widths, _triple(record["drafter"])) if widths.keys() >= {1, 4} else None
+        found = Pace(widths, _triple(record["drafter"]))
+        return found if widths.keys() >= {1, 4} and found.is_plausible else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # not measured yet, or not readable
 

@@ -1,5 +1,7 @@
 """Planning: who decides about drafts, and what is learnt of them, kept between generations."""
 
+from copy import deepcopy
+
 from localspec import plans
 from localspec.drafting import Drafting
 from localspec.llama.context import Context
@@ -34,9 +36,11 @@ class Planning:
         self.plan_ignored: str | None = None
 
     def for_text(self, target: Context, drafting: Drafting) -> "Planning":
-        """For another text of the same models: what passes take is learnt together."""
+        """For another text of the same models: it starts from what passes were found to take here,
+        and goes on by itself, as texts differ in length.
+        """
         other = Planning(target, drafting, self.pace)
-        other.widths, other._costs = self.widths, self._costs
+        other.widths, other._costs = deepcopy((self.widths, self._costs))
         return other
 
     @staticmethod
@@ -58,6 +62,7 @@ class Planning:
         if settings.depth is not None or not self.drafting.drafters or not self.widths:
             self._target.padded = int
             return Fixed(self.drafting.drafters, settings.depth or 0)
+        self.widths.none_below(self._target.least_rows)
         padded = self.widths.padded
         # No wider than the widest pass that has been tried out, if they were.
         self._target.padded = lambda rows: max(rows, min(padded(rows), deepest + 1))

@@ -102,6 +102,18 @@ def test_reading_is_priced_by_the_most_that_is_read_at_once(
     assert reading == pytest.approx(expected)
 
 
+def test_a_drafter_dearer_than_its_target_is_measured_again(
+    make_context: Make, target_model: Model, drafter_model: Model, cache: Path
+) -> None:
+    """It would never draft, so that nobody would find out that it is not so."""
+    target, drafter = make_context(target_model), make_context(drafter_model)
+    pace(target, drafter, Runtime())
+    [file] = cache.iterdir()
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps(record | {"drafter": [9.0, 9.0, 0.1]}))
+    assert pace(target, drafter, Runtime()).drafter_cost().further < 1
+
+
 def test_what_proved_wrong_is_measured_again(cache: Path) -> None:
     with load(draft="suffix", threads=1) as engine:
         engine.generate("def f(", max_tokens=20)

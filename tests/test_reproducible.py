@@ -1,5 +1,6 @@
 """With `reproducible`, no digit depends on drafting, threads, or how the cache came."""
 
+import llama_cpp
 import pytest
 from fakes.prompts import PROMPTS
 
@@ -9,6 +10,8 @@ from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.llama.width import probe
 from localspec.pace import Pace
+from localspec.speculation.controller import Decision
+from localspec.speculation.draft import NOTHING, Draft
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +91,39 @@ def test_padding_is_forgotten(target_model: Model) -> None:
         assert context.tokens == [5, 6, 7]
         context.truncate(2)
         assert (context.extend([7]) == row).all()
+
+
+def test_a_padded_pass_asks_for_the_rows_of_a_full_one(
+    target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library computes the last layers for rows whose logits are wanted only."""
+    asked = []
+    with Context(target_model, n_ctx=64, threads=1) as context:
+        decode = llama_cpp.llama_decode
+        monkeypatch.setattr(
+            llama_cpp,
+            "llama_decode",
+            lambda handle, batch: (
+                asked.append([bool(batch.logits[i]) for i in range(batch.n_tokens)]),
+                decode(handle, batch),
+            )[1],
+        )
+        context.extend([5, 6, 7])
+        for context.least_rows in (1, 4):
+            context.score(8, NOTHING)
+            context.commit([])
+            context.score(8, Draft([9, 9, 9]))
+            context.commit([])
+    assert asked[1:] == [[True], [True] * 4, [True] * 4, [True] * 4]
+
+
+def test_plain_decoding_is_priced_as_the_pass_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = Pace({1: 1.0, 2: 1.9, 4: 2.0, 8: 8.0}, (1e-3, 1e-3, 1e-3))
+    monkeypatch.setattr("localspec.loading.pace", lambda *_: measured)
+    said: list[Decision] = []
+    with load(reproducible=True, draft="auto", threads=1) as engine:
+        engine.generate("def f(x):", max_tokens=3, seed=1, explain=said.append)
+    assert said[0].plain_rate == 1 / 1.9
 
 
 def test_no_pass_is_wider_than_those_tried_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,16 @@ def texts(session: Session) -> list[str]:
     return [turn.content for turn in session.turns]
 
 
+def test_what_passes_take_is_learnt_by_each_text_for_itself(pair: Engine) -> None:
+    """A long one's passes are slower; both start from what is known."""
+    with Session(pair) as one, Session(pair) as other:
+        mine, its = (session._seat.planning.widths for session in (one, other))
+        assert mine and its and mine.table == its.table
+        for _ in range(9):
+            its.learn(1, 2 * its.seconds(1))
+        assert its.seconds(1) > 1.5 * mine.seconds(1)
+
+
 @pytest.mark.parametrize("family", ["llama", "gemma3", "mamba", "qwen35"])
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_twenty_turns_evaluate_only_what_is_new(

@@ -22,6 +22,8 @@ from localspec.tokens import common_prefix
 class _Known(DrafterCost):
     """A cost that is known: what the rehearsal itself takes teaches nothing about it."""
 
+    knows_further = True
+
     def learn_first(self, seconds: float, behind: int, growth: float = 1.0) -> None:
         """Nothing to learn."""
 
@@ -103,4 +105,5 @@ class Rehearsal:
             return self._drafting[plan.drafter.name].first, draft
         if not len(draft):
             return 0.0, draft
-        return self._drafting[plan.drafter.name].of(len(draft), behind), draft
+        cost = self._drafting[plan.drafter.name]
+        return cost.of(len(draft)) + cost.catching_up(behind), draft

@@ -19,10 +19,19 @@ class Batch:
             self.struct.seq_id[i][0] = 0
         self._size = size
 
-    def fill(self, tokens: Sequence[int], *, start: int, wanted: int, padding: int) -> None:
+    def fill(
+        self,
+        tokens: Sequence[int],
+        *,
+        start: int,
+        wanted: int,
+        padding: int,
+        padding_wanted: bool = False,
+    ) -> None:
         """Tokens at positions start, start + 1, ...; logits for the last `wanted` of them.
 
-        padding: so many more rows follow, of any token, whose logits nobody wants.
+        padding: so many more rows follow, of any token. padding_wanted: with logits that nobody
+        reads, so that the pass is the same up to its end.
         """
         n, width = len(tokens), len(tokens) + padding
         self.struct.n_tokens = width
@@ -30,7 +39,7 @@ class Batch:
         self._tokens[n:width] = tokens[-1]
         self._positions[:width] = range(start, start + width)
         self._wants_logits[:width] = False
-        self._wants_logits[n - wanted : n] = True
+        self._wants_logits[n - wanted : width if padding_wanted else n] = True
 
     def close(self) -> None:
         """Free it; the structure must not be used again."""

@@ -240,7 +240,14 @@ class Context:
         can_pad = self.rollback is Rollback.PARTIAL
         padding = max(0, width - len(tokens)) if can_pad else 0
         end = self._memory.length + len(tokens)
-        self._batch.fill(tokens, start=end - len(tokens), wanted=wanted, padding=padding)
+        self._batch.fill(
+            tokens,
+            start=end - len(tokens),
+            wanted=wanted,
+            padding=padding,
+            # The last layers compute only rows whose logits are wanted, by kernels of their own.
+            padding_wanted=self.least_rows > 1,
+        )
         library.forget_log()
         self._memory.starts()
         status = llama_cpp.llama_decode(self._handle, self._batch.struct)

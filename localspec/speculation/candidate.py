@@ -14,6 +14,8 @@ from localspec.speculation.draft import Draft
 _GAIN_RATE = 0.1
 # Without success, a drafter that costs time is tried again after 1, 2, 4, ... steps, up to this.
 _LONGEST_WAIT = 128
+# One that waits this long has failed in this text.
+_FAILED = 8
 
 
 class Candidate:
@@ -31,6 +33,7 @@ class Candidate:
         # Free drafters may be asked at every step, and so are always scored.
         self.free: bool = getattr(drafter, "free", False)
         self.hazards = Hazards(guess)
+        self._guess = guess
         self.gain = 0.0
         self.curiosity = 0.0
         self._calibration = Calibration()
@@ -39,6 +42,10 @@ class Candidate:
         self._shadow: Draft | None = None
         self._waited = 0
         self._wait = 1
+        # Whether it drafted nothing in this text.
+        self._idle = False
+        self._texts_waited = 0
+        self._wait_texts = 1
 
     @property
     def behind(self) -> int:
@@ -60,11 +67,28 @@ class Candidate:
         """The draft `survivals` was about, if it had to be made for that."""
         return self._shadow.first(depth) if self._shadow is not None else None
 
+    def begins(self) -> None:
+        """Another text: where it failed in those before, that may be over.
+
+        Then it is taken for what it was before anything was known of it; in the 1st, 4th, 13th, ...
+        text after one in which it failed, as each trial costs time.
+        """
+        failed = self._wait >= _FAILED or (self._idle and self.gain < 0)
+        self._idle = True
+        if self.free or not failed:
+            return
+        self._texts_waited += 1
+        if self._texts_waited >= self._wait_texts:
+            self.hazards = Hazards(self._guess)
+            self._waited, self._wait = 0, 1
+            self._texts_waited, self._wait_texts = 0, 3 * self._wait_texts
+
     # While it drafts.
 
     def starts(self, growth: float) -> "Clock":
         """A clock for its coming draft; `growth` as of Widths."""
         self.curiosity = 0.0
+        self._idle = False
         self._margins = []
         return Clock(self.cost, self.behind, growth)
 
@@ -105,6 +129,8 @@ class Candidate:
         """A trial is over."""
         self._waited = 0
         self._wait = 1 if paid else min(2 * self._wait, _LONGEST_WAIT)
+        if paid:
+            self._wait_texts = 1
 
 
 class Clock:

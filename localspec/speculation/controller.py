@@ -30,6 +30,9 @@ _PLAIN_AT_MOST_EVERY = 4
 _CURIOSITY, _KNOWN = 0.02, 0.005
 # Fewer tokens tell too little of it.
 _TELLING = 24
+# However many tokens a text may have, most end by themselves. So many are expected at first, then
+# as many as the last ones had; and once it is long, as many again.
+_USUAL = 128.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,9 @@ Explain = Callable[[Decision], None]
 
 @dataclass(slots=True)
 class _Option:
-    """The best depth of one candidate. rate: tokens per second, `reading` set aside. growth: by
-    which that is more than in a short text.
+    """The best depth of one candidate. rate: tokens per second, `reading` set aside. catching_up:
+    seconds it will take to read what was written since. growth: by which both are more than in a
+    short text.
     """
 
     candidate: Candidate
@@ -58,6 +62,7 @@ class _Option:
     expected: float
     rate: float
     reading: float
+    catching_up: float
     growth: float
 
 
@@ -96,16 +101,21 @@ class Controller:
         self._drafting: _Drafting | None = None
         self._since_plain = 0
         self._generated = 0
+        self._usual = _USUAL
 
     def begin(self) -> None:
-        """A generation starts; what is learnt stays."""
+        """A generation starts; what is learnt stays, but for what failed in the last ones."""
+        if self._generated:
+            self._usual = (self._usual + self._generated) / 2
         self._generated = 0
+        for candidate in self.candidates:
+            candidate.begins()
 
     def plan(self, limit: Limit) -> Plan:
         """The step that promises the most tokens per second."""
         passes = self._widths.table
         plain = passes[1]
-        left = limit.depth + 1
+        left = min(limit.depth + 1, self._usual + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
         self._drafting = None
         options = [
@@ -149,8 +159,8 @@ class Controller:
             self.ledger.enter(took, plain, len(step.tokens), plain)
         else:
             cost = drafting.candidate.cost.of(max(1, len(step.drafted)))
-            expected = self._widths.seconds(step.verified + 1) + cost
-            took = step.seconds - drafting.catching_up
+            expected = self._widths.seconds(step.verified + 1) + cost + drafting.catching_up
+            took = step.seconds - drafting.reading
             self.ledger.enter(took, expected, len(step.tokens), plain)
         self._since_plain = self._since_plain + 1 if step.verified else 0
         for candidate in self.candidates:
@@ -166,18 +176,19 @@ class Controller:
         candidate.learn(step.drafted, step.tokens)
         if not candidate.told and step.drafted:
             candidate.cost.learn_whole(step.draft_seconds, len(step.drafted), free=candidate.free)
-        gain = len(step.tokens) - (step.seconds - drafting.catching_up) / plain
+        gain = len(step.tokens) - (step.seconds - drafting.reading) / plain
         candidate.gained(gain)
         if not candidate.free:
             candidate.tried(paid=gain > 0)
 
     def _option(
-        self, candidate: Candidate, limit: Limit, left: int, passes: list[float]
+        self, candidate: Candidate, limit: Limit, left: float, passes: list[float]
     ) -> _Option | None:
         """Its depth with the most tokens per second, within what the ledger allows.
 
-        left: how many tokens are still to come. passes: seconds by width. Reading the prompt is a
-        price paid once, and worth it if the tokens that may follow save more.
+        left: how many tokens are likely to come. passes: seconds by width. Reading the prompt is a
+        price paid once, and worth it if the tokens that may follow save more. To have caught up
+        with what was written since is of use for as many tokens to come, so a step bears its share.
         """
         cost, plain = candidate.cost, passes[1]
         behind = candidate.behind
@@ -185,14 +196,17 @@ class Controller:
         growth = self._widths.growth
         reading = cost.reading(unread, growth)
         most = plain + self.ledger.allowed(plain)
-        drafting = cost.of(1, behind - unread, growth)
+        catching_up = cost.catching_up(behind - unread, growth)
+        lag = max(1, behind - unread)
+        drafting = cost.of(1)
         best, best_rate = 0, 0.0
         expected = best_expected = 1.0
         for depth, survival in enumerate(candidate.survivals(limit), start=1):
             expected += survival
             seconds = passes[depth + 1] + drafting
-            if survival < _HOPELESS or seconds > most:
+            if (depth > 1 and survival < _HOPELESS) or seconds + catching_up > most:
                 break
+            seconds += catching_up * min(1.0, expected / lag)
             if expected > best_rate * seconds:
                 best, best_rate, best_expected = depth, expected / seconds, expected
             drafting += cost.further
@@ -202,9 +216,9 @@ class Controller:
             saved = left * max(0.0, plain - 1 / best_rate)
             if reading > max(saved, self._curiosity(candidate, left, plain)):
                 return None
-        return _Option(candidate, best, best_expected, best_rate, reading, growth)
+        return _Option(candidate, best, best_expected, best_rate, reading, catching_up, growth)
 
-    def _curiosity(self, candidate: Candidate, left: int, plain: float) -> float:
+    def _curiosity(self, candidate: Candidate, left: float, plain: float) -> float:
         """Seconds that getting to know it may take."""
         if left < _TELLING:
             return 0.0
@@ -242,7 +256,7 @@ class _Drafting:
 
     survivals: the chance that so many drafted tokens are all right, by what their confidences say.
     price: of a second, in tokens: what the best plan earns in it. passes: seconds of the target's
-    by width. catching_up: seconds of reading that the ledger is not charged with.
+    by width. reading: seconds that the ledger is not charged with; catching_up: that it is.
     """
 
     def __init__(
@@ -250,7 +264,7 @@ class _Drafting:
     ) -> None:
         self.candidate = candidate = option.candidate
         self.price = price
-        self.catching_up = option.reading
+        self.reading, self.catching_up = option.reading, option.catching_up
         self.survivals: list[float] = []
         self.clock: Clock = candidate.starts(option.growth)
         self.passes = passes
@@ -266,12 +280,16 @@ class _Drafting:
         self._survival *= self.candidate.sees(margin)
         self.survivals.append(self._survival)
         drafted = len(self.survivals)
-        return drafted < self._most and self._affordable(drafted + 1) and self._pays(drafted)
+        return drafted < self._most and self._affordable(drafted + 1) and self._tells(drafted)
 
     def _affordable(self, depth: int) -> bool:
         plain = self.passes[1]
         seconds = self.passes[depth + 1] + self.candidate.cost.of(depth)
         return seconds - plain <= self._ledger.allowed(plain)
+
+    def _tells(self, drafted: int) -> bool:
+        """Whether another token pays, or shows what that would take."""
+        return not self.candidate.cost.knows_further or self._pays(drafted)
 
     def _pays(self, drafted: int) -> bool:
         """Whether some number of further tokens brings more than it costs."""

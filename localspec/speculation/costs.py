@@ -67,8 +67,11 @@ class Widths:
         self._base = _interpolated(profile)
         self._profiled = self._base[1]
         self._factor = 1.0
+        self._narrowest = 1
         self._seen = [Recent() for _ in self._base]
         self._relative = [Recent() for _ in self._base]
+        # The factor when a width's own part was last looked at.
+        self._under = [1.0] * len(self._base)
         self._frequency = [0.0] * len(self._base)
         self._anchor = 1
         # The factor when a width's own part was last known to be right.
@@ -91,24 +94,34 @@ class Widths:
         """With how many rows a pass over `width` is quickest."""
         return self._padded[width] if width <= WIDEST else width
 
+    def none_below(self, narrowest: int) -> None:
+        """From here on every pass has at least so many rows: a plain one, too, takes their time."""
+        if narrowest == self._narrowest:
+            return
+        self._narrowest = narrowest
+        self._base[1:narrowest] = [self._base[narrowest]] * (narrowest - 1)
+        self._profiled = self._base[1]
+        self._rank()
+
     def learn(self, width: int, seconds: float) -> None:
         """A pass over so many rows took this long, all that belongs to the step included."""
         if not 1 <= width <= WIDEST or seconds <= 0:
             return
+        if width == self._narrowest:
+            width = 1
         self._frequency = [_FADING * each for each in self._frequency]
         self._frequency[width] += 1
         self._seen[width].add(seconds)
-        self._relative[width].add(seconds / self._factor)
         if self._frequency[width] > _TAKES_OVER * self._frequency[self._anchor]:
             self._anchor = width
-        if min(len(self._seen[width]), len(self._relative[width])) < _ENOUGH:
+        # Until the factor is known, it could pass for a width's own part.
+        if len(self._seen[self._anchor]) < _ENOUGH:
             return
         if width == self._anchor:
             self._factor = self._seen[width].median / self._base[width]
-        elif abs(self._relative[width].median / self._base[width] - 1) > _NOTABLE:
-            self._base[width] = self._relative[width].median
-            self._rank()
-        self._confirmed[width] = self._factor
+            self._confirmed[width] = self._factor
+        else:
+            self._learn_part(width, seconds / self._factor)
 
     @property
     def growth(self) -> float:
@@ -127,16 +140,24 @@ class Widths:
         return self.seconds(1) / self._profiled
 
     def is_stale(self, width: int) -> bool:
-        """Whether the factor has moved much since this width was seen.
+        """Whether the factor has moved much since this width was seen."""
+        return self._moved(self._confirmed[width])
 
-        Then its next observations count alone.
-        """
-        moved = self._factor / self._confirmed[width]
-        if 1 / _MUCH < moved < _MUCH:
-            return False
-        if len(self._relative[width]) >= _ENOUGH:
+    def _learn_part(self, width: int, relative: float) -> None:
+        """A width's own part, by observations under about the same factor."""
+        if self._moved(self._under[width]):
             self._relative[width] = Recent()
-        return True
+        self._under[width] = self._factor
+        self._relative[width].add(relative)
+        if len(self._relative[width]) < _ENOUGH:
+            return
+        if abs(self._relative[width].median / self._base[width] - 1) > _NOTABLE:
+            self._base[width] = self._relative[width].median
+            self._rank()
+        self._confirmed[width] = self._factor
+
+    def _moved(self, before: float) -> bool:
+        return not 1 / _MUCH < self._factor / before < _MUCH
 
     def _rank(self) -> None:
         """For each width, the cheapest that is at least as wide; a plain pass stays what it is."""
@@ -175,10 +196,13 @@ class DrafterCost:
     _further: Recent = field(default_factory=Recent)
     _backlog: Recent = field(default_factory=Recent)
 
-    def of(self, depth: int, behind: int = 0, growth: float = 1.0) -> float:
-        """Of a proposal so deep, so many tokens behind the text; `growth` as of Widths."""
-        catching_up = self.reading(max(0, behind - 2), growth)
-        return self.first + (depth - 1) * self.further + catching_up
+    def of(self, depth: int) -> float:
+        """Of a proposal so deep."""
+        return self.first + (depth - 1) * self.further
+
+    def catching_up(self, behind: int, growth: float = 1.0) -> float:
+        """Of the tokens before that, so many behind the text; `growth` as of Widths."""
+        return self.reading(max(0, behind - 2), growth)
 
     def reading(self, tokens: int, growth: float = 1.0) -> float:
         """Of taking in so much text; `growth` as of Widths."""
@@ -196,6 +220,11 @@ class DrafterCost:
         elif behind >= 16:  # fewer say nothing
             each = max(0.0, seconds - self.first) / (behind - 2) / growth
             self.backlog = self._learnt(self._backlog, each, self.backlog)
+
+    @property
+    def knows_further(self) -> bool:
+        """Whether it was seen while decoding what a further token takes."""
+        return len(self._further) >= _ENOUGH
 
     def learn_further(self, seconds: float) -> None:
         """One more token took so long."""

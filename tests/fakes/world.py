@@ -29,7 +29,8 @@ class Talker:
     """A drafter to which tokens cost time, and that tells of each.
 
     right: asked for each token it draws, whether it is right. A right token is 1, a wrong one 0;
-    the truth is always 1. telling: how it is sure of itself.
+    the truth is always 1. telling: how it is sure of itself. backlog: tokens of the text it has not
+    read, each of which takes `each` before it can draft; None where that may be left out.
     """
 
     clock: "Clock"
@@ -38,22 +39,27 @@ class Talker:
     further: float = 0.1
     telling: Callable[[bool], float] = lambda right: MARGIN_OF[True]
     backlog: int = 1
+    each: float | None = None
     name: str = "talker"
 
     def begin(self, tokens: Sequence[int]) -> None: ...
 
     def propose(self, limit: Limit) -> Draft:
         tokens: list[int] = []
+        self.clock.now += max(0, self.backlog - 2) * (self.each or 0.0)
         while len(tokens) < limit.depth:
             self.clock.now += self.further if tokens else self.first
             right = self.right()
             tokens.append(int(right))
             if limit.go_on and not limit.go_on(self.telling(right)):
                 break
-        self.backlog = 1
+        self.backlog = 1 if self.each is None else 0
         return Draft(tokens)
 
-    def observe(self, outcome: Outcome) -> None: ...
+    def observe(self, outcome: Outcome) -> None:
+        if self.each is not None:
+            # Behind its own draft is the token after it; else all that others wrote.
+            self.backlog = self.backlog + len(outcome.tokens) if self.backlog else 1
 
 
 @dataclass
@@ -100,11 +106,22 @@ class World:
         curve = CURVES[self.curve]
         widths = Widths({n: self.plain * curve[n] for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32)})
         costs = {
-            drafter.name: DrafterCost(drafter.first, drafter.further, 0.05)
+            drafter.name: DrafterCost(
+                drafter.first, drafter.further, 0.05 if drafter.each is None else drafter.each
+            )
             for drafter in drafters
             if isinstance(drafter, Talker)
         }
         return Controller(drafters, widths, costs, **options)  # type: ignore[arg-type]
+
+    def write(self, controller: Controller, tokens: int, most: int = 10**9) -> None:
+        """A text that ends after so many tokens, where it might have had more."""
+        controller.begin()
+        written = 0
+        for step, _ in self.steps(controller, max(tokens, most)):
+            written += len(step.tokens)
+            if written >= tokens:
+                break
 
     def steps(self, controller: Controller, tokens: int = 10**9) -> Iterator[tuple[Step, float]]:
         """Steps and the time after each, until so many tokens are there."""

@@ -248,6 +248,82 @@ def test_curiosity_adds_up_over_short_texts(clock: Clock) -> None:
     assert all(each == 40 for each in took[:first]) and max(took[first:]) < 40
 
 
+def test_no_reading_for_tokens_that_may_be_written_but_hardly_will(clock: Clock) -> None:
+    """A chat allows an answer as long as the context; it seldom is."""
+    talker = Talker(clock, coin(0.7), backlog=3000, each=0.03)
+    controller = World(clock).controller(talker)
+    World(clock).write(controller, 60, most=5000)
+    assert clock.now == 60
+
+
+def test_a_long_text_that_goes_on_is_read_after_all(clock: Clock) -> None:
+    talker = Talker(clock, coin(0.9), backlog=3000, each=0.03)
+    world = World(clock, "gpu")
+    steps = list(world.steps(world.controller(talker), 4000))
+    assert 50 < next(i for i, (step, _) in enumerate(steps) if step.drafted) < 200
+
+
+@pytest.mark.parametrize("each", [0.01, 0.03, 0.05])
+@pytest.mark.parametrize("chance", [0.1, 0.3])
+def test_an_answer_that_was_hard_is_not_the_end_of_drafting(
+    chance: float, each: float, clock: Clock
+) -> None:
+    """Every answer's text is one more that a drafter at rest has not read."""
+    talker = Talker(clock, coin(chance), each=each)
+    world = World(clock, "gpu")
+    controller = world.controller(talker)
+    world.write(controller, 250)
+    talker.right, began = coin(0.9), clock.now
+    for _ in range(5):
+        talker.backlog += 30
+        world.write(controller, 200)
+    assert 5 * 200 / (clock.now - began) > 2.3
+
+
+@pytest.mark.parametrize("each", [0.01, 0.03, 0.05])
+def test_a_drafter_that_is_never_right_costs_little_over_many_answers(
+    each: float, clock: Clock
+) -> None:
+    talker = Talker(clock, coin(0.1), each=each)
+    world = World(clock)
+    controller = world.controller(talker)
+    for _ in range(15):
+        talker.backlog += 30
+        world.write(controller, 200)
+    assert 15 * 200 / clock.now > 0.96
+
+
+@pytest.mark.parametrize("each", [0.03, 0.05, 0.1])
+@pytest.mark.parametrize("curve", CURVES)
+def test_catching_up_is_on_the_account(curve: str, each: float, clock: Clock) -> None:
+    talker = Talker(clock, coin(0.1), each=each)
+    world = World(clock, curve)
+    world.write(world.controller(talker), 3000)
+    assert clock.now <= (1 + ALLOWANCE) * 3000 + SLACK
+
+
+# Estimates that are wrong are found out.
+
+
+def test_a_drafter_without_hope_may_have_some_later(clock: Clock) -> None:
+    talker = Talker(clock, lambda: False)
+    world = World(clock, "gpu")
+    controller = world.controller(talker)
+    world.write(controller, 4000)
+    talker.right = coin(0.9)
+    steps = [step for step, _ in world.steps(controller, 3000)]
+    assert sum(bool(step.drafted) for step in steps[-100:]) > 90
+
+
+@pytest.mark.parametrize("believed", [0.5, 1.0])
+def test_what_a_further_token_takes_is_looked_at(believed: float, clock: Clock) -> None:
+    talker = Talker(clock, coin(0.9))
+    world = World(clock, "gpu")
+    controller = world.controller(talker)
+    controller.candidates[0].cost.further = believed
+    assert tokens_per_second(world.steps(controller, 2000)) > 2.5
+
+
 # What it says.
 
 

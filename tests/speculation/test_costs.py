@@ -70,6 +70,27 @@ def test_a_profile_that_proved_wrong_is_known(seconds: float, wrong: bool) -> No
     assert widths.proved_wrong is wrong
 
 
+def test_a_slowdown_counts_once() -> None:
+    """All passes take three times what the profile said, from the first on."""
+    widths = Widths(STAIRS)
+    for width in (1, 1, 4, 4, 4, 4, 4, 4, 1, 4, 1, 1):
+        widths.learn(width, 3 * STAIRS[width])
+        assert widths.seconds(1) in (STAIRS[1], 3 * STAIRS[1])
+    assert widths.seconds(4) == pytest.approx(3 * STAIRS[4])
+
+
+def test_where_no_pass_is_narrower_a_plain_one_takes_as_long() -> None:
+    widths = Widths(STAIRS)
+    widths.none_below(4)
+    assert widths.seconds(1) == widths.seconds(4) == STAIRS[4]
+    assert widths.growth == 1
+    for _ in range(5):
+        widths.learn(4, 2 * STAIRS[4])
+    assert widths.seconds(1) == widths.seconds(4) == 2 * STAIRS[4]
+    assert widths.seconds(8) == pytest.approx(2 * STAIRS[8])
+    assert not widths.is_stale(1)
+
+
 def test_recent_is_the_median_of_the_last_nine() -> None:
     recent = Recent()
     for value in [1.0] * 9 + [5.0] * 5:
@@ -88,7 +109,7 @@ def test_a_drafter_s_first_token_its_further_ones_and_its_reading() -> None:
         cost.learn_first(4.0, behind=5)  # too little to say what reading takes
     assert cost.of(1) == 3.0
     assert cost.of(4) == 9.0
-    assert cost.of(1, behind=12) == 8.0
+    assert cost.catching_up(12) == 5.0
     assert cost.reading(1000) == 500.0
 
 
@@ -102,9 +123,9 @@ def test_what_a_long_text_took_is_told_from_what_a_short_one_takes() -> None:
     for _ in range(5):
         cost.learn_first(98 * 4.0, 100, widths.growth)
     assert cost.reading(10) == pytest.approx(10)
-    cost = DrafterCost(0.5, 0.2, 1.0)
+    cost = DrafterCost(backlog=1.0)
     assert cost.reading(10, widths.growth) == pytest.approx(40)
-    assert cost.of(2, behind=12, growth=widths.growth) == pytest.approx(40.7)
+    assert cost.catching_up(12, widths.growth) == pytest.approx(40)
     for _ in range(9):
         widths.learn(1, 0.5)
     assert widths.growth == 1
