@@ -2,6 +2,7 @@
 
 For passes of 1 to 16 rows: their time, and at how many positions of a text they give the very
 logits that passes of one row give, and those of the widest; with flash attention and without it.
+Each is timed behind others as wide; where widths alternate, a GPU needs a little more.
 Beside that what `--reproducible` makes of it: its widths, and what they cost.
 """
 
