@@ -52,6 +52,10 @@ class Runtime:
         """Whether flash attention is used; None is wherever the library can."""
         return False if self.reproducible else self.flash_attention
 
+    def threads_of(self, model: Model) -> int:
+        """CPU threads for this model."""
+        return self.threads or threads_for(model.size)
+
     def context_size(self, header: Header) -> int:
         """How many tokens of text this model gets."""
         return self.context or estimate.default_context(header)
@@ -75,7 +79,7 @@ class Runtime:
         return Context(
             model,
             n_ctx=n_ctx,
-            threads=self.threads or threads_for(model.size),
+            threads=self.threads_of(model),
             flash_attention=self.flash,
             kv_type=estimate.KV_TYPES[kv_type],
             snapshots=snapshots,

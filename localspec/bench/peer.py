@@ -25,7 +25,6 @@ from localspec.bench.prompt_sets import Task, tasks_of
 from localspec.drafters.suffix import Suffix
 from localspec.engine import Engine, load
 from localspec.errors import LocalspecError
-from localspec.llama import library
 
 _DECODED = re.compile(r"decoded +(\d+) tokens in +([\d.]+) seconds")
 _SECONDS = 600
@@ -79,13 +78,11 @@ class Peer:
             "--seed": 1,
             "-t": self.threads,
             "-c": 2048,
+            # As localspec does where there is a GPU; what does not fit is an error, not a slow run.
+            "-ngl": _ALL_LAYERS,
         }
         if kind.startswith("draft"):
-            options |= {"-md": self.drafter, "-td": self.threads}
-        if library.can_offload():
-            # As localspec does; what does not fit is an error, not a slow run.
-            options |= {"-ngl": _ALL_LAYERS}
-            options |= {"-ngld": _ALL_LAYERS} if kind.startswith("draft") else {}
+            options |= {"-md": self.drafter, "-td": self.threads, "-ngld": _ALL_LAYERS}
         flat = [str(word) for pair in options.items() for word in pair]
         return [str(self.binary), *flat, "--ignore-eos"]
 
@@ -110,17 +107,16 @@ def compare(
     peer: Peer, engines: dict[str, Engine], task: Task, ways: Iterable[tuple[str, int]], rounds: int
 ) -> Compared:
     """All ways in turn, round after round; medians."""
-    ways = list(ways)
+    named = {f"{kind} {depth}": (kind, depth) for kind, depth in ways}
     speeds: dict[str, list[float]] = {}
     for round_ in range(rounds):
         for name, engine in engines.items():
             speeds.setdefault(name, []).append(_own(engine, task, peer, seed=round_))
-        for kind, depth in ways:
-            speed = peer.speed(str(task.content), kind, depth)
-            speeds.setdefault(f"{kind} {depth}", []).append(speed)
+        for way, (kind, depth) in named.items():
+            speeds.setdefault(way, []).append(peer.speed(str(task.content), kind, depth))
     ratios = {
         way: median(ours / theirs for ours, theirs in zip(speeds["auto"], speeds[way], strict=True))
-        for way in (f"{kind} {depth}" for kind, depth in ways)
+        for way in named
     }
     best = min(ratios, key=ratios.__getitem__)
     ours, plain, theirs = (median(speeds[name]) for name in ("auto", "plain", best))

@@ -12,7 +12,6 @@ from statistics import median
 from localspec.engine import Engine, load
 from localspec.llama.decode_loop import DecodeLoop
 from localspec.models import registry
-from localspec.runtime import threads_for
 from localspec.sampling.params import SamplingParams
 
 _PROMPT = "def main():\n"
@@ -55,15 +54,14 @@ def main() -> None:
     options = parser.parse_args()
     context = 128 + options.tokens
     with load(options.model, "none", context=context, threads=options.threads) as engine:
-        threads = options.threads or threads_for(engine.model.size)
-        bare = DecodeLoop(engine.model, n_ctx=context, threads=threads)
+        threads = engine.seat.loaded.runtime.threads_of(engine.model)
         ratios = []
         print(f"{'localspec':>9} {'library':>8} {'ratio':>6}")
-        found = pairs(engine, bare, options.tokens, options.temperature, options.rounds)
-        for ours, theirs in found:
-            ratios.append(ours / theirs)
-            print(f"{ours:9.1f} {theirs:8.1f} {ratios[-1]:6.2f}", flush=True)
-        bare.close()
+        with DecodeLoop(engine.model, n_ctx=context, threads=threads) as bare:
+            found = pairs(engine, bare, options.tokens, options.temperature, options.rounds)
+            for ours, theirs in found:
+                ratios.append(ours / theirs)
+                print(f"{ours:9.1f} {theirs:8.1f} {ratios[-1]:6.2f}", flush=True)
     print(f"localspec / library: median {median(ratios):.2f}")
 
 

@@ -101,9 +101,9 @@ class Rehearsal:
         behind = getattr(plan.drafter, "backlog", 0)
         draft = plan.draft or plan.drafter.propose(limit.to(plan.depth, plan.go_on))
         draft = draft.first(plan.depth)
+        cost = self._drafting[plan.drafter.name]
         if getattr(plan.drafter, "free", False):
-            return self._drafting[plan.drafter.name].first, draft
+            return cost.first, draft
         if not len(draft):
             return 0.0, draft
-        cost = self._drafting[plan.drafter.name]
         return cost.of(len(draft)) + cost.catching_up(behind), draft

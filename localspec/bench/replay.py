@@ -284,9 +284,7 @@ def _scored(
 
 def _rows(context: Context, prompt: Sequence[int], text: Sequence[int]) -> Iterator[Row]:
     """The logits each token of the text was chosen from; each is a view until the next."""
-    held = context.truncate(context.shared(prompt[:-1]))
-    if held < len(prompt) - 1:
-        context.extend(prompt[held:-1])
+    context.hold(prompt[:-1])
     pending = prompt[-1]
     for start in range(0, len(text), MAX_DEPTH + 1):
         chunk = text[start : start + MAX_DEPTH + 1]

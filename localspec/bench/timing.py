@@ -116,10 +116,7 @@ class _Round:
     def seen(self) -> _Seen:
         """As many rounds as there is time for."""
         context, place = self._context, self._place
-        text = self._answer.text[:place]
-        held = context.truncate(context.shared(text))
-        if held < place:
-            context.extend(text[held:])
+        context.hold(self._answer.text[:place])
         seen = _Seen()
         widths = [width for width in _WIDTHS if place + width <= context.n_ctx]
         began = perf_counter()

@@ -30,7 +30,7 @@ from localspec.cli.tasks import listed, task_options
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.models.gguf import read_header
 from localspec.models.locate import locate
-from localspec.runtime import Runtime, threads_for
+from localspec.runtime import Runtime
 from localspec.settings import Settings, require
 
 
@@ -189,7 +189,7 @@ def _conditions(
         rule=settings.rule,
         temperature=settings.params(read_header(model.path).metadata).temperature,
         context=field.plain.context,
-        threads=runtime.threads or threads_for(model.size),
+        threads=runtime.threads_of(model),
         gpu_layers=runtime.gpu_layers,
         reproducible=runtime.reproducible,
         prompts=dict(Counter(task.set for task in tasks)),

@@ -73,7 +73,7 @@ class Context:
             kv_type=kv_type,
             snapshots=snapshots,
         )
-        self._handle = _new_context(model, params)
+        self._handle = new_context(model, params)
         self.room = min(n_ctx, int(llama_cpp.llama_n_ctx(self._handle)))
         self._memory = Memory(self._handle, model.window)
         self._batch = Batch(CHUNK)
@@ -117,6 +117,12 @@ class Context:
             at += len(chunk)
         logits: NDArray[np.float32] = self._rows(1)[0]
         return logits
+
+    def hold(self, tokens: Sequence[int]) -> None:
+        """Hold these tokens and no others; only what is not there yet is evaluated."""
+        held = self.truncate(self.shared(tokens))
+        if held < len(tokens):
+            self.extend(tokens[held:])
 
     def truncate(self, length: int) -> int:
         """Hold at most the first `length` tokens; returns how many are really left.
@@ -300,7 +306,8 @@ def context_params(
     return params
 
 
-def _new_context(model: Model, params: Any) -> Any:
+def new_context(model: Model, params: Any) -> Any:
+    """The library's context; free it. Raises ModelLoadError when it cannot be made."""
     library.forget_log()
     handle = llama_cpp.llama_init_from_model(model.handle, params)
     if not handle:

@@ -11,7 +11,8 @@ from typing import Any
 
 import llama_cpp
 
-from localspec.errors import LocalspecError, ModelLoadError
+from localspec.errors import LocalspecError
+from localspec.llama.context import new_context
 from localspec.llama.model import Model
 from localspec.sampling.params import SamplingParams
 
@@ -34,9 +35,7 @@ class DecodeLoop:
     def __init__(self, model: Model, *, n_ctx: int, threads: int) -> None:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx, params.n_threads, params.n_threads_batch = n_ctx, threads, threads
-        self._handle = llama_cpp.llama_init_from_model(model.handle, params)
-        if not self._handle:
-            raise ModelLoadError(f"{model.path.name}: no context of {n_ctx} tokens can be made")
+        self._handle = new_context(model, params)
 
     def generate(
         self, prompt: Sequence[int], count: int, sampling: SamplingParams, seed: int = 0
@@ -65,6 +64,12 @@ class DecodeLoop:
         handle, self._handle = self._handle, None
         if handle:
             llama_cpp.llama_free(handle)
+
+    def __enter__(self) -> "DecodeLoop":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
 
     def _evaluate(self, tokens: Sequence[int]) -> None:
         ids = (llama_cpp.llama_token * len(tokens))(*tokens)

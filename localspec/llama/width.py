@@ -71,8 +71,7 @@ def logits_by(context: Context, rows: int, prefix: int, count: int) -> np.ndarra
     """
     context.least_rows = 1
     tokens = [7 * i % min(50, context.n_vocab) for i in range(prefix + count)]
-    read = context.truncate(prefix if context.tokens[:prefix] == tokens[:prefix] else 0)
-    context.extend(tokens[read:prefix])
+    context.hold(tokens[:prefix])
     kept = []
     for start in range(prefix, prefix + count, rows):
         # The last pass is filled up, as it would be when decoding.

@@ -196,8 +196,8 @@ class Controller:
         growth = self._widths.growth
         reading = cost.reading(unread, growth)
         most = plain + self.ledger.allowed(plain)
-        catching_up = cost.catching_up(behind - unread, growth)
-        lag = max(1, behind - unread)
+        lag = behind - unread
+        catching_up = cost.catching_up(lag, growth)
         drafting = cost.of(1)
         best, best_rate = 0, 0.0
         expected = best_expected = 1.0
@@ -206,7 +206,7 @@ class Controller:
             seconds = passes[depth + 1] + drafting
             if (depth > 1 and survival < _HOPELESS) or seconds + catching_up > most:
                 break
-            seconds += catching_up * min(1.0, expected / lag)
+            seconds += catching_up * min(1.0, expected / max(1, lag))
             if expected > best_rate * seconds:
                 best, best_rate, best_expected = depth, expected / seconds, expected
             drafting += cost.further

@@ -128,9 +128,8 @@ def test_trees_are_refused_in_words(target_model: Model, make_context: Make) -> 
 def test_our_plain_loop_is_the_library_s_own(target_model: Model, make_context: Make) -> None:
     """The library is the oracle: a bare decode loop over its C API, greedy."""
     prompt = target_model.tokenize("def tokenize(self, text):")
-    bare = DecodeLoop(target_model, n_ctx=512, threads=1)
-    expected = bare.generate(prompt, 64, SamplingParams(temperature=0)).tokens
-    bare.close()
+    with DecodeLoop(target_model, n_ctx=512, threads=1) as bare:
+        expected = bare.generate(prompt, 64, SamplingParams(temperature=0)).tokens
 
     context, ours = make_context(target_model), []
     row = context.extend(prompt)
