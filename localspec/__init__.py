@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from localspec.answer import Answer
+    from localspec.conversation.answer import Answer
     from localspec.conversation.events import Dropped, Ended, Gauge, Notice, Piece, Reading
+    from localspec.conversation.session import Session
     from localspec.conversation.turns import Conversation, Turn
-    from localspec.drafters.base import Drafter, Limit, Outcome
-    from localspec.engine import Engine, load
+    from localspec.engine.engine import Engine, load
+    from localspec.engine.generation import Generation, Result, Token
     from localspec.errors import (
         ContextFullError,
         DrafterMismatchError,
@@ -25,23 +26,22 @@ if TYPE_CHECKING:
         ModelLoadError,
         ModelNotFoundError,
     )
-    from localspec.generation import Generation, Result, Token
-    from localspec.progress import watched
     from localspec.sampling.params import SamplingParams
-    from localspec.session import Session
     from localspec.speculation.draft import Draft
+    from localspec.speculation.drafter import Drafter, Limit, Outcome
     from localspec.stats import Stats
+    from localspec.utils.progress import watched
 
 # Imported when first used: `import localspec` itself must cost nothing.
 _HOMES = {
-    "load": "engine",
-    "watched": "progress",
-    "Engine": "engine",
-    "Generation": "generation",
-    "Result": "generation",
-    "Token": "generation",
-    "Session": "session",
-    "Answer": "answer",
+    "load": "engine.engine",
+    "watched": "utils.progress",
+    "Engine": "engine.engine",
+    "Generation": "engine.generation",
+    "Result": "engine.generation",
+    "Token": "engine.generation",
+    "Session": "conversation.session",
+    "Answer": "conversation.answer",
     "Conversation": "conversation.turns",
     "Turn": "conversation.turns",
     "Reading": "conversation.events",
@@ -53,9 +53,9 @@ _HOMES = {
     "Stats": "stats",
     "SamplingParams": "sampling.params",
     "Draft": "speculation.draft",
-    "Drafter": "drafters.base",
-    "Limit": "drafters.base",
-    "Outcome": "drafters.base",
+    "Drafter": "speculation.drafter",
+    "Limit": "speculation.drafter",
+    "Outcome": "speculation.drafter",
     "LocalspecError": "errors",
     "InvalidValueError": "errors",
     "ContextFullError": "errors",

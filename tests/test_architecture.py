@@ -13,16 +13,14 @@ PACKAGES = ("localspec", "tui")
 
 
 def drawn() -> set[str]:
-    """The modules in the tree of the architecture page, as paths."""
+    """The rooms in the tree of the architecture page, as paths."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     tree = page.split("## The rooms")[1].split("```")[1]
     paths, rooms = set(), [""]
     for line in tree.splitlines()[1:]:
         depth, name = (len(line) - len(line.lstrip())) // 2, line.split()[0]
-        if name.endswith("/"):
-            rooms[depth:] = [name]
-        elif name.endswith(".py"):
-            paths.add("".join(rooms[:depth]) + name)
+        rooms[depth:] = [name]
+        paths.add("".join(rooms))
     return paths
 
 
@@ -33,8 +31,13 @@ def modules() -> dict[str, Path]:
 
 
 def test_the_map_is_the_house() -> None:
-    rooms = {path for path in modules() if path.endswith("/__init__.py")}
-    assert drawn() | rooms == modules().keys()
+    assert drawn() == {path.rpartition("/")[0] + "/" for path in modules()}
+
+
+def test_nothing_lies_loose() -> None:
+    loose = {path for path in modules() if path.count("/") == 1 and path.startswith("localspec/")}
+    names = ("__init__", "__main__", "errors", "generation_config", "stats")
+    assert loose == {f"localspec/{name}.py" for name in names}
 
 
 def test_no_file_outgrows_the_house() -> None:
@@ -55,11 +58,11 @@ PURE = [
     "localspec.drafters.prompt_lookup",
     "localspec.drafters.suffix",
     "localspec.drafters.suffix_store",
-    "localspec.models.gguf_check",
+    "localspec.gguf.check",
     "localspec.sampling.sampler",
-    "localspec.settings",
-    "localspec.speculation.controller",
-    "localspec.speculation.loop",
+    "localspec.generation_config",
+    "localspec.control.adaptive",
+    "localspec.speculation.decoder",
 ]
 
 

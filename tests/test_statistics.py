@@ -13,15 +13,7 @@ import numpy as np
 import pytest
 from fakes.toy import fixed
 
-from localspec.bench.replay import (
-    Estimate,
-    Scored,
-    predict,
-    score_text,
-    t_quantile,
-    walk,
-)
-from localspec.bench.rules import (
+from localspec.bench.experiments.rules import (
     MATCH,
     MODEL,
     OTHER_SEEDS,
@@ -30,11 +22,18 @@ from localspec.bench.rules import (
     held_out_prompts,
     score,
 )
-from localspec.drafters.base import Drafter, Limit, Outcome
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
-from localspec.engine import Engine, load
+from localspec.engine.engine import Engine, load
+from localspec.forecast.replay import (
+    Estimate,
+    Scored,
+    predict,
+    score_text,
+    t_quantile,
+    walk,
+)
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.sampling.distribution import Distribution
@@ -42,8 +41,9 @@ from localspec.sampling.draws import Draws
 from localspec.sampling.filters import distribution
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
-from localspec.speculation.loop import Loop
+from localspec.speculation.drafter import Drafter, Limit, Outcome
 from localspec.speculation.rules import CORRECTED, RULES, Rows, Rule, Verdict
 from localspec.stats import Stats
 
@@ -114,7 +114,7 @@ def counted(
             target.extend(prompt[kept:-1])
         # Depths 1 to 3 take turns: the first tokens are drafted, corrected and bonus ones.
         sampler, depth = Sampler(FOUR, rule.randomness(seed)), 1 + seed % 3
-        loop = Loop(target, fixed(drafter, depth), rule, sampler, list(prompt), stats)
+        loop = Decoder(target, fixed(drafter, depth), rule, sampler, list(prompt), stats)
         # Two tokens more are asked for, so that the last that count are drafted as well.
         running = loop.run(LENGTH + 2)
         texts[tuple(next(running).id for _ in range(LENGTH))] += 1

@@ -23,23 +23,23 @@ from textual.widgets import Input, TextArea
 from localspec.models import registry
 from localspec.models.locate import pair_of
 from localspec_tui.archive import Archive
+from localspec_tui.autosave import Keeper
 from localspec_tui.clipboard import to_clipboard
 from localspec_tui.code_blocks import last_code
+from localspec_tui.engine_events import Ready
 from localspec_tui.glyphs import PlainGlyphs
-from localspec_tui.happenings import Ready
-from localspec_tui.keeper import Keeper
+from localspec_tui.launch_options import Start
 from localspec_tui.log_lines import LogLines
+from localspec_tui.messages import model_name
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.screens.help import Groups, HelpScreen, listed
 from localspec_tui.screens.sessions import SessionsScreen
 from localspec_tui.screens.settings import SAMPLING, Chosen, SettingsScreen
 from localspec_tui.screens.system import SystemScreen
-from localspec_tui.start import Start
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
 from localspec_tui.widgets.turn_view import TurnView
-from localspec_tui.words import model_name
 from localspec_tui.worker import Worker
 
 # Seconds within which ctrl+c has to come twice.

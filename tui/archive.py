@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.folders import data_folder
-from localspec.printable import printable
+from localspec.utils.format import printable
+from localspec.utils.paths import data_folder
 from localspec_tui import search_index, turn_rows
 from localspec_tui.database import Database
 from localspec_tui.turn_rows import Run, State, storable

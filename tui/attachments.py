@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from localspec.errors import InvalidValueError
-from localspec.printable import printable
+from localspec.utils.format import printable
 
 MOST_BYTES = 256 * 1024
 

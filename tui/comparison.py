@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, cast
 
-from localspec.answer import Answer
+from localspec.conversation.answer import Answer
 from localspec.conversation.events import Ended
+from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.session import Session
-from localspec.settings import SettingOptions, Settings
-from localspec.tokens import common_prefix
-from localspec_tui.happenings import Compared
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.utils.tokens import common_prefix
+from localspec_tui.engine_events import Compared
 
 
 def compare(session: Session, answer: Answer, watch: Callable[[Answer], None]) -> Compared:
@@ -40,7 +40,7 @@ def compare(session: Session, answer: Answer, watch: Callable[[Answer], None]) -
     )
 
 
-def _begun(session: Session, settings: Settings) -> Answer:
+def _begun(session: Session, settings: GenerationConfig) -> Answer:
     """Another answer to the question answered last; the branch stays as it is."""
     conversation = session.conversation
     last = conversation.last
@@ -51,14 +51,14 @@ def _begun(session: Session, settings: Settings) -> Answer:
         conversation.back_to(last)
 
 
-def _plainly(settings: Settings, variants: int) -> SettingOptions:
+def _plainly(settings: GenerationConfig, variants: int) -> GenerationOptions:
     """These very settings, but without drafts; what they leave open is the default."""
     named: dict[str, Any] = {each.name: getattr(settings, each.name) for each in fields(settings)}
     sampling = named.pop("sampling")
     # To the seed it is given, a session adds how many variants of the answer there are.
     changed = {"depth": 0, "seed": (settings.seed - variants) % 2**64}
-    unset = dict.fromkeys(SettingOptions.__annotations__)
-    return cast("SettingOptions", {**unset, **named, **sampling, **changed})
+    unset = dict.fromkeys(GenerationOptions.__annotations__)
+    return cast("GenerationOptions", {**unset, **named, **sampling, **changed})
 
 
 def _write(plain: Answer, conversation: Conversation, count: int) -> None:

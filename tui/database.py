@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from localspec.errors import LocalspecError
-from localspec.folders import make_private
+from localspec.utils.paths import make_private
 from localspec_tui import search_index
 from localspec_tui.migrations import DamagedError, UnusableError, check, migrate
 from localspec_tui.transaction import transaction

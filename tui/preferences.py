@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from localspec.folders import config_folder, write_whole
+from localspec.utils.paths import config_folder, write_whole
 
 
 @dataclass(frozen=True, slots=True)

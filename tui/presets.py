@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from localspec.errors import InvalidValueError
-from localspec.folders import config_folder, make_private
-from localspec.settings import Settings
+from localspec.generation_config import GenerationConfig
+from localspec.utils.paths import config_folder, make_private
 
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """system: what the model is told before everything else. options: those of Settings."""
+    """system: what the model is told before everything else. options: those of GenerationConfig."""
 
     system: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def _preset(name: str, entry: Any) -> Preset:
     if system is not None and not isinstance(system, str):
         raise InvalidValueError(f"{where}: system is {system!r}; it is a text")
     try:
-        Settings.of(**options)
+        GenerationConfig.of(**options)
     except InvalidValueError as error:
         raise InvalidValueError(f"{where}: {error}") from error
     return Preset(system, options)

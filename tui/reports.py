@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece, Reading
 from localspec.errors import LocalspecError
-from localspec_tui import words
-from localspec_tui.happenings import (
+from localspec_tui import messages
+from localspec_tui.engine_events import (
     Answering,
     Asked,
     Changed,
@@ -98,14 +98,14 @@ class Reports:
         self._screen.view.note(notice.line)
 
     def _dropped(self, dropped: Dropped) -> None:
-        self._screen.view.note(words.dropped(dropped), warning=True)
+        self._screen.view.note(messages.dropped(dropped), warning=True)
 
     def _changed(self, _changed: Changed) -> None:
         self._screen.upon_change.popleft()()
 
     def _compared(self, compared: Compared) -> None:
         self._rest()
-        self._screen.view.note(words.compared(compared))
+        self._screen.view.note(messages.compared(compared))
 
     def _loading(self, loading: Loading) -> None:
         self.state = "loading"
@@ -164,11 +164,11 @@ class Reports:
             # Answers look otherwise: as Markdown, or as they were written.
             view.show([])
             view.show(self._screen.conversation.turns)
-        for line in filter(None, (words.missing(ready), *ready.notes)):
+        for line in filter(None, (messages.missing(ready), *ready.notes)):
             view.note(line)
         if before is None and ready.bundled and not self._screen.conversation.turns:
-            view.note(words.first_run())
-            self._screen.composer.propose(words.FIRST_PROMPT)
+            view.note(messages.first_run())
+            self._screen.composer.propose(messages.FIRST_PROMPT)
 
     def _failed(self, failed: Failed) -> None:
         error, during = failed.error, failed.during
@@ -202,4 +202,4 @@ class Reports:
 
         session = self._app.worker.session
         size = session.gauge.size if session else 0
-        self._app.push_screen(ChooseScreen(words.full(size), _WHEN_FULL), decided)
+        self._app.push_screen(ChooseScreen(messages.full(size), _WHEN_FULL), decided)

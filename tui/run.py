@@ -7,12 +7,12 @@ from dataclasses import replace
 from textual.theme import BUILTIN_THEMES
 
 from localspec.errors import InvalidValueError
-from localspec.runtime import Runtime
+from localspec.loading.config import RuntimeConfig
 from localspec_tui.app import ChatApp
 from localspec_tui.archive import Archive
 from localspec_tui.interpreter import favour_engine
+from localspec_tui.launch_options import Start
 from localspec_tui.preferences import Preferences
-from localspec_tui.start import Start
 from localspec_tui.worker import Worker
 
 
@@ -20,7 +20,7 @@ def run(start: Start, archive: Archive) -> int:
     """The exit code. Raises InvalidValueError for a theme or runtime that makes no sense."""
     if start.theme and start.theme not in BUILTIN_THEMES:
         raise InvalidValueError(f"theme is {start.theme!r}; choose {', '.join(BUILTIN_THEMES)}")
-    Runtime(**start.runtime)
+    RuntimeConfig(**start.runtime)
     favour_engine()
     if os.environ.get("TERM") == "dumb":
         os.environ["NO_COLOR"] = "1"

@@ -8,8 +8,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from localspec_tui.start import Start
-from localspec_tui.unattended import forget_home, rest, unattended
+from localspec_tui.headless import forget_home, rest, unattended
+from localspec_tui.launch_options import Start
 
 _SIZE = (100, 34)
 _PROMPT = "def fibonacci(n):\n"

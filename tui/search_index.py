@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Mapping
 from string import punctuation
 
-from localspec.printable import printable
+from localspec.utils.format import printable
 from localspec_tui.transaction import transaction
 
 _INDEX = (

@@ -4,19 +4,20 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from localspec import engine as engines
-from localspec.answer import Answer
+from localspec.conversation.answer import Answer
 from localspec.conversation.events import Dropped, Ended
+from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation, Turn
-from localspec.drafting import AUTO
-from localspec.engine import Engine
+from localspec.engine import engine as engines
+from localspec.engine.engine import Engine
 from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
-from localspec.progress import watched
-from localspec.session import Session
-from localspec.settings import DEFAULT_MAX_TOKENS
+from localspec.generation_config import DEFAULT_MAX_TOKENS
+from localspec.loading.drafter_loader import AUTO
 from localspec.stats import Stats
+from localspec.utils.progress import watched
+from localspec_tui.commands import Orders
 from localspec_tui.comparison import compare
-from localspec_tui.happenings import (
+from localspec_tui.engine_events import (
     Answering,
     Asked,
     Changed,
@@ -25,8 +26,7 @@ from localspec_tui.happenings import (
     Loading,
     Ready,
 )
-from localspec_tui.orders import Orders
-from localspec_tui.wanted import Draft, Model, Wanted
+from localspec_tui.load_request import Draft, Model, Wanted
 
 _PATIENCE = 10.0
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from localspec.bench.contender import PLAIN
+from localspec.bench.configurations import PLAIN
 from localspec.bench.report import Costs
 from localspec.bench.summary import Row
 from localspec.bench.svg import bar, line, picture, steps, text, ticks
-from localspec.drafting import AUTO
+from localspec.loading.drafter_loader import AUTO
 
 _WIDTH = 460.0
 _NAME, _VALUE = 140.0, 62.0  # room for names on the left, for figures on the right

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from localspec.bench.contender import PLAIN
+from localspec.bench.configurations import PLAIN
 from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
 from localspec.errors import ExactnessError
-from localspec.tokens import common_prefix
+from localspec.utils.tokens import common_prefix
 
 
 def require_same_texts(runs: Sequence[Run], tasks: Sequence[Task]) -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import psutil
 
+from localspec.gguf.reader import read_header
 from localspec.memory.estimate import cache_bytes
-from localspec.models.gguf import read_header
 
 if sys.platform != "win32":
     import resource

@@ -5,7 +5,7 @@ from importlib import resources
 from itertools import groupby
 
 from localspec.bench.charts import accepted_chart, cost_chart, speed_chart
-from localspec.bench.contender import PLAIN
+from localspec.bench.configurations import PLAIN
 from localspec.bench.facts import conditions_line, machine_line, memory_line, models_line
 from localspec.bench.report import Report
 from localspec.bench.summary import Row

@@ -11,10 +11,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from localspec.engine import Engine
+from localspec.engine.engine import Engine
+from localspec.engine.prompt import Prompt
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message
-from localspec.prompt import Prompt
 
 # Name -> its file under prompts/.
 SETS = {

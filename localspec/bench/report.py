@@ -5,14 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.bench.contender import Field, Lane
+from localspec.bench.configurations import Field, Lane
 from localspec.bench.footprint import Footprint, footprint, peak_resident
 from localspec.bench.machine import Machine, this_machine
 from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
 from localspec.bench.summary import Row, counted, summarised
+from localspec.control.cost_model import WIDEST
 from localspec.llama.model import Model
-from localspec.speculation.costs import WIDEST
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localspec.bench.contender import Lane
-from localspec.generation import Result
-from localspec.prompt import Prompt
+from localspec.bench.configurations import Lane
+from localspec.engine.generation import Result
+from localspec.engine.prompt import Prompt
 from localspec.stats import Stats
 
 # Of no prompt set. What comes before it in a cache is gone after it.
@@ -45,7 +45,7 @@ def runs(
 ) -> Iterator[Run]:
     """Warm up, then give each run as it ends; setting `cancel` ends them all.
 
-    options: as for Settings, but for seed and depth. seed: of the first prompt in the first round;
+    options: as for GenerationConfig, but for seed and depth. seed: of the first prompt, round one;
     each further prompt and round has the next.
 
     Each round turns the order of the contenders around: A B, B A, A B. A run that was cancelled

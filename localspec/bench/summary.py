@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from localspec.bench.contender import PLAIN
+from localspec.bench.configurations import PLAIN
 from localspec.bench.median import Median
 from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run

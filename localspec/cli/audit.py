@@ -7,16 +7,16 @@ from typing import Any, BinaryIO, TypedDict
 
 import click
 
-from localspec.audit import Recorded, Report, audit
 from localspec.cli.describe import describe_engine
 from localspec.cli.describe import record as generation_record
 from localspec.cli.options import DRAFTS, gpu_layers_option, threads_option
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
-from localspec.engine import load
+from localspec.engine.audit import Recorded, Report, audit
+from localspec.engine.engine import load
+from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
 from localspec.models.locate import locate
-from localspec.recipe import Recipe
 
 _NEEDED = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
 

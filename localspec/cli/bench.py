@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from localspec.bench.contender import Entry, Field, tokens_of
+from localspec.bench.configurations import Entry, Field, tokens_of
 from localspec.bench.equality import require_same_texts
 from localspec.bench.page import page
 from localspec.bench.prompt_sets import SETS, Task, tasks_of
@@ -28,10 +28,10 @@ from localspec.cli.options import (
 from localspec.cli.output import Output
 from localspec.cli.tasks import listed, task_options
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.models.gguf import read_header
+from localspec.generation_config import GenerationConfig, require
+from localspec.gguf.reader import read_header
+from localspec.loading.config import RuntimeConfig
 from localspec.models.locate import locate
-from localspec.runtime import Runtime
-from localspec.settings import Settings, require
 
 
 def _depths(value: str) -> list[int | None]:
@@ -128,7 +128,7 @@ def bench(
     page_file = _writable(html) if html else None
     tasks = tasks_of(listed(sets or "") or ([] if file else [*SETS]), Path(file) if file else None)
     entry = Entry(_path(model), _path(draft), listed(drafts or "") or None, depths)
-    runtime = Runtime(ctx, gpu_layers, threads, None, reproducible or verify)
+    runtime = RuntimeConfig(ctx, gpu_layers, threads, None, reproducible or verify)
     cancel = threading.Event()
     with ExitStack() as stack:
         with on_interrupt(leave):
@@ -155,10 +155,12 @@ def bench(
     return INTERRUPTED if result.interrupted else 0
 
 
-def _checked(options: dict[str, Any], depths: Sequence[int | None], *, verify: bool) -> Settings:
+def _checked(
+    options: dict[str, Any], depths: Sequence[int | None], *, verify: bool
+) -> GenerationConfig:
     """Everything about the texts, refused before a model is loaded."""
     for depth in depths:
-        settings = Settings.of(**options, depth=depth)
+        settings = GenerationConfig.of(**options, depth=depth)
     if verify and not settings.verification.same_text:
         raise InvalidValueError(
             f"--verify compares texts, and rule {settings.rule} does not keep the text of a seed; "
@@ -179,7 +181,11 @@ def _writable(html: str) -> Path:
 
 
 def _conditions(
-    field: Field, runtime: Runtime, settings: Settings, rounds: int, tasks: Sequence[Task]
+    field: Field,
+    runtime: RuntimeConfig,
+    settings: GenerationConfig,
+    rounds: int,
+    tasks: Sequence[Task],
 ) -> Conditions:
     model = field.plain.model
     return Conditions(

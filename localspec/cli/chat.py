@@ -66,7 +66,7 @@ def chat(
     from localspec_tui import run
     from localspec_tui import web as web_chat
     from localspec_tui.archive import Archive
-    from localspec_tui.start import Start
+    from localspec_tui.launch_options import Start
 
     runtime = {name: options.pop(option) for option, name in _RUNTIME.items()}
     chosen = _chosen(preset, system, options)
@@ -91,15 +91,15 @@ def chat(
 
 def _chosen(preset: str | None, system: str | None, options: Mapping[str, Any]) -> "Preset":
     """What a preset says, but for what was said on the command line."""
-    from localspec.settings import Settings
+    from localspec.generation_config import GenerationConfig
     from localspec_tui.presets import Preset, named
 
     kept = named(preset) if preset else Preset()
     given = {name: value for name, value in options.items() if value is not None}
-    if given["rule"] == Settings().rule:
+    if given["rule"] == GenerationConfig().rule:
         del given["rule"]
     chosen = {**kept.options, **given}
-    Settings.of(**chosen)
+    GenerationConfig.of(**chosen)
     return Preset(kept.system if system is None else system, chosen)
 
 

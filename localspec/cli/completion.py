@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from localspec.cli.completing import SHELLS
 from localspec.cli.output import Output
+from localspec.cli.shell_completion import SHELLS
 from localspec.errors import InvalidValueError
 
 _PROGRAM, _VARIABLE = "localspec", "_LOCALSPEC_COMPLETE"

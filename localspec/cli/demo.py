@@ -8,11 +8,7 @@ from typing import Any
 import click
 import psutil
 
-from localspec.amounts import amount
-from localspec.bench import demo_pair
-from localspec.bench.demo_pair import DemoPair
 from localspec.bench.prompt_sets import SETS, Task, shipped
-from localspec.bench.race import Race
 from localspec.cli import demo_words as words
 from localspec.cli.demo_screen import screen_for
 from localspec.cli.interrupt import cancelling, leave, on_interrupt
@@ -20,7 +16,11 @@ from localspec.cli.main import INTERRUPTED
 from localspec.cli.options import stacked, threads_option
 from localspec.cli.output import Output
 from localspec.errors import InvalidValueError
-from localspec.settings import Settings
+from localspec.generation_config import GenerationConfig
+from localspec.scaling import demo_pair
+from localspec.scaling.demo_pair import DemoPair
+from localspec.scaling.race import Race
+from localspec.utils.format import amount
 
 _PROMPT = "def fibonacci(n):"
 _SEED = 6
@@ -97,7 +97,7 @@ def demo(
         return 0
     task = _task(prompt, prompt_set)
     options |= {"max_tokens": tokens, "ignore_eos": True}
-    Settings.of(**options)
+    GenerationConfig.of(**options)
     pair = DemoPair(size, type_name)
     if not _written(pair, output, yes=yes):
         return 0

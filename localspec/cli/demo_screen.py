@@ -10,11 +10,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from localspec.bench.race import Lane, Race
 from localspec.cli.demo_words import speed
 from localspec.cli.output import Output, kind_of
-from localspec.generation import Token
-from localspec.printable import printable
+from localspec.engine.generation import Token
+from localspec.scaling.race import Lane, Race
+from localspec.utils.format import printable
 
 # Narrower, a pane holds too little of a line of code.
 _LEAST_WIDTH = 64

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from localspec.amounts import amount
-from localspec.bench.demo_pair import DemoPair
-from localspec.bench.race import Lane, Race
 from localspec.cli.output import joined
+from localspec.scaling.demo_pair import DemoPair
+from localspec.scaling.race import Lane, Race
+from localspec.utils.format import amount
 
 LOADING = "loading; the first time, it is also measured what passes cost on this machine"
 # Percent of the processor.

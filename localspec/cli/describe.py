@@ -4,9 +4,9 @@ from dataclasses import asdict
 from typing import Any
 
 from localspec.cli.output import joined
-from localspec.engine import Engine
-from localspec.generation import Generation, Token
-from localspec.speculation.controller import Decision
+from localspec.control.adaptive import Explanation
+from localspec.engine.engine import Engine
+from localspec.engine.generation import Generation, Token
 
 
 def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> str:
@@ -32,13 +32,13 @@ def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> st
 
 
 def _reproducible(engine: Engine, running: Generation) -> str:
-    width = engine.seat.reproducible_width(running.settings)
+    width = engine.slot.reproducible_width(running.settings)
     if not width:
         return ""
     return f"reproducible: passes of {width.least_rows} rows, {width.cost:.2f} x the time of one"
 
 
-def describe_decision(decision: Decision) -> str:
+def describe_decision(decision: Explanation) -> str:
     """One line: what the next step does, and why."""
     if decision.drafter is None:
         return f"plain ({decision.reason}; {decision.plain_rate:.1f} tok/s)"

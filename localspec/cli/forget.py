@@ -3,8 +3,8 @@
 import click
 
 from localspec.cli.output import Output
-from localspec.conversation.state_store import StateStore
 from localspec.drafters.suffix_store import clear_all, default_folder
+from localspec.engine.state_store import StateStore
 from localspec.errors import LocalspecError
 
 

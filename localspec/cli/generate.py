@@ -19,10 +19,10 @@ from localspec.cli.main import INTERRUPTED
 from localspec.cli.options import model_options, sampling_options
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
-from localspec.engine import Engine, load
-from localspec.generation import Generation
-from localspec.settings import DEFAULT_MAX_TOKENS, Settings
-from localspec.speculation.controller import Decision
+from localspec.control.adaptive import Explanation
+from localspec.engine.engine import Engine, load
+from localspec.engine.generation import Generation
+from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
 
 
 @click.command()
@@ -98,7 +98,7 @@ def generate(
     options["logprobs"] = options["top_logprobs"] is not None
     output = Output(color=color)
     # A wrong value is said before a model is loaded, which can take a while.
-    Settings.of(**options)
+    GenerationConfig.of(**options)
     with on_interrupt(leave):
         engine = load(
             model,
@@ -141,7 +141,7 @@ def generate(
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
 
-def _explaining(output: Output) -> Callable[[Decision], None]:
+def _explaining(output: Output) -> Callable[[Explanation], None]:
     return lambda decision: output.note(describe_decision(decision))
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from localspec.amounts import ago, amount
 from localspec.cli.ls_pairs import show_pairs, show_remote
 from localspec.cli.models_output import table
 from localspec.cli.output import Output
 from localspec.hub import store
-from localspec.hub.parts import Part, parts_of
+from localspec.hub.partial_files import Part, parts_of
 from localspec.models.inventory import Listed, listed
+from localspec.utils.format import ago, amount
 
 _COLUMNS = ("name", "size", "quant", "last use", "drafters that fit")
 

@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from localspec import __version__
+from localspec.cli import command_index
 from localspec.cli.output import ReaderGone, abandon_stdout, say, say_notices
 from localspec.errors import InvalidValueError, LocalspecError
 
@@ -42,9 +43,8 @@ class Commands(click.Group):
         home, about = _COMMANDS[cmd_name]
         if ctx.resilient_parsing:
             # Only a word is completed; the module may import the engine.
-            from localspec.cli import outline
 
-            return outline.command(cmd_name, about)
+            return command_index.command(cmd_name, about)
         module, _, name = home.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
@@ -63,7 +63,9 @@ def localspec() -> None:
 def main() -> None:
     """Run the command line and exit."""
     if "_LOCALSPEC_COMPLETE" in os.environ:
-        import_module("localspec.cli.completing")  # which tells click how words are put together
+        import_module(
+            "localspec.cli.shell_completion"
+        )  # which tells click how words are put together
     say_notices()
     try:
         code = localspec(prog_name="localspec", standalone_mode=False) or 0

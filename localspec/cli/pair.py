@@ -2,23 +2,23 @@
 
 import click
 
-from localspec import plans
 from localspec.cli.options import context_option
 from localspec.cli.output import Output
 from localspec.cli.pair_output import Found, Suggestion
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
-from localspec.models import candidates
-from localspec.models.candidates import model_at
+from localspec.generation_config import require
+from localspec.loading import acceptance_priors
+from localspec.loading.calibration import remembered
+from localspec.loading.config import RuntimeConfig
+from localspec.models import suggestions
+from localspec.models.compatibility import checks
 from localspec.models.facts import Facts
-from localspec.models.fit import checks
 from localspec.models.inventory import here
 from localspec.models.locate import locate, reference_of
-from localspec.models.outlook import DEPTHS, Measured, outlook
 from localspec.models.reference import Repository
-from localspec.pace import remembered
-from localspec.runtime import Runtime
+from localspec.models.speed_up import DEPTHS, Measured, outlook
+from localspec.models.suggestions import model_at
 from localspec.sampling.params import SamplingParams
-from localspec.settings import require
 
 
 @click.command()
@@ -50,7 +50,7 @@ def _target(name: str) -> Facts:
     try:
         return model_at(locate(name))
     except ModelNotFoundError as error:
-        known = candidates.pair_for(reference_of(name))
+        known = suggestions.pair_for(reference_of(name))
         if known is None:
             raise
         drafter = f"its drafter is {known.drafter}" if known.drafter else None
@@ -69,20 +69,20 @@ def _found(name: str, target: Facts, drafter: str, context: int | None) -> Found
 
 def _suggested(target: Facts, context: int | None) -> Suggestion:
     """Every drafter there might be."""
-    known = candidates.pair_of(target)
+    known = suggestions.pair_of(target)
     wanted = known.drafter if known else None
     missing = wanted if isinstance(wanted, Repository) and not here(wanted) else None
-    return Suggestion(target, candidates.on_disk(target, _measured, context), known, missing)
+    return Suggestion(target, suggestions.on_disk(target, _measured, context), known, missing)
 
 
 def _measured(target: Facts, drafter: Facts) -> Measured:
     """What `localspec plan` found, and what passes took here with the usual settings."""
     files = target.files[0], drafter.files[0]
-    pace = remembered(*files, Runtime())
+    pace = remembered(*files, RuntimeConfig())
     costs = {depth: pace.step(depth) for depth in DEPTHS} if pace else None
     try:
         temperature = SamplingParams.for_model(target.header.metadata).temperature
     except InvalidValueError:
         # What the file recommends makes no sense, so nothing was planned with it.
         return Measured(costs=costs)
-    return Measured(plans.find(*files, temperature).rates.get(files[1].stem), costs)
+    return Measured(acceptance_priors.find(*files, temperature).rates.get(files[1].stem), costs)

@@ -5,14 +5,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from localspec.cli.models_output import table
-from localspec.models.candidates import Candidate
+from localspec.gguf.reader import display_name
+from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
 from localspec.models.facts import Facts
-from localspec.models.gguf import display_name
-from localspec.models.outlook import Outlook
-from localspec.models.pairing import Check, failure
 from localspec.models.reference import Repository
 from localspec.models.registry import Pair
-from localspec.models.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
+from localspec.models.speed_up import Outlook
+from localspec.models.suggestions import Candidate
+from localspec.models.vocabulary_match import Check, failure
 
 _OTHER_DRAFTER = "use a smaller model of the same family, or --draft suffix"
 _WAYS_OUT = {"memory": f"give a smaller --ctx, or {_OTHER_DRAFTER}"}

@@ -5,8 +5,6 @@ from typing import Any, cast
 
 import click
 
-from localspec import plans
-from localspec.bench.forecast import Forecast, forecast
 from localspec.bench.prompt_sets import SETS, Task, tasks_of
 from localspec.cli.interrupt import leave, on_interrupt
 from localspec.cli.options import (
@@ -21,9 +19,11 @@ from localspec.cli.options import (
 from localspec.cli.output import Output
 from localspec.cli.plan_output import record_of, text_of
 from localspec.cli.tasks import listed, task_options
-from localspec.engine import Engine, load
+from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
-from localspec.settings import SettingOptions, Settings, require
+from localspec.forecast.forecast import Forecast, forecast
+from localspec.generation_config import GenerationConfig, GenerationOptions, require
+from localspec.loading import acceptance_priors
 
 _FEWEST = 2
 
@@ -89,7 +89,7 @@ def plan(
     require("answers", answers, _FEWEST)
     require("tokens", tokens, _FEWEST)
     options["max_tokens"] = tokens
-    Settings.of(**options)
+    GenerationConfig.of(**options)
     tasks = _tasks(sets, file, answers)
     with on_interrupt(leave):
         engine = load(model, draft, context=ctx, gpu_layers=gpu_layers, threads=threads)
@@ -99,8 +99,8 @@ def plan(
         for note in engine.notes:
             output.note(note)
         prompts = [task.prompt_for(engine) for task in tasks]
-        found = forecast(engine, prompts, cast("SettingOptions", options), output.note)
-        kept = _kept(engine, found, Settings.of(**options), output)
+        found = forecast(engine, prompts, cast("GenerationOptions", options), output.note)
+        kept = _kept(engine, found, GenerationConfig.of(**options), output)
         files = engine.model.path, engine.drafting.model_path
     if as_json:
         output.record(record_of(found, kept, *files))
@@ -120,15 +120,19 @@ def _tasks(sets: str | None, file: str | None, answers: int) -> list[Task]:
     return tasks[:answers]
 
 
-def _kept(engine: Engine, found: Forecast, settings: Settings, output: Output) -> plans.Plan:
+def _kept(
+    engine: Engine, found: Forecast, settings: GenerationConfig, output: Output
+) -> acceptance_priors.Plan:
     """The plan, stored; that it cannot be stored is said, and no error."""
     line = found.best
     target, drafter = engine.model.path, engine.drafting.model_path
-    best = plans.Best(line.drafter, line.rule, line.depth, line.speed_up.value)
-    temperature = engine.seat.sampler(settings, 1).params.temperature
-    kept = plans.of(target, drafter, temperature, found.rates, best)
+    best = acceptance_priors.Best(line.drafter, line.rule, line.depth, line.speed_up.value)
+    temperature = engine.slot.sampler(settings, 1).params.temperature
+    kept = acceptance_priors.of(target, drafter, temperature, found.rates, best)
     try:
-        output.note(f"kept for `auto` to start from: {plans.store(target, drafter, kept)}")
+        output.note(
+            f"kept for `auto` to start from: {acceptance_priors.store(target, drafter, kept)}"
+        )
     except OSError as error:
         output.note(f"the plan cannot be kept: {error.strerror}")
     return kept

@@ -4,10 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from localspec.bench.forecast import Forecast, Line
-from localspec.bench.replay import Estimate
 from localspec.cli.models_output import table
-from localspec.plans import Plan
+from localspec.forecast.forecast import Forecast, Line
+from localspec.forecast.replay import Estimate
+from localspec.loading.acceptance_priors import Plan
 
 _HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", "ms/step", "")
 _RIGHT = {"depth", "x plain", "tok/step", "accept", "ms/step"}

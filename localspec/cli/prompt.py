@@ -2,9 +2,9 @@
 
 import sys
 
-from localspec.engine import Engine
+from localspec.engine.engine import Engine
+from localspec.engine.prompt import Prompt
 from localspec.errors import InvalidValueError
-from localspec.prompt import Prompt
 
 
 def read_prompt(argument: str | None) -> str:

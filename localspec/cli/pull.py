@@ -10,20 +10,20 @@ from typing import Any
 
 import click
 
-from localspec.amounts import amount
 from localspec.cli.interrupt import cancelling, on_interrupt
 from localspec.cli.main import INTERRUPTED
 from localspec.cli.output import Output, joined
 from localspec.cli.pull_output import Silence, display_for
 from localspec.errors import HubError, ModelNotFoundError
 from localspec.hub import store
+from localspec.hub.cache_layout import free_space
 from localspec.hub.download import download, present, require_space
 from localspec.hub.listing import RemoteModel, look_up
-from localspec.hub.places import free_space
 from localspec.hub.store import hub_cache
 from localspec.models import locate, registry
 from localspec.models.reference import Reference, Repository
 from localspec.models.registry import Pair
+from localspec.utils.format import amount
 
 _AUTO, _NONE = "auto", "none"
 

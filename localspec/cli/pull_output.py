@@ -19,12 +19,12 @@ from rich.progress import (
 from rich.progress import Progress as Columns
 from rich.table import Column
 
-from localspec.amounts import amount
 from localspec.cli.output import joined, say
+from localspec.hub.cache_layout import places
 from localspec.hub.download import Progress
 from localspec.hub.listing import RemoteModel
-from localspec.hub.places import places
 from localspec.hub.transfer import State
+from localspec.utils.format import amount
 
 # Seconds between two lines about a file, if its next tenth comes that soon.
 _SOONEST = 2.0

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from localspec.amounts import amount
 from localspec.cli.output import Output
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.hub import store
-from localspec.hub.parts import Part, parts_of
+from localspec.hub.partial_files import Part, parts_of
 from localspec.hub.removal import Removal, carry_out, removal
 from localspec.models.locate import locate, reference_of
 from localspec.models.reference import Repository
+from localspec.utils.format import amount
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from localspec.models.facts import Facts, facts_of
 from localspec.models.inventory import here
 from localspec.models.locate import locate
 from localspec.models.registry import Pair
-from localspec.printable import printable
+from localspec.utils.format import printable
 
 
 @click.command()

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from localspec.amounts import amount
 from localspec.cli.models_output import count
 from localspec.cli.output import joined
+from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
 from localspec.models.facts import Facts
 from localspec.models.registry import Pair
-from localspec.models.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
-from localspec.printable import printable
+from localspec.utils.format import amount, printable
 
 Row = tuple[str, str]
 

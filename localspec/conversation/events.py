@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from localspec.conversation.turns import Turn
-from localspec.generation import Token
+from localspec.engine.generation import Token
 from localspec.stats import Stats
 
 

@@ -12,10 +12,10 @@ from itertools import chain
 from typing import Any
 
 from localspec.conversation.turns import NOTHING, Turn, Written
+from localspec.engine.prompt import special_texts, template_tokens, text_tokens
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message, mentions, render
 from localspec.llama.model import Model
-from localspec.prompt import special_texts, template_tokens, text_tokens
 
 _THOUGHT = "reasoning_content"
 

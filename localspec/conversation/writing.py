@@ -4,7 +4,7 @@ from typing import Protocol
 
 from localspec.conversation.reasoning import Split, Splitter, Tags
 from localspec.conversation.turns import Written
-from localspec.text import TextStream
+from localspec.engine.detokenizer import Detokenizer
 
 
 class Vocabulary(Protocol):
@@ -26,7 +26,7 @@ class Writing:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, stream: TextStream, tags: Tags, *, thinking: bool
+        self, vocabulary: Vocabulary, stream: Detokenizer, tags: Tags, *, thinking: bool
     ) -> None:
         self.stream = stream
         self.tokens: list[int] = []
@@ -68,7 +68,7 @@ class Writing:
         """As much as the tokens spell: a stop string is no part of the text."""
         if not self.stream.stopped:
             return Written(self.raw, tuple(self.tokens))
-        stream, text = TextStream(), ""
+        stream, text = Detokenizer(), ""
         for count, token in enumerate(self.tokens):
             more = text + stream.push(self._vocabulary.piece(token))
             if not self.raw.startswith(more):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from localspec.cgroups import ROOT, groups, read
+from localspec.utils.cgroups import ROOT, groups, read
 
 
 def processors(root: Path = ROOT) -> float | None:

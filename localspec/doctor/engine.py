@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from localspec.amounts import amount
 from localspec.doctor.child import SIGNAL, Answer
 from localspec.doctor.finding import Finding, error, note, ok, warning
 from localspec.doctor.gpus import Gpu
 from localspec.doctor.versions import rebuild
+from localspec.utils.format import amount
 
 _NATIVE = "-DGGML_NATIVE=on"
 _NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"

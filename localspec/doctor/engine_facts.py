@@ -5,15 +5,15 @@ from dataclasses import asdict
 from typing import Any
 
 from localspec.doctor.child import tell
-from localspec.engine import load
+from localspec.engine.engine import load
 from localspec.errors import LocalspecError
+from localspec.generation_config import GenerationOptions
 from localspec.llama import library
-from localspec.memory.free import host_memory
-from localspec.runtime import threads_for
-from localspec.settings import SettingOptions
+from localspec.loading.config import threads_for
+from localspec.memory.available import host_memory
 
 _PROMPT = "def fibonacci(n):"
-_TRIAL: SettingOptions = {"max_tokens": 16, "seed": 6, "ignore_eos": True, "depth": 4}
+_TRIAL: GenerationOptions = {"max_tokens": 16, "seed": 6, "ignore_eos": True, "depth": 4}
 _ROOM = 256
 _ENDLESS = 2**60
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.amounts import amount
 from localspec.doctor.child import Answer
 from localspec.doctor.finding import Finding, error, note, ok
 from localspec.doctor.places import place
+from localspec.utils.format import amount
 
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 

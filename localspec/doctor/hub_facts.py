@@ -7,7 +7,7 @@ from huggingface_hub import __version__, constants
 
 from localspec.doctor.child import tell
 from localspec.hub import store
-from localspec.hub.parts import parts_of
+from localspec.hub.partial_files import parts_of
 
 
 def hub_facts() -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 import psutil
 
-from localspec.amounts import amount
 from localspec.doctor.finding import Finding, note, ok, warning
+from localspec.utils.format import amount
 
 _LITTLE = 2 * 10**9
 

@@ -4,11 +4,11 @@ import os
 import shutil
 from pathlib import Path
 
-from localspec import folders
-from localspec.amounts import amount
 from localspec.doctor.finding import Finding, error, ok, warning
 from localspec.errors import InvalidValueError
 from localspec.models import registry
+from localspec.utils import paths
+from localspec.utils.format import amount
 
 _LITTLE = 10**9
 
@@ -37,8 +37,8 @@ def place(topic: str, folder: Path, variable: str) -> Finding:
 def own_places() -> list[Finding]:
     """localspec's own folders, and the user's pairs."""
     return [
-        place("config", folders.config_folder(), "LOCALSPEC_HOME"),
-        place("cache", folders.cache_folder("."), "LOCALSPEC_HOME"),
+        place("config", paths.config_folder(), "LOCALSPEC_HOME"),
+        place("cache", paths.cache_folder("."), "LOCALSPEC_HOME"),
         _pairs(),
     ]
 

@@ -6,12 +6,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.drafters.base import Limit, Outcome
 from localspec.drafters.confidence import margin
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.prefix import Prefix
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.tokens import common_prefix
+from localspec.speculation.drafter import Limit, Outcome
+from localspec.utils.tokens import common_prefix
 
 
 class Cache(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from localspec.tokens import common_prefix
+from localspec.utils.tokens import common_prefix
 
 
 class Index(Protocol):

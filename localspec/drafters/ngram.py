@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localspec.drafters.base import Limit, Outcome
 from localspec.drafters.history import History
 from localspec.errors import InvalidValueError
 from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Limit, Outcome
 
 Gram = tuple[int, ...]
 

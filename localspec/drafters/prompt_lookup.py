@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from localspec.drafters.base import Limit, Outcome
 from localspec.drafters.history import History
 from localspec.errors import InvalidValueError
 from localspec.speculation.draft import NOTHING, Draft
+from localspec.speculation.drafter import Limit, Outcome
 
 Gram = tuple[int, ...]
 

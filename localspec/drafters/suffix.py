@@ -5,11 +5,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from localspec.drafters.base import Limit, Outcome
 from localspec.drafters.suffix_automaton import Match, SuffixAutomaton
 from localspec.errors import InvalidValueError
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.tokens import common_prefix
+from localspec.speculation.drafter import Limit, Outcome
+from localspec.utils.tokens import common_prefix
 
 # Matches are counted in bins: these lengths and what lies between them, the last bin open.
 BINS = (1, 2, 3, 4, 6, 9, 13, 21, 41)

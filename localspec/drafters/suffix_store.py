@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from localspec.errors import InvalidValueError
-from localspec.folders import cache_folder, replacing
+from localspec.utils.paths import cache_folder, replacing
 
 if sys.platform != "win32":
     import fcntl

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from localspec.amounts import amount
 from localspec.errors import LocalspecError
+from localspec.hub.cache_layout import Place, free_space, places, set_main, writing
 from localspec.hub.listing import RemoteModel
-from localspec.hub.places import Place, free_space, places, set_main, writing
 from localspec.hub.store import hub_cache
 from localspec.hub.transfer import State, Stopped, Transfer
+from localspec.utils.format import amount
 
 _AT_ONCE = 4
 _TELL_EVERY = 0.1  # seconds, per file

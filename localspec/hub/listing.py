@@ -9,9 +9,9 @@ from huggingface_hub.hf_api import ModelInfo, RepoSibling
 from huggingface_hub.utils import build_hf_headers
 
 from localspec.errors import HubError
-from localspec.hub.refusals import endpoint, explained, httpx
+from localspec.gguf.files import Unit, choose
+from localspec.hub.error_messages import endpoint, explained, httpx
 from localspec.hub.retry import pause
-from localspec.models.quant import Unit, choose
 from localspec.models.reference import Repository
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")

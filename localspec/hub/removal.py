@@ -11,7 +11,7 @@ from huggingface_hub.utils import WeakFileLock
 
 from localspec.errors import LocalspecError
 from localspec.hub import shared_blobs, store
-from localspec.hub.parts import Part, parts_of
+from localspec.hub.partial_files import Part, parts_of
 
 _LOCK_SECONDS = 2.0
 

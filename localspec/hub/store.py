@@ -13,8 +13,8 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from localspec.errors import ModelNotFoundError
+from localspec.gguf.files import Unit, choose, units
 from localspec.models import registry
-from localspec.models.quant import Unit, choose, units
 from localspec.models.reference import Repository
 
 _PREFIX = "models--"

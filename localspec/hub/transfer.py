@@ -11,10 +11,10 @@ from huggingface_hub.errors import OfflineModeIsEnabled
 from huggingface_hub.utils import hf_raise_for_status
 
 from localspec.errors import HubError
+from localspec.hub.cache_layout import Place
+from localspec.hub.error_messages import explained, httpx
 from localspec.hub.listing import token_headers
-from localspec.hub.parts import announce
-from localspec.hub.places import Place
-from localspec.hub.refusals import explained, httpx
+from localspec.hub.partial_files import announce
 from localspec.hub.retry import pause
 
 State = Literal["waiting", "fetching", "checking", "done"]

@@ -14,7 +14,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from localspec.errors import InvalidValueError
-from localspec.printable import printable
+from localspec.utils.format import printable
 
 Message = Mapping[str, Any]
 

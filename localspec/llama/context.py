@@ -15,7 +15,7 @@ from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.state import State
 from localspec.speculation.draft import MAX_DEPTH, NOTHING, Draft
 from localspec.speculation.target import Scores
-from localspec.tokens import common_prefix
+from localspec.utils.tokens import common_prefix
 
 # Prompt tokens per pass: few enough that cancelling is prompt.
 CHUNK = 512

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from localspec.errors import ModelLoadError
-from localspec.folders import file_identity
-from localspec.printable import printable
+from localspec.utils.format import printable
+from localspec.utils.paths import file_identity
 
 # A failed assertion in the library otherwise starts a debugger to print a backtrace.
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")

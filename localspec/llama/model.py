@@ -11,7 +11,7 @@ import llama_cpp
 
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import library
-from localspec.progress import tell
+from localspec.utils.progress import tell
 
 
 class Model:

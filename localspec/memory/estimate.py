@@ -5,10 +5,10 @@ from itertools import repeat
 
 import psutil
 
-from localspec.amounts import amount
 from localspec.errors import ModelLoadError
-from localspec.models.gguf import Header
-from localspec.models.gguf_types import TENSOR_TYPES
+from localspec.gguf.reader import Header
+from localspec.gguf.types import TENSOR_TYPES
+from localspec.utils.format import amount
 
 # More is there for the asking (--ctx); a model's full context often would not fit in memory.
 DEFAULT_CONTEXT = 8192

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from localspec.amounts import amount
 from localspec.errors import ModelLoadError
+from localspec.memory.available import HOST, free_memory
 from localspec.memory.estimate import notes_bytes
-from localspec.memory.free import HOST, free_memory
-from localspec.memory.model import ModelMemory
+from localspec.memory.model_memory import ModelMemory
 from localspec.models.facts import facts_of
+from localspec.utils.format import amount
 
 # A context is not made smaller than this, and is a multiple of it, as in llama.cpp.
 _STEP = 256
@@ -30,7 +30,7 @@ _ABSURD = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to be loaded. kv_type to flash_attention: as in Runtime; snapshots: the target's.
+    """What to load. kv_type to flash_attention: as in RuntimeConfig; snapshots: the target's.
 
     context: tokens of text; named: by the user. drafter: the file of a model that drafts; optional:
     nobody asked for it.

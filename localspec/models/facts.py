@@ -8,11 +8,11 @@ from math import prod
 from pathlib import Path
 
 from localspec.errors import ModelLoadError
+from localspec.gguf.reader import Header, TensorInfo, display_name, read_header
+from localspec.gguf.types import TENSOR_TYPES
+from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.hub.store import bytes_of, files_of
 from localspec.memory.estimate import cache_bytes
-from localspec.models.gguf import Header, TensorInfo, display_name, read_header
-from localspec.models.gguf_types import TENSOR_TYPES
-from localspec.models.vocabulary import HeaderVocabulary
 
 # What layers are called that keep a state of fixed size, and those that keep every token's keys.
 _RECURRENT = (".ssm_", ".time_mix_", ".shortconv.")

@@ -10,8 +10,8 @@ from localspec.errors import ModelNotFoundError
 from localspec.hub import store
 from localspec.hub.store import Stored
 from localspec.models import registry
-from localspec.models.profile import Matchmaker, profile_of
 from localspec.models.reference import Reference
+from localspec.models.summaries import Matchmaker, profile_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from localspec.errors import InvalidValueError
-from localspec.folders import config_folder
 from localspec.models.reference import Reference, repository
+from localspec.utils.paths import config_folder
 
 _BUNDLED = "bundled:"
 # With a colon or a slash in it, a name would be a reference.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from localspec.bench.contender import PLAIN, Entry, Field, tokens_of
+from localspec.bench.configurations import PLAIN, Entry, Field, tokens_of
 from localspec.bench.equality import require_same_texts
 from localspec.bench.median import Median
 from localspec.bench.page import page
@@ -19,10 +19,10 @@ from localspec.bench.summary import accepted_lengths, summarised
 from localspec.bench.svg import ticks
 from localspec.bench.table import COLUMNS, cells
 from localspec.errors import DrafterMismatchError, ExactnessError, InvalidValueError
-from localspec.runtime import Runtime
+from localspec.loading.config import RuntimeConfig
 from localspec.stats import Seconds, Stats
 
-RUNTIME = Runtime(threads=1)
+RUNTIME = RuntimeConfig(threads=1)
 
 
 def field_of(

@@ -14,7 +14,7 @@ import pytest
 
 from localspec.bench import runner
 from localspec.cli.main import main
-from localspec.generation import Result
+from localspec.engine.generation import Result
 
 SCHEMA = json.loads((resources.files("localspec.cli") / "bench.schema.json").read_text("utf-8"))
 QUICK = ("--threads", "1", "-n", "8", "--rounds", "1", "--seed", "3")

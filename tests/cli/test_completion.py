@@ -13,9 +13,9 @@ from time import monotonic
 import click
 import pytest
 
-from localspec.cli import outline
-from localspec.cli.completing import SHELLS
+from localspec.cli import command_index
 from localspec.cli.main import localspec as commands
+from localspec.cli.shell_completion import SHELLS
 from localspec.models import registry
 
 HEAVY = {"llama_cpp", "numpy", "textual", "jinja2", "rich", "gguf", "httpx", "llguidance"}
@@ -75,9 +75,9 @@ def complete(place: Path, environment: Mapping[str, str], line: str) -> list[str
 
 
 def test_the_outline_is_what_the_commands_take() -> None:
-    file = Path(outline.__file__).with_name("commands.json")
-    assert file.read_text(encoding="utf-8") == outline.as_json(commands), (
-        "write it anew: python -m localspec.cli.outline"
+    file = Path(command_index.__file__).with_name("commands.json")
+    assert file.read_text(encoding="utf-8") == command_index.as_json(commands), (
+        "write it anew: python -m localspec.cli.command_index"
     )
 
 
@@ -98,7 +98,7 @@ def test_the_outline_is_what_the_commands_take() -> None:
     ids=lambda value: value.name if isinstance(value, click.Parameter) else "",
 )
 def test_what_help_says_may_follow(parameter: click.Parameter, entry: dict[str, object]) -> None:
-    (found,) = outline.described(click.Command("any", params=[parameter]))
+    (found,) = command_index.described(click.Command("any", params=[parameter]))
     assert {key: found[key] for key in found if key not in ("names", "help")} == entry
 
 
@@ -133,7 +133,7 @@ def test_nothing_heavy_is_imported(
         },
     )
     imported = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines()}
-    assert "localspec.cli.outline" in imported
+    assert "localspec.cli.command_index" in imported
     assert not imported & HEAVY
     # Of huggingface_hub its settings at most.
     hub = {name for name in imported if name.startswith("huggingface_hub")}

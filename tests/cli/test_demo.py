@@ -18,14 +18,14 @@ import pytest
 from fakes.terminal import COLUMNS, on_terminal
 from rich.console import Console
 
-from localspec.bench import scale
-from localspec.bench.demo_pair import DemoPair
-from localspec.bench.race import Race
 from localspec.cli import demo_screen
 from localspec.cli import demo_words as words
 from localspec.cli.demo_screen import Lines, Panes, legend, screen_for
 from localspec.cli.main import main
 from localspec.cli.output import Output
+from localspec.scaling import scale
+from localspec.scaling.demo_pair import DemoPair
+from localspec.scaling.race import Race
 
 PROMPT = "def f(x):"
 # The least that can be written: 35 MB, in less than a second.

@@ -23,8 +23,8 @@ import pytest
 
 from localspec.cli.main import main
 from localspec.cli.output import Output
+from localspec.control.cost_model import WIDEST
 from localspec.errors import LocalspecError, ModelNotFoundError
-from localspec.speculation.costs import WIDEST
 from localspec.stats import Stats
 
 PROMPT = "class Reader:\n    def read(self"

@@ -14,7 +14,7 @@ from fakes.hub_repo import Repo
 from fakes.terminal import on_terminal
 from fakes.vocabularies import words, write_model
 
-from localspec.hub.parts import announce
+from localspec.hub.partial_files import announce
 from localspec.models.registry import bundled
 
 REPO = "zoo/tiny-GGUF"

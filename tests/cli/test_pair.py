@@ -15,10 +15,10 @@ from fakes.vocabularies import words, write_model
 from huggingface_hub import constants
 
 import localspec
-from localspec import plans
 from localspec.cli.main import localspec as command_line
 from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
-from localspec.folders import config_folder
+from localspec.loading import acceptance_priors
+from localspec.utils.paths import config_folder
 
 FITS, HARMLESS, UNFIT = "fits", "differs, harmless", "does not fit"
 # The exit code and the record of a call.
@@ -248,8 +248,8 @@ def test_why_no_model_drafts(target: Path, asked: Ask) -> None:
 def test_what_was_measured_is_taken(target_path: Path, drafter_path: Path, asked: Ask) -> None:
     files = target_path, drafter_path
     rates = {drafter_path.stem: 0.5, "suffix": 0.9}
-    best = plans.Best("suffix", "coupled", None, 1.5)
-    plans.store(*files, plans.of(*files, 0.8, rates, best))
+    best = acceptance_priors.Best("suffix", "coupled", None, 1.5)
+    acceptance_priors.store(*files, acceptance_priors.of(*files, 0.8, rates, best))
     _, record = asked("pycode", drafter_path)
     gain = record["gain"]
     assert gain["rate"] == 0.5 and gain["timed"] is False

@@ -9,7 +9,7 @@ import pytest
 from fakes.hub_disk import HubDisk
 from huggingface_hub import scan_cache_dir
 
-from localspec.hub.parts import announce
+from localspec.hub.partial_files import announce
 from localspec.models.registry import bundled
 
 REPO = "zoo/tiny-GGUF"

@@ -3,11 +3,11 @@
 import numpy as np
 from fakes.toy import ToyCache, ToyModel
 
-from localspec.drafters.base import Limit, Outcome
 from localspec.drafters.draft_model import DraftModel
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.speculation.drafter import Limit, Outcome
 
 PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
 SAMPLER = Sampler(PLAIN, Noise(1))

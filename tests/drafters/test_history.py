@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.drafters.base import Limit, Outcome
 from localspec.drafters.ngram import Evidence, Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
 from localspec.errors import InvalidValueError
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.speculation.drafter import Limit, Outcome
 
 SAMPLER = Sampler(SamplingParams(), Noise(0))
 TEXTS = st.lists(st.integers(0, 3), max_size=24)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.drafters.base import Drafter, Limit, Outcome
 from localspec.drafters.suffix import BINS, CONTEXT, FORGETTING, MatchTable, Suffix
 from localspec.drafters.suffix_automaton import SuffixAutomaton
 from localspec.errors import InvalidValueError
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.speculation.drafter import Drafter, Limit, Outcome
 
 SAMPLER = Sampler(SamplingParams(), Noise(0))
 TEXTS = st.lists(st.integers(0, 2), max_size=30)

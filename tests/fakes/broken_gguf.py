@@ -8,7 +8,7 @@ from typing import Any
 
 from fakes.gguf_document import Document, Entry, Tensor, u64
 
-from localspec.models.gguf_types import ARRAY, BOOL, FLOAT32, SCALARS, STRING, TENSOR_TYPES, UINT32
+from localspec.gguf.types import ARRAY, BOOL, FLOAT32, SCALARS, STRING, TENSOR_TYPES, UINT32
 
 _SIZES = (0, 1, 2, 3, 7, 16, 31, 64, 255, 4096, 1 << 16, 1 << 20, (1 << 31) - 1, 1 << 31)
 _HUGE = ((1 << 32) - 1, 1 << 32, 1 << 40, 1 << 60, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)

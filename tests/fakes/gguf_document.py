@@ -7,7 +7,7 @@ from typing import Any
 
 import gguf
 
-from localspec.models.gguf_types import ARRAY, SCALARS, STRING
+from localspec.gguf.types import ARRAY, SCALARS, STRING
 
 
 @dataclass

@@ -16,13 +16,13 @@ from fakes.enumeration import Branches, Drawn, SharedNoise, exact, total_variati
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 from fakes.trees import TreeDrafter
 
-from localspec.drafters.base import Drafter, Limit
 from localspec.drafters.draft_model import DraftModel
 from localspec.sampling.filters import distribution
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import Draft
-from localspec.speculation.loop import Loop
+from localspec.speculation.drafter import Drafter, Limit
 from localspec.speculation.rules import RULES, Rule
 from localspec.stats import Stats
 
@@ -163,7 +163,7 @@ def spoken(trial: Trial, code: Code, rule: Rule | None = None) -> Law:
 
     def run(branches: Branches) -> tuple[int, ...]:
         text = list(PROMPT)
-        loop = code.of(Loop)(
+        loop = code.of(Decoder)(
             ToyTarget(target, text),
             fixed(_drafter(trial, code), trial.depth),
             rule or code.rule(trial.rule),

@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 from localspec.models import registry
 from localspec_tui.app import ChatApp
 from localspec_tui.archive import Archive
+from localspec_tui.launch_options import Start
 from localspec_tui.screens.chat import ChatScreen
-from localspec_tui.start import Start
 from localspec_tui.widgets.conversation_view import Note
 from localspec_tui.worker import Worker
 

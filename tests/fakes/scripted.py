@@ -1,6 +1,6 @@
 """An engine that says what a script tells it, for tests of the chat.
 
-Only the models are made up: `localspec.session.Session` runs over it as over a real one, so turns,
+Only the models are made up: the real `Session` runs over it, so turns,
 events, statistics, thoughts and a full context are the real thing.
 
     script = Script(answers=["Hello.", "Bye."], rate=300)
@@ -15,16 +15,16 @@ from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
-from localspec.drafting import Drafting
-from localspec.generation import Generation
+from localspec.engine.detokenizer import Detokenizer
+from localspec.engine.generation import Generation
+from localspec.generation_config import GenerationConfig
 from localspec.llama.rollback import Rollback
+from localspec.loading.drafter_loader import Drafting
 from localspec.models import registry
-from localspec.settings import Settings
-from localspec.speculation.loop import Emission
+from localspec.speculation.decoder import Emission
 from localspec.stats import Stats
-from localspec.text import TextStream
-from localspec.tokens import common_prefix
-from localspec.turnstile import Turnstile
+from localspec.utils.fair_lock import FairLock
+from localspec.utils.tokens import common_prefix
 
 MISMATCH = "vocabulary differs at token 151,643"
 TEMPLATE = (
@@ -68,7 +68,7 @@ class Script:
         context: int | None = None,
         **options: Any,
     ) -> "ScriptedEngine":
-        """In place of `localspec.engine.load`."""
+        """In place of `localspec.engine.engine.load`."""
         self.require("load")
         self.engines.append(ScriptedEngine(self, model, draft, context or self.context, options))
         return self.engines[-1]
@@ -79,7 +79,7 @@ class Script:
             raise self.fails[what]
 
     def drafting(self, draft: Any) -> Drafting:
-        """As `localspec.drafting.choose`."""
+        """As `localspec.loading.drafter_loader.choose`."""
         if draft == "none":
             return Drafting((), "drafting was turned off")
         names = self.names if draft == "auto" else str(draft).split(",")
@@ -88,7 +88,7 @@ class Script:
 
 
 class ScriptedEngine:
-    """As `localspec.engine.Engine`. options: those that it was loaded with, for tests to read."""
+    """As `Engine`. options: those that it was loaded with, for tests to read."""
 
     def __init__(
         self, script: Script, model: str | Path | None, draft: Any, context: int, options: Any
@@ -96,10 +96,10 @@ class ScriptedEngine:
         self.options = {**options, "context": context}
         self.context = context
         self.closed = False
-        self.turnstile = Turnstile()
+        self.lock = FairLock()
         self._script = script
         self._take(model, draft)
-        self.seat = ScriptedSeat(script, self)
+        self.slot = ScriptedSlot(script, self)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -113,21 +113,21 @@ class ScriptedEngine:
     def prefers_chat(self) -> bool:
         return self.model.chat_template is not None
 
-    def take_seat(self) -> "ScriptedSeat":
-        return self.seat
+    def open_slot(self) -> "ScriptedSlot":
+        return self.slot
 
-    def leave(self, seat: "ScriptedSeat") -> None:
-        seat.stop()
+    def leave(self, slot: "ScriptedSlot") -> None:
+        slot.stop()
 
     def switch(self, model: str | Path | None = None, draft: Any = None) -> None:
-        self.seat.stop()
+        self.slot.stop()
         self._script.require("switch")
         self._take(model or self._name, draft or self._draft)
         if model:
-            self.seat.target = ScriptedTarget(self.model, self.context)
+            self.slot.target = ScriptedTarget(self.model, self.context)
 
     def close(self) -> None:
-        self.seat.stop()
+        self.slot.stop()
         self.closed = True
 
     def _take(self, model: str | Path | None, draft: Any) -> None:
@@ -189,12 +189,12 @@ class ScriptedTarget:
         pass
 
 
-class ScriptedSeat:
-    """As `localspec.seat.Seat`. started: the settings of every generation, for tests to read."""
+class ScriptedSlot:
+    """As `Slot`. started: the settings of every generation, for tests to read."""
 
     def __init__(self, script: Script, engine: ScriptedEngine) -> None:
         self.target = ScriptedTarget(engine.model, engine.context)
-        self.started: list[Settings] = []
+        self.started: list[GenerationConfig] = []
         self._script = script
         self._engine = engine
         self._running: Generation | None = None
@@ -207,20 +207,20 @@ class ScriptedSeat:
         return self._engine.drafting
 
     @property
-    def turnstile(self) -> Turnstile:
-        return self._engine.turnstile
+    def lock(self) -> FairLock:
+        return self._engine.lock
 
-    def room(self, _settings: Settings) -> int:
+    def room(self, _settings: GenerationConfig) -> int:
         self._script.require("send")
         return self.target.n_ctx
 
     def start(
         self,
         tokens: Sequence[int],
-        settings: Settings,
+        settings: GenerationConfig,
         *,
         stats: Stats,
-        stream: TextStream,
+        stream: Detokenizer,
         cancelled: Callable[[], bool],
     ) -> Generation:
         self.stop()
@@ -229,7 +229,7 @@ class ScriptedSeat:
             following = self._script.answers[len(self._said) % len(self._script.answers)]
             self._text = self._said.setdefault((tuple(tokens), settings.seed), following)
             self._of = stats
-        loop: Any = ScriptedLoop(
+        loop: Any = ScriptedDecoder(
             self._script,
             self.target,
             list(tokens),
@@ -245,7 +245,7 @@ class ScriptedSeat:
             target.model,
             settings,
             context=target.n_ctx,
-            turn=self._engine.turnstile,
+            turn=self._engine.lock,
             stream=stream,
         )
         return self._running
@@ -257,8 +257,8 @@ class ScriptedSeat:
 
 
 @dataclass
-class ScriptedLoop:
-    """As `localspec.speculation.loop.Loop`: it writes its words, token by token, at the rate."""
+class ScriptedDecoder:
+    """As `Decoder`: it writes its words, token by token, at the rate."""
 
     script: Script
     target: ScriptedTarget

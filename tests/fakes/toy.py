@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.drafters.base import Drafter, Limit, Outcome
 from localspec.speculation.draft import ROOT, Draft
-from localspec.speculation.planner import Fixed
+from localspec.speculation.drafter import Drafter, Limit, Outcome
+from localspec.speculation.policy import FixedDepth
 from localspec.speculation.target import Scores
 
 
-def fixed(drafter: Drafter | None, depth: int) -> Fixed:
-    """The planner that always drafts so deep."""
-    return Fixed([drafter] if drafter else [], depth)
+def fixed(drafter: Drafter | None, depth: int) -> FixedDepth:
+    """The policy that always drafts so deep."""
+    return FixedDepth([drafter] if drafter else [], depth)
 
 
 class ToyModel:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from fakes.toy import ToyModel
 
-from localspec.drafters.base import Limit, Outcome
 from localspec.sampling.distribution import Distribution
 from localspec.speculation.draft import ROOT, Draft, Dropped
+from localspec.speculation.drafter import Limit, Outcome
 
 
 class TreeDrafter:

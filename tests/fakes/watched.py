@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Conversation
-from localspec_tui.happenings import Compared, Happening
+from localspec_tui.engine_events import Compared, Happening
 from localspec_tui.worker import Worker
 
 SECONDS = 120

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from localspec.drafters.base import Limit, Outcome
+from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.cost_model import WIDEST, DrafterCost, Widths
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.controller import Controller
-from localspec.speculation.costs import WIDEST, DrafterCost, Widths
 from localspec.speculation.draft import Draft
-from localspec.speculation.planner import Step
+from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.policy import Step
 
 # Relative to a plain pass; entry 0 is unused. A CPU's staircase, a GPU's plateau, a MoE's slope.
 CURVES = {
@@ -102,7 +102,7 @@ class World:
     plain: float = 1.0
     noise: Iterable[float] = field(default_factory=lambda: iter(lambda: 1.0, None))
 
-    def controller(self, *drafters: object, **options: object) -> Controller:
+    def controller(self, *drafters: object, **options: object) -> AdaptivePolicy:
         curve = CURVES[self.curve]
         widths = Widths({n: self.plain * curve[n] for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32)})
         costs = {
@@ -112,9 +112,9 @@ class World:
             for drafter in drafters
             if isinstance(drafter, Talker)
         }
-        return Controller(drafters, widths, costs, **options)  # type: ignore[arg-type]
+        return AdaptivePolicy(drafters, widths, costs, **options)  # type: ignore[arg-type]
 
-    def write(self, controller: Controller, tokens: int, most: int = 10**9) -> None:
+    def write(self, controller: AdaptivePolicy, tokens: int, most: int = 10**9) -> None:
         """A text that ends after so many tokens, where it might have had more."""
         controller.begin()
         written = 0
@@ -123,7 +123,9 @@ class World:
             if written >= tokens:
                 break
 
-    def steps(self, controller: Controller, tokens: int = 10**9) -> Iterator[tuple[Step, float]]:
+    def steps(
+        self, controller: AdaptivePolicy, tokens: int = 10**9
+    ) -> Iterator[tuple[Step, float]]:
         """Steps and the time after each, until so many tokens are there."""
         factors = iter(self.noise)
         while tokens > 0:

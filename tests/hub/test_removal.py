@@ -10,7 +10,7 @@ from fakes.hub_disk import FIRST, SECOND, HubDisk, write_split
 from huggingface_hub import scan_cache_dir
 
 from localspec.errors import LocalspecError
-from localspec.hub.parts import parts_of
+from localspec.hub.partial_files import parts_of
 from localspec.hub.removal import Removal, carry_out, removal
 from localspec.hub.store import of_repository
 

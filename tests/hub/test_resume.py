@@ -15,9 +15,9 @@ from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 
 from localspec.errors import HubError, LocalspecError
 from localspec.hub import store
+from localspec.hub.cache_layout import places
 from localspec.hub.download import present
 from localspec.hub.listing import RemoteModel, look_up
-from localspec.hub.places import places
 from localspec.models import registry
 from localspec.models.reference import Repository
 

@@ -8,11 +8,11 @@ import huggingface_hub.constants
 import pytest
 from fakes.hub_disk import FIRST, SECOND, HubDisk, write_split
 
-from localspec.folders import config_folder
-from localspec.hub import parts, store
+from localspec.hub import partial_files, store
 from localspec.models.locate import locate
 from localspec.models.reference import Repository
 from localspec.models.registry import bundled
+from localspec.utils.paths import config_folder
 
 REPO = "zoo/tiny-GGUF"
 
@@ -142,10 +142,10 @@ def test_parts_are_told_from_whole_files(disk: HubDisk) -> None:
     disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
     disk.part(REPO, "a" * 64, 7, "12345678.incomplete")
     disk.part(REPO, "b" * 64, 9, "localspec.incomplete")
-    parts.announce(REPO, "b" * 64, f"{REPO}:Q4_0", 100)
-    theirs, ours = parts.parts_of(REPO)
+    partial_files.announce(REPO, "b" * 64, f"{REPO}:Q4_0", 100)
+    theirs, ours = partial_files.parts_of(REPO)
     assert (theirs.blob, theirs.size, theirs.resumable) == ("a" * 64, 7, False)
     assert theirs.model is None and theirs.total is None
     assert (ours.blob, ours.size, ours.resumable) == ("b" * 64, 9, True)
     assert (ours.model, ours.total) == (f"{REPO}:Q4_0", 100)
-    assert parts.parts_of("zoo/nothing") == []
+    assert partial_files.parts_of("zoo/nothing") == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes import templates
 
-from localspec.engine import Engine, load
+from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message, mentions, render
 

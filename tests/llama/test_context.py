@@ -8,8 +8,8 @@ import pytest
 
 from localspec.errors import LocalspecError
 from localspec.llama.context import Context
-from localspec.llama.decode_loop import DecodeLoop
 from localspec.llama.model import Model
+from localspec.llama.reference_loop import ReferenceLoop
 from localspec.llama.rollback import Rollback
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import NOTHING, Draft
@@ -128,7 +128,7 @@ def test_trees_are_refused_in_words(target_model: Model, make_context: Make) -> 
 def test_our_plain_loop_is_the_library_s_own(target_model: Model, make_context: Make) -> None:
     """The library is the oracle: a bare decode loop over its C API, greedy."""
     prompt = target_model.tokenize("def tokenize(self, text):")
-    with DecodeLoop(target_model, n_ctx=512, threads=1) as bare:
+    with ReferenceLoop(target_model, n_ctx=512, threads=1) as bare:
         expected = bare.generate(prompt, 64, SamplingParams(temperature=0)).tokens
 
     context, ours = make_context(target_model), []

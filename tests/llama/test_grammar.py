@@ -15,7 +15,6 @@ import pytest
 from fakes.toy import Scripted, fixed
 from numpy.typing import NDArray
 
-from localspec.drafters.base import Drafter, Limit
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
@@ -28,8 +27,9 @@ from localspec.sampling.json_schema import compile_schema
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import Draft
-from localspec.speculation.loop import Loop
+from localspec.speculation.drafter import Drafter, Limit
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
 
@@ -258,7 +258,7 @@ def decode(
         target.extend(text[:-1])
         chosen = RULES[rule]
         sampler = Sampler(params, chosen.randomness(seed), constraint=grammar)
-        loop = Loop(target, fixed(drafters[drafter](), depth), chosen, sampler, text, stats)
+        loop = Decoder(target, fixed(drafters[drafter](), depth), chosen, sampler, text, stats)
         for emission in loop.run(length):
             tokens.append(emission.id)
             if target_model.ends(emission.id):

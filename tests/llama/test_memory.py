@@ -8,12 +8,13 @@ import psutil
 import pytest
 from fakes.tiny import FAMILIES, write_tiny
 
-from localspec.bench.context_memory import BUDGET, measured
+from localspec.bench.experiments.context_memory import BUDGET, measured
+from localspec.gguf import check
 from localspec.llama.context import Context
-from localspec.llama.memory_use import DryModel, Use, logged, use_of
+from localspec.llama.dry_run import DryModel, Use, logged, use_of
 from localspec.llama.model import Model
 from localspec.memory import estimate
-from localspec.models import gguf_check, registry
+from localspec.models import registry
 
 MIB = 2**20
 
@@ -21,7 +22,7 @@ MEASURE = """
 import sys
 import psutil
 import localspec
-from localspec.engine import load
+from localspec.engine.engine import load
 context = int(sys.argv[1])
 with load(context=context, threads=1) as engine:
     engine.generate("def f(x):", max_tokens=16, seed=1)
@@ -39,7 +40,7 @@ def resident(context: int) -> int:
 def test_a_longer_context_costs_its_keys_and_values_and_no_more() -> None:
     pair = registry.bundled()
     assert pair.drafter is not None
-    headers = [gguf_check.check_generative(path) for path in (pair.target, pair.drafter)]
+    headers = [check.check_generative(path) for path in (pair.target, pair.drafter)]
     small, large = 1024, 65536
     caches = sum(
         (estimate.cache_bytes(header, large) or 0) - (estimate.cache_bytes(header, small) or 0)
@@ -75,7 +76,7 @@ def test_a_dry_model_takes_what_a_real_one_does(
     assert said == use_of(lines)
     assert said is not None
     cells = -(-n_ctx // 256) * 256
-    cache = estimate.cache_bytes(gguf_check.check_generative(path), cells, kv_type)
+    cache = estimate.cache_bytes(check.check_generative(path), cells, kv_type)
     assert said.cache["CPU"] == pytest.approx(cache, abs=MIB / 100)
 
 

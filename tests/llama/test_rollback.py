@@ -6,7 +6,6 @@ import pytest
 from fakes.checked import KINDS, STATES, Checked, Make
 from fakes.tiny import N_VOCAB
 
-from localspec.drafters.base import Limit, Outcome
 from localspec.drafters.draft_model import DraftModel
 from localspec.llama import context as context_module
 from localspec.llama.context import Context
@@ -16,6 +15,7 @@ from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, Draft
+from localspec.speculation.drafter import Limit, Outcome
 
 
 def test_what_each_family_can_forget(make: Make, kind: str) -> None:

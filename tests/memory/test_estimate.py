@@ -3,8 +3,8 @@
 import pytest
 
 from localspec.errors import ModelLoadError
+from localspec.gguf.reader import Header
 from localspec.memory.estimate import cache_bytes, require_room
-from localspec.models.gguf import Header
 
 DENSE = {
     "block_count": 32,

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import localspec
-from localspec.amounts import amount
 from localspec.errors import InvalidValueError, ModelLoadError
-from localspec.memory.free import HOST
-from localspec.memory.model import ModelMemory
+from localspec.loading.config import RuntimeConfig
+from localspec.memory.available import HOST
+from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import MemoryPlan, Wish, memory_plan
 from localspec.models import registry
 from localspec.models.facts import facts_of
-from localspec.runtime import Runtime
+from localspec.utils.format import amount
 
 CONTEXT = 8192
 PAIR = registry.bundled()
@@ -102,7 +102,7 @@ def test_where_nothing_fits_it_is_said_and_no_memory_is_tried(context: int, free
 LIMITED = """
 import resource, sys
 import psutil
-from localspec.engine import load
+from localspec.engine.engine import load
 from localspec.errors import ModelLoadError
 more, draft = int(sys.argv[1]) * 2**20, sys.argv[2]
 now = psutil.Process().memory_info().vms
@@ -156,4 +156,4 @@ def test_every_type_of_cache_generates_and_is_in_the_recipe(kv_type: str) -> Non
 )
 def test_types_of_cache_that_cannot_be(options: dict[str, object], wrong: str) -> None:
     with pytest.raises(InvalidValueError, match=wrong):
-        Runtime(**options)  # type: ignore[arg-type]
+        RuntimeConfig(**options)  # type: ignore[arg-type]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import InvalidValueError
+from localspec.gguf.files import Unit
 from localspec.models import registry
-from localspec.models.quant import Unit
 from localspec.models.reference import Repository, repository
 from localspec.models.registry import Pair
 

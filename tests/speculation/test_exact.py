@@ -9,7 +9,6 @@ from fakes.enumeration import Drawn, OneDrawPerPosition, SharedNoise, exact, tot
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 from fakes.trees import Choosy, TreeDrafter
 
-from localspec.drafters.base import Drafter
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Evidence, Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
@@ -17,8 +16,9 @@ from localspec.sampling.filters import distribution
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
-from localspec.speculation.loop import Loop
+from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES, Rule, Verdict, coupled
 from localspec.stats import Stats
 
@@ -82,7 +82,7 @@ def spoken(
         text = list(PROMPT)
         toy = ToyTarget(target, text)
         sampler = Sampler(params, noise(branches))
-        loop = Loop(toy, fixed(drafter(), depth), rule, sampler, text, Stats())
+        loop = Decoder(toy, fixed(drafter(), depth), rule, sampler, text, Stats())
         return tuple(token.id for token in loop.run(length))
 
     return exact(run)
@@ -185,7 +185,7 @@ def one_step(
         text = list(PROMPT)
         sampler = Sampler(params, Drawn(branches))
         toy = ToyTarget(target, text)
-        loop = Loop(toy, fixed(drafter, 100), rule, sampler, text, Stats())
+        loop = Decoder(toy, fixed(drafter, 100), rule, sampler, text, Stats())
         loop.prefix = sampler.prefix(text)
         drafter.begin(text)
         return tuple(emission.id for emission in loop._step(100)[1])

@@ -40,14 +40,14 @@ from fakes.mutants import (
 )
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 
-from localspec.drafters.base import Drafter
 from localspec.drafters.draft_model import DraftModel
+from localspec.generation_config import GenerationConfig
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
-from localspec.settings import Settings
+from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
-from localspec.speculation.loop import Loop
+from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES, Rows, Rule, Verdict, _Owed, block, coupled, token
 from localspec.stats import Stats
 
@@ -100,7 +100,7 @@ RATIO = "owed.ratio(proposal.token, q)"
 MASS = "total / (total + (1 - self.mass))"
 BY_POSITION = "random.below(position + len(draft.path(node)), "
 BFLOAT16 = Edit(
-    Loop._rows,
+    Decoder._rows,
     "scores.logits[node + 1]",
     """(scores.logits[node + 1].view("u4") & 0xFFFF0000).view("f4")
         if len(draft) else scores.logits[0]""",
@@ -156,7 +156,7 @@ MUTANTS = [
     Mutant(
         "M4 p untruncated everywhere",
         {"token": 0.470, "block": 0.470, "coupled": 0.396},
-        (Edit(Loop._rows, ROWS, f"{IMPORT}; return {RAW_ROWS}"),),
+        (Edit(Decoder._rows, ROWS, f"{IMPORT}; return {RAW_ROWS}"),),
         Trial(sampler="top-k"),
     ),
     Mutant(
@@ -164,7 +164,7 @@ MUTANTS = [
         {"token": 0.289, "block": 0.271},
         (
             Edit(
-                Loop._rows,
+                Decoder._rows,
                 ROWS,
                 f"""{IMPORT}
         rows = {ROWS.removeprefix("return ")}
@@ -249,7 +249,7 @@ MUTANTS = [
         {"token": 0.263, "block": 0.236, "coupled": 0.279},
         (
             Edit(
-                Loop._step,
+                Decoder._step,
                 "path = verdict.path[: len(tokens) - 1]",
                 "path = [*range(len(draft))]",
             ),
@@ -357,7 +357,7 @@ MUTANTS = [
     Mutant(
         "penalties do not see the draft",
         {"token": 0.093, "block": 0.093, "coupled": 0.063},
-        (Edit(Loop._rows, "place(node))", "self.prefix)"),),
+        (Edit(Decoder._rows, "place(node))", "self.prefix)"),),
         Trial(sampler="penalties"),
     ),
     Mutant(
@@ -503,8 +503,8 @@ def text_of(code: Code, drafter: str, seed: int) -> tuple[int, ...]:
     sampler = Sampler(SamplingParams(), code.of(Noise)(seed))
     depth = N_VOCAB + 2 if drafter == "tree" else 3
     target, rule = ToyTarget(TARGET, text), code.rule("coupled")
-    planner = fixed(DRAFTERS[drafter](), depth)
-    loop = code.of(Loop)(target, planner, rule, sampler, text, Stats())
+    policy = fixed(DRAFTERS[drafter](), depth)
+    loop = code.of(Decoder)(target, policy, rule, sampler, text, Stats())
     return tuple(emission.id for emission in loop.run(LENGTH))
 
 
@@ -514,9 +514,9 @@ def differing(code: Code, drafter: str) -> int:
 
 
 POSITION = "len(self.text), self.sampler.randomness"
-BY_STEP = Edit(Loop._step, POSITION, "1000 * self.stats.steps, self.sampler.randomness")
+BY_STEP = Edit(Decoder._step, POSITION, "1000 * self.stats.steps, self.sampler.randomness")
 BY_PASS_ROW = Edit(
-    Loop._step, POSITION, "self.stats.steps + self.stats.drafted, self.sampler.randomness"
+    Decoder._step, POSITION, "self.stats.steps + self.stats.drafted, self.sampler.randomness"
 )
 BY_SLOT = Edit(coupled, "position + len(path)", "position + node + 1")
 
@@ -550,13 +550,13 @@ def test_noise_by_another_key_shows_in_no_distribution(edit: Edit) -> None:
     "edit",
     [
         Edit(Noise.gumbel, "_keys(self.seed, position)", "_keys(0, position)"),
-        Edit(Settings, "secrets.randbits(32)", "0"),
+        Edit(GenerationConfig, "secrets.randbits(32)", "0"),
     ],
     ids=["noise without its seed", "seed drawn once for all"],
 )
 def test_two_generations_that_share_noise_are_seen(edit: Edit) -> None:
     def texts(code: Code) -> int:
-        return len({text_of(code, "none", code.of(Settings)().seed) for _ in range(4)})
+        return len({text_of(code, "none", code.of(GenerationConfig)().seed) for _ in range(4)})
 
     assert texts(Code()) == 4
     assert texts(Code(edit)) == 1

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 
-from localspec.drafters.base import Drafter, Limit
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
@@ -13,8 +12,9 @@ from localspec.errors import DrafterMismatchError
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.speculation.decoder import Decoder, Emission
 from localspec.speculation.draft import ROOT, Draft
-from localspec.speculation.loop import Emission, Loop
+from localspec.speculation.drafter import Drafter, Limit
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
 
@@ -36,7 +36,9 @@ def decode(
 ) -> tuple[list[Emission], Stats]:
     text, stats = list(PROMPT), Stats()
     target = ToyTarget(TARGET, text)
-    loop = Loop(target, fixed(drafter, depth), COUPLED, Sampler(params, Noise(seed)), text, stats)
+    loop = Decoder(
+        target, fixed(drafter, depth), COUPLED, Sampler(params, Noise(seed)), text, stats
+    )
     emissions = list(loop.run(LENGTH))
     assert text == [*PROMPT, *(token.id for token in emissions)]
     assert target.cache == text[:-1]
@@ -138,7 +140,7 @@ def test_closing_half_way_leaves_everything_consistent() -> None:
     for stop in range(1, 12):
         text = list(PROMPT)
         target = ToyTarget(TARGET, text)
-        run = Loop(
+        run = Decoder(
             target, fixed(drafter, 4), COUPLED, Sampler(params, Noise(7)), text, Stats()
         ).run(LENGTH)
         for _ in range(stop):

@@ -9,7 +9,7 @@ from fakes.scripted import Script
 from fakes.watched import Watched, kinds
 
 from localspec_tui.archive import Archive
-from localspec_tui.happenings import Ready
+from localspec_tui.engine_events import Ready
 from localspec_tui.worker import Worker
 
 

@@ -122,7 +122,7 @@ def test_escape_keeps_what_was_said_marked(tmp_path: Path) -> None:
             assert (kept.content, kept.stop_reason) == (partial, "cancelled")
             script.rate = 0
             await chat.ask("go on")
-            prompt = chat.app.worker.session.engine.seat._running.prompt
+            prompt = chat.app.worker.session.engine.slot._running.prompt
             model = chat.app.worker.session.engine.model
             told = b"".join(map(model.piece, prompt)).decode()
             assert f"<user>count\n<assistant>{partial}\n<user>go on" in told

@@ -13,7 +13,7 @@ from fakes.terminal import on_terminal
 
 from localspec.cli.chat import _chosen
 from localspec.conversation.turns import Conversation, Turn
-from localspec.folders import data_folder
+from localspec.utils.paths import data_folder
 from localspec_tui import presets
 from localspec_tui.archive import Archive
 from localspec_tui.presets import Preset

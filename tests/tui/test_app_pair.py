@@ -5,11 +5,11 @@ from pathlib import Path
 from fakes.pilot import Chat, played
 
 from localspec import load
+from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation
-from localspec.session import Session
 from localspec_tui.app import ChatApp
 from localspec_tui.archive import Archive
-from localspec_tui.start import Start
+from localspec_tui.launch_options import Start
 from localspec_tui.worker import Worker
 
 RUNTIME = {"context": 2048, "threads": 1, "reproducible": True}

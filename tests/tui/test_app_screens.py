@@ -148,7 +148,7 @@ def test_another_sampling_holds_for_what_comes(tmp_path: Path) -> None:
             await chat.keys("ctrl+s")
             await chat.ready()
             await chat.ask("two")
-            first, second = chat.app.worker.session._seat.started
+            first, second = chat.app.worker.session._slot.started
             assert (first.sampling, second.sampling) == ({"top_k": 7}, {"temperature": 0.25})
             assert second.seed == 11
 
@@ -311,7 +311,7 @@ def test_a_system_prompt_and_presets(tmp_path: Path) -> None:
             await chat.ask("x")
             session = chat.app.worker.session
             assert session.system == "Be short."
-            assert session._seat.started[-1].sampling == {"temperature": 0.2}
+            assert session._slot.started[-1].sampling == {"temperature": 0.2}
             await chat.keys("f2")
             await chat.until(lambda: over(chat, SystemScreen))
             chat.app.screen.query_one(TextArea).text = "Be long."

@@ -10,12 +10,12 @@ from fakes.pilot import chatting, played
 from fakes.scripted import Script, ScriptedEngine
 
 from localspec.conversation.turns import Turn
-from localspec.progress import tell
+from localspec.utils.progress import tell
 from localspec_tui import run
 from localspec_tui.archive import Archive
+from localspec_tui.launch_options import Start
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.settings import SettingsScreen
-from localspec_tui.start import Start
 
 
 @dataclass

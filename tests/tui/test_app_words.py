@@ -5,10 +5,10 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual.color import Color
 
-from localspec_tui import words
+from localspec_tui import messages
 from localspec_tui.code_blocks import last_code
+from localspec_tui.engine_events import Compared
 from localspec_tui.glyphs import PlainGlyphs
-from localspec_tui.happenings import Compared
 from localspec_tui.widgets.progress_line import bar
 
 
@@ -54,10 +54,10 @@ def test_the_last_block_of_code(message: str, code: str | None) -> None:
 
 
 def test_a_comparison_in_words() -> None:
-    assert words.compared(Compared(20.0, 42.0, True, None)) == (
+    assert messages.compared(Compared(20.0, 42.0, True, None)) == (
         "plain 20.0 tok/s · with drafts 42.0 tok/s (2.10x) · identical: yes"
     )
-    assert words.compared(Compared(0.0, 42.0, False, 6)) == (
+    assert messages.compared(Compared(0.0, 42.0, False, 6)) == (
         "plain 0.0 tok/s · with drafts 42.0 tok/s · identical: no, from token 7"
     )
 

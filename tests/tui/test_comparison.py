@@ -9,7 +9,7 @@ from fakes.watched import Watched, compared, kinds, of, tamper
 from localspec.conversation.events import Dropped
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError
-from localspec_tui.happenings import Failed
+from localspec_tui.engine_events import Failed
 
 ENDLESS = "word " * 20_000
 CODE = "def add(a, b):\n    return"
@@ -26,7 +26,7 @@ def test_compare_measures_both_and_leaves_the_conversation_alone(begin: Begin) -
     assert result.rate > 0 and result.plain_rate > 0
     engine = watched.worker.session and watched.worker.session.engine
     assert isinstance(engine, ScriptedEngine)
-    original, again = engine.seat.started[-2:]
+    original, again = engine.slot.started[-2:]
     assert again.depth == 0 and original.depth is None
     assert (again.seed, again.max_tokens) == (original.seed, original.max_tokens)
 

@@ -16,7 +16,7 @@ from fakes.sessions import found, kept, query, titles, tree
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import LocalspecError
-from localspec.folders import data_folder
+from localspec.utils.paths import data_folder
 from localspec_tui import database
 from localspec_tui.archive import Archive
 from localspec_tui.migrations import STEPS, migrate

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.conversation.events import Ended, Piece
-from localspec.session import Session
+from localspec.conversation.session import Session
 from localspec_tui.widgets.origin_view import OriginView
 from localspec_tui.widgets.origins import Origins
 from localspec_tui.widgets.turn_view import TurnView

@@ -19,10 +19,11 @@ from fakes.scripted import Script
 from fakes.snapshot import snapshot
 from textual.widgets import Input, TextArea
 
-from localspec import generation, stats
+from localspec import stats
+from localspec.engine import generation
+from localspec.gguf.files import Unit
 from localspec.hub.store import Stored
 from localspec.models.inventory import Listed
-from localspec.models.quant import Unit
 from localspec_tui import archive
 from localspec_tui.screens import settings
 from localspec_tui.widgets import thought

@@ -19,9 +19,9 @@ from localspec_tui.markdown.blocks import Code, Heading, Item, Paragraph, Table
 from localspec_tui.markdown.document import Document
 from localspec_tui.markdown.layout import Layout
 from localspec_tui.markdown.line import Line
-from localspec_tui.widgets.pace import delay
 from localspec_tui.widgets.streaming import StreamingMarkdown
 from localspec_tui.widgets.styled_text import StyledText
+from localspec_tui.widgets.throttle import delay
 
 CODE = "\n".join(f"    total += price[{number}]  # {number}" for number in range(400))
 

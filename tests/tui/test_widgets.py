@@ -11,8 +11,8 @@ from fakes.stage import Stage, played, stage
 from rich.cells import cell_len
 
 from localspec.conversation.events import Ended, Event, Gauge, Piece
+from localspec.conversation.session import Session
 from localspec.conversation.turns import Turn
-from localspec.session import Session
 from localspec.stats import Seconds, Stats
 from localspec_tui.widgets.live_panel import LivePanel, Pulse, accepted_lengths, sparkline
 from localspec_tui.widgets.status_line import Now, StatusLine, status

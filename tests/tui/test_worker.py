@@ -13,8 +13,8 @@ from fakes.watched import SECONDS, Watched, kinds, of, said
 from localspec.conversation.events import Dropped, Ended, Piece
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, ModelLoadError
-from localspec.progress import tell
-from localspec_tui.happenings import Answering, Asked, Changed, Failed, Loading, Ready
+from localspec.utils.progress import tell
+from localspec_tui.engine_events import Answering, Asked, Changed, Failed, Loading, Ready
 from localspec_tui.worker import Worker
 
 ENDLESS = "word " * 20_000
@@ -211,7 +211,7 @@ def test_drafters_switch_in_the_middle_of_a_conversation(begin: Begin) -> None:
     assert origins == {"plain"}
     engine = watched.worker.session and watched.worker.session.engine
     assert isinstance(engine, ScriptedEngine)
-    assert engine.seat.started[-1].sampling == {"temperature": 0.5}
+    assert engine.slot.started[-1].sampling == {"temperature": 0.5}
 
 
 def test_settings_switch_without_loading(begin: Begin) -> None:

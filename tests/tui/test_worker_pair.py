@@ -7,7 +7,7 @@ from fakes.watched import Watched, kinds, of
 
 from localspec.conversation.events import Ended
 from localspec.errors import LocalspecError
-from localspec_tui.happenings import Failed, Ready
+from localspec_tui.engine_events import Failed, Ready
 from localspec_tui.worker import Worker
 
 CODE = "def add(a, b):\n    return"

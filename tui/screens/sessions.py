@@ -13,13 +13,13 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Label, OptionList
 from textual.widgets.option_list import Option
 
-from localspec.amounts import ago
 from localspec.errors import LocalspecError
+from localspec.utils.format import ago
 from localspec_tui.archive import Archive, Summary
+from localspec_tui.messages import model_name
 from localspec_tui.screens.ask import AskScreen
 from localspec_tui.screens.choose import ChooseScreen
 from localspec_tui.screens.export import export
-from localspec_tui.words import model_name
 
 _SHOWN = 200
 # Enough to tell one from the others, for --resume.

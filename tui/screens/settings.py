@@ -1,4 +1,4 @@
-"""Settings: the model, what drafts for it, and how tokens are chosen."""
+"""GenerationConfig: the model, what drafts for it, and how tokens are chosen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from textual.suggester import SuggestFromList
 from textual.widgets import Footer, Input, Label, OptionList
 from textual.widgets.option_list import Option
 
-from localspec.amounts import amount
-from localspec.drafting import AUTO, MODEL_FREE, NONE
 from localspec.errors import InvalidValueError, LocalspecError
+from localspec.generation_config import GenerationConfig
+from localspec.loading.drafter_loader import AUTO, MODEL_FREE, NONE
 from localspec.models.inventory import Listed, listed
-from localspec.settings import Settings
+from localspec.utils.format import amount
 
 _OWN = "the model's own, else {}"
 # What an empty box stands for.
@@ -126,7 +126,7 @@ class SettingsScreen(ModalScreen[Chosen | None]):
         """Go on with what is in the boxes, if it makes sense."""
         try:
             values = {name: self._value(name) for name in SAMPLING}
-            Settings.of(**values)
+            GenerationConfig.of(**values)
             drop = self._drop()
         except InvalidValueError as error:
             self._say(str(error))

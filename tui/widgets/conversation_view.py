@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from localspec.conversation.turns import Turn
 from localspec_tui.code_blocks import last_code
-from localspec_tui.widgets.once_laid import OnceLaid
+from localspec_tui.widgets.single_layout import OnceLaid
 from localspec_tui.widgets.turn_view import TurnView
 
 # Rows that may be mounted while the end is looked at, and how many stay when it gets more.

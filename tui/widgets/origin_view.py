@@ -10,8 +10,8 @@ from textual.widgets import Static
 
 from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
 from localspec_tui.widgets.origins import Origins, Run
-from localspec_tui.widgets.pace import Pace
 from localspec_tui.widgets.styled_text import StyledText
+from localspec_tui.widgets.throttle import Throttle
 
 _STYLES = {CORRECTED: ".origin--corrected", BONUS: ".origin--bonus", PLAIN: ""}
 _DRAFTED = ".origin--drafted"
@@ -45,7 +45,7 @@ class OriginView(Widget):
         self.origins = origins or Origins()
         self._text = StyledText()
         self._legend = Static(id="legend")
-        self._pace = Pace(self, self._show_legend)
+        self._pace = Throttle(self, self._show_legend)
         self._show(self.origins.runs)
 
     def compose(self) -> ComposeResult:

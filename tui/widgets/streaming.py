@@ -11,8 +11,8 @@ from localspec_tui.markdown.document import Document
 from localspec_tui.markdown.highlighting import highlighted
 from localspec_tui.markdown.layout import Layout
 from localspec_tui.markdown.line import Line
-from localspec_tui.widgets.paper import Paper
-from localspec_tui.widgets.shown import shown
+from localspec_tui.widgets.sanitized import shown
+from localspec_tui.widgets.virtual_text import Paper
 
 _SCHEMES = ("http://", "https://", "mailto:")
 

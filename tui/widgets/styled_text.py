@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from textual.content import Content
 
 from localspec_tui.markdown.line import Line, wrapped
-from localspec_tui.widgets.paper import Paper
-from localspec_tui.widgets.shown import shown
+from localspec_tui.widgets.sanitized import shown
+from localspec_tui.widgets.virtual_text import Paper
 
 _TAB = 4
 

@@ -7,8 +7,8 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from localspec_tui.widgets.pace import Pace
 from localspec_tui.widgets.styled_text import StyledText
+from localspec_tui.widgets.throttle import Throttle
 
 
 class Thought(Widget):
@@ -34,7 +34,7 @@ class Thought(Widget):
         self._summary = Static(id="summary", markup=False)
         self._text = StyledText(text)
         self._text.display = False
-        self._pace = Pace(self, self._show)
+        self._pace = Throttle(self, self._show)
 
     def compose(self) -> ComposeResult:
         yield self._summary

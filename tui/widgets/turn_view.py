@@ -11,9 +11,9 @@ from textual.widgets import Static
 
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Turn
-from localspec_tui.widgets.once_laid import OnceLaid
 from localspec_tui.widgets.origin_view import OriginView
 from localspec_tui.widgets.origins import Origins, Run
+from localspec_tui.widgets.single_layout import OnceLaid
 from localspec_tui.widgets.streaming import StreamingMarkdown
 from localspec_tui.widgets.styled_text import StyledText
 from localspec_tui.widgets.thought import Thought

@@ -1,0 +1,276 @@
+"""Engine: a loaded target and its drafter, generating text."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Unpack
+
+from localspec.control.adaptive import Explain
+from localspec.control.cost_model import Widths
+from localspec.engine.generation import Generation, Result
+from localspec.engine.prompt import Prompt, prompt_tokens
+from localspec.engine.recipe import Recipe
+from localspec.engine.slot import Slot
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.llama import library
+from localspec.llama.model import Model
+from localspec.loading.calibration import forget
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.drafter_loader import Choice, Drafting
+from localspec.loading.loader import EngineConfig, loaded, with_drafters
+from localspec.models.locate import pair_of
+from localspec.stats import Seconds, Stats
+from localspec.utils.fair_lock import FairLock
+from localspec.utils.progress import watched
+
+
+class Engine:
+    """A target and at most one drafter, with their caches.
+
+    Make it with `load`; close it (or use `with`) to free both models. One generation runs at a
+    time: starting another closes the one before. What a new prompt shares with the text in the
+    caches is not evaluated again. Several texts at a time are for `Session`.
+    """
+
+    def __init__(self, order: EngineConfig) -> None:
+        began = perf_counter()
+        self._order = order
+        self.lock = FairLock()
+        self.slot = Slot(loaded(order), self.lock)
+        self._own_taken = False
+        self._further: list[Slot] = []
+        self._load_seconds = perf_counter() - began
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What is less than could be expected, so that all fits in memory; a line each."""
+        return self.slot.loaded.notes
+
+    @property
+    def model(self) -> Model:
+        """The target."""
+        return self.slot.target.model
+
+    @property
+    def drafting(self) -> Drafting:
+        """Which drafters there are, or why none."""
+        return self.slot.drafting
+
+    @property
+    def context(self) -> int:
+        """How many tokens of text fit."""
+        return self.slot.target.n_ctx
+
+    @property
+    def widths(self) -> Widths | None:
+        """What passes of the target take, by width, as far as is known; None if nothing drafts."""
+        return self.slot.planning.widths
+
+    @property
+    def plain_seconds(self) -> float | None:
+        """What a plain step takes now, as far as is known; None if nothing drafts."""
+        return self.widths.seconds(1) if self.widths else None
+
+    @property
+    def plan_ignored(self) -> str | None:
+        """Why a stored plan does not count, once a generation has asked for one; else None."""
+        return self.slot.planning.plan_ignored
+
+    @property
+    def prefers_chat(self) -> bool:
+        """Whether a bare prompt is best taken as a chat turn: the GGUF has a template for it."""
+        pair = pair_of(self.model.path)
+        return self.model.chat_template is not None and (pair is None or pair.prompt == "chat")
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        cancel: threading.Event | None = None,
+        explain: Explain | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> Result:
+        """Generate to the end; `stream` says what the arguments mean.
+
+        Log-probabilities are worked out only with `logprobs=True`.
+        """
+        return self._start(prompt, GenerationConfig.of(**options), cancel, explain).result()
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        cancel: threading.Event | None = None,
+        explain: Explain | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> Generation:
+        """Generate token by token.
+
+        prompt: a text to be continued, token ids, or chat messages for the model's template.
+        cancel: set it, from any thread, to stop within one step.
+        explain: called before each step with why it is planned as it is (not at a fixed depth).
+        options: those of GenerationConfig and SamplingParams; the rest comes from the GGUF, else
+        from the defaults. `logprobs` is on unless turned off.
+
+        Raises InvalidValueError for a value that makes no sense and for a prompt that does not fit.
+        """
+        return self._start(
+            prompt, GenerationConfig.of(**{"logprobs": True, **options}), cancel, explain
+        )
+
+    def _start(
+        self,
+        prompt: Prompt,
+        settings: GenerationConfig,
+        cancel: threading.Event | None,
+        explain: Explain | None,
+    ) -> Generation:
+        stats = Stats(seconds=Seconds(load=self._load_seconds))
+        cancelled = cancel.is_set if cancel else lambda: False
+        with self.lock:
+            tokens = prompt_tokens(prompt, self.model, self.slot.room(settings))
+            return self.slot.start(
+                tokens, settings, stats=stats, cancelled=cancelled, explain=explain
+            )
+
+    def open_slot(self) -> Slot:
+        """Caches for a text: the engine's own if no other text has them, else new ones.
+
+        Give them back with `leave`. Raises ModelLoadError where memory does not hold new ones.
+        """
+        with self.lock:
+            if not self._own_taken:
+                self._own_taken = True
+                return self.slot
+            slot = Slot(self.slot.loaded.another(), self.lock)
+            self._further.append(slot)
+        return slot
+
+    def leave(self, slot: Slot) -> None:
+        """Nothing more is to be done with this text."""
+        with self.lock:
+            slot.stop()
+            if slot is self.slot:
+                self._own_taken = False
+            elif slot in self._further:
+                self._further.remove(slot)
+                slot.loaded.close()
+
+    def switch(
+        self,
+        model: str | Path | None = None,
+        draft: Choice | Sequence[Choice] | None = None,
+    ) -> None:
+        """Load another target, or other drafters, in place of these; what is None stays.
+
+        The old ones are freed first. Where the new ones cannot be loaded, the old ones are loaded
+        again, and the reason is raised. All texts of the engine go on with what is there then.
+        """
+        order = replace(
+            self._order,
+            model=self._order.model if model is None else model,
+            draft=self._order.draft if draft is None else draft,
+        )
+        with self.lock:
+            for slot in self._slots:
+                slot.stop()
+            before, self._order = self._order, order
+            load = self._load_target if model is not None else self._load_drafters
+            library.forget_interrupt()
+            try:
+                load()
+                library.raise_interrupt()
+            except BaseException:
+                self._order = before
+                with watched(None):
+                    load()
+                raise
+
+    def close(self) -> None:
+        """Free both models and their caches."""
+        with self.lock:
+            for slot in self._slots:
+                slot.stop()
+            self._free()
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def recipe(self, running: Generation) -> Recipe:
+        """All that decides this generation's text."""
+        settings = running.settings
+        return Recipe.of(
+            self.model.path,
+            self.slot.loaded.runtime,
+            prompt=running.prompt,
+            params=self.slot.params(settings),
+            settings=settings,
+            widths=running.stats.widths,
+        )
+
+    @property
+    def _slots(self) -> list[Slot]:
+        return [self.slot, *self._further]
+
+    def _free(self) -> None:
+        """Both models and all caches; those of the engine's own slot last."""
+        if self.widths and self.widths.proved_wrong:
+            forget(self.slot.target, self.drafting.context, self.slot.loaded.runtime)
+        for slot in reversed(self._slots):
+            slot.loaded.close()
+        self.model.close()
+
+    def _load_target(self) -> None:
+        self._free()
+        self.slot.take(loaded(self._order))
+        for slot in self._further:
+            slot.take(self.slot.loaded.another())
+
+    def _load_drafters(self) -> None:
+        for slot in reversed(self._slots):
+            slot.drafting.close()
+        self.slot.take(with_drafters(self.slot.loaded, self._order))
+        for slot in self._further:
+            slot.take(self.slot.loaded.for_text(slot.target))
+
+
+def load(
+    model: str | Path | None = None,
+    draft: Choice | Sequence[Choice] = "auto",
+    *,
+    context: int | None = None,
+    gpu_layers: int | None = None,
+    threads: int | None = None,
+    flash_attention: bool | None = None,
+    reproducible: bool = False,
+    kv_type: str = "f16",
+    drafter_kv_type: str = "f16",
+    remember: bool = False,
+) -> Engine:
+    """Load a target and its drafter; use the result in a `with`.
+
+    model: a path, the name of a pair, or `user/repo[:quant]`; None is the bundled one.
+    draft: `auto`, `none`, `suffix`, `lookup`, `ngram`, a model named likewise, any object with the
+    Drafter protocol, or a list to choose from.
+    remember: let the suffix drafter copy from earlier texts too, and keep this engine's: in the
+    user's cache, bounded, until `localspec forget`.
+    The other options are those of RuntimeConfig; None leaves them to localspec.
+
+    Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError.
+    """
+    library.forget_interrupt()
+    runtime = RuntimeConfig(
+        context, gpu_layers, threads, flash_attention, reproducible, kv_type, drafter_kv_type
+    )
+    engine = Engine(EngineConfig(model, draft, runtime, remember))
+    try:
+        library.raise_interrupt()
+    except KeyboardInterrupt:
+        engine.close()
+        raise
+    return engine

@@ -1,0 +1,224 @@
+"""Generation: one running answer, token by token, and Result: the finished one."""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.engine.detokenizer import Detokenizer
+from localspec.generation_config import GenerationConfig
+from localspec.speculation.decoder import Decoder, Emission
+from localspec.speculation.target import Target
+from localspec.stats import Stats
+
+_Step = TypeVar("_Step")
+StopReason = Literal["length", "eos", "stop", "cancelled", "context"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token.
+
+    text: what became certain with it: whole characters only, so it may be empty, or hold what
+    earlier tokens began. The texts of all tokens make the whole text. origin: the drafter's name,
+    `corrected`, `bonus` or `plain`. logprob: natural logarithm of the target's own probability,
+    before any filter, or None when not asked for. top: the likeliest tokens and their
+    log-probabilities, as many as asked for.
+    """
+
+    text: str
+    id: int
+    origin: str
+    logprob: float | None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finished generation; `token_ids`, `origins` and `logprobs` go together."""
+
+    text: str
+    token_ids: list[int]
+    origins: list[str]
+    logprobs: list[float] | None
+    stop_reason: StopReason
+    seed: int
+    rule: str
+    stats: Stats
+
+
+class CachedTarget(Target, Protocol):
+    """A target whose cache can be brought to another text, `chunk` tokens in a pass."""
+
+    chunk: int
+
+    def shared(self, tokens: Sequence[int]) -> int: ...
+
+    def truncate(self, length: int) -> int: ...
+
+    def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]: ...
+
+    def mark(self) -> None: ...
+
+
+class Vocabulary(Protocol):
+    """What turns tokens into text."""
+
+    def piece(self, token: int) -> bytes: ...
+
+    def ends(self, token: int) -> bool: ...
+
+
+class Generation(Iterator[Token]):
+    """Iterate for tokens; close (or leave the `with`) at any time: the caches stay consistent.
+
+    settings: those it runs with, a drawn seed among them. prompt: its token ids. context: how
+    many tokens of text fit. turn: held while one of the two models works. stream: what makes text
+    of tokens, if that has begun before. stop_reason is None while it runs.
+    """
+
+    def __init__(
+        self,
+        loop: Decoder,
+        target: CachedTarget,
+        vocabulary: Vocabulary,
+        settings: GenerationConfig,
+        *,
+        context: int,
+        turn: AbstractContextManager[None] | None = None,
+        stream: Detokenizer | None = None,
+    ) -> None:
+        self.tokens: list[Token] = []
+        self.stop_reason: StopReason | None = None
+        self.stats = loop.stats
+        self.settings = settings
+        self.prompt = list(loop.text)
+        self._loop = loop
+        self._target = target
+        self._vocabulary = vocabulary
+        self._context = context
+        self._turn = turn or nullcontext()
+        self._stream = Detokenizer(settings.stop) if stream is None else stream
+        self._has_read = False
+        self._reading = self._read()
+        self._running = self._run()
+
+    def reading(self) -> Iterator[tuple[int, int]]:
+        """Evaluate the prompt, a chunk each time; yields how many of its tokens are done, of all.
+
+        To be iterated before the first token by those who want to see it; else that does it.
+        """
+        while (progress := self._step(self._reading)) is not None:
+            yield progress
+        self._has_read = True
+
+    def __next__(self) -> Token:
+        if not self._has_read:
+            for _ in self.reading():
+                pass
+        token = self._step(self._running)
+        if token is None:
+            raise StopIteration
+        return token
+
+    def _step(self, steps: Generator[_Step, None, None]) -> _Step | None:
+        with self._turn:
+            began, prompt_before = perf_counter(), self.stats.seconds.prompt
+            try:
+                return next(steps, None)
+            finally:
+                seconds = self.stats.seconds
+                prompt = seconds.prompt - prompt_before
+                seconds.generate += perf_counter() - began - prompt
+                if seconds.first_token is None and self.tokens:
+                    seconds.first_token = seconds.prompt + seconds.generate
+
+    def close(self) -> None:
+        """Stop here. A generation that had not ended was cancelled."""
+        with self._turn:
+            self._reading.close()
+            self._running.close()
+        self.stop_reason = self.stop_reason or "cancelled"
+
+    def __enter__(self) -> "Generation":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def result(self) -> Result:
+        """Run to the end and give the whole."""
+        for _ in self:
+            pass
+        logprobs = [token.logprob for token in self.tokens if token.logprob is not None]
+        return Result(
+            text="".join(token.text for token in self.tokens),
+            token_ids=[token.id for token in self.tokens],
+            origins=[token.origin for token in self.tokens],
+            logprobs=logprobs if self.settings.logprobs else None,
+            stop_reason=self.stop_reason or "cancelled",
+            seed=self.settings.seed,
+            rule=self.settings.rule,
+            stats=self.stats,
+        )
+
+    def _run(self) -> Generator[Token, None, None]:
+        room = self._context - len(self._loop.text)
+        for emission in self._loop.run(min(self.settings.max_tokens, room)):
+            token = self._token(emission)
+            self.tokens.append(token)
+            yield token
+            if self.stop_reason:
+                return
+        self.stop_reason = "cancelled"
+
+    def _read(self) -> Generator[tuple[int, int], None, None]:
+        """Bring the target's cache to the prompt but its last token.
+
+        That one goes through the model with the first draft.
+        """
+        prompt, stats, target = self._loop.text[:-1], self.stats, self._target
+        with stats.timing("prompt"):
+            shared = target.shared(prompt)
+            kept = target.truncate(shared)
+            stats.prompt_again += shared - kept
+            # Where a text ended, and where its answer begins, is where one comes back to.
+            target.mark()
+        stats.prompt_tokens = len(prompt) + 1
+        for start in range(kept, len(prompt), target.chunk):
+            yield start, len(prompt) + 1
+            if self._loop.cancelled():
+                return
+            chunk = prompt[start : start + target.chunk]
+            with stats.timing("prompt"):
+                target.extend(chunk)
+            stats.prompt_evaluated += len(chunk)
+        with stats.timing("prompt"):
+            target.mark()
+        stats.prompt_evaluated += 1
+        yield len(prompt), len(prompt) + 1
+
+    def _token(self, emission: Emission) -> Token:
+        ends = self._vocabulary.ends(emission.id)
+        text = "" if ends else self._stream.push(self._vocabulary.piece(emission.id))
+        self.stop_reason = self._reason(ends)
+        if self.stop_reason:
+            text += self._stream.flush()
+        return Token(text, emission.id, emission.origin, emission.logprob, emission.top)
+
+    def _reason(self, ends: bool) -> StopReason | None:
+        """Why the token just made is the last one, if it is."""
+        count = len(self.tokens) + 1
+        if ends:
+            return "eos"
+        if self._stream.stopped:
+            return "stop"
+        if count == self.settings.max_tokens:
+            return "length"
+        if self.stats.prompt_tokens + count == self._context:
+            return "context"
+        return None

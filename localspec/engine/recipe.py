@@ -1,0 +1,112 @@
+"""Recipe: all that decides a text, kept with it so that anybody can score it again."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.fingerprints import fingerprint, versions
+from localspec.sampling.params import SamplingParams
+
+_NEVER = float("-inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What decided a text.
+
+    prompt_token_ids: the prompt as the target saw it. sampling: every setting of SamplingParams,
+    the GGUF's own included. grammar, schema: what the text had to satisfy. widths: the rows of each
+    pass. reproducible, flash_attention, kv_type: as in RuntimeConfig. fingerprint: of the target.
+    versions: of what computed it.
+    """
+
+    prompt_token_ids: list[int]
+    sampling: dict[str, Any]
+    min_tokens: int
+    ignore_eos: bool
+    grammar: str | None
+    schema: str | None
+    depth: int | None
+    widths: list[int]
+    reproducible: bool
+    flash_attention: bool | None
+    fingerprint: str
+    versions: dict[str, str]
+    kv_type: str = "f16"
+
+    @classmethod
+    def of(
+        cls,
+        target: Path,
+        runtime: RuntimeConfig,
+        *,
+        prompt: list[int],
+        params: SamplingParams,
+        settings: GenerationConfig,
+        widths: list[int],
+    ) -> "Recipe":
+        """The recipe of a generation with this target."""
+        sampling = asdict(params)
+        # JSON has neither whole-number keys nor infinities.
+        bias = [[t, None if b == _NEVER else b] for t, b in params.logit_bias.items()]
+        return cls(
+            prompt_token_ids=prompt,
+            sampling={**sampling, "logit_bias": bias},
+            min_tokens=settings.min_tokens,
+            ignore_eos=settings.ignore_eos,
+            grammar=settings.grammar,
+            schema=settings.schema,
+            depth=settings.depth,
+            widths=widths,
+            reproducible=runtime.reproducible,
+            flash_attention=runtime.flash_attention,
+            fingerprint=fingerprint(target),
+            versions=versions(constrained=settings.compiled_grammar() is not None),
+            kv_type=runtime.kv_type,
+        )
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> "Recipe":
+        """From JSON. Raises InvalidValueError."""
+        try:
+            return cls(**record)
+        except TypeError as error:
+            raise InvalidValueError(f"this is no recipe of localspec: {error}") from error
+
+    def settings(self, *, seed: int, rule: str) -> GenerationConfig:
+        """The settings it was made with."""
+        bias = {token: _NEVER if b is None else b for token, b in self.sampling["logit_bias"]}
+        return GenerationConfig.of(
+            **{**self.sampling, "logit_bias": bias},
+            max_tokens=max(1, self.min_tokens),
+            min_tokens=self.min_tokens,
+            ignore_eos=self.ignore_eos,
+            grammar=self.grammar,
+            schema=self.schema,
+            depth=self.depth,
+            seed=seed,
+            rule=rule,
+        )
+
+    def require_same(self, target: Path) -> None:
+        """Raise InvalidValueError unless this file and these versions made the text."""
+        if self.fingerprint != fingerprint(target):
+            raise InvalidValueError(
+                f"{target} is another model than the one that wrote this text; "
+                "name that one with --model"
+            )
+        current = versions(constrained=self.grammar is not None or self.schema is not None)
+        if self.versions != current:
+            theirs, ours = (_named(each) for each in (self.versions, current))
+            raise InvalidValueError(
+                f"the text was made with {theirs}, and this is {ours}: "
+                "another version may rightly compute another text"
+            )
+
+
+def _named(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

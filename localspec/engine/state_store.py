@@ -1,0 +1,224 @@
+"""States of a session's caches on disk: bounded, deletable, readable by their owner.
+
+A file per session: a first line, the length and CRC-32 of a header, the header in JSON, and for
+each state its tokens, as little-endian 32-bit integers, its data and the CRC-32 of both. It is only
+ever replaced as a whole.
+"""
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from io import BufferedReader, BufferedWriter
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.errors import InvalidValueError
+from localspec.llama.state import State
+from localspec.utils.format import amount
+from localspec.utils.paths import cache_folder, make_private, replacing
+
+# What a state is of: whatever of it changes, the state is of no use. In JSON; the keys are words
+# that may be shown, such as "model file".
+Origin: TypeAlias = Mapping[str, Any]
+
+_FIRST_LINE = b"localspec state 1\n"
+_EVERY_VERSION = b"localspec state "
+_STATE, _TEMPORARY = ".state", ".tmp"
+# The header's length and CRC-32; a CRC-32.
+_FRAME, _CHECKSUM = struct.Struct("<QI"), struct.Struct("<I")
+# Bytes that are read, or written, and summed up while they are in the processor's cache.
+_CHUNK = 2**20
+
+
+class StateStore:
+    """The states of sessions, each by its key.
+
+    folder: where the files lie. max_bytes: what they take in all; the oldest go first.
+
+    A state is not worth a crash: where it cannot be read or kept, `problem` says why in one line,
+    until the next one is, and the text is to be evaluated again. Several processes may use a folder
+    at once.
+    """
+
+    def __init__(self, folder: Path | None = None, *, max_bytes: int = 2 * 2**30) -> None:
+        if max_bytes < 1:
+            raise InvalidValueError(f"max_bytes is {max_bytes}; it must be at least 1")
+        self.folder = folder or cache_folder("states")
+        self.problem: str | None = None
+        self._max_bytes = max_bytes
+
+    def save(self, key: str, origin: Origin, states: Mapping[str, State]) -> None:
+        """Keep a session's states, by names of the caller's, instead of those of this key.
+
+        Raises TypeError for an origin that JSON cannot say.
+        """
+        self.problem = None
+        head = _head(origin, states)
+        size = len(head) + sum(_Part.of(state).size for state in states.values())
+        if size > self._max_bytes:
+            limit = amount(self._max_bytes)
+            self.problem = f"the state takes {amount(size)}, which is more than {limit}; not kept"
+            return
+        try:
+            make_private(self.folder)
+            self._write(self._path(key), head, states.values())
+            self._keep_within_bounds(self._path(key))
+        except OSError as error:
+            self.problem = f"the state cannot be kept: {error}"
+
+    def load(self, key: str, origin: Origin) -> Mapping[str, State]:
+        """The states kept for this key; none if there are none, or none of this origin.
+
+        A file that is damaged is deleted.
+        """
+        self.problem = None
+        path = self._path(key)
+        try:
+            with path.open("rb") as file:
+                return self._read(file, origin)
+        except FileNotFoundError:
+            return {}
+        except _DamagedError:
+            self.problem = "the saved state is damaged; it was deleted"
+            self._delete(path)
+        except (OSError, MemoryError) as error:
+            self.problem = f"the saved state cannot be read: {error}"
+        return {}
+
+    def remove(self, key: str) -> None:
+        """Delete what is kept for this key."""
+        self._delete(*self.folder.glob(f"{self._path(key).stem}*"))
+
+    def clear(self) -> None:
+        """Delete what is kept, for whatever key."""
+        self._delete(*self._files())
+
+    def _path(self, key: str) -> Path:
+        return self.folder / (sha256(key.encode()).hexdigest()[:32] + _STATE)
+
+    def _files(self) -> Iterator[Path]:
+        for suffix in (_STATE, _TEMPORARY):
+            yield from self.folder.glob(f"*{suffix}")
+
+    def _delete(self, *paths: Path) -> None:
+        for path in paths:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                self.problem = f"the saved state cannot be deleted: {error}"
+
+    def _keep_within_bounds(self, latest: Path) -> None:
+        """Delete the oldest files until the others fit."""
+        found: list[tuple[int, bool, int, Path]] = []
+        for path in self._files():
+            # Another process may have deleted it.
+            with suppress(FileNotFoundError):
+                status = path.stat()
+                found.append((status.st_mtime_ns, path == latest, status.st_size, path))
+        taken = 0
+        for _, _, size, path in sorted(found, reverse=True):
+            taken += size
+            if taken > self._max_bytes:
+                self._delete(path)
+
+    def _write(self, path: Path, head: bytes, states: Iterable[State]) -> None:
+        with replacing(path, _TEMPORARY) as file:
+            file.write(head)
+            for state in states:
+                _write_part(file, state)
+
+    def _read(self, file: BufferedReader, origin: Origin) -> Mapping[str, State]:
+        first = file.read(len(_FIRST_LINE))
+        if first != _FIRST_LINE and first.startswith(_EVERY_VERSION):
+            self.problem = "the saved state is of another version of localspec"
+            return {}
+        header = _read_header(file, first)
+        if other := _differing(header["origin"], origin):
+            self.problem = f"the saved state is of another {' and another '.join(other)}"
+            return {}
+        parts = {name: _Part(*sizes) for name, sizes in header["states"].items()}
+        # Before anything of such a size is asked for.
+        left = os.fstat(file.fileno()).st_size - file.tell()
+        if left != sum(part.size for part in parts.values()):
+            raise _DamagedError
+        return {name: _read_part(file, part) for name, part in parts.items()}
+
+
+class _DamagedError(Exception):
+    """A file is not what was written."""
+
+
+class _Part(NamedTuple):
+    """How much of a file is of one state: tokens, and bytes of data."""
+
+    tokens: int
+    data: int
+
+    @classmethod
+    def of(cls, state: State) -> "_Part":
+        return cls(len(state.tokens), state.data.size)
+
+    @property
+    def size(self) -> int:
+        return 4 * self.tokens + self.data + _CHECKSUM.size
+
+
+def _head(origin: Origin, states: Mapping[str, State]) -> bytes:
+    """What a file of these begins with."""
+    sizes = {name: _Part.of(state) for name, state in states.items()}
+    header = json.dumps({"origin": dict(origin), "states": sizes}).encode()
+    return _FIRST_LINE + _FRAME.pack(len(header), zlib.crc32(header)) + header
+
+
+def _read_header(file: BufferedReader, first: bytes) -> Any:
+    frame = file.read(_FRAME.size)
+    if first != _FIRST_LINE or len(frame) != _FRAME.size:
+        raise _DamagedError
+    length, checksum = _FRAME.unpack(frame)
+    header = file.read(min(length, os.fstat(file.fileno()).st_size))
+    if len(header) != length or zlib.crc32(header) != checksum:
+        raise _DamagedError
+    return json.loads(header)
+
+
+def _differing(saved: Origin, current: Origin) -> list[str]:
+    """The keys of two origins whose values are not the same; the one saved is from JSON."""
+    current = json.loads(json.dumps(dict(current)))
+    missing = object()
+    keys = dict.fromkeys([*saved, *current])
+    return [key for key in keys if saved.get(key, missing) != current.get(key, missing)]
+
+
+def _write_part(file: BufferedWriter, state: State) -> None:
+    checksum = 0
+    for view in (_bytes_of(np.array(state.tokens, "<i4")), _bytes_of(state.data)):
+        for start in range(0, len(view), _CHUNK):
+            chunk = view[start : start + _CHUNK]
+            checksum = zlib.crc32(chunk, checksum)
+            file.write(chunk)
+    file.write(_CHECKSUM.pack(checksum))
+
+
+def _read_part(file: BufferedReader, part: _Part) -> State:
+    tokens, data = np.empty(part.tokens, "<i4"), np.empty(part.data, np.uint8)
+    checksum = 0
+    for view in (_bytes_of(tokens), _bytes_of(data)):
+        for start in range(0, len(view), _CHUNK):
+            chunk = view[start : start + _CHUNK]
+            if file.readinto(chunk) != len(chunk):
+                raise _DamagedError
+            checksum = zlib.crc32(chunk, checksum)
+    if file.read(_CHECKSUM.size) != _CHECKSUM.pack(checksum):
+        raise _DamagedError
+    return State(tuple(tokens.tolist()), data)
+
+
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    return array.view(np.uint8).data

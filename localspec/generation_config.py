@@ -1,0 +1,154 @@
+"""GenerationConfig: all options of one generation, checked before anything is loaded."""
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypedDict
+
+from localspec.errors import InvalidValueError
+from localspec.sampling.params import SamplingParams
+from localspec.speculation.draft import MAX_DEPTH
+from localspec.speculation.rules import Rule, rule_named
+
+DEFAULT_MAX_TOKENS = 256
+
+_SAMPLING = frozenset(f.name for f in fields(SamplingParams))
+
+
+class GenerationOptions(TypedDict, total=False):
+    """The settings by name, for signatures; None or absent means the default."""
+
+    max_tokens: int | None
+    min_tokens: int | None
+    ignore_eos: bool
+    seed: int | None
+    rule: str | None
+    depth: int | None
+    stop: Iterable[str] | None
+    grammar: str | None
+    schema: str | Mapping[str, Any] | None
+    response_format: Mapping[str, Any] | None
+    logprobs: bool
+    top_logprobs: int | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    typical_p: float | None
+    repeat_penalty: float | None
+    frequency_penalty: float | None
+    presence_penalty: float | None
+    penalty_window: int | None
+    logit_bias: Mapping[int, float] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationConfig:
+    """One generation's settings.
+
+    max_tokens: the longest answer. min_tokens: before so many, it cannot end by itself.
+    ignore_eos: it never ends by itself. seed: draws the text; one is drawn when none is given.
+    rule: the verification rule. depth: how many tokens are drafted per step; None is as many as
+    pay, 0 is plain decoding. stop: strings that end the text. grammar: a GBNF grammar, or schema: a
+    JSON schema, that the text must satisfy (`of` also takes OpenAI's `response_format`). logprobs:
+    whether tokens carry log-probabilities; top_logprobs: and those of how many of the likeliest
+    tokens. sampling: those settings of SamplingParams that were chosen.
+
+    Raises InvalidValueError, naming the setting and its value.
+    """
+
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    seed: int = field(default_factory=lambda: secrets.randbits(32))
+    rule: str = "coupled"
+    depth: int | None = None
+    stop: tuple[str, ...] = ()
+    grammar: str | None = None
+    schema: str | None = None
+    logprobs: bool = False
+    top_logprobs: int = 0
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, **options: Any) -> "GenerationConfig":
+        """From options by name, sampling ones among them. None is a default."""
+        given = {name: value for name, value in options.items() if value is not None}
+        sampling = {name: given.pop(name) for name in _SAMPLING & given.keys()}
+        if "response_format" in given:
+            given |= _as_schema(given.pop("response_format"))
+        if isinstance(given.get("schema"), Mapping):
+            given["schema"] = json.dumps(given["schema"])
+        unknown = given.keys() - ({f.name for f in fields(cls)} - {"sampling"})
+        if unknown:
+            raise InvalidValueError(f"there is no setting {min(unknown)!r}")
+        if "stop" in given:
+            stop = given["stop"]
+            given["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+        return cls(**given, sampling=sampling)
+
+    def __post_init__(self) -> None:
+        require("max_tokens", self.max_tokens, 1)
+        require("min_tokens", self.min_tokens, 0, self.max_tokens)
+        if self.depth is not None:
+            require("depth", self.depth, 0, MAX_DEPTH)
+        require("top_logprobs", self.top_logprobs, 0, 100)
+        require("seed", self.seed, 0, 2**64 - 1)
+        for stop in self.stop:
+            if not isinstance(stop, str):
+                raise InvalidValueError(f"stop is {stop!r}; it must be a text")
+            if not stop:
+                raise InvalidValueError("a stop string is empty; it would end every text at once")
+        # These check themselves.
+        rule_named(self.rule)
+        self.params({})
+        self.compiled_grammar()
+
+    @property
+    def verification(self) -> Rule:
+        """The rule itself."""
+        return rule_named(self.rule)
+
+    def compiled_grammar(self) -> str | None:
+        """What the text must satisfy, as `Grammar.begin` takes it."""
+        if self.grammar is None and self.schema is None:
+            return None
+        if self.grammar is not None and self.schema is not None:
+            raise InvalidValueError("both a grammar and a schema are given; choose one")
+        # Imported where one is used: llguidance takes as long to import as the rest.
+        if self.grammar is not None:
+            from localspec.sampling.gbnf import compile_gbnf
+
+            return compile_gbnf(self.grammar)
+        from localspec.sampling.json_schema import compile_schema
+
+        return compile_schema(self.schema or "")
+
+    def params(self, metadata: Mapping[str, Any]) -> SamplingParams:
+        """The sampler's settings: those chosen, else the GGUF's own, else the defaults."""
+        return SamplingParams.for_model(metadata, **self.sampling)
+
+
+def _as_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting that OpenAI's `response_format` stands for."""
+    match response_format:
+        case {"type": "text"}:
+            return {}
+        case {"type": "json_object"}:
+            return {"schema": {"type": "object"}}
+        case {"type": "json_schema", "json_schema": {"schema": schema}}:
+            return {"schema": schema}
+    raise InvalidValueError(
+        f"response_format is {response_format!r:.80}; its type is text, json_object, or "
+        "json_schema with json_schema.schema"
+    )
+
+
+def require(name: str, value: int, least: int, most: int | None = None) -> None:
+    """Raise InvalidValueError unless value is a whole number with least <= value <= most."""
+    if not isinstance(value, int):
+        raise InvalidValueError(f"{name} is {value!r}; it must be a whole number")
+    if value < least or (most is not None and value > most):
+        upper = "" if most is None else f" and at most {most}"
+        raise InvalidValueError(f"{name} is {value}; it must be at least {least}{upper}")

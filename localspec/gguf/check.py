@@ -1,0 +1,175 @@
+"""Refuses the GGUF files that are sound but cannot generate text, or would crash llama.cpp.
+
+Every check takes a header and returns what is wrong with it and the way out, or None.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from localspec.errors import ModelLoadError, ModelNotFoundError
+from localspec.gguf.limits import impossible_numbers, largest
+from localspec.gguf.reader import Array, Header, TensorInfo, display_name, read_header
+from localspec.gguf.types import STRING, TENSOR_TYPES
+
+_TEXT_MODEL = "pass a text-generation model"
+_EMBEDDING = f"is an embedding model and cannot generate text; {_TEXT_MODEL}"
+_DIFFUSION = f"is a diffusion model, which does not write token by token; {_TEXT_MODEL}"
+_SPEECH = f"is a speech model; {_TEXT_MODEL}"
+_DRAFT_HEAD = "is a draft head that runs only inside its own target; pass a complete model"
+_MMPROJ = "is an image or audio encoder (mmproj); pass the language model it belongs to"
+
+_TYPES = {
+    "adapter": "is an adapter, not a model; merge it into its base model and pass that",
+    "mmproj": _MMPROJ,
+    "imatrix": f"is an importance matrix, not a model; {_TEXT_MODEL}",
+}
+
+_ARCHITECTURES = {
+    "clip": _MMPROJ,
+    "t5": "is an encoder-decoder model, and encoder-decoder models are not supported; "
+    "pass a decoder-only model",
+    **dict.fromkeys(("bert", "modern-bert", "neo-bert", "eurobert", "t5encoder"), _EMBEDDING),
+    **dict.fromkeys(("nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3"), _EMBEDDING),
+    **dict.fromkeys(("gemma-embedding", "llama-embed"), _EMBEDDING),
+    **dict.fromkeys(("dream", "llada", "llada-moe", "rnd1"), _DIFFUSION),
+    **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), _SPEECH),
+    **dict.fromkeys(("eagle3", "dflash", "gemma4-assistant"), _DRAFT_HEAD),
+}
+
+# Tensor types llama.cpp has no kernel for, or only as tables of numbers.
+_NEVER_COMPUTED = ("Q8_1", "Q8_K", "I8", "I16", "F64")
+_TABLES = ("I32", "I64")
+_ELEMENTWISE = ("norm.weight", ".bias", "conv1d.weight", "shortconv.conv.weight")
+
+
+def check_generative(path: str | os.PathLike[str]) -> Header:
+    """Read the header at `path` and refuse a file that cannot generate text.
+
+    Raises ModelNotFoundError or ModelLoadError. A split model is named by its first part.
+    """
+    header = read_header(path)
+    _refuse(path, _wrong_kind(header) or _wrong_part(header))
+    tensors = [*header.tensors, *_tensors_of_other_parts(Path(path), header)]
+    _refuse(
+        path,
+        _no_weights(tensors)
+        or _no_tokenizer(header)
+        or impossible_numbers(header)
+        or _unusable_tensor(tensors),
+    )
+    return header
+
+
+def _refuse(path: str | os.PathLike[str], problem: str | None) -> None:
+    if problem:
+        raise ModelLoadError(f"{display_name(path)} {problem}")
+
+
+def _wrong_kind(header: Header) -> str | None:
+    kind = header.metadata.get("general.type")
+    if isinstance(kind, str) and kind in _TYPES:
+        return _TYPES[kind]
+    if not header.architecture:
+        return "does not name its architecture; download a current conversion"
+    if header.architecture in _ARCHITECTURES:
+        return _ARCHITECTURES[header.architecture]
+    # Pooling type 0 means none; the others squeeze the whole text into one vector.
+    if largest(header, "pooling_type") or header.own("attention.causal") is False:
+        return _EMBEDDING
+    return None
+
+
+def _wrong_part(header: Header) -> str | None:
+    number, count = header.metadata.get("split.no", 0), header.metadata.get("split.count", 1)
+    if number:
+        return f"is not the first part of a split model of {count}; pass the part named -00001-of-"
+    return None
+
+
+def parts(path: Path, header: Header) -> list[Path]:
+    """The files of a model, its first (or only) one first.
+
+    Raises ModelLoadError for a split model whose first part does not say so in its name.
+    """
+    count = header.metadata.get("split.count", 1)
+    if not isinstance(count, int) or count < 2:
+        return [path]
+    ending = f"-00001-of-{count:05}.gguf"
+    if not path.name.endswith(ending):
+        _refuse(path, f"is the first of {count} parts, so its name must end in {ending}")
+    start = path.name.removesuffix(ending)
+    names = [f"{start}-{number + 1:05}-of-{count:05}.gguf" for number in range(count)]
+    return [path.with_name(name) for name in names]
+
+
+def _tensors_of_other_parts(path: Path, header: Header) -> Iterator[TensorInfo]:
+    for number, file in enumerate(parts(path, header)[1:], start=1):
+        try:
+            part = read_header(file)
+        except ModelNotFoundError as error:
+            name = display_name(file.name)
+            raise ModelLoadError(
+                f"{display_name(path)} needs {name} beside it; download every part"
+            ) from error
+        if part.metadata.get("split.no") != number:
+            _refuse(file.name, f"is not part {number + 1} of the model; download it again")
+        yield from part.tensors
+
+
+def _no_weights(tensors: list[TensorInfo]) -> str | None:
+    if tensors:
+        return None
+    return f"holds a vocabulary only, without weights; {_TEXT_MODEL}"
+
+
+def _no_tokenizer(header: Header) -> str | None:
+    kind = header.metadata.get("tokenizer.ggml.model")
+    if kind in (None, "none", "no_vocab"):
+        return "has no tokenizer; download a conversion that includes it"
+    if kind == "bert":
+        return _EMBEDDING
+    tokens = header.metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, Array) or tokens.kind != STRING or not len(tokens):
+        return "has a tokenizer without tokens; download it again"
+    # llama.cpp ends a token at its first NUL, gives empty ones a name, and aborts on two alike.
+    texts = {text.partition("\0")[0] or f"[EMPTY_{number}]" for number, text in enumerate(tokens)}
+    if len(texts) < len(tokens):
+        return "lists the same token twice in its vocabulary; download it again"
+    if kind == "llama" and (missing := _missing_byte(texts)) is not None:
+        return f"has no token for the byte {missing:#04x}; download it again"
+    return None
+
+
+def _missing_byte(texts: set[str]) -> int | None:
+    """SentencePiece spells in bytes what it has no token for, and llama.cpp ends without them."""
+    for byte in range(256):
+        if f"<0x{byte:02X}>" not in texts and _as_text(byte) not in texts:
+            return byte
+    return None
+
+
+def _as_text(byte: int) -> str:
+    return bytes([byte]).decode("utf-8", "surrogateescape")
+
+
+def _unusable_tensor(tensors: Iterable[TensorInfo]) -> str | None:
+    for tensor in tensors:
+        problem = _unusable_type(tensor)
+        if problem:
+            return f"stores tensor {tensor.name!r} as {problem}; pass another quantization"
+    return None
+
+
+def _unusable_type(tensor: TensorInfo) -> str | None:
+    """llama.cpp loads these and then aborts at the first token."""
+    kind = TENSOR_TYPES[tensor.type].name
+    table = "tid2eid" in tensor.name or not tensor.name.endswith((".weight", ".bias"))
+    if kind in _NEVER_COMPUTED or (kind in _TABLES and not table):
+        return f"{kind}, which llama.cpp cannot compute with"
+    # Norms, biases, short convolutions and rope factors meet F32 activations element by element,
+    # for which the CPU has no mixed kernel. Every converter writes them as F32.
+    elementwise = len(tensor.shape) == 1 or tensor.name.endswith(_ELEMENTWISE)
+    if elementwise and kind not in ("F32", *_TABLES):
+        return f"{kind}, where llama.cpp needs F32"
+    return None

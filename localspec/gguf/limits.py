@@ -1,0 +1,132 @@
+"""Refuses what a header's numbers must not be: llama.cpp aborts, hangs or overflows on them.
+
+Every check takes a header and returns what is wrong with it and the way out, or None.
+"""
+
+from localspec.gguf.reader import Array, Header
+
+_ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
+
+# Least and most, by key. llama.cpp is compiled for so many layers and experts; the other limits
+# are far above any model and keep its 32-bit products from wrapping around.
+_SIZES = {
+    "block_count": (1, 512),
+    "embedding_length": (1, 1 << 20),
+    "feed_forward_length": (0, 1 << 20),
+    "attention.head_count": (0, 1 << 14),
+    "attention.head_count_kv": (0, 1 << 14),
+    "attention.key_length": (0, 1 << 16),
+    "attention.value_length": (0, 1 << 16),
+    "rope.dimension_count": (0, 1 << 16),
+}
+_MAX_EXPERTS = 1024
+
+# Architectures without any attention begin so.
+_WITHOUT_ATTENTION = ("mamba", "rwkv", "arwkv")
+# The commonest of those whose graph wants every dimension of a head to be rotated.
+_ROTATED_WHOLE = ("qwen2", "qwen2moe", "qwen3", "qwen3moe")
+# llama.cpp takes one expert, or none, for a dense model of these architectures.
+_OPTIONAL_EXPERTS = ("hunyuan-dense", "hunyuan_vl")
+
+
+def impossible_numbers(header: Header) -> str | None:
+    """What is wrong with sizes, attention heads, rotation or experts, and the way out."""
+    return (
+        _impossible_sizes(header)
+        or _impossible_heads(header)
+        or _impossible_rotation(header)
+        or _impossible_experts(header)
+    )
+
+
+def largest(header: Header, key: str, default: int = 0) -> int:
+    """A number of the architecture; where it is one per layer, the largest."""
+    value = header.own(key)
+    numbers = value if isinstance(value, Array) else (value,)
+    return max((each for each in numbers if isinstance(each, int)), default=default)
+
+
+def _impossible_sizes(header: Header) -> str | None:
+    """What llama.cpp asserts about sizes, or multiplies in 32 bits without looking."""
+    layers = largest(header, "block_count", 1)
+    limits = {**_SIZES, "nextn_predict_layers": (0, layers)}
+    for key, (least, most) in limits.items():
+        value = header.own(key)
+        for size in value if isinstance(value, Array) else (value,):
+            if isinstance(size, int) and not least <= size <= most:
+                return f"says {key} = {size}, which is not {least} to {most}; download it again"
+    scaling = header.own("rope.scaling.type")
+    if scaling is not None and scaling not in _ROPE_SCALINGS:
+        return f"uses the unknown rope scaling {scaling!r:.32}; download a current conversion"
+    for key in ("attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"):
+        epsilon = header.own(key)
+        if isinstance(epsilon, float) and not 0 <= epsilon < 1:
+            return f"says {key} = {epsilon}, which is not 0 to 1; download it again"
+    return None
+
+
+def _impossible_heads(header: Header) -> str | None:
+    """Every key-value head must serve the same number of query heads, or llama.cpp aborts."""
+    heads = largest(header, "attention.head_count")
+    shared = largest(header, "attention.head_count_kv")
+    if not heads and not header.architecture.startswith(_WITHOUT_ATTENTION):
+        return "has no attention heads; download it again"
+    per_layer = isinstance(header.own("attention.head_count_kv"), Array)
+    if shared and not per_layer and heads % shared:
+        return f"shares {shared} key-value heads among {heads} heads; download it again"
+    whole = largest(header, "embedding_length") // heads if heads else 0
+    key = largest(header, "attention.key_length", whole)
+    value = largest(header, "attention.value_length", whole)
+    # Converters write both where one is unusual.
+    if key != value and whole in (key, value) and not _both_lengths(header):
+        return f"has heads of {key} for keys and {value} for values; download it again"
+    return None
+
+
+def _both_lengths(header: Header) -> bool:
+    return all(header.own(f"attention.{each}_length") is not None for each in ("key", "value"))
+
+
+def _impossible_rotation(header: Header) -> str | None:
+    """As many dimensions of a head are rotated as it has, or fewer, in pairs; some at least."""
+    heads = largest(header, "attention.head_count")
+    if not heads:
+        return None
+    sections = header.own("rope.dimension_sections")
+    if isinstance(sections, Array):
+        head = largest(header, "attention.key_length")
+        head = head or largest(header, "embedding_length") // heads
+        turned = sum(each for each in sections if isinstance(each, int))
+        if head and turned > head:
+            return f"rotates {turned} of the {head} dimensions of a head; download it again"
+    for window in ("", "_swa"):
+        rotated = header.own(f"rope.dimension_count{window}")
+        head = largest(header, f"attention.key_length{window}")
+        head = head or largest(header, "attention.key_length")
+        head = head or largest(header, "embedding_length") // heads
+        if not isinstance(rotated, int) or not head:
+            continue
+        whole = header.architecture in _ROTATED_WHOLE
+        if rotated % 2 or not (head if whole else 1) <= rotated <= head:
+            return f"rotates {rotated} of the {head} dimensions of a head; download it again"
+    return None
+
+
+def _impossible_experts(header: Header) -> str | None:
+    """What llama.cpp asserts about a mixture of experts."""
+    experts = largest(header, "expert_count")
+    groups = largest(header, "expert_group_count")
+    groups_used = largest(header, "expert_group_used_count")
+    most_used = largest(header, "expert_used_count")
+    if header.architecture in _OPTIONAL_EXPERTS and experts <= 1:
+        experts = most_used = 0
+    if experts:
+        sound = 0 < most_used <= experts <= _MAX_EXPERTS and groups < experts
+    else:
+        sound = most_used == groups == 0
+    if groups > 1:
+        sound = sound and experts % groups == 0 and 0 < groups_used < groups
+    if sound:
+        return None
+    routing = f"{most_used} of {experts} experts and {groups_used} of {groups} expert groups"
+    return f"claims to use {routing}, which cannot be; download it again"

@@ -1,0 +1,95 @@
+"""The library's own way of decoding, as its examples write it: a pass, its own sampler, a pass.
+
+Nothing of localspec is in between, so that it can be held against it: the same tokens where both
+are greedy, and as quick.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import llama_cpp
+
+from localspec.errors import LocalspecError
+from localspec.llama.context import new_context
+from localspec.llama.model import Model
+from localspec.sampling.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What came, and how many seconds it took once the prompt was read."""
+
+    tokens: list[int]
+    seconds: float
+
+
+class ReferenceLoop:
+    """A context of the library with its default settings.
+
+    n_ctx: tokens of text. threads: CPU threads. Raises ModelLoadError where there is no room for
+    it.
+    """
+
+    def __init__(self, model: Model, *, n_ctx: int, threads: int) -> None:
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx, params.n_threads, params.n_threads_batch = n_ctx, threads, threads
+        self._handle = new_context(model, params)
+
+    def generate(
+        self, prompt: Sequence[int], count: int, sampling: SamplingParams, seed: int = 0
+    ) -> Decoded:
+        """So many tokens after a prompt, ends of text among them.
+
+        Of the sampling settings temperature, top_k, top_p and min_p count.
+        """
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self._handle), True)
+        sampler, tokens = _sampler(sampling, seed), list[int]()
+        try:
+            self._evaluate(prompt)
+            # A GPU may be at it still.
+            llama_cpp.llama_synchronize(self._handle)
+            began = perf_counter()
+            for _ in range(count):
+                tokens.append(llama_cpp.llama_sampler_sample(sampler, self._handle, -1))
+                self._evaluate(tokens[-1:])
+            llama_cpp.llama_synchronize(self._handle)
+            return Decoded(tokens, perf_counter() - began)
+        finally:
+            llama_cpp.llama_sampler_free(sampler)
+
+    def close(self) -> None:
+        """Free the context."""
+        handle, self._handle = self._handle, None
+        if handle:
+            llama_cpp.llama_free(handle)
+
+    def __enter__(self) -> "ReferenceLoop":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _evaluate(self, tokens: Sequence[int]) -> None:
+        ids = (llama_cpp.llama_token * len(tokens))(*tokens)
+        batch = llama_cpp.llama_batch_get_one(ids, len(tokens))
+        if status := llama_cpp.llama_decode(self._handle, batch):
+            raise LocalspecError(f"llama.cpp could not evaluate {len(tokens)} tokens ({status})")
+
+
+def _sampler(sampling: SamplingParams, seed: int) -> Any:
+    chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
+    if sampling.temperature == 0:
+        links = [llama_cpp.llama_sampler_init_greedy()]
+    else:
+        links = [
+            llama_cpp.llama_sampler_init_top_k(sampling.top_k),
+            llama_cpp.llama_sampler_init_top_p(sampling.top_p, 1),
+            llama_cpp.llama_sampler_init_min_p(sampling.min_p, 1),
+            llama_cpp.llama_sampler_init_temp(sampling.temperature),
+            llama_cpp.llama_sampler_init_dist(seed),
+        ]
+    for link in links:
+        llama_cpp.llama_sampler_chain_add(chain, link)
+    return chain

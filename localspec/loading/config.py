@@ -1,0 +1,112 @@
+"""RuntimeConfig: where and how the models run on this machine."""
+
+import os
+from dataclasses import dataclass
+
+import psutil
+
+from localspec.errors import InvalidValueError
+from localspec.generation_config import require
+from localspec.gguf.reader import Header
+from localspec.llama import library
+from localspec.llama.context import Context
+from localspec.llama.model import Model
+from localspec.memory import estimate
+
+# ggml knows no more than 512 threads.
+_BOUNDS = (("context", 2, 2**31 - 1), ("gpu_layers", -1, 2**31 - 1), ("threads", 1, 512))
+_BYTES_PER_THREAD = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeConfig:
+    """Options for both models.
+
+    context: tokens of text; None is the model's own, up to estimate.DEFAULT_CONTEXT.
+    gpu_layers: None is all of them if this build has a GPU, else none.
+    threads: None is what suits each model: see `threads_for`.
+    flash_attention: None is wherever the library can.
+    reproducible: passes are made so that logits do not depend on their width: flash attention is
+        off, whose bits depend on it, and `Engine` pads narrow passes.
+    kv_type, drafter_kv_type: what keys and values are kept as, one of estimate.KV_TYPES.
+    """
+
+    context: int | None = None
+    gpu_layers: int | None = None
+    threads: int | None = None
+    flash_attention: bool | None = None
+    reproducible: bool = False
+    kv_type: str = "f16"
+    drafter_kv_type: str = "f16"
+
+    def __post_init__(self) -> None:
+        for name, least, most in _BOUNDS:
+            value = getattr(self, name)
+            if value is not None:
+                require(name, value, least, most)
+        for kv_type in (self.kv_type, self.drafter_kv_type):
+            self._require_possible(kv_type)
+
+    @property
+    def flash(self) -> bool | None:
+        """Whether flash attention is used; None is wherever the library can."""
+        return False if self.reproducible else self.flash_attention
+
+    def threads_of(self, model: Model) -> int:
+        """CPU threads for this model."""
+        return self.threads or threads_for(model.size)
+
+    def context_size(self, header: Header) -> int:
+        """How many tokens of text this model gets."""
+        return self.context or estimate.default_context(header)
+
+    def context_for(
+        self,
+        model: Model,
+        header: Header,
+        n_ctx: int,
+        kv_type: str | None = None,
+        *,
+        snapshots: int = 0,
+    ) -> Context:
+        """A cache of `n_ctx` tokens, refused before it is made if memory cannot hold it.
+
+        kv_type: None is the target's. snapshots: see Context.
+        """
+        kv_type = kv_type or self.kv_type
+        if not library.can_offload() or self.gpu_layers == 0:
+            estimate.require_room(header, model.path.name, n_ctx, kv_type)
+        return Context(
+            model,
+            n_ctx=n_ctx,
+            threads=self.threads_of(model),
+            flash_attention=self.flash,
+            kv_type=estimate.KV_TYPES[kv_type],
+            snapshots=snapshots,
+        )
+
+    def _require_possible(self, kv_type: str) -> None:
+        if kv_type not in estimate.KV_TYPES:
+            choices = ", ".join(estimate.KV_TYPES)
+            raise InvalidValueError(f"kv_type is {kv_type!r}; choose one of {choices}")
+        if kv_type in estimate.QUANTISED and self.flash is False:
+            why = "reproducible" if self.reproducible else "flash_attention=False"
+            raise InvalidValueError(
+                f"kv_type {kv_type} needs flash attention, and {why} turns it off; use f16"
+            )
+
+
+def threads_for(weights: int) -> int:
+    """As many threads as so many bytes of weights keep busy, at most one per physical core.
+
+    Threads wait for each other hundreds of times per pass. For a small model that costs more than
+    they gain, and many times more whenever another program needs one of the cores.
+    """
+    return max(1, min(weights // _BYTES_PER_THREAD, _physical_cores()))
+
+
+def _physical_cores() -> int:
+    """The physical cores this process may use: hyperthreads slow llama.cpp down."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    return min(physical, allowed or physical)

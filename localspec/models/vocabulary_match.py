@@ -1,0 +1,141 @@
+"""Pairing: whether a drafter speaks the target's vocabulary."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from localspec.gguf.vocabulary import TOKENIZER_NAMES
+
+# llama.cpp's own tolerances: padding differs between sizes of one family, and so may the first
+# few (special) tokens.
+MOST_SIZE_DIFFERENCE = 128
+FIRST_TOKEN_COMPARED = 5
+
+
+class Vocabulary(Protocol):
+    """What of a model's vocabulary must agree."""
+
+    n_vocab: int
+
+    @property
+    def vocabulary_type(self) -> int: ...
+
+    @property
+    def bos(self) -> int: ...
+
+    @property
+    def eos(self) -> int: ...
+
+    @property
+    def adds_bos(self) -> bool: ...
+
+    @property
+    def adds_eos(self) -> bool: ...
+
+    def token_text(self, token: int) -> bytes: ...
+
+
+class Verdict(StrEnum):
+    """What a check found. HARMLESS: the text stays right, and drafts may be worse."""
+
+    FITS = "fits"
+    HARMLESS = "differs, harmless"
+    UNFIT = "does not fit"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was compared. detail: what was found, in a line."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+
+
+def mismatch(target: Vocabulary, drafter: Vocabulary) -> str | None:
+    """Why the drafter cannot draft for the target, or None when it can."""
+    failed = failure(spoken(target, drafter))
+    return failed.detail if failed else None
+
+
+def failure(found: Iterable[Check]) -> Check | None:
+    """The first check that does not fit; None where all is well."""
+    return next((check for check in found if check.verdict is Verdict.UNFIT), None)
+
+
+def spoken(target: Vocabulary, drafter: Vocabulary) -> Iterator[Check]:
+    """Whether they speak the same vocabulary, the quickest checks first."""
+    yield _type(target, drafter)
+    for name in ("bos", "eos"):
+        yield _added(name, target, drafter)
+    yield _count(target, drafter)
+    yield _texts(target, drafter)
+
+
+def _type(target: Vocabulary, drafter: Vocabulary) -> Check:
+    types = target.vocabulary_type, drafter.vocabulary_type
+    if types[0] != types[1]:
+        detail = f"vocabulary type differs: target {types[0]}, drafter {types[1]}"
+        return Check("vocabulary type", Verdict.UNFIT, detail)
+    if not types[0]:
+        return Check("vocabulary type", Verdict.UNFIT, "llama.cpp knows the tokenizer of neither")
+    return Check("vocabulary type", Verdict.FITS, f"both {TOKENIZER_NAMES[types[0]]}")
+
+
+def _added(which: str, target: Vocabulary, drafter: Vocabulary) -> Check:
+    """BOS or EOS: whether it is added, and, where it is, which token it is."""
+    name = which.upper()
+    adds = bool(getattr(target, f"adds_{which}")), bool(getattr(drafter, f"adds_{which}"))
+    ids = getattr(target, which), getattr(drafter, which)
+    if adds[0] != adds[1]:
+        detail = f"whether {name} is added differs: target {adds[0]}, drafter {adds[1]}"
+        return Check(name, Verdict.UNFIT, detail)
+    how = "added by both" if adds[0] else "added by neither"
+    if ids[0] == ids[1]:
+        return Check(name, Verdict.FITS, f"both {token_name(ids[0])}, {how}")
+    detail = f"{name} differs: target {token_name(ids[0])}, drafter {token_name(ids[1])}"
+    if adds[0]:
+        return Check(name, Verdict.UNFIT, detail)
+    return Check(name, Verdict.HARMLESS, f"{detail}; {how}")
+
+
+def token_name(token: int) -> str:
+    """A token as messages call it."""
+    return "none" if token < 0 else f"{token}"
+
+
+def _count(target: Vocabulary, drafter: Vocabulary) -> Check:
+    sizes = f"target {target.n_vocab:,}, drafter {drafter.n_vocab:,}"
+    name, more = "vocabulary size", target.n_vocab - drafter.n_vocab
+    if abs(more) > MOST_SIZE_DIFFERENCE:
+        detail = f"vocabulary size differs by more than {MOST_SIZE_DIFFERENCE}: {sizes}"
+        return Check(name, Verdict.UNFIT, detail)
+    if not more:
+        return Check(name, Verdict.FITS, f"both {target.n_vocab:,} tokens")
+    owner = "target" if more > 0 else "drafter"
+    detail = f"{sizes}; the {owner}'s last {abs(more)} are never drafted"
+    return Check(name, Verdict.HARMLESS, detail)
+
+
+def _texts(target: Vocabulary, drafter: Vocabulary) -> Check:
+    name, common = "token texts", min(target.n_vocab, drafter.n_vocab)
+    differing = [
+        token for token in range(common) if target.token_text(token) != drafter.token_text(token)
+    ]
+    counted = [token for token in differing if token >= FIRST_TOKEN_COMPARED]
+    if counted:
+        detail = f"vocabulary {_difference(counted, target, drafter)}"
+        return Check(name, Verdict.UNFIT, detail)
+    if differing:
+        detail = f"{_difference(differing, target, drafter)}; the first {FIRST_TOKEN_COMPARED} may"
+        return Check(name, Verdict.HARMLESS, detail)
+    return Check(name, Verdict.FITS, f"all {common:,} equal")
+
+
+def _difference(tokens: list[int], target: Vocabulary, drafter: Vocabulary) -> str:
+    """The first of these, and how many others there are."""
+    texts = target.token_text(tokens[0]), drafter.token_text(tokens[0])
+    shown = [text.decode("utf-8", "replace") for text in texts]
+    others = f" (and at {len(tokens) - 1:,} more)" if len(tokens) > 1 else ""
+    return f"differs at token {tokens[0]:,}: target {shown[0]!r}, drafter {shown[1]!r}{others}"

@@ -1,0 +1,112 @@
+"""Policy: who drafts the next step, and how deep; and the one that never changes its mind."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Drafter, Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do in the next step.
+
+    drafter: None is a plain step. depth: its most tokens. go_on: see `Limit`. draft: its proposal,
+    where the policy has asked for it already.
+    """
+
+    drafter: Drafter | None = None
+    depth: int = 0
+    go_on: Callable[[float], bool] | None = None
+    draft: Draft | None = None
+
+
+PLAIN_STEP = Plan()
+_SURE_ENOUGH = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step did and took.
+
+    drafted: the tokens proposed. verified: how many of them the target saw. width: the rows of its
+    pass, padding included. tokens: what was committed. seconds: of the whole step, of which
+    draft_seconds went to drafting. again: how many tokens of the text its pass had to evaluate
+    once more, because of drafts before.
+    """
+
+    drafted: Sequence[int]
+    verified: int
+    width: int
+    tokens: Sequence[int]
+    seconds: float
+    draft_seconds: float
+    again: int = 0
+
+
+class Policy(Protocol):
+    """Decides before each step; learns after it."""
+
+    @property
+    def drafters(self) -> Sequence[Drafter]:
+        """All that may be chosen; the loop tells each of them about the text."""
+        ...
+
+    def begin(self) -> None:
+        """A generation starts."""
+        ...
+
+    def plan(self, limit: Limit) -> Plan:
+        """The next step. limit: the most that makes sense, its depth 0 or more."""
+        ...
+
+    def keep(self, draft: Draft) -> int:
+        """How many tokens of this proposal the target should see."""
+        ...
+
+    def learn(self, step: Step) -> None:
+        """What came of the plan."""
+        ...
+
+
+def may_draft(drafter: Drafter, limit: Limit) -> bool:
+    """Whether it has read the text but for the last token, or may do so now."""
+    return not limit.hurried or getattr(drafter, "backlog", 0) <= 1
+
+
+class FixedDepth:
+    """Always the same depth, from the first drafter that has something to propose.
+
+    Of several, one that knows its chances has to be surer than a coin, or the next one has its
+    turn; the last one always drafts.
+    """
+
+    def __init__(self, drafters: Sequence[Drafter], depth: int) -> None:
+        self.drafters = drafters
+        self._depth = depth
+
+    def begin(self) -> None:
+        """Nothing to do."""
+
+    def plan(self, limit: Limit) -> Plan:
+        """The first proposal there is."""
+        depth = min(self._depth, limit.depth)
+        drafters = [drafter for drafter in self.drafters if may_draft(drafter, limit)]
+        if depth < 1 or not drafters:
+            return PLAIN_STEP
+        for drafter in drafters[:-1]:
+            confidences = getattr(drafter, "confidences", None)
+            if confidences and list(confidences(1)) < [_SURE_ENOUGH]:
+                continue
+            draft = drafter.propose(limit.to(depth))
+            if len(draft):
+                return Plan(drafter, depth, draft=draft)
+        return Plan(drafters[-1], depth)
+
+    def keep(self, draft: Draft) -> int:
+        """All of it."""
+        return len(draft)
+
+    def learn(self, step: Step) -> None:
+        """Nothing to learn."""

@@ -1,0 +1,35 @@
+"""Formatting: bytes, ages and text from outside, as a line of output shows them."""
+
+import time
+
+_AGES = (
+    (365 * 86400, "year"),
+    (30 * 86400, "month"),
+    (7 * 86400, "week"),
+    (86400, "day"),
+    (3600, "hour"),
+    (60, "minute"),
+)
+
+
+def amount(size: float) -> str:
+    """Bytes, such as "4.70 GB", "81.5 MB" or "812 bytes" (1 GB is 1e9 bytes)."""
+    if size >= 1e9:
+        return f"{size / 1e9:.2f} GB"
+    if size >= 1e6:
+        return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e3:.1f} kB" if size >= 1e3 else f"{size:.0f} bytes"
+
+
+def ago(moment: float) -> str:
+    """How long ago a moment was. moment: seconds since 1970."""
+    passed = time.time() - moment
+    for unit, name in _AGES:
+        if number := int(passed // unit):
+            return f"{number} {name}{'s' if number > 1 else ''} ago"
+    return "just now"
+
+
+def printable(text: str, *, also: str = "", instead: str = "?") -> str:
+    """A text without what would move a terminal's cursor. also: letters that may stay."""
+    return "".join(letter if letter.isprintable() or letter in also else instead for letter in text)

@@ -1,0 +1,202 @@
+"""Audit: a true text passes, a touched one is a bug, floats are told from bugs."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes.prompts import PROMPTS
+
+from localspec.engine import audit as audit_module
+from localspec.engine.audit import Recorded, Report, audit
+from localspec.engine.engine import Engine, load
+from localspec.engine.recipe import Recipe
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
+from localspec.speculation.policy import FixedDepth
+from localspec.speculation.target import Scores
+
+
+@pytest.fixture(scope="module")
+def engine():  # type: ignore[no-untyped-def]
+    with load(threads=1, flash_attention=True, context=512) as engine:
+        yield engine
+
+
+def recorded(engine: Engine, prompt: str, **options: object) -> Recorded:
+    """What 48 tokens leave behind, three drafted at a time if nothing else is asked for."""
+    options = {"max_tokens": 48, "depth": 3, **options}
+    running = engine.stream(prompt, **options)  # type: ignore[arg-type]
+    result = running.result()
+    recipe = engine.recipe(running)
+    return Recorded(recipe, result.token_ids, result.origins, result.seed, result.rule)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": 0},
+        {"temperature": 0.8},
+        {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "depth": 7},
+        {"repeat_penalty": 1.3, "penalty_window": -1},
+        {"logit_bias": {269: -4.0, 30: float("-inf")}},
+        {"min_tokens": 48},
+        {"ignore_eos": True},
+        {"rule": "token"},
+        {"rule": "block", "depth": 5},
+        {"temperature": 0.8, "depth": None},
+        {"rule": "block", "depth": None},
+    ],
+    ids=str,
+)
+def test_a_true_text_passes(engine: Engine, options: dict[str, object]) -> None:
+    for seed in range(3):
+        report = audit(engine, recorded(engine, PROMPTS[seed], seed=seed, **options))
+        assert report.tokens > 0
+        assert report.divergences == []
+        # One thread and flash attention: no width changes a bit.
+        assert report.largest_difference == 0
+
+
+@pytest.mark.parametrize("options", [{"reproducible": True}, {"flash_attention": False}], ids=str)
+def test_a_text_is_scored_as_it_was_made(options: dict[str, bool]) -> None:
+    with load(threads=1, context=700, **options) as other:
+        for depth in (3, None):
+            text = recorded(other, PROMPTS[0] * 12, seed=1, ignore_eos=True, depth=depth)
+            report = audit(other, text)
+            assert not report.has_bug
+            if "reproducible" in options:
+                assert (report.divergences, report.largest_difference) == ([], 0)
+            elif depth:
+                assert report.largest_difference > 0
+
+
+def touched(original: Recorded, index: int, token: int) -> Recorded:
+    ids = list(original.token_ids)
+    ids[index] = token
+    return dataclasses.replace(original, token_ids=ids)
+
+
+@pytest.mark.parametrize("index", [0, 1, 10, 47])
+def test_a_touched_token_is_a_bug(engine: Engine, index: int) -> None:
+    original = recorded(engine, PROMPTS[0], seed=1, ignore_eos=True)
+    report = audit(engine, touched(original, index, original.token_ids[index] + 1))
+    assert report.has_bug
+    first = report.divergences[0]
+    assert (first.index, first.verdict) == (index, "BUG")
+    assert first.plain == original.token_ids[index]
+
+
+def test_another_seed_is_a_bug(engine: Engine) -> None:
+    original = recorded(engine, PROMPTS[1], seed=1)
+    assert audit(engine, dataclasses.replace(original, seed=2)).has_bug
+
+
+def test_an_impossible_token_is_a_bug_under_any_rule(engine: Engine) -> None:
+    original = recorded(engine, PROMPTS[0], seed=1, rule="block", top_k=2)
+    report = audit(engine, touched(original, 5, 4000))
+    assert [each.verdict for each in report.divergences][:1] == ["BUG"]
+    assert not report.same_text
+
+
+class Shaky:
+    """A context whose logits depend on the width of the pass, as on many GPUs."""
+
+    def __init__(self, context, size: float) -> None:  # type: ignore[no-untyped-def]
+        self._context = context
+        self._size = size
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._context, name)
+
+    def __enter__(self) -> "Shaky":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._context.close()
+
+    def score(self, pending, draft):  # type: ignore[no-untyped-def]
+        scores = self._context.score(pending, draft)
+        rows = scores.logits
+        # The audit drafts what generating padded: in both the pass is as wide.
+        noise = np.random.default_rng([len(self._context.tokens), scores.width])
+        shaken = rows + (noise.normal(size=rows.shape) * self._size).astype(np.float32)
+        return Scores(shaken, scores.padding)
+
+
+def shaken(
+    engine: Engine, size: float, monkeypatch: pytest.MonkeyPatch, *, padded: bool
+) -> list[Report]:
+    """Texts generated on shaky logits, audited on logits as shaky.
+
+    padded: passes are of 1, 3, 5 or 7 rows.
+    """
+    if padded:
+        policy = FixedDepth(engine.drafting.drafters, 3)
+        monkeypatch.setattr(engine.slot.planning, "policy", lambda *_args: policy)
+        monkeypatch.setattr(engine.slot.target, "padded", lambda rows: 2 * rows - 1)
+    shaky: Any = Shaky(engine.slot.target, size)
+    monkeypatch.setattr(
+        engine.slot, "loaded", dataclasses.replace(engine.slot.loaded, target=shaky)
+    )
+    new_context: Callable[[GenerationConfig], object] = engine.slot.new_context
+    monkeypatch.setattr(engine.slot, "new_context", lambda each: Shaky(new_context(each), size))
+    return [
+        audit(engine, recorded(engine, prompt, seed=5, temperature=0, ignore_eos=True))
+        for prompt in PROMPTS
+    ]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("size", [0.05, 0.3])
+def test_differences_of_floats_are_numeric(
+    engine: Engine, size: float, monkeypatch: pytest.MonkeyPatch, *, padded: bool
+) -> None:
+    reports = shaken(engine, size, monkeypatch, padded=padded)
+    for report in reports:
+        assert report.largest_difference > size
+        assert not report.has_bug
+    if size == 0.3:
+        assert any(report.divergences for report in reports)
+
+
+def test_another_model_or_version_is_refused(engine: Engine, drafter_path) -> None:  # type: ignore[no-untyped-def]
+    recipe = recorded(engine, PROMPTS[0], seed=1).recipe
+    recipe.require_same(engine.model.path)
+    with pytest.raises(InvalidValueError, match="is another model than the one"):
+        recipe.require_same(drafter_path)
+    older = dataclasses.replace(recipe, versions={**recipe.versions, "localspec": "0.0.1"})
+    with pytest.raises(InvalidValueError, match=r"made with localspec 0\.0\.1"):
+        older.require_same(engine.model.path)
+    with pytest.raises(InvalidValueError, match="no recipe"):
+        Recipe.read({"depth": 3})
+
+
+def test_steps_are_read_off_the_origins_and_widths() -> None:
+    """The last step was cut short; where a record says too little, its tokens count."""
+    recipe = dataclasses.make_dataclass("R", ["widths"])
+    text = Recorded(
+        recipe([4, 1, 8, 2]),
+        [1, 2, 3, 4, 5, 6, 7],
+        ["d", "corrected", "plain", "d", "d", "bonus", "d"],
+        0,
+        "coupled",
+    )
+    assert list(audit_module._steps(text)) == [([1, 2], 4), ([3], 1), ([4, 5, 6], 8), ([7], 2)]
+    short = dataclasses.replace(text, recipe=recipe([4, 1]))
+    assert list(audit_module._steps(short)) == [([1, 2], 4), ([3], 1), ([4, 5, 6], 3), ([7], 1)]
+
+
+def test_a_reproducible_text_that_fills_its_context() -> None:
+    """Its passes are padded; the audit makes them as wide, and no wider."""
+    options = {"threads": 1, "context": 130, "reproducible": True}
+    with load(draft="none", **options) as engine:
+        running = engine.stream("def f(", max_tokens=1000, seed=1, ignore_eos=True)
+        result = running.result()
+        assert result.stop_reason == "context"
+        recorded = Recorded(
+            engine.recipe(running), result.token_ids, result.origins, result.seed, result.rule
+        )
+        report = audit(engine, recorded)
+    assert (report.tokens, report.divergences) == (len(result.token_ids), [])

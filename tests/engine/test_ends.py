@@ -1,0 +1,68 @@
+"""What keeps a text from ending, and log-probabilities: the same with drafts and without."""
+
+import numpy as np
+import pytest
+from fakes.prompts import PROMPTS
+
+from localspec.engine.engine import Engine, load
+
+DRAFTS = ["none", "lookup", "model", "auto"]
+# How deep each drafts; None is as deep as pays.
+DEPTHS = {"none": None, "lookup": 3, "model": 3, "auto": None}
+# The bundled target ends this within a few tokens.
+SHORT = [{"role": "user", "content": "Write a Python function `f`. Return x."}]
+
+
+@pytest.fixture(scope="module")
+def engines(drafter_path):  # type: ignore[no-untyped-def]
+    paths = {"model": str(drafter_path)}
+    made = {
+        draft: load(draft=paths.get(draft, draft), threads=1, flash_attention=True)
+        for draft in DRAFTS
+    }
+    yield made
+    for engine in made.values():
+        engine.close()
+
+
+@pytest.mark.parametrize("rule", ["coupled", "token", "block"])
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_a_text_does_not_end_too_early(engines: dict[str, Engine], draft: str, rule: str) -> None:
+    engine, how = engines[draft], {"rule": rule, "depth": DEPTHS[draft]}
+    for seed in range(2):
+        free = engine.generate(SHORT, seed=seed, max_tokens=200, **how)
+        least = len(free.token_ids) + 10
+        held = engine.generate(SHORT, seed=seed, max_tokens=400, min_tokens=least, **how)
+        assert len(held.token_ids) >= least
+        assert not any(engine.model.ends(token) for token in held.token_ids[: least - 1])
+        endless = engine.generate(SHORT, seed=seed, max_tokens=250, ignore_eos=True, **how)
+        assert endless.stop_reason == "length"
+        assert not any(engine.model.ends(token) for token in endless.token_ids)
+
+
+def test_the_drafter_knows_it_too(engines: dict[str, Engine]) -> None:
+    for seed in range(4):
+        options = {"seed": seed, "max_tokens": 120, "min_tokens": 100}
+        plain = engines["none"].generate(SHORT, **options)
+        drafted = engines["model"].generate(SHORT, depth=3, **options)
+        assert drafted.token_ids == plain.token_ids
+        assert drafted.stats.accepted > 0
+
+
+@pytest.mark.parametrize("rule", ["coupled", "token", "block"])
+def test_logprobs_are_the_target_s_own(engines: dict[str, Engine], rule: str) -> None:
+    engine = engines["model"]
+    options = {"max_tokens": 40, "seed": 2, "top_logprobs": 5, "rule": rule, "depth": 3}
+    with engine.stream(PROMPTS[0], **options) as running:
+        tokens = list(running)
+    assert running.stats.accepted > 0
+    text = engine.model.tokenize(PROMPTS[0])
+    with engine.slot.new_context(running.settings) as context:
+        row = context.extend(text)
+        for token in tokens:
+            wanted = row.astype(np.float64) - np.logaddexp.reduce(row.astype(np.float64))
+            assert token.logprob == pytest.approx(wanted[token.id], abs=1e-4)
+            best = np.argsort(-row, kind="stable")[:5]
+            assert [other for other, _ in token.top] == best.tolist()
+            assert [each for _, each in token.top] == pytest.approx(wanted[best], abs=1e-4)
+            row = context.extend([token.id])

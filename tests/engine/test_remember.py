@@ -1,0 +1,78 @@
+"""Texts kept from one engine to the next: only when asked for, and gone when told to."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localspec.conversation.session import Session
+from localspec.drafters.suffix_store import default_folder
+from localspec.engine.engine import load
+from localspec.engine.state_store import StateStore
+
+PROMPT = "class Reader:\n    def read(self"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+
+
+def generate(*, remember: bool, seed: int = 3) -> tuple[list[int], int]:
+    """The token ids, and how many of them a draft of depth 8 got right."""
+    with load(draft="suffix", threads=1, flash_attention=True, remember=remember) as engine:
+        result = engine.generate(PROMPT, max_tokens=40, seed=seed, depth=8)
+    return result.token_ids, result.stats.accepted
+
+
+def test_what_was_kept_is_copied_from_and_changes_nothing() -> None:
+    first, accepted = generate(remember=True)
+    again, accepted_again = generate(remember=True)
+    assert again == first
+    assert accepted_again > 30 > accepted
+    # Who does not ask gets none of it.
+    assert generate(remember=False) == (first, accepted)
+
+
+def test_nothing_is_kept_unless_asked_for() -> None:
+    generate(remember=False)
+    assert not default_folder().exists()
+
+
+def test_each_text_of_an_engine_is_kept() -> None:
+    with load(draft="suffix", threads=1, remember=True) as engine:
+        for prompt in ("def f(", "class A:"):
+            engine.generate(prompt, max_tokens=8)
+        past = engine.drafting.past
+    assert past is not None
+    starts = [engine_text[:3] for engine_text in past.load()]
+    assert len(starts) == 2 and starts[0] != starts[1]
+
+
+def test_forget_deletes_all_of_it() -> None:
+    generate(remember=True)
+    with load(threads=1) as engine, Session(engine, max_tokens=4) as session:
+        session.send(PROMPT).result()
+        assert session.save_state("mine") is None
+    states = StateStore().folder
+    assert list(states.glob("*.state"))
+    assert list(default_folder().glob("*.tokens"))
+    done = subprocess.run(
+        [sys.executable, "-m", "localspec", "forget"], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (
+        "",
+        f"localspec: nothing is kept in {default_folder()} and {states} any more\n",
+    )
+    assert not list(states.iterdir())
+    assert not list(default_folder().glob("*.tokens"))
+
+
+def test_a_cache_that_cannot_be_written_is_said_and_harmless(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    with load(draft="suffix", threads=1, remember=True) as engine:
+        engine.generate(PROMPT, max_tokens=8)
+        past = engine.drafting.past
+    assert past is not None and past.problem is not None
+    assert "past texts cannot be kept" in past.problem

@@ -1,0 +1,187 @@
+"""Which file of a repository is meant; file names as real repositories have them."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.errors import ModelNotFoundError
+from localspec.gguf.files import PREFERRED, Unit, choose, units
+
+QWEN = [
+    ".gitattributes",
+    "LICENSE",
+    "Qwen3-8B-Q4_K_M.gguf",
+    "Qwen3-8B-Q5_0.gguf",
+    "Qwen3-8B-Q5_K_M.gguf",
+    "Qwen3-8B-Q6_K.gguf",
+    "Qwen3-8B-Q8_0.gguf",
+    "README.md",
+    "params",
+]
+# One model in one file and in parts, and others in parts only.
+QWEN_CODER = [
+    "qwen2.5-coder-7b-instruct-fp16-00001-of-00002.gguf",
+    "qwen2.5-coder-7b-instruct-fp16-00002-of-00002.gguf",
+    "qwen2.5-coder-7b-instruct-q4_k_m-00001-of-00002.gguf",
+    "qwen2.5-coder-7b-instruct-q4_k_m-00002-of-00002.gguf",
+    "qwen2.5-coder-7b-instruct-q4_k_m.gguf",
+]
+QWEN_FOLDERS = [
+    f"{quant}/Qwen3-235B-A22B-{quant}-{part:05}-of-{count:05}.gguf"
+    for quant, count in (("Q4_K_M", 5), ("Q8_0", 9))
+    for part in range(1, count + 1)
+]
+BARTOWSKI = [
+    "google_gemma-3-12b-it-IQ3_XXS.gguf",
+    "google_gemma-3-12b-it-Q4_K_L.gguf",
+    "google_gemma-3-12b-it-Q4_K_M.gguf",
+    "google_gemma-3-12b-it-bf16.gguf",
+    "google_gemma-3-12b-it-imatrix.gguf",
+    "mmproj-google_gemma-3-12b-it-bf16.gguf",
+    "mmproj-google_gemma-3-12b-it-f16.gguf",
+]
+UNSLOTH = [
+    "MTP/mtp-gemma-4-E2B-it-BF16.gguf",
+    "MTP/mtp-gemma-4-E2B-it-Q8_0.gguf",
+    "gemma-4-E2B-it-Q4_K_M.gguf",
+    "gemma-4-E2B-it-Q8_0.gguf",
+    "gemma-4-E2B-it-UD-Q2_K_XL.gguf",
+    "gemma-4-E2B-it-UD-Q4_K_XL.gguf",
+    "mmproj-BF16.gguf",
+    "mmproj-F16.gguf",
+    "mtp-gemma-4-E2B-it.gguf",
+]
+UNSLOTH_DYNAMIC = [
+    "BF16/Qwen3.6-35B-A3B-BF16-00001-of-00002.gguf",
+    "BF16/Qwen3.6-35B-A3B-BF16-00002-of-00002.gguf",
+    "Qwen3.6-35B-A3B-UD-Q4_K_M.gguf",
+    "Qwen3.6-35B-A3B-UD-Q4_K_XL.gguf",
+    "Qwen3.6-35B-A3B-MXFP4_MOE.gguf",
+]
+GGML = [
+    "gemma-4-12B-it-Q4_0.gguf",
+    "mmproj-gemma-4-12B-it-Q8_0.gguf",
+    "mtp-gemma-4-12B-it-Q4_0.gguf",
+]
+MISTRAL = [
+    "Ministral-3-3B-Instruct-2512-BF16-mmproj.gguf",
+    "Ministral-3-3B-Instruct-2512-BF16.gguf",
+    "Ministral-3-3B-Instruct-2512-Q4_K_M.gguf",
+    "Ministral-3-3B-Instruct-2512-Q8_0.gguf",
+]
+ALL = (QWEN, QWEN_CODER, QWEN_FOLDERS, BARTOWSKI, UNSLOTH, UNSLOTH_DYNAMIC, GGML, MISTRAL)
+
+
+@pytest.mark.parametrize(
+    ("files", "quant", "first"),
+    [
+        (QWEN, None, "Qwen3-8B-Q4_K_M.gguf"),
+        (QWEN, "q8_0", "Qwen3-8B-Q8_0.gguf"),
+        (QWEN, "Q5_k_M", "Qwen3-8B-Q5_K_M.gguf"),
+        (QWEN_CODER, None, "qwen2.5-coder-7b-instruct-q4_k_m.gguf"),
+        (QWEN_CODER, "F16", "qwen2.5-coder-7b-instruct-fp16-00001-of-00002.gguf"),
+        (QWEN_CODER, "fp16", "qwen2.5-coder-7b-instruct-fp16-00001-of-00002.gguf"),
+        (QWEN_FOLDERS, None, "Q4_K_M/Qwen3-235B-A22B-Q4_K_M-00001-of-00005.gguf"),
+        (QWEN_FOLDERS, "q8_0", "Q8_0/Qwen3-235B-A22B-Q8_0-00001-of-00009.gguf"),
+        (BARTOWSKI, None, "google_gemma-3-12b-it-Q4_K_M.gguf"),
+        (BARTOWSKI, "BF16", "google_gemma-3-12b-it-bf16.gguf"),
+        (BARTOWSKI, "iq3_xxs", "google_gemma-3-12b-it-IQ3_XXS.gguf"),
+        (UNSLOTH, "Q8_0", "gemma-4-E2B-it-Q8_0.gguf"),
+        (UNSLOTH, "ud-q4_k_xl", "gemma-4-E2B-it-UD-Q4_K_XL.gguf"),
+        (UNSLOTH_DYNAMIC, None, "Qwen3.6-35B-A3B-UD-Q4_K_M.gguf"),
+        (UNSLOTH_DYNAMIC, "mxfp4_moe", "Qwen3.6-35B-A3B-MXFP4_MOE.gguf"),
+        (GGML, None, "gemma-4-12B-it-Q4_0.gguf"),
+        (MISTRAL, "BF16", "Ministral-3-3B-Instruct-2512-BF16.gguf"),
+        (["gpt-oss-20b-MXFP4.gguf"], None, "gpt-oss-20b-MXFP4.gguf"),
+        (["Llama-3.IQ2_XXS.gguf", "Llama-3.IQ2_M.gguf"], None, "Llama-3.IQ2_M.gguf"),
+        (["model.gguf"], None, "model.gguf"),
+    ],
+)
+def test_the_model_that_is_meant(files: list[str], quant: str | None, first: str) -> None:
+    assert choose(files, quant, "user/repo").first == first
+
+
+@pytest.mark.parametrize("files", ALL)
+def test_the_order_of_the_files_does_not_matter(files: list[str]) -> None:
+    shuffled = random.Random(1).sample(files, len(files))
+    assert units(shuffled) == units(files)
+
+
+@pytest.mark.parametrize("files", ALL)
+def test_a_model_can_be_named_by_its_file(files: list[str]) -> None:
+    for unit in units(files):
+        assert choose(files, unit.first, "user/repo") == unit
+        assert choose(files, unit.first.rpartition("/")[2], "user/repo") == unit
+
+
+@pytest.mark.parametrize("files", ALL)
+def test_every_quantisation_that_is_listed_can_be_asked_for(files: list[str]) -> None:
+    with pytest.raises(ModelNotFoundError) as refusal:
+        choose(files, "Q1_X", "user/repo")
+    listed = str(refusal.value).removeprefix("user/repo has no Q1_X; it has ").split(", ")
+    assert {choose(files, label, "user/repo") for label in listed} == set(units(files))
+
+
+def test_an_unknown_quantisation_lists_what_there_is() -> None:
+    with pytest.raises(ModelNotFoundError) as refusal:
+        choose(QWEN, "Q3_K_M", "Qwen/Qwen3-8B-GGUF")
+    assert str(refusal.value) == (
+        "Qwen/Qwen3-8B-GGUF has no Q3_K_M; it has Q4_K_M, Q5_0, Q5_K_M, Q6_K, Q8_0"
+    )
+
+
+def test_a_split_model_is_one_unit_with_its_parts_in_order() -> None:
+    assert [len(unit.files) for unit in units(QWEN_FOLDERS)] == [5, 9]
+    assert all(list(unit.files) == sorted(unit.files) for unit in units(QWEN_FOLDERS))
+
+
+def test_a_split_model_without_all_its_parts_is_none() -> None:
+    for missing in QWEN_FOLDERS[:5]:
+        files = [file for file in QWEN_FOLDERS if file != missing]
+        assert choose(files, None, "user/repo").quant == "Q8_0"
+        with pytest.raises(ModelNotFoundError, match="has no Q4_K_M; it has Q8_0"):
+            choose(files, "Q4_K_M", "user/repo")
+
+
+def test_a_model_in_one_file_is_taken_before_its_parts() -> None:
+    parts = [file for file in QWEN_CODER if "q4_k_m-0000" in file]
+    assert choose(parts, "Q4_K_M", "user/repo") == Unit(tuple(parts))
+    assert choose(QWEN_CODER, "Q4_K_M", "user/repo").files == (
+        "qwen2.5-coder-7b-instruct-q4_k_m.gguf",
+    )
+
+
+def test_what_only_belongs_to_a_model_is_skipped() -> None:
+    for files in ALL:
+        for unit in units(files):
+            assert not any(word in unit.first for word in ("mmproj", "mtp-", "imatrix"))
+    with pytest.raises(ModelNotFoundError, match="holds no GGUF model"):
+        choose(["mmproj-BF16.gguf", "imatrix.gguf", "MTP/mtp-model-Q8_0.gguf"], None, "user/repo")
+
+
+@pytest.mark.parametrize("quant", [None, "Q8_0"])
+def test_several_models_of_one_quantisation_are_not_guessed_between(quant: str | None) -> None:
+    files = ["small-Q8_0.gguf", "large-Q8_0.gguf"]
+    with pytest.raises(ModelNotFoundError) as refusal:
+        choose(files, quant, "user/repo")
+    assert str(refusal.value) == (
+        "user/repo has several models of that kind (large-Q8_0.gguf, small-Q8_0.gguf); "
+        "name one as user/repo:FILE"
+    )
+    assert choose(files, "small-Q8_0.gguf", "user/repo").first == "small-Q8_0.gguf"
+
+
+def test_a_repository_without_gguf_files_says_so() -> None:
+    with pytest.raises(ModelNotFoundError, match="user/repo holds no GGUF model"):
+        choose(["model.safetensors", "README.md"], None, "user/repo")
+
+
+@given(st.permutations(PREFERRED), st.integers(1, len(PREFERRED)))
+def test_without_a_quantisation_the_best_preferred_one_is_taken(
+    shuffled: list[str], count: int
+) -> None:
+    files = [f"model-{quant}.gguf" for quant in shuffled[:count]]
+    best = min(shuffled[:count], key=PREFERRED.index)
+    assert choose(files, None, "user/repo").quant == best

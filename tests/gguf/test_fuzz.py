@@ -1,0 +1,74 @@
+"""Two thousand broken models: each is refused in one line, or llama.cpp survives it."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from fakes.broken_gguf import broken
+from fakes.gguf_document import parse
+from fakes.tiny import FAMILIES, write_tiny
+
+from localspec.errors import ModelLoadError
+from localspec.gguf.check import check_generative
+
+if sys.platform == "win32":
+    pytest.skip("needs limits of memory", allow_module_level=True)
+
+from fakes.loader import Loader
+
+FILES = 2000
+
+
+@pytest.fixture
+def loader() -> Iterator[Loader]:
+    loader = Loader()
+    yield loader
+    loader.close()
+
+
+def refusal(path: Path) -> str | None:
+    """What the checks say; nothing else may come out of them."""
+    try:
+        check_generative(path)
+    except ModelLoadError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_tiny_models_are_sound(family: str, tmp_path: Path, loader: Loader) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", family)
+    assert refusal(path) is None
+    assert loader.load(path) == ["decoded", "decoded"]
+    path.write_bytes(parse(path).assembled())
+    assert loader.load(path) == ["decoded", "decoded"]
+
+
+@pytest.mark.slow
+def test_a_broken_model_is_refused_or_survived(tmp_path: Path, loader: Loader) -> None:
+    documents = [parse(write_tiny(tmp_path / f"{family}.gguf", family)) for family in FAMILIES]
+    path = tmp_path / "broken.gguf"
+    ends, fatal = Counter[str](), {}
+    for number in range(FILES):
+        path.write_bytes(broken(documents[number % len(documents)], Random(number)))
+        message = refusal(path)
+        if message is not None:
+            assert message.isprintable()
+            assert path.name in message
+            assert len(message) < len(str(path)) + 300
+            ends["refused"] += 1
+            continue
+        try:
+            answers = loader.load(path)
+        except AssertionError as error:
+            fatal[number] = str(error)
+            continue
+        ends["decoded" if answers == ["decoded"] * 2 else "not loaded"] += 1
+        if any("alloc" in answer for answer in answers):
+            fatal[number] = f"asks for too much memory: {answers}"
+    assert fatal == {}
+    # The damage is neither harmless nor so coarse that nothing reaches the library.
+    assert min(ends[end] for end in ("refused", "not loaded", "decoded")) > 150, ends

@@ -1,0 +1,302 @@
+"""Which drafter a target gets, and what is said when it gets none."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import pytest
+from fakes.mamba import write_mamba
+from fakes.toy import Repeat
+
+from localspec.drafters.suffix import Suffix
+from localspec.engine.engine import load
+from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
+from localspec.llama.model import Model
+from localspec.loading.drafter_loader import Drafting
+from localspec.models import locate, registry
+from localspec.speculation.draft import Draft
+
+
+@pytest.fixture(scope="module")
+def mamba(tmp_path_factory, target_path) -> Path:  # type: ignore[no-untyped-def]
+    return write_mamba(tmp_path_factory.mktemp("models") / "mamba.gguf", target_path)
+
+
+def drafting_of(draft: Any, model: Path | None = None) -> Drafting:
+    """What these choices come to; it is closed already."""
+    with load(model, draft, threads=1, context=64) as engine:
+        return engine.drafting
+
+
+def test_the_bundled_target_gets_its_own_drafter_too(drafter_path: Path) -> None:
+    with load() as engine:
+        assert engine.drafting.names == ["suffix", drafter_path.stem]
+        assert engine.drafting.one_hot == ["suffix"]
+        assert engine.drafting.model_path == drafter_path
+        assert engine.drafting.reason is None
+
+
+def test_another_target_gets_what_needs_no_model_and_says_why(
+    tmp_path: Path, target_path: Path
+) -> None:
+    drafting = drafting_of("auto", Path(shutil.copy(target_path, tmp_path / "unknown.gguf")))
+    assert drafting.names == ["suffix"]
+    assert drafting.model_path is None
+    assert drafting.reason == "no drafter is known for unknown.gguf"
+
+
+def test_a_known_drafter_that_cannot_be_used_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target_path: Path
+) -> None:
+    """`auto` goes on without it."""
+    (tmp_path / "cut.gguf").write_bytes(target_path.read_bytes()[:10_000])
+    bundled = registry.bundled()
+    pair = registry.Pair(name="cut", target=bundled.target, drafter=tmp_path / "cut.gguf")
+    monkeypatch.setattr(locate, "pair_of", lambda _target: pair)
+    drafting = drafting_of("auto")
+    assert drafting.names == ["suffix"]
+    assert drafting.reason is not None
+    assert drafting.reason.startswith(f"{tmp_path / 'cut.gguf'} cannot be used: ")
+    assert "is truncated" in drafting.reason
+
+
+@pytest.mark.parametrize("draft", ["none", ["none"], ("none",)])
+def test_none_is_none(draft: str | Sequence[str]) -> None:
+    drafting = drafting_of(draft)
+    assert drafting.drafters == ()
+    assert drafting.context is None
+    assert drafting.reason == "drafting was turned off"
+
+
+@pytest.mark.parametrize(
+    ("draft", "names"),
+    [
+        ("suffix", ["suffix"]),
+        ("lookup,ngram", ["lookup", "ngram"]),
+        ("ngram,lookup", ["ngram", "lookup"]),
+        # What costs nothing comes first, however it is written.
+        ("{model},suffix", ["suffix", "{stem}"]),
+        ("lookup,{model},ngram", ["lookup", "ngram", "{stem}"]),
+        ("auto,lookup", ["lookup", "suffix", "{stem}"]),
+        # Twice is once.
+        ("suffix,suffix", ["suffix"]),
+        ("ngram,suffix,ngram", ["ngram", "suffix"]),
+        ("auto,suffix", ["suffix", "{stem}"]),
+        ("auto,auto", ["suffix", "{stem}"]),
+    ],
+)
+def test_several_with_commas_or_as_a_list(drafter_path: Path, draft: str, names: list[str]) -> None:
+    """Names and the path of a GGUF, in either way of writing, and a list within a list."""
+    expected = [name.format(stem=drafter_path.stem) for name in names]
+    written = draft.format(model=drafter_path)
+    first, *others = written.split(",")
+    for choices in (written, written.split(","), tuple(written.split(",")), [first, others]):
+        drafting = drafting_of(choices)
+        assert drafting.names == expected
+        assert drafting.reason is None
+        free = [name for name in expected if name != drafter_path.stem]
+        assert drafting.one_hot == free
+        assert (drafting.model_path == drafter_path) is (drafter_path.stem in expected)
+
+
+def test_a_model_named_goes_before_the_known_one(target_path: Path) -> None:
+    """`auto` adds none to it, wherever it stands."""
+    for choices in (["auto", target_path], [target_path, "auto"]):
+        drafting = drafting_of(choices)
+        assert drafting.names == ["suffix", target_path.stem]
+        assert drafting.model_path == target_path
+
+
+def test_a_drafter_of_one_s_own_among_others(drafter_path: Path) -> None:
+    own = Repeat()
+    drafting = drafting_of([own, "lookup", str(drafter_path)])
+    assert drafting.names == ["lookup", "repeat", drafter_path.stem]
+    assert drafting.drafters[1] is own
+    assert drafting.one_hot == ["lookup"]
+
+
+def test_the_first_with_a_proposal_drafts(drafter_path: Path) -> None:
+    """At a fixed depth: there is nothing to copy before the text repeats itself."""
+    with load(draft=["lookup", Repeat()], threads=1, context=128) as engine:
+        options = {"max_tokens": 9, "depth": 2, "logit_bias": {9: 1e3}}
+        result = engine.generate([7, 8, 9], **options)  # type: ignore[arg-type]
+    first, *others = [result.origins[i : i + 3] for i in range(0, 9, 3)]
+    assert first == ["repeat", "repeat", "bonus"]
+    assert others == [["lookup", "lookup", "bonus"]] * 2
+
+
+@pytest.mark.parametrize("name", ["a,b.gguf", "suffix,lookup"])
+def test_a_path_may_hold_a_comma(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drafter_path: Path, name: str
+) -> None:
+    """A file that is there is taken whole; within a list, beside others."""
+    path = Path(shutil.copy(drafter_path, tmp_path / name))
+    for choices in (str(path), path, [str(path)]):
+        assert drafting_of(choices).names == [path.stem]
+    assert drafting_of(["ngram", str(path)]).names == ["ngram", path.stem]
+    monkeypatch.chdir(tmp_path)
+    drafting = drafting_of(name)
+    assert drafting.names == [path.stem]
+    assert drafting.model_path == Path(name)
+
+
+def test_two_models_are_refused(drafter_path: Path, target_path: Path) -> None:
+    for draft in (f"{drafter_path},{target_path}", [drafter_path, "suffix", target_path]):
+        with pytest.raises(
+            InvalidValueError,
+            match=f"names two models, {drafter_path.name} and {target_path.name}; choose one",
+        ):
+            load(draft=draft)
+
+
+@pytest.mark.parametrize("draft", ["none,suffix", "auto,none", ["none", Repeat()], "nothing,none"])
+def test_none_and_something_else_is_refused(draft: Any) -> None:
+    """Whatever the other thing is."""
+    with pytest.raises(InvalidValueError, match="names none and something else; choose one"):
+        load(draft=draft)
+
+
+def test_one_that_is_refused_refuses_all(
+    drafter_path: Path, target_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was loaded before it is freed."""
+    closed: list[Path] = []
+    close = Model.close
+
+    def closing(model: Model) -> None:
+        closed.append(model.path)
+        close(model)
+
+    monkeypatch.setattr(Model, "close", closing)
+    with pytest.raises(ModelNotFoundError, match="there is no model 'nothing'"):
+        load(draft=f"suffix,{drafter_path},nothing")
+    assert {*closed} == {drafter_path, target_path}
+    with pytest.raises(ModelNotFoundError, match=r"nowhere\.gguf"):
+        load(draft=["suffix", tmp_path / "nowhere.gguf"])
+    with pytest.raises(InvalidValueError, match="it needs name, begin, propose and observe"):
+        load(draft=["suffix", 3])  # type: ignore[list-item]
+
+
+def test_a_recurrent_target_is_drafted_for_like_any_other(mamba: Path) -> None:
+    options = {"max_tokens": 24, "seed": 3}
+    with load(mamba, "none", threads=1) as plainly, load(mamba, threads=1) as engine:
+        assert engine.drafting.names == ["suffix"]
+        plain = plainly.generate("def f(x):", **options)
+        first = engine.generate("def f(x):", depth=3, **options)
+        again = engine.generate("def f(x):", depth=3, **options)
+    assert set(plain.origins) == {"plain"}
+    assert again.token_ids == first.token_ids == plain.token_ids
+    # It comes back to the mark at the prompt's end.
+    assert again.stats.prompt_evaluated == 1
+
+
+@pytest.fixture
+def no_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that cannot copy a running state."""
+    monkeypatch.setattr(llama_cpp, "llama_state_seq_get_size_ext", lambda *_args: 0)
+
+
+@pytest.mark.usefixtures("no_checkpoints")
+def test_a_state_that_cannot_be_copied_is_decoded_plainly(mamba: Path) -> None:
+    with load(mamba) as engine:
+        assert engine.drafting.drafters == ()
+        assert engine.drafting.reason == "this model's cache can forget only everything at once"
+        result = engine.generate("def f(x):", max_tokens=8, seed=3)
+    assert set(result.origins) == {"plain"}
+
+
+@pytest.mark.usefixtures("no_checkpoints")
+@pytest.mark.parametrize("draft", ["suffix", "lookup", "ngram", "lookup,ngram"])
+def test_then_drafting_that_was_asked_for_is_refused(mamba: Path, draft: str) -> None:
+    with pytest.raises(DrafterMismatchError, match="forget only everything at once"):
+        load(mamba, draft)
+
+
+@pytest.mark.usefixtures("no_checkpoints")
+def test_then_such_a_drafter_is_refused(mamba: Path) -> None:
+    with pytest.raises(DrafterMismatchError, match=r"mamba.gguf cannot draft: its cache"):
+        load(draft=mamba)
+
+
+def test_a_recurrent_drafter_drafts(mamba: Path) -> None:
+    options = {"max_tokens": 16, "temperature": 0.8, "seed": 1}
+    with load(draft="none", threads=1) as plainly, load(draft=mamba, threads=1) as engine:
+        plain = plainly.generate("def f(x):", **options)
+        drafted = engine.generate("def f(x):", depth=3, **options)
+    assert drafted.token_ids == plain.token_ids
+    assert drafted.stats.drafted > 0
+
+
+def test_a_target_can_draft_for_itself(target_path: Path) -> None:
+    with load(target_path, target_path, threads=1) as engine:
+        result = engine.generate("def f(x):", max_tokens=24, temperature=0.8, seed=1, depth=3)
+    assert result.stats.acceptance_rate == 1
+
+
+def test_what_is_no_drafter_is_named() -> None:
+    with pytest.raises(
+        ModelNotFoundError, match="there is no model 'nothing'; choose auto, none, suffix"
+    ):
+        load(draft="nothing")
+    with pytest.raises(InvalidValueError, match="it needs name, begin, propose and observe"):
+        load(draft=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("draft", "message"),
+    [
+        ([], "draft is an empty list"),
+        ("", "draft is '', with an empty name"),
+        ("suffix,", "with an empty name"),
+        ("none,suffix", "none and something else"),
+    ],
+)
+def test_a_list_that_says_nothing_is_refused(draft: str | list[str], message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        load(draft=draft)
+
+
+def test_spaces_around_a_comma_do_not_matter() -> None:
+    with load(draft="suffix, lookup") as engine:
+        assert engine.drafting.names == ["suffix", "lookup"]
+
+
+def test_two_drafters_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidValueError, match="two drafters called 'suffix'"):
+        load(draft=[Suffix(), Suffix()])
+
+
+def test_what_was_measured_of_the_model_is_not_taken_for_another(drafter_path: Path) -> None:
+    with load(draft=[str(drafter_path), Silent()]) as engine:
+        assert list(engine.slot.planning._costs) == [drafter_path.stem]
+
+
+class Silent:
+    """Never proposes anything."""
+
+    name = "silent"
+
+    def begin(self, tokens: object) -> None: ...
+
+    def propose(self, limit: object) -> Draft:
+        return Draft(())
+
+    def observe(self, outcome: object) -> None: ...
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_drafter_s_cache_in_fewer_bits(
+    drafter_path: Path, monkeypatch: pytest.MonkeyPatch, strict: bool
+) -> None:
+    """It is tried, and given up where the drafts would suffer."""
+    if strict:
+        monkeypatch.setattr("localspec.loading.kv_precision._LEAST", 0.9999)
+    with load(draft=str(drafter_path), context=512, drafter_kv_type="q8_0") as engine:
+        assert engine.drafting.kv_type == ("f16" if strict else "q8_0")
+        assert [note for note in engine.notes if "drafter's cache is kept as f16" in note] == (
+            list(engine.notes) if strict else []
+        )
+        assert bool(engine.notes) == strict
+        assert engine.generate("def f(x):", max_tokens=8, depth=3).stats.drafted

@@ -1,0 +1,226 @@
+"""A model that ends the process ends a child first; what was found is remembered."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from fakes.gguf_document import Document, parse
+from fakes.tiny import write_tiny
+
+from localspec.errors import ModelLoadError
+from localspec.gguf.check import check_generative
+from localspec.gguf.reader import Header, read_header
+from localspec.gguf.types import TENSOR_TYPES
+from localspec.llama import library
+from localspec.llama.first_decode import BEGUN
+from localspec.loading import load_check
+from localspec.loading.load_check import require_loadable
+from localspec.models import registry
+
+Change = Callable[[Document], None]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def no_child(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From now on, no child can be started."""
+    return lambda: monkeypatch.setattr(sys, "executable", "/nowhere/python")
+
+
+@pytest.fixture
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """From now on, the child is a shell script."""
+
+    def become(script: str) -> None:
+        program = tmp_path / "child"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(program))
+        if "sleep" in script:
+            monkeypatch.setattr(load_check, "_LEAST_SECONDS", 1)
+
+    return become
+
+
+def tiny(path: Path, *changes: Change, family: str = "llama") -> Path:
+    document = parse(write_tiny(path, family))
+    for change in changes:
+        change(document)
+    path.write_bytes(document.assembled())
+    return path
+
+
+def stored_as(name: str, kind: str) -> Change:
+    """A tensor of zeros in another type."""
+    number = next(number for number, each in TENSOR_TYPES.items() if each.name == kind)
+
+    def change(document: Document) -> None:
+        tensor = next(each for each in document.tensors if each.name == name.encode())
+        _, elements, size = TENSOR_TYPES[number]
+        tensor.kind, tensor.data = number, bytes(math.prod(tensor.shape) // elements * size)
+
+    return change
+
+
+def rotating_half(document: Document) -> None:
+    """What llama.cpp asserts of one architecture and not of another."""
+    for entry in document.entries:
+        if entry.key == b"general.architecture":
+            entry.value = b"smollm3"
+        entry.key = entry.key.replace(b"llama.", b"smollm3.")
+    rotated = document.named("smollm3.rope.dimension_count")
+    assert rotated
+    rotated.value //= 2
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ModelLoadError) as caught:
+        require_loadable(path, read_header(path))
+    message = str(caught.value)
+    assert message.isprintable()
+    assert path.name in message
+    return message
+
+
+def test_a_sound_model_is_tried_once(tmp_path: Path, no_child: Callable[[], None]) -> None:
+    path = tiny(tmp_path / "tiny.gguf")
+    require_loadable(path, read_header(path))
+    no_child()
+    require_loadable(path, read_header(path))
+    path.touch()
+    assert "could be started" in refusal(path)
+
+
+def test_the_bundled_models_try_the_library(
+    child: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is compiled wrongly ends the child, and is blamed; compiled anew, it is tried."""
+    target, drafter = registry.bundled()
+    child(f"echo {BEGUN.decode()}; kill -SEGV $$")
+    assert "localspec doctor" in refusal(target)
+    require_loadable(drafter, read_header(drafter))
+    child("exit 0")
+    assert "SIGSEGV" in refusal(target)
+    monkeypatch.setattr(library, "build", lambda: ["another"])
+    require_loadable(target, read_header(target))
+
+
+FATAL = {
+    "f64-norm": ("llama", stored_as("blk.0.attn_norm.weight", "F64")),
+    "f16-norm": ("gemma3", stored_as("blk.1.attn_q_norm.weight", "F16")),
+    "integer-bias": ("gpt2", stored_as("blk.0.ffn_up.bias", "I32")),
+    "f16-convolution": ("mamba", stored_as("blk.0.ssm_conv1d.weight", "F16")),
+    "f64-matrix": ("llama", stored_as("blk.0.ffn_down.weight", "F64")),
+    "integer-matrix": ("qwen3", stored_as("blk.1.attn_k.weight", "I32")),
+}
+
+
+@pytest.mark.parametrize("case", FATAL)
+def test_what_ends_llama_is_known_to_the_checks_and_to_the_trial(case: str, tmp_path: Path) -> None:
+    family, change = FATAL[case]
+    path = tiny(tmp_path / f"{case}.gguf", change, family=family)
+    with pytest.raises(ModelLoadError, match="stores tensor"):
+        check_generative(path)
+    assert "llama.cpp ended (" in refusal(path)
+
+
+def test_the_trial_finds_what_the_checks_do_not_know(
+    tmp_path: Path, no_child: Callable[[], None]
+) -> None:
+    path = tiny(tmp_path / "half.gguf", rotating_half)
+    check_generative(path)
+    message = refusal(path)
+    assert "llama.cpp ended (smollm3.cpp:" in message
+    assert "GGML_ASSERT" in message
+    no_child()
+    assert refusal(path) == message
+    tiny(path)
+    assert "could be started" in refusal(path)
+
+
+def test_what_llama_refuses_by_itself_is_not_remembered(
+    tmp_path: Path, no_child: Callable[[], None]
+) -> None:
+    path = tiny(tmp_path / "less.gguf", lambda document: document.tensors.pop(3) and None)
+    assert "not found" in refusal(path)
+    no_child()
+    assert "could be started" in refusal(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+@pytest.mark.parametrize(
+    ("script", "says", "remembered"),
+    [
+        ("echo begun; kill -KILL $$", "llama.cpp ended (SIGKILL)", False),
+        ("echo begun; kill -SEGV $$", "llama.cpp ended (SIGSEGV)", True),
+        ("echo begun; echo std::bad_alloc >&2; kill -ABRT $$", "bad_alloc", False),
+        ("printf 'begun'; printf 'a\\033[1m\\nb\\033[1mc' >&2; kill -ABRT $$", "b?[1mc)", True),
+        ("echo no module >&2; exit 1", "no module; reinstall", False),
+        ("echo begun; exec sleep 600", "within 1 s", False),
+    ],
+)
+def test_how_a_child_ends(
+    script: str, says: str, remembered: bool, tmp_path: Path, child: Callable[[str], None]
+) -> None:
+    path = tiny(tmp_path / "tiny.gguf")
+    child(script)
+    assert says in refusal(path)
+    child("echo begun")
+    if remembered:
+        assert says in refusal(path)
+    else:
+        require_loadable(path, read_header(path))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+def test_every_part_counts(tmp_path: Path, child: Callable[[str], None]) -> None:
+    parts = [tmp_path / f"m-0000{number}-of-00002.gguf" for number in (1, 2)]
+    for part in parts:
+        part.write_bytes(b"GGUF")
+    header = Header(3, {"split.count": 2}, ())
+    child("echo begun")
+    require_loadable(parts[0], header)
+    child("exit 1")
+    require_loadable(parts[0], header)
+    parts[1].write_bytes(b"GGUF again")
+    with pytest.raises(ModelLoadError):
+        require_loadable(parts[0], header)
+
+
+WAIT_FOR_EVER = """
+import sys
+from pathlib import Path
+from localspec.gguf.reader import Header
+from localspec.loading.load_check import require_loadable
+
+require_loadable(Path(sys.argv[1]), Header(3, {}, ()))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_the_child_does_not_outlive_its_parent(how: signal.Signals, tmp_path: Path) -> None:
+    """The library waits in the middle of loading, for a pipe that nobody writes to."""
+    pipe = tmp_path / "endless.gguf"
+    os.mkfifo(pipe)
+    code = [sys.executable, "-c", WAIT_FOR_EVER, str(pipe)]
+    with subprocess.Popen(code, stderr=subprocess.PIPE) as parent:
+        # Opening a pipe for writing waits for its reader: the library in the child.
+        with pipe.open("wb"):
+            [child] = psutil.Process(parent.pid).children()
+            parent.send_signal(how)
+            _, alive = psutil.wait_procs([child], timeout=60)
+            assert alive == []
+        complaints = parent.communicate()[1]
+    assert parent.returncode == -how
+    assert (b"KeyboardInterrupt" in complaints) == (how is signal.SIGINT)

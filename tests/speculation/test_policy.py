@@ -1,0 +1,68 @@
+"""The policy of a fixed depth."""
+
+from collections.abc import Sequence
+
+import pytest
+from fakes.toy import Scripted
+from fakes.world import SAMPLER
+
+from localspec.sampling.prefix import Prefix
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Drafter, Limit
+from localspec.speculation.policy import FixedDepth, Plan, Step
+
+
+def limit(depth: int) -> Limit:
+    return Limit(depth, Prefix(0), SAMPLER)
+
+
+def named(name: str, count: int) -> Drafter:
+    drafter = Scripted(lambda text, limit: Draft([5] * min(count, limit.depth)))
+    drafter.name = name
+    return drafter
+
+
+class Knowing(Scripted):
+    """Knows its chances."""
+
+    def __init__(self, *chances: float) -> None:
+        super().__init__(lambda text, limit: Draft([5] * len(chances)))
+        self.chances = chances
+
+    def confidences(self, depth: int) -> Sequence[float]:
+        return self.chances[:depth]
+
+
+def plan(drafters: Sequence[Drafter], most: int = 10) -> Plan:
+    policy = FixedDepth(drafters, 3)
+    made = policy.plan(limit(most))
+    policy.learn(Step((), 0, 1, (), 1.0, 0.0))
+    assert policy.keep(Draft([1, 2])) == 2
+    return made
+
+
+def test_without_drafters_every_step_is_plain() -> None:
+    assert plan([]).drafter is None
+
+
+@pytest.mark.parametrize(("most", "depth"), [(10, 3), (2, 2)])
+def test_the_depth_is_the_same_but_at_the_end(most: int, depth: int) -> None:
+    one = named("one", 9)
+    made = plan([one], most)
+    assert (made.drafter, made.depth) == (one, depth)
+    assert plan([one], 0).drafter is None
+
+
+def test_of_several_the_first_with_a_proposal_drafts() -> None:
+    silent, one, two = named("silent", 0), named("one", 2), named("two", 3)
+    made = plan([silent, one, two])
+    assert made.drafter is one and made.draft is not None and list(made.draft.tokens) == [5, 5]
+    assert plan([silent, two]).drafter is two
+    assert plan([silent]).drafter is silent
+
+
+@pytest.mark.parametrize(("chances", "chosen"), [((0.9, 0.1), 0), ((0.3, 0.9), 1), ((), 1)])
+def test_one_that_knows_its_chances_steps_back(chances: tuple[float, ...], chosen: int) -> None:
+    drafters = [Knowing(*chances), named("other", 3)]
+    assert plan(drafters).drafter is drafters[chosen]
+    assert plan(drafters[:1]).drafter is drafters[0], "alone it always drafts"

@@ -1,0 +1,91 @@
+"""GenerationConfig and RuntimeConfig: bad values are refused by name before anything loads."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localspec.engine.engine import Engine, load
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
+from localspec.llama.model import Model
+from localspec.loading.config import RuntimeConfig, threads_for
+from localspec.speculation.draft import MAX_DEPTH
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"depth": -1}, "depth is -1"),
+    ({"depth": 63}, "depth is 63; it must be at least 0 and at most 62"),
+    ({"depth": 2.5}, "depth is 2.5; it must be a whole number"),
+    ({"depth": "auto"}, "depth is 'auto'; it must be a whole number"),
+    ({"max_tokens": 0}, "max_tokens is 0"),
+    ({"seed": -1}, "seed is -1"),
+    ({"seed": 2**64}, "seed is"),
+    ({"seed": 2.5}, "seed is 2.5"),
+    ({"rule": "best"}, "rule is 'best'; choose from: coupled"),
+    ({"stop": [5]}, "stop is 5"),
+    ({"stop": [""]}, "stop string is empty"),
+    ({"top_p": 0}, "top_p is 0"),
+    ({"logit_bias": {"5": 1}}, "logit_bias '5'"),
+    ({"sampling": {}}, "no setting 'sampling'"),
+    ({"temprature": 1}, "no setting 'temprature'"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_a_wrong_setting_is_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        GenerationConfig.of(**options)
+
+
+def test_none_is_a_default_and_a_seed_is_drawn() -> None:
+    drawn = GenerationConfig.of(seed=None, temperature=None, stop="\n")
+    assert drawn.stop == ("\n",)
+    assert drawn.seed != GenerationConfig.of().seed
+    assert drawn.params({"general.sampling.temp": 0.3}).temperature == 0.3
+
+
+def test_without_a_depth_it_is_left_to_what_pays() -> None:
+    """None is what nothing said gives, not a number, and 1 and 62 are numbers there can be."""
+    assert GenerationConfig.of().depth is None
+    assert GenerationConfig.of(depth=None).depth is None
+    assert [GenerationConfig.of(depth=depth).depth for depth in (1, MAX_DEPTH)] == [1, 62]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"threads": 100_000}, {"threads": 0}, {"context": 1}, {"context": 10**11}, {"context": "big"}],
+)
+def test_a_wrong_runtime_option_is_named(options: dict[str, Any]) -> None:
+    [(name, value)] = options.items()
+    with pytest.raises(InvalidValueError, match=f"{name} is {value!r}"):
+        RuntimeConfig(**options)
+
+
+def test_a_small_model_gets_one_thread(target_model: Model) -> None:
+    assert 7_000_000 < target_model.size < 9_000_000
+    assert threads_for(target_model.size) == 1
+    assert threads_for(2**40) >= 1
+
+
+@pytest.fixture(scope="module")
+def engine():  # type: ignore[no-untyped-def]
+    with load(draft="none", threads=1) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize(
+    "prompt", [None, 5, [1, {"role": "user"}], [1.5], ["a", "b"], "\udcff", [-1], [4096], [], ""]
+)
+def test_a_wrong_prompt_is_refused_in_words(engine: Engine, prompt: Any) -> None:
+    if prompt == "":
+        # The bundled target begins every text with BOS, so an empty one can be gone on from.
+        assert engine.generate(prompt, max_tokens=2).stats.prompt_tokens == 1
+        return
+    with pytest.raises(InvalidValueError):
+        engine.generate(prompt)
+
+
+def test_ids_of_any_integer_kind(engine: Engine) -> None:
+    ids = engine.model.tokenize("def f(x):")
+    by_list = engine.generate(ids, max_tokens=8, seed=1)
+    assert engine.generate(np.array(ids), max_tokens=8, seed=1).token_ids == by_list.token_ids

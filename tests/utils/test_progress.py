@@ -1,0 +1,109 @@
+"""Loading is watched, and ends when the watcher says so."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.tiny import write_tiny
+
+from localspec.engine.engine import load
+from localspec.loading.load_check import loadable_header
+from localspec.models import registry
+from localspec.utils.progress import tell, watched
+
+PROMPT = "def f("
+
+
+class EnoughError(Exception):
+    """What a watcher raises."""
+
+
+def enough_at(words: str, share: float | None = None) -> list[str]:
+    """Loads the bundled pair until it is doing this, and so far; what it did until then."""
+    seen: list[str] = []
+
+    def watcher(doing: str, done: float | None) -> None:
+        seen.append(doing)
+        if words in doing and (share is None or (done or 0) >= share):
+            raise EnoughError(doing)
+
+    with watched(watcher), pytest.raises(EnoughError, match=words):
+        load(threads=1)
+    return seen
+
+
+def test_both_models_are_told_of_from_their_beginning_to_their_end() -> None:
+    pair, told = registry.bundled(), list[tuple[str, float | None]]()
+    with watched(lambda doing, share: told.append((doing, share))), load(threads=1) as engine:
+        engine.generate(PROMPT, max_tokens=2)
+    for path in (pair.target, pair.drafter):
+        shares = [share for doing, share in told if doing == f"loading {path.name}"]
+        assert shares == sorted(shares, key=float) and shares[-1] == 1.0  # type: ignore[arg-type]
+        assert len(shares) > 10 and shares[0] is not None and shares[0] < 0.1
+
+
+def test_nobody_is_told_unless_somebody_watches() -> None:
+    told: list[str] = []
+    with watched(lambda doing, _share: told.append(doing)), watched(None):
+        tell("this")
+    tell("that")
+    assert not told
+
+
+def test_a_watcher_ends_it_wherever_it_is() -> None:
+    pair = registry.bundled()
+    for words, share in (
+        (pair.target.name, 0.0),
+        (pair.target.name, 0.5),
+        (pair.target.name, 1.0),
+        (pair.drafter.name, 0.5),
+        ("measuring", None),
+    ):
+        assert words in enough_at(words, share)[-1]
+    with load(threads=1) as engine:
+        assert engine.generate(PROMPT, max_tokens=2).token_ids
+
+
+def test_ctrl_c_ends_it_at_once() -> None:
+    def watcher(_doing: str, share: float | None) -> None:
+        if share and share > 0.3:
+            raise KeyboardInterrupt
+
+    with watched(watcher), pytest.raises(KeyboardInterrupt):
+        load(threads=1)
+
+
+def test_a_switch_that_is_ended_leaves_what_was_there(tmp_path: Path) -> None:
+    with load(draft="none", threads=1, flash_attention=True) as engine:
+        before = engine.generate(PROMPT, max_tokens=8, seed=1).token_ids
+
+        def watcher(doing: str, _share: float | None) -> None:
+            raise EnoughError(doing)
+
+        with watched(watcher), pytest.raises(EnoughError):
+            engine.switch(model=registry.bundled().drafter)
+        assert engine.model.path == registry.bundled().target
+        assert engine.generate(PROMPT, max_tokens=8, seed=1).token_ids == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the child is a shell script")
+def test_the_child_that_tries_a_file_out_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    ended = tmp_path / "ended"
+    child = tmp_path / "child"
+    child.write_text(f"#!/bin/sh\nsleep 60\ntouch {ended}\n")
+    child.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(child))
+    looks: list[str] = []
+
+    def watcher(doing: str, _share: float | None) -> None:
+        looks.append(doing)
+        if len(looks) == 3:
+            raise EnoughError
+
+    with watched(watcher), pytest.raises(EnoughError):
+        loadable_header(write_tiny(tmp_path / "tiny.gguf", "llama"))
+    assert looks == ["trying out tiny.gguf"] * 3
+    assert not ended.exists()
