@@ -11,6 +11,7 @@ import click
 from localspec.cli.ls_pairs import show_pairs, show_remote
 from localspec.cli.models_output import table
 from localspec.cli.output import Output
+from localspec.gguf.files import bytes_of
 from localspec.hub import store
 from localspec.hub.partial_files import Part, parts_of
 from localspec.models.inventory import Listed, listed
@@ -41,7 +42,7 @@ def _show_models(output: Output, *, as_json: bool) -> None:
     models = listed()
     parts = [part for repository in store.repositories() for part in parts_of(repository)]
     blobs = [blob for each in models for blob in each.stored.blobs]
-    total = store.bytes_of([*blobs, *(part.path for part in parts)])
+    total = bytes_of([*blobs, *(part.path for part in parts)])
     if as_json:
         records = [_record(each) for each in models], [_part_record(part) for part in parts]
         output.record({"models": records[0], "incomplete": records[1], "size": total})

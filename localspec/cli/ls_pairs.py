@@ -8,11 +8,10 @@ from localspec.cli.interrupt import leave, on_interrupt
 from localspec.cli.models_output import table
 from localspec.cli.output import Output
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
-from localspec.gguf.files import PREFERRED
-from localspec.hub.store import bytes_of, files_of
+from localspec.gguf.files import PREFERRED, bytes_of, files_of
+from localspec.hub.reference import Repository
 from localspec.models import registry
 from localspec.models.inventory import here
-from localspec.models.reference import Repository
 from localspec.models.registry import Pair
 from localspec.utils.format import amount
 

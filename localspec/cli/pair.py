@@ -7,15 +7,15 @@ from localspec.cli.output import Output
 from localspec.cli.pair_output import Found, Suggestion
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
 from localspec.generation_config import require
+from localspec.gguf.facts import Facts
+from localspec.hub.reference import Repository
 from localspec.loading import acceptance_priors
 from localspec.loading.calibration import remembered
 from localspec.loading.config import RuntimeConfig
 from localspec.models import suggestions
 from localspec.models.compatibility import checks
-from localspec.models.facts import Facts
 from localspec.models.inventory import here
 from localspec.models.locate import locate, reference_of
-from localspec.models.reference import Repository
 from localspec.models.speed_up import DEPTHS, Measured, outlook
 from localspec.models.suggestions import model_at
 from localspec.sampling.params import SamplingParams

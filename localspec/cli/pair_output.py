@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from localspec.cli.models_output import table
+from localspec.gguf.facts import Facts
 from localspec.gguf.reader import display_name
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
-from localspec.models.facts import Facts
-from localspec.models.reference import Repository
+from localspec.hub.reference import Repository
 from localspec.models.registry import Pair
 from localspec.models.speed_up import Outlook
 from localspec.models.suggestions import Candidate

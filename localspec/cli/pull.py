@@ -15,13 +15,14 @@ from localspec.cli.main import INTERRUPTED
 from localspec.cli.output import Output, joined
 from localspec.cli.pull_output import Silence, display_for
 from localspec.errors import HubError, ModelNotFoundError
+from localspec.gguf.files import files_of
 from localspec.hub import store
 from localspec.hub.cache_layout import free_space
 from localspec.hub.download import download, present, require_space
 from localspec.hub.listing import RemoteModel, look_up
+from localspec.hub.reference import Reference, Repository
 from localspec.hub.store import hub_cache
 from localspec.models import locate, registry
-from localspec.models.reference import Reference, Repository
 from localspec.models.registry import Pair
 from localspec.utils.format import amount
 
@@ -145,10 +146,10 @@ def _on_disk(reference: Reference) -> tuple[Path, ...]:
     """The files of a model that is here whole, several if it is split; else none."""
     if isinstance(reference, Repository):
         first = store.find(reference)
-        return store.files_of(first) if first else ()
+        return files_of(first) if first else ()
     if not reference.is_file():
         raise ModelNotFoundError(f"there is no model file {reference}; check the path")
-    return store.files_of(reference)
+    return files_of(reference)
 
 
 def _about(part: Part) -> str:
@@ -173,9 +174,7 @@ def _fetched(parts: Sequence[Part]) -> list[Part]:
     shown = display_for(models) if any(part.missing for part in parts) else Silence()
     with on_interrupt(cancelling(cancel)), shown:
         first = iter(download(models, shown, cancel.is_set))
-    return [
-        replace(part, paths=store.files_of(next(first))) if part.remote else part for part in parts
-    ]
+    return [replace(part, paths=files_of(next(first))) if part.remote else part for part in parts]
 
 
 def _record(name: str, parts: Sequence[Part], missing: int, *, dry_run: bool) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from localspec.cli.output import Output
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.hub import store
 from localspec.hub.partial_files import Part, parts_of
+from localspec.hub.reference import Repository
 from localspec.hub.removal import Removal, carry_out, removal
 from localspec.models.locate import locate, reference_of
-from localspec.models.reference import Repository
 from localspec.utils.format import amount
 
 

@@ -62,8 +62,8 @@ def _models() -> list[tuple[str, str | None]]:
         from localspec.models import registry
 
         pairs = [(pair.name, pair.note) for pair in registry.pairs().values()]
-        # Files that are nobody's download are named by their paths, which `_paths` knows.
-        stored = [(model.name, None) for model in store.models() if model.repository]
+        # Files outside of the Hub's cache are named by their paths, which `_paths` knows.
+        stored = [(model.name, None) for model in store.models()]
     except (LocalspecError, ImportError, OSError, ValueError):
         # Somebody is typing: what is wrong, the command will say.
         return []

@@ -9,8 +9,8 @@ from localspec.cli.ls_pairs import record_of
 from localspec.cli.output import Output
 from localspec.cli.show_output import record, rows_of, rows_of_pair, text_of
 from localspec.errors import InvalidValueError, ModelNotFoundError
+from localspec.gguf.facts import Facts, facts_of
 from localspec.models import registry
-from localspec.models.facts import Facts, facts_of
 from localspec.models.inventory import here
 from localspec.models.locate import locate
 from localspec.models.registry import Pair

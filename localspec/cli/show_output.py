@@ -5,8 +5,9 @@ from typing import Any
 
 from localspec.cli.models_output import count
 from localspec.cli.output import joined
+from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
-from localspec.models.facts import Facts
+from localspec.memory.estimate import cache_bytes
 from localspec.models.registry import Pair
 from localspec.utils.format import amount, printable
 
@@ -44,7 +45,7 @@ def rows_of_pair(pair: Pair) -> list[Row]:
 def rows_of(facts: Facts) -> list[Row]:
     """What its header says."""
     parts = f" (and {len(facts.files) - 1} more)" if len(facts.files) > 1 else ""
-    context, cache = facts.header.context_length, facts.cache_bytes_per_token
+    context, cache = facts.header.context_length, cache_bytes(facts.header, 1)
     return [
         ("file", f"{facts.files[0]}{parts}"),
         ("size", amount(facts.size)),
@@ -124,7 +125,7 @@ def record(facts: Facts) -> dict[str, Any]:
         "width": facts.number("embedding_length"),
         "heads": facts.number("attention.head_count"),
         "cache_heads": facts.number("attention.head_count_kv"),
-        "cache_bytes_per_token": facts.cache_bytes_per_token,
+        "cache_bytes_per_token": cache_bytes(facts.header, 1),
         "memory": facts.memory,
         "vocabulary": _vocabulary_record(facts.vocabulary),
         "chat_template": facts.chat_template,

@@ -1,8 +1,10 @@
 """Which file of a repository is meant: files to whole models, and a quantisation to one of them."""
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from localspec.errors import ModelNotFoundError
 
@@ -84,6 +86,28 @@ def choose(files: Iterable[str], quant: str | None, where: str) -> Unit:
     if quant is None:
         return found[0]
     raise ModelNotFoundError(f"{where} has no {quant}; it has {', '.join(_labels(found))}")
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """Every file of the model a file on this disk belongs to: several if it is split and whole."""
+    try:
+        beside = os.listdir(path.parent)
+    except OSError:
+        beside = []
+    unit = next((unit for unit in units(beside) if path.name in unit.files), Unit((path.name,)))
+    return tuple(path.with_name(name) for name in unit.files)
+
+
+def bytes_of(files: Iterable[Path]) -> int:
+    """Bytes of the files that exist, each counted once, however often it is linked to."""
+    sizes = {}
+    for file in files:
+        try:
+            status = file.stat()
+        except OSError:
+            continue
+        sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
 
 
 def _is_model(file: str) -> bool:

@@ -11,8 +11,8 @@ from huggingface_hub.utils import build_hf_headers
 from localspec.errors import HubError
 from localspec.gguf.files import Unit, choose
 from localspec.hub.error_messages import endpoint, explained, httpx
+from localspec.hub.reference import Repository
 from localspec.hub.retry import pause
-from localspec.models.reference import Repository
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

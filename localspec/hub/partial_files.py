@@ -6,7 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.hub.store import bytes_of, folder_of
+from localspec.gguf.files import bytes_of
+from localspec.hub.store import folder_of
 from localspec.utils.paths import cache_file, write_whole
 
 _RESUMABLE = ".localspec.incomplete"

@@ -10,6 +10,7 @@ from pathlib import Path
 from huggingface_hub.utils import WeakFileLock
 
 from localspec.errors import LocalspecError
+from localspec.gguf.files import bytes_of
 from localspec.hub import shared_blobs, store
 from localspec.hub.partial_files import Part, parts_of
 
@@ -59,7 +60,7 @@ def removal(repository: str, files: Collection[str], parts: Collection[Part] = (
         [] if begun else _emptied(going, left, revisions),
         sorted(blobs),
         whole,
-        shared_blobs.freed_by(blobs) + store.bytes_of(copies),
+        shared_blobs.freed_by(blobs) + bytes_of(copies),
     )
 
 

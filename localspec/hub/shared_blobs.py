@@ -7,7 +7,8 @@ the last of these has to delete the bytes as well.
 from collections.abc import Collection
 from pathlib import Path
 
-from localspec.hub.store import bytes_of, hub_cache
+from localspec.gguf.files import bytes_of
+from localspec.hub.store import hub_cache
 
 try:
     from huggingface_hub.utils import _shared_blobs

@@ -13,9 +13,8 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from localspec.errors import ModelNotFoundError
-from localspec.gguf.files import Unit, choose, units
-from localspec.models import registry
-from localspec.models.reference import Repository
+from localspec.gguf.files import Unit, bytes_of, choose, files_of, units
+from localspec.hub.reference import Repository
 
 _PREFIX = "models--"
 
@@ -67,16 +66,8 @@ def find(wanted: Repository) -> Path | None:
 
 
 def models() -> list[Stored]:
-    """Every whole model: of the Hub's cache, of the user's models.toml, and the bundled ones."""
-    named = [
-        path
-        for pair in registry.pairs().values()
-        for path in (pair.target, pair.drafter)
-        if isinstance(path, Path) and os.path.isfile(path)
-    ]
-    local = {path.resolve(): path for path in [*named, *registry.bundled()]}
-    hub = [stored for repository in repositories() for stored in of_repository(repository)]
-    return [*hub, *(_local(path) for path in local.values() if not repository_of(path))]
+    """Every whole model of the cache, by repository."""
+    return [stored for repository in repositories() for stored in of_repository(repository)]
 
 
 def repositories() -> list[str]:
@@ -100,16 +91,6 @@ def of_repository(repository: str) -> list[Stored]:
             found.setdefault(unit.first, _stored(name, snapshot, unit))
         taken.update(quants)
     return [found[first] for first in sorted(found)]
-
-
-def files_of(path: Path) -> tuple[Path, ...]:
-    """Every file of the model a file on this disk belongs to: several if it is split and whole."""
-    try:
-        beside = os.listdir(path.parent)
-    except OSError:
-        beside = []
-    unit = next((unit for unit in units(beside) if path.name in unit.files), Unit((path.name,)))
-    return tuple(path.with_name(name) for name in unit.files)
 
 
 def repository_of(path: Path) -> str | None:
@@ -146,18 +127,6 @@ def blob_of(entry: Path) -> Path:
         return entry
 
 
-def bytes_of(files: Iterable[Path]) -> int:
-    """Bytes of the files that exist, each counted once, however often it is linked to."""
-    sizes = {}
-    for file in files:
-        try:
-            status = file.stat()
-        except OSError:
-            continue
-        sizes[status.st_dev, status.st_ino] = status.st_size
-    return sum(sizes.values())
-
-
 def _stored(name: Repository, snapshot: Path, unit: Unit) -> Stored:
     entries = [
         revision / file
@@ -170,7 +139,8 @@ def _stored(name: Repository, snapshot: Path, unit: Unit) -> Stored:
     return Stored(str(name), name.id, unit, files, blobs, _last_use(blobs))
 
 
-def _local(path: Path) -> Stored:
+def local(path: Path) -> Stored:
+    """The model of a file that is not in the cache, with all files that it is split into."""
     files = files_of(path)
     unit = Unit(tuple(file.name for file in files))
     return Stored(str(path), None, unit, files, frozenset(files), _last_use(files))

@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from localspec.gguf.facts import Facts
 from localspec.llama.dry_run import DryModel
 from localspec.memory import estimate
 from localspec.memory.available import HOST
-from localspec.models.facts import Facts
 
 _OF_LAYER = re.compile(r"blk\.(\d+)\.")
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.errors import ModelLoadError
+from localspec.gguf.facts import facts_of
 from localspec.memory.available import HOST, free_memory
 from localspec.memory.estimate import notes_bytes
 from localspec.memory.model_memory import ModelMemory
-from localspec.models.facts import facts_of
 from localspec.utils.format import amount
 
 # A context is not made smaller than this, and is a multiple of it, as in llama.cpp.

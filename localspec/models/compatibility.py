@@ -2,9 +2,9 @@
 
 import psutil
 
+from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.memory.estimate import DEFAULT_CONTEXT, cache_bytes, default_context
-from localspec.models.facts import Facts
 from localspec.models.speed_up import bytes_read
 from localspec.models.vocabulary_match import Check, Verdict, spoken, token_name
 from localspec.utils.format import amount

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from localspec.errors import ModelNotFoundError
 from localspec.hub import store
+from localspec.hub.reference import Reference
 from localspec.hub.store import Stored
 from localspec.models import registry
-from localspec.models.reference import Reference
 from localspec.models.summaries import Matchmaker, profile_of
 
 
@@ -29,18 +29,34 @@ class Listed:
 
 def listed() -> list[Listed]:
     """Every whole model on this disk."""
-    models, aliases, matchmaker = store.models(), _aliases(), Matchmaker()
-    names = {each.files[0]: aliases.get(_key(each.files[0]), each.name) for each in models}
-    profiles = {each.files[0]: profile_of(each.files) for each in models}
+    stored, aliases, matchmaker = models(), _aliases(), Matchmaker()
+    names = {each.files[0]: aliases.get(_key(each.files[0]), each.name) for each in stored}
+    profiles = {each.files[0]: profile_of(each.files) for each in stored}
     known = [profile for profile in profiles.values() if profile]
     found = []
-    for each in models:
+    for each in stored:
         file = each.files[0]
         profile = profiles[file]
         fitting = matchmaker.drafters(profile, known) if profile else []
         drafters = tuple(names[drafter.file] for drafter in fitting)
         found.append(Listed(names[file], each, drafters))
     return found
+
+
+def models() -> list[Stored]:
+    """Every whole model on this disk: the Hub's cache, files that models.toml names, bundled ones.
+
+    Raises InvalidValueError for a user's models.toml that cannot be used.
+    """
+    named = [
+        path
+        for pair in registry.pairs().values()
+        for path in (pair.target, pair.drafter)
+        if isinstance(path, Path) and os.path.isfile(path)
+    ]
+    files = {path.resolve(): path for path in [*named, *registry.bundled()]}
+    outside = [path for path in files.values() if not store.repository_of(path)]
+    return [*store.models(), *map(store.local, outside)]
 
 
 def here(reference: Reference | None) -> Path | None:

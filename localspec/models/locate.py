@@ -6,8 +6,8 @@ from pathlib import Path
 
 from localspec.errors import ModelNotFoundError
 from localspec.hub import store
+from localspec.hub.reference import Reference, Repository, repository
 from localspec.models import registry
-from localspec.models.reference import Reference, Repository, repository
 from localspec.models.registry import Pair
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from localspec.errors import InvalidValueError
-from localspec.models.reference import Reference, repository
+from localspec.hub.reference import Reference, repository
 from localspec.utils.paths import config_folder
 
 _BUNDLED = "bundled:"

@@ -8,7 +8,7 @@ is in Leviathan et al. 2023, "Fast Inference from Transformers via Speculative D
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from localspec.models.facts import Facts
+from localspec.gguf.facts import Facts
 
 DEPTHS = range(1, 9)
 # The share of drafted tokens that are right, of most pairs of one family.

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from localspec.errors import LocalspecError
 from localspec.gguf.check import check_generative
-from localspec.hub import store
-from localspec.models import locate, registry
+from localspec.gguf.facts import Facts, facts_of
+from localspec.hub.reference import Reference, Repository
+from localspec.models import inventory, locate, registry
 from localspec.models.compatibility import checks
-from localspec.models.facts import Facts, facts_of
-from localspec.models.reference import Reference, Repository
 from localspec.models.registry import Pair
 from localspec.models.speed_up import Measured, Outlook, bytes_read, outlook
 from localspec.models.vocabulary_match import Check, failure
@@ -44,7 +43,7 @@ def model_at(path: Path) -> Facts:
 def on_disk(target: Facts, evidence: Evidence, context: int | None = None) -> list[Candidate]:
     """Every smaller model: those that draft first, the most promising of them first."""
     found = []
-    for stored in store.models():
+    for stored in inventory.models():
         try:
             model = model_at(stored.files[0])
         except LocalspecError:

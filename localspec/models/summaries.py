@@ -11,9 +11,9 @@ from pathlib import Path
 from localspec import __version__
 from localspec.errors import LocalspecError
 from localspec.gguf.check import check_generative
+from localspec.gguf.facts import Facts
 from localspec.gguf.reader import read_header
 from localspec.gguf.vocabulary import HeaderVocabulary
-from localspec.models.facts import Facts
 from localspec.models.vocabulary_match import mismatch
 from localspec.utils.paths import cache_file, file_identity, write_whole
 

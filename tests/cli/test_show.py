@@ -12,8 +12,8 @@ import pytest
 from fakes.hub_disk import HubDisk, write_split
 from fakes.tiny import write_tiny
 
+from localspec.gguf.facts import facts_of
 from localspec.llama.model import Model
-from localspec.models.facts import facts_of
 from localspec.models.registry import bundled
 
 REPO = "zoo/tiny-GGUF"

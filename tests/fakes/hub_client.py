@@ -15,7 +15,7 @@ from huggingface_hub import close_session, constants
 from localspec.errors import LocalspecError
 from localspec.hub.download import download
 from localspec.hub.listing import RemoteModel, look_up
-from localspec.models.reference import Repository
+from localspec.hub.reference import Repository
 
 # What a child does: fetches what it is given, prints where it lies, or says why not.
 _FETCH = """
@@ -23,7 +23,7 @@ import sys
 from localspec.errors import LocalspecError
 from localspec.hub.download import download
 from localspec.hub.listing import look_up
-from localspec.models.reference import repository
+from localspec.hub.reference import repository
 
 try:
     models = [look_up(repository(name)) for name in sys.argv[1:]]

@@ -12,11 +12,12 @@ from fakes.hub_repo import Repo
 from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
+from localspec.gguf.files import files_of
 from localspec.hub import store
 from localspec.hub.download import Progress, download, present, require_space
 from localspec.hub.listing import look_up
+from localspec.hub.reference import Repository
 from localspec.models import registry
-from localspec.models.reference import Repository
 
 TARGET, DRAFTER = registry.bundled()
 SIZE = TARGET.stat().st_size
@@ -110,7 +111,7 @@ def test_without_links_the_file_is_the_file(client: pytest.MonkeyPatch, hub: Hub
 def test_a_split_model_is_fetched_whole() -> None:
     (path,) = fetch(SPLIT)
     assert path.name == "split-00001-of-00003.gguf"
-    assert [file.read_bytes() for file in store.files_of(path)] == [
+    assert [file.read_bytes() for file in files_of(path)] == [
         DRAFTER.read_bytes(),
         TARGET.read_bytes(),
         DRAFTER.read_bytes(),

@@ -13,8 +13,8 @@ from fakes.hub_repo import Repo
 
 from localspec.errors import HubError, ModelNotFoundError
 from localspec.hub.listing import look_up
+from localspec.hub.reference import Repository
 from localspec.models import registry
-from localspec.models.reference import Repository
 
 TARGET, DRAFTER = registry.bundled()
 SECRET, STRANGER = "hf_verySecretToken", "hf_somebodyElses"

@@ -18,8 +18,8 @@ from localspec.hub import store
 from localspec.hub.cache_layout import places
 from localspec.hub.download import present
 from localspec.hub.listing import RemoteModel, look_up
+from localspec.hub.reference import Repository
 from localspec.models import registry
-from localspec.models.reference import Repository
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
 TARGET, DRAFTER = registry.bundled()

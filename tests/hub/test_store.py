@@ -1,7 +1,6 @@
-"""What is found of huggingface_hub's cache and beside it, however broken the cache is."""
+"""What is found of huggingface_hub's cache, however broken the cache is."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -9,10 +8,8 @@ import pytest
 from fakes.hub_disk import FIRST, SECOND, HubDisk, write_split
 
 from localspec.hub import partial_files, store
+from localspec.hub.reference import Repository
 from localspec.models.locate import locate
-from localspec.models.reference import Repository
-from localspec.models.registry import bundled
-from localspec.utils.paths import config_folder
 
 REPO = "zoo/tiny-GGUF"
 
@@ -21,14 +18,6 @@ REPO = "zoo/tiny-GGUF"
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubDisk:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     return HubDisk(tmp_path / "hub")
-
-
-@pytest.fixture
-def users_pairs() -> Iterator[Path]:
-    file = config_folder() / "models.toml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    yield file
-    file.unlink()
 
 
 def names() -> list[str]:
@@ -43,9 +32,8 @@ def test_every_model_is_found_by_its_name(disk: HubDisk, target_path: Path) -> N
         "zoo/other:a.gguf",
         "zoo/tiny-GGUF:Q4_0",
         "zoo/tiny-GGUF:Q8_0",
-        *map(str, bundled()),
     ]
-    assert [stored.size for stored in found[:3]] == [5, 4, target_path.stat().st_size]
+    assert [stored.size for stored in found] == [5, 4, target_path.stat().st_size]
     for stored in found:
         assert locate(stored.name) == stored.files[0]
 
@@ -103,19 +91,6 @@ def test_last_use_is_the_newest_time_of_the_bytes(disk: HubDisk) -> None:
     assert store.of_repository(REPO)[0].used == 3_000
 
 
-def test_files_of_the_users_pairs_are_found(
-    disk: HubDisk, tmp_path: Path, users_pairs: Path
-) -> None:
-    first, second = write_split(tmp_path / "mine-Q8_0")
-    users_pairs.write_text(
-        f'[pairs.mine]\ntarget = "{first}"\ndrafter = "{tmp_path / "nowhere.gguf"}"\n'
-        f'[pairs.again]\ntarget = "{first}"\n'
-    )
-    [mine] = [stored for stored in store.models() if stored.files[0].parent == tmp_path]
-    assert mine.name == str(first) and mine.repository is None
-    assert mine.files == (first, second)
-
-
 def test_a_broken_cache_is_read_as_far_as_it_goes(disk: HubDisk) -> None:
     snapshot = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight", "lost-Q4_0.gguf": b"four"})
     (snapshot / "lost-Q4_0.gguf").resolve().unlink()
@@ -130,7 +105,7 @@ def test_a_broken_cache_is_read_as_far_as_it_goes(disk: HubDisk) -> None:
     (disk.folder / "datasets--zoo--data").mkdir()
     (disk.folder / "stray.gguf").write_bytes(b"stray")
     assert store.repositories() == ["zoo/empty", REPO]
-    assert [stored.name for stored in store.models()][:-2] == [f"{REPO}:Q8_0"]
+    assert [stored.name for stored in store.models()] == [f"{REPO}:Q8_0"]
 
 
 def test_no_cache_at_all_holds_nothing(disk: HubDisk) -> None:

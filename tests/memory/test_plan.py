@@ -9,12 +9,12 @@ import pytest
 
 import localspec
 from localspec.errors import InvalidValueError, ModelLoadError
+from localspec.gguf.facts import facts_of
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import MemoryPlan, Wish, memory_plan
 from localspec.models import registry
-from localspec.models.facts import facts_of
 from localspec.utils.format import amount
 
 CONTEXT = 8192

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelNotFoundError
+from localspec.hub.reference import Repository
 from localspec.models import registry
 from localspec.models.locate import locate, on_disk, pair_of, reference_of
-from localspec.models.reference import Repository
 
 QWEN = "Qwen/Qwen3-8B-GGUF"
 Download = Callable[..., Path]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from localspec.errors import InvalidValueError
 from localspec.gguf.files import Unit
+from localspec.hub.reference import Repository, repository
 from localspec.models import registry
-from localspec.models.reference import Repository, repository
 from localspec.models.registry import Pair
 
 MODELS_TOML = Path(__file__).parents[2] / "models.toml"

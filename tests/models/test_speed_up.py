@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from localspec.gguf.facts import Facts
 from localspec.gguf.reader import Header, TensorInfo
-from localspec.models.facts import Facts
 from localspec.models.speed_up import Measured, bytes_read, expected_tokens, outlook
 
 

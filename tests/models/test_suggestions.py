@@ -9,10 +9,10 @@ from fakes.tiny import write_tiny
 from fakes.vocabularies import words, write_model
 from huggingface_hub import constants
 
+from localspec.gguf.facts import Facts
+from localspec.hub.reference import Repository
 from localspec.models import registry, suggestions
 from localspec.models.compatibility import checks
-from localspec.models.facts import Facts
-from localspec.models.reference import Repository
 from localspec.models.speed_up import NOTHING, Measured
 from localspec.models.suggestions import model_at, pair_for
 from localspec.models.vocabulary_match import Verdict, failure

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+from localspec.gguf.facts import facts_of
 from localspec.llama.context import Context
 from localspec.llama.dry_run import DryModel, logged, use_of
 from localspec.llama.model import Model
 from localspec.memory.estimate import KV_TYPES
 from localspec.memory.model_memory import ModelMemory
-from localspec.models.facts import facts_of
 from localspec.utils.format import amount
 
 _STATUS, _MAPS = Path("/proc/self/status"), Path("/proc/self/smaps")

@@ -5,7 +5,7 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from localspec.models.reference import Repository, repository
+from localspec.hub.reference import Repository, repository
 
 # As names of the Hub are: no dot or hyphen at either end, none of them doubled.
 _NAMES = st.from_regex(r"[A-Za-z0-9_]+(?:[.-][A-Za-z0-9_]+)*", fullmatch=True).filter(

@@ -8,11 +8,10 @@ from math import prod
 from pathlib import Path
 
 from localspec.errors import ModelLoadError
+from localspec.gguf.files import bytes_of, files_of
 from localspec.gguf.reader import Header, TensorInfo, display_name, read_header
 from localspec.gguf.types import TENSOR_TYPES
 from localspec.gguf.vocabulary import HeaderVocabulary
-from localspec.hub.store import bytes_of, files_of
-from localspec.memory.estimate import cache_bytes
 
 # What layers are called that keep a state of fixed size, and those that keep every token's keys.
 _RECURRENT = (".ssm_", ".time_mix_", ".shortconv.")
@@ -67,11 +66,6 @@ class Facts:
     def chat_template(self) -> str | None:
         """In Jinja."""
         return self.text("tokenizer.chat_template")
-
-    @property
-    def cache_bytes_per_token(self) -> int | None:
-        """Bytes of keys and values, as 16-bit floats; None where that is no one number."""
-        return cache_bytes(self.header, 1)
 
     @cached_property
     def memory(self) -> str:
