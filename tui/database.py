@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from localspec.errors import LocalspecError
-from localspec.utils.paths import make_private
+from localspec.utils.paths import make_private_folder
 from localspec_tui import search_index
 from localspec_tui.migrations import DamagedError, UnusableError, check, migrate
 from localspec_tui.transaction import transaction
@@ -59,7 +59,7 @@ class Database:
         self._connection.close()
 
     def _connect(self) -> sqlite3.Connection:
-        make_private(self._file.parent)
+        make_private_folder(self._file.parent)
         try:
             return _opened(self._created())
         except UnusableError as reason:

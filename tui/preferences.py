@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from localspec.utils.paths import config_folder, write_whole
+from localspec.utils.paths import config_folder, write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Preferences:
         """These with some changed, written down. Raises OSError where nothing can be written."""
         now = replace(self, **changed)
         if now != self:
-            write_whole(_file(), json.dumps({"theme": now.theme, "model": now.model}) + "\n")
+            write_atomically(_file(), json.dumps({"theme": now.theme, "model": now.model}) + "\n")
         return now
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
-from localspec.utils.paths import config_folder, make_private
+from localspec.utils.paths import config_folder, make_private_folder
 
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 
@@ -68,7 +68,7 @@ def add(name: str, preset: Preset) -> None:
     lines = [f"{key} = {_toml(value)}" for key, value in given.items() if value is not None]
     text = "\n".join([f'\n[presets."{name}"]', *lines, ""])
     try:
-        make_private(file().parent)
+        make_private_folder(file().parent)
         with file().open("a", encoding="utf-8") as end:
             end.write(text)
     except OSError as error:

@@ -20,7 +20,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.scaling import demo_pair
 from localspec.scaling.demo_pair import DemoPair
 from localspec.scaling.race import Race
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _PROMPT = "def fibonacci(n):"
 _SEED = 6
@@ -93,7 +93,7 @@ def demo(
     """
     output = Output(color=True)
     if remove:
-        output.note(f"{amount(demo_pair.remove())} deleted")
+        output.note(f"{format_bytes(demo_pair.remove())} deleted")
         return 0
     task = _task(prompt, prompt_set)
     options |= {"max_tokens": tokens, "ignore_eos": True}
@@ -124,7 +124,7 @@ def _written(pair: DemoPair, output: Output, *, yes: bool) -> bool:
             return False
         began = perf_counter()
         pair.write()
-        took = f"{amount(pair.missing)} in {perf_counter() - began:.1f} s"
+        took = f"{format_bytes(pair.missing)} in {perf_counter() - began:.1f} s"
         output.note(f"written to {words.short(pair.folder)}: {took}")
     for line in words.models(pair):
         output.note(line)
@@ -135,12 +135,12 @@ def _agreed(pair: DemoPair, output: Output) -> bool:
     """Ask whether the files may be written."""
     if not (sys.stdin and sys.stdin.isatty()):
         raise InvalidValueError(
-            f"the demo writes {amount(pair.missing)} to {words.short(pair.folder)}, and "
+            f"the demo writes {format_bytes(pair.missing)} to {words.short(pair.folder)}, and "
             "there is no terminal to ask at; give --yes to agree"
         )
     for line in words.question(pair):
         output.note(line)
-    return click.confirm(f"write {amount(pair.missing)}?", default=False, err=True)
+    return click.confirm(f"write {format_bytes(pair.missing)}?", default=False, err=True)
 
 
 def _run(race: Race, task: Task, options: dict[str, Any], output: Output) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 from localspec.cli.output import joined
 from localspec.scaling.demo_pair import DemoPair
 from localspec.scaling.race import Lane, Race
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 LOADING = "loading; the first time, it is also measured what passes cost on this machine"
 # Percent of the processor.
@@ -17,7 +17,7 @@ def question(pair: DemoPair) -> list[str]:
     return [
         "the bundled pair is so small that drafting gains it nothing. The demo scales it up:",
         "it computes what it did, at the cost per token of a real model of that size.",
-        f"It writes {amount(pair.missing)} to {short(pair.folder)}, once,",
+        f"It writes {format_bytes(pair.missing)} to {short(pair.folder)}, once,",
         "and downloads nothing; `localspec demo --remove` deletes it. Other sizes:",
         "--size 0.3B (0.7 GB), --size 0.9B (1.9 GB), --size 2B --type Q8_0 (2.3 GB)",
     ]
@@ -27,7 +27,10 @@ def models(pair: DemoPair) -> list[str]:
     """The files raced with."""
     files = {"target": pair.target, "drafter": pair.drafter}
     return [
-        *(f"{role}: {path.stem}, {amount(path.stat().st_size)}" for role, path in files.items()),
+        *(
+            f"{role}: {path.stem}, {format_bytes(path.stat().st_size)}"
+            for role, path in files.items()
+        ),
         "speed and acceptance are real; the text is that of the tiny model they are scaled from",
     ]
 

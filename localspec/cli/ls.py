@@ -15,7 +15,7 @@ from localspec.gguf.files import bytes_of
 from localspec.hub import store
 from localspec.hub.partial_files import Part, parts_of
 from localspec.models.inventory import Listed, listed
-from localspec.utils.format import ago, amount
+from localspec.utils.format import ago, format_bytes
 
 _COLUMNS = ("name", "size", "quant", "last use", "drafters that fit")
 
@@ -51,14 +51,16 @@ def _show_models(output: Output, *, as_json: bool) -> None:
     for line in _incomplete(parts):
         output.note(line)
     number = "1 model" if len(models) == 1 else f"{len(models)} models"
-    output.note(f"{number}, {amount(total)} in all; those of the Hub are in {store.hub_cache()}")
+    output.note(
+        f"{number}, {format_bytes(total)} in all; those of the Hub are in {store.hub_cache()}"
+    )
 
 
 def _cells(each: Listed) -> tuple[str, ...]:
     drafters = [Path(name).name if Path(name).is_absolute() else name for name in each.drafters]
     return (
         each.name,
-        amount(each.stored.size),
+        format_bytes(each.stored.size),
         each.stored.unit.quant or "-",
         ago(each.stored.used),
         ", ".join(drafters) or "-",
@@ -88,9 +90,9 @@ def _incomplete(parts: Sequence[Part]) -> list[str]:
     ordered = sorted(parts, key=_whose)
     for (repository, model, resumable), group in groupby(ordered, _whose):
         found = [*group]
-        kept, name = amount(sum(part.size for part in found)), model or repository
+        kept, name = format_bytes(sum(part.size for part in found)), model or repository
         if resumable:
-            whole = f" of {amount(sum(part.total or 0 for part in found))}" if model else ""
+            whole = f" of {format_bytes(sum(part.total or 0 for part in found))}" if model else ""
             lines.append(f"{name}: incomplete, {kept}{whole} kept; localspec pull {name} goes on")
         else:
             lines.append(f"{name}: {kept} left by a download that cannot go on")

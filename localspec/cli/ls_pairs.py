@@ -13,7 +13,7 @@ from localspec.hub.reference import Repository
 from localspec.models import registry
 from localspec.models.inventory import here
 from localspec.models.registry import Pair
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _AT_ONCE = 8
 
@@ -58,7 +58,7 @@ def _cells(pair: Pair) -> tuple[str, ...]:
         on_disk = "target only" if pair.drafter and not drafter else "yes"
     else:
         on_disk = "drafter only" if drafter else "no"
-    size = amount(bytes_of(files)) if on_disk == "yes" else _expected(pair)
+    size = format_bytes(bytes_of(files)) if on_disk == "yes" else _expected(pair)
     return pair.name, on_disk, size, pair.parameters or "-", pair.note or "-"
 
 
@@ -67,7 +67,7 @@ def _expected(pair: Pair) -> str:
     asked = isinstance(pair.target, Repository) and pair.target.quant
     for quant in [asked] if asked else PREFERRED:
         if quant in pair.sizes:
-            return amount(int(1e9 * pair.sizes[quant]))
+            return format_bytes(int(1e9 * pair.sizes[quant]))
     return "-"
 
 
@@ -113,7 +113,7 @@ def _ask(wanted: Repository) -> int | LocalspecError:
 
 
 def _entry_cells(entry: _Entry, verdict: int | LocalspecError) -> tuple[str, ...]:
-    said = f"ok, {amount(verdict)}" if isinstance(verdict, int) else str(verdict)
+    said = f"ok, {format_bytes(verdict)}" if isinstance(verdict, int) else str(verdict)
     return entry.pair, entry.role, str(entry.repository), said
 
 

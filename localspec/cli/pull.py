@@ -24,7 +24,7 @@ from localspec.hub.reference import Reference, Repository
 from localspec.hub.store import hub_cache
 from localspec.models import locate, registry
 from localspec.models.registry import Pair
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _AUTO, _NONE = "auto", "none"
 
@@ -71,8 +71,8 @@ def pull(*, name: str, draft: str, dry_run: bool, as_json: bool) -> int:
     for line in map(_about, parts) if missing else [f"{name} is here already{remark}"]:
         output.note(line)
     if dry_run and missing:
-        room = f"{amount(free_space())} are free in {hub_cache()}"
-        output.note(f"{amount(missing)} would be fetched, and {room}")
+        room = f"{format_bytes(free_space())} are free in {hub_cache()}"
+        output.note(f"{format_bytes(missing)} would be fetched, and {room}")
     if not dry_run:
         try:
             parts = _fetched(parts)
@@ -159,10 +159,10 @@ def _about(part: Part) -> str:
         return f"{part.role}: {part.paths[0]} is here already"
     more = f" and {len(model.files) - 1} more" if len(model.files) > 1 else ""
     here = model.size - part.missing
-    state = f"{amount(here)} of it here already" if here else ""
+    state = f"{format_bytes(here)} of it here already" if here else ""
     if not part.missing:
         state = "here already"
-    facts = [model.unit.first + more, model.unit.quant or "", amount(model.size)]
+    facts = [model.unit.first + more, model.unit.quant or "", format_bytes(model.size)]
     return f"{part.role}: {joined([*facts, model.repository.id, state])}"
 
 

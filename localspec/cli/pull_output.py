@@ -24,7 +24,7 @@ from localspec.hub.cache_layout import places
 from localspec.hub.download import Progress
 from localspec.hub.listing import RemoteModel
 from localspec.hub.transfer import State
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 # Seconds between two lines about a file, if its next tenth comes that soon.
 _SOONEST = 2.0
@@ -142,7 +142,7 @@ def _news(progress: Progress) -> str:
     """What begins."""
     match progress.state:
         case "fetching":
-            return f"fetching {amount(progress.total)}"
+            return f"fetching {format_bytes(progress.total)}"
         case "waiting":
             return "waiting for another process that fetches it, or to ask the server again"
         case "checking":
@@ -157,8 +157,8 @@ def _advance(progress: Progress, speed: float) -> str:
     return joined(
         [
             f"{progress.done / progress.total:.0%}",
-            f"{amount(progress.done)} of {amount(progress.total)}",
-            f"{amount(int(speed))}/s",
+            f"{format_bytes(progress.done)} of {format_bytes(progress.total)}",
+            f"{format_bytes(int(speed))}/s",
             f"{left / 60:.0f} min left" if left >= 90 else f"{left:.0f} s left",
         ]
     )

@@ -15,7 +15,7 @@ from localspec.hub.partial_files import Part, parts_of
 from localspec.hub.reference import Repository
 from localspec.hub.removal import Removal, carry_out, removal
 from localspec.models.locate import locate, reference_of
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
             output.data(f"{_about(each)}\n")
         else:
             output.note(_about(each))
-    freed = amount(sum(each.freed for each in planned))
+    freed = format_bytes(sum(each.freed for each in planned))
     if dry_run:
         output.note(f"{freed} would be freed")
     elif yes or _agreed(freed):
@@ -116,7 +116,7 @@ def _model_at(path: Path, name: str) -> tuple[str, Sequence[str]]:
 def _about(planned: Removal) -> str:
     """One line: what goes, and what that frees."""
     names = dict.fromkeys(path.name for path in planned.entries or planned.blobs)
-    return f"{planned.repository}: {', '.join(names)} ({amount(planned.freed)})"
+    return f"{planned.repository}: {', '.join(names)} ({format_bytes(planned.freed)})"
 
 
 def _agreed(freed: str) -> bool:

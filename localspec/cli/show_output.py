@@ -9,7 +9,7 @@ from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
 from localspec.memory.estimate import cache_bytes
 from localspec.models.registry import Pair
-from localspec.utils.format import amount, printable
+from localspec.utils.format import format_bytes, printable
 
 Row = tuple[str, str]
 
@@ -28,7 +28,9 @@ def text_of(blocks: Sequence[Sequence[Row]]) -> str:
 
 def rows_of_pair(pair: Pair) -> list[Row]:
     """What models.toml says."""
-    sizes = ", ".join(f"{quant} {amount(int(1e9 * size))}" for quant, size in pair.sizes.items())
+    sizes = ", ".join(
+        f"{quant} {format_bytes(int(1e9 * size))}" for quant, size in pair.sizes.items()
+    )
     return [
         ("pair", pair.name),
         ("for", pair.note or "-"),
@@ -48,7 +50,7 @@ def rows_of(facts: Facts) -> list[Row]:
     context, cache = facts.header.context_length, cache_bytes(facts.header, 1)
     return [
         ("file", f"{facts.files[0]}{parts}"),
-        ("size", amount(facts.size)),
+        ("size", format_bytes(facts.size)),
         ("name", facts.text("general.name") or "-"),
         ("licence", _licence(facts)),
         ("architecture", facts.header.architecture or "-"),
@@ -57,7 +59,7 @@ def rows_of(facts: Facts) -> list[Row]:
         ("shape", _shape(facts)),
         ("context", f"{context:,} tokens" if context else "-"),
         ("memory", facts.memory),
-        ("cache", f"{amount(cache)} per token, in 16 bits" if cache else "-"),
+        ("cache", f"{format_bytes(cache)} per token, in 16 bits" if cache else "-"),
         *_vocabulary(facts.vocabulary),
         ("chat template", _template(facts.chat_template)),
         ("draft heads", facts.hidden_state_heads or "none"),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from localspec.utils.cgroups import ROOT, groups, read
+from localspec.utils.cgroups import ROOT, group_folders, read_file
 
 
 def processors(root: Path = ROOT) -> float | None:
@@ -11,8 +11,8 @@ def processors(root: Path = ROOT) -> float | None:
     (Which processors it may run on at all is another matter.)
     """
     limits = []
-    for folder in groups(root):
-        quota, _, period = read(folder / "cpu.max").partition(" ")
+    for folder in group_folders(root):
+        quota, _, period = read_file(folder / "cpu.max").partition(" ")
         if quota.isdecimal() and period.isdecimal():
             limits.append(int(quota) / int(period))
     return min(limits, default=None)

@@ -7,7 +7,7 @@ from localspec.doctor.child import SIGNAL, Answer
 from localspec.doctor.finding import Finding, error, note, ok, warning
 from localspec.doctor.gpus import Gpu
 from localspec.doctor.versions import rebuild
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _NATIVE = "-DGGML_NATIVE=on"
 _NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
@@ -74,7 +74,7 @@ def _gpu(can_offload: bool, devices: Sequence[Mapping[str, Any]], gpus: Sequence
 
 
 def _device(device: Mapping[str, Any]) -> str:
-    memory = f"{amount(device['free'])} of {amount(device['total'])} free"
+    memory = f"{format_bytes(device['free'])} of {format_bytes(device['total'])} free"
     return f"{device['name']} ({device['description']}), {memory}"
 
 

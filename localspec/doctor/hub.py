@@ -8,7 +8,7 @@ from typing import Any
 from localspec.doctor.child import Answer
 from localspec.doctor.finding import Finding, error, note, ok
 from localspec.doctor.places import place
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
@@ -60,7 +60,7 @@ def _interrupted(parts: Sequence[Mapping[str, Any]]) -> list[Finding]:
     return [
         note(
             "downloads",
-            f"an interrupted download of {part['model']} keeps {amount(part['bytes'])}",
+            f"an interrupted download of {part['model']} keeps {format_bytes(part['bytes'])}",
             f"localspec {'pull' if part['resumable'] else 'rm'} {part['model']}",
         )
         for part in parts

@@ -3,7 +3,7 @@
 import psutil
 
 from localspec.doctor.finding import Finding, note, ok, warning
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _LITTLE = 2 * 10**9
 
@@ -25,7 +25,7 @@ def memory(free: int | None) -> Finding:
     """free: bytes that models can still get, limits counted; None where nobody could tell."""
     machine = psutil.virtual_memory()
     free = machine.available if free is None else free
-    text = f"{amount(free)} of {amount(machine.total)} can be had"
+    text = f"{format_bytes(free)} of {format_bytes(machine.total)} can be had"
     if free < _LITTLE:
         return warning("memory", text, "end other programs, or take small models and --ctx 2048")
     return ok("memory", text)

@@ -8,7 +8,7 @@ from localspec.doctor.finding import Finding, error, ok, warning
 from localspec.errors import InvalidValueError
 from localspec.models import registry
 from localspec.utils import paths
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _LITTLE = 10**9
 
@@ -28,7 +28,7 @@ def place(topic: str, folder: Path, variable: str) -> Finding:
         return warning(
             topic, f"{folder} cannot be written to", f"set {variable} to a folder that can"
         )
-    text = f"{folder}, {amount(free)} free"
+    text = f"{folder}, {format_bytes(free)} free"
     if free < _LITTLE:
         return warning(topic, text, f"make room, or set {variable} to a folder on another disk")
     return ok(topic, text)

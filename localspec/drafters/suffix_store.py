@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from localspec.errors import InvalidValueError
-from localspec.utils.paths import cache_folder, replacing
+from localspec.utils.paths import atomic_writer, cache_folder
 
 if sys.platform != "win32":
     import fcntl
@@ -130,7 +130,7 @@ class PastTexts:
     def _write(self, texts: list[list[int]]) -> None:
         entries = [entry for text in texts for entry in (*text, _CLOSE)]
         body = np.array(entries, "<i4").tobytes()
-        with replacing(self.path, _TEMPORARY) as file:
+        with atomic_writer(self.path, _TEMPORARY) as file:
             file.write(_FIRST_LINE + zlib.crc32(body).to_bytes(4, "little") + body)
 
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
 from localspec.llama.state import State
-from localspec.utils.format import amount
-from localspec.utils.paths import cache_folder, make_private, replacing
+from localspec.utils.format import format_bytes
+from localspec.utils.paths import atomic_writer, cache_folder, make_private_folder
 
 # What a state is of: whatever of it changes, the state is of no use. In JSON; the keys are words
 # that may be shown, such as "model file".
@@ -63,11 +63,13 @@ class StateStore:
         head = _head(origin, states)
         size = len(head) + sum(_Part.of(state).size for state in states.values())
         if size > self._max_bytes:
-            limit = amount(self._max_bytes)
-            self.problem = f"the state takes {amount(size)}, which is more than {limit}; not kept"
+            limit = format_bytes(self._max_bytes)
+            self.problem = (
+                f"the state takes {format_bytes(size)}, which is more than {limit}; not kept"
+            )
             return
         try:
-            make_private(self.folder)
+            make_private_folder(self.folder)
             self._write(self._path(key), head, states.values())
             self._keep_within_bounds(self._path(key))
         except OSError as error:
@@ -129,7 +131,7 @@ class StateStore:
                 self._delete(path)
 
     def _write(self, path: Path, head: bytes, states: Iterable[State]) -> None:
-        with replacing(path, _TEMPORARY) as file:
+        with atomic_writer(path, _TEMPORARY) as file:
             file.write(head)
             for state in states:
                 _write_part(file, state)

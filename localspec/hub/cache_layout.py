@@ -20,7 +20,7 @@ from huggingface_hub.utils import WeakFileLock
 from localspec.errors import LocalspecError
 from localspec.hub.listing import RemoteFile, RemoteModel
 from localspec.hub.store import folder_of, hub_cache
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _LOCK_POLL = 0.2  # seconds
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -144,7 +144,7 @@ def writing(wanted: Sequence[Place]) -> Iterator[None]:
         if error.errno in _FULL:
             missing = sum(place.file.size - place.fetched for place in wanted)
             raise LocalspecError(
-                f"the disk is full: {amount(missing)} more have to go to {hub_cache()}; what "
+                f"the disk is full: {format_bytes(missing)} more have to go to {hub_cache()}; what "
                 "was fetched is kept; make room and pull again, or set HF_HUB_CACHE to a folder "
                 "elsewhere"
             ) from error

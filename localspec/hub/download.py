@@ -13,7 +13,7 @@ from localspec.hub.cache_layout import Place, free_space, places, set_main, writ
 from localspec.hub.listing import RemoteModel
 from localspec.hub.store import hub_cache
 from localspec.hub.transfer import State, Stopped, Transfer
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _AT_ONCE = 4
 _TELL_EVERY = 0.1  # seconds, per file
@@ -46,8 +46,9 @@ def require_space(models: Sequence[RemoteModel]) -> None:
     if missing > free:
         names = " and ".join(str(model.repository) for model in models)
         raise LocalspecError(
-            f"{names}: {amount(missing)} are to be fetched and {amount(free)} are free in "
-            f"{hub_cache()}; make room, or set HF_HUB_CACHE to a folder elsewhere"
+            f"{names}: {format_bytes(missing)} are to be fetched and "
+            f"{format_bytes(free)} are free in {hub_cache()}; "
+            "make room, or set HF_HUB_CACHE to a folder elsewhere"
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from localspec.gguf.files import bytes_of
 from localspec.hub.store import folder_of
-from localspec.utils.paths import cache_file, write_whole
+from localspec.utils.paths import cache_file, write_atomically
 
 _RESUMABLE = ".localspec.incomplete"
 
@@ -51,7 +51,7 @@ def announce(repository: str, blob: str, model: str, total: int) -> None:
     blob: its name in the cache. model: what to call the model it belongs to. total: bytes.
     """
     with suppress(OSError):
-        write_whole(_note(repository, blob), json.dumps({"model": model, "total": total}))
+        write_atomically(_note(repository, blob), json.dumps({"model": model, "total": total}))
 
 
 def _part(repository: str, name: str) -> Part:

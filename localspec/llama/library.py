@@ -11,7 +11,7 @@ from typing import Any
 
 from localspec.errors import ModelLoadError
 from localspec.utils.format import printable
-from localspec.utils.paths import file_identity
+from localspec.utils.paths import stat_signature
 
 # A failed assertion in the library otherwise starts a debugger to print a backtrace.
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")
@@ -110,7 +110,7 @@ def version() -> str:
 def build() -> list[str | int]:
     """What changes when the library is compiled anew."""
     path = getattr(getattr(llama_cpp.llama_cpp, "_lib", None), "_name", None)
-    return [version(), *(file_identity(Path(path)) if path and Path(path).is_file() else [])]
+    return [version(), *(stat_signature(Path(path)) if path and Path(path).is_file() else [])]
 
 
 def cpu_features() -> frozenset[str]:

@@ -11,7 +11,7 @@ import llama_cpp
 
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import library
-from localspec.utils.progress import tell
+from localspec.utils.progress import report_progress
 
 
 class Model:
@@ -182,7 +182,7 @@ class _Progress:
     def _tell(self, share: float, _data: object) -> bool:
         # Nothing may be raised through the library.
         try:
-            tell(self._doing, share)
+            report_progress(self._doing, share)
         except BaseException as error:
             self.raised = self.raised or error
         return self.raised is None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.loading.fingerprints import fingerprint, versions
-from localspec.utils.paths import cache_file, write_whole
+from localspec.utils.paths import cache_file, write_atomically
 
 # Of the file; `_invalid` knows it too.
 _FORMAT = 1
@@ -67,7 +67,7 @@ def of(
 def store(target: Path, drafter: Path | None, plan: Plan) -> Path:
     """Keep it, in place of an earlier one for the same files and temperature. Raises OSError."""
     file = _file(target, drafter, plan.temperature)
-    write_whole(file, json.dumps({"format": _FORMAT, **asdict(plan)}, indent=1))
+    write_atomically(file, json.dumps({"format": _FORMAT, **asdict(plan)}, indent=1))
     return file
 
 

@@ -14,7 +14,7 @@ from localspec.llama import library
 from localspec.llama.batch_invariance import seconds_of_pass
 from localspec.llama.context import Context
 from localspec.loading.config import RuntimeConfig
-from localspec.utils.paths import cache_file, file_identity, write_whole
+from localspec.utils.paths import cache_file, stat_signature, write_atomically
 
 # The most time that measuring one model may take; at least widths 1 and 4 are measured.
 _BUDGET = 0.8
@@ -74,7 +74,7 @@ def pace(
     widths = known.target if known else _target(target)
     measured = CostProfile(widths, _drafter(drafter) if drafter else None)
     with suppress(OSError):  # then it is measured again next time
-        write_whole(_file(*paths, runtime), json.dumps(asdict(measured)))
+        write_atomically(_file(*paths, runtime), json.dumps(asdict(measured)))
     return measured
 
 
@@ -105,7 +105,7 @@ def _triple(costs: list[float] | None) -> tuple[float, float, float] | None:
 
 def _file(target: Path, drafter: Path | None, runtime: RuntimeConfig) -> Path:
     """By whatever changes what a pass takes."""
-    files = [file_identity(path) for path in (target, drafter) if path]
+    files = [stat_signature(path) for path in (target, drafter) if path]
     machine = [platform.node(), platform.machine(), os.cpu_count(), library.can_offload()]
     return cache_file("pace", [files, machine, asdict(runtime), library.version()])
 

@@ -19,7 +19,7 @@ from localspec.loading.config import RuntimeConfig
 from localspec.memory.estimate import QUANTISED
 from localspec.sampling.distribution import Distribution
 from localspec.speculation.draft import MAX_DEPTH, Draft
-from localspec.utils.paths import cache_file, file_identity, write_whole
+from localspec.utils.paths import cache_file, stat_signature, write_atomically
 
 # The target accepts fewer drafts by what agreement lacks to 1, at most: total variation is a
 # distance. By a third to two thirds of it where that was tried, so that here it is 3 to 7 in 100.
@@ -65,13 +65,13 @@ def _known_agreement(model: Model, runtime: RuntimeConfig, header: Header, kv_ty
         return float(json.loads(_file(model, runtime, kv_type).read_text())["agreement"])
     measured = agreement(model, runtime, header, kv_type)
     with suppress(OSError):  # then it is measured again next time
-        write_whole(_file(model, runtime, kv_type), json.dumps({"agreement": measured}))
+        write_atomically(_file(model, runtime, kv_type), json.dumps({"agreement": measured}))
     return measured
 
 
 def _file(model: Model, runtime: RuntimeConfig, kv_type: str) -> Path:
     """By whatever changes the agreement."""
-    what = [file_identity(model.path), kv_type, runtime.flash, library.version()]
+    what = [stat_signature(model.path), kv_type, runtime.flash, library.version()]
     return cache_file("kv", what)
 
 

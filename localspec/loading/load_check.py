@@ -21,8 +21,8 @@ from localspec.llama import library
 from localspec.llama.first_decode import BEGUN
 from localspec.models import registry
 from localspec.utils.format import printable
-from localspec.utils.paths import cache_file, file_identity, write_whole
-from localspec.utils.progress import tell
+from localspec.utils.paths import cache_file, stat_signature, write_atomically
+from localspec.utils.progress import report_progress
 
 # Below so many bytes nobody notices.
 _NOTICEABLE = 300e6
@@ -64,12 +64,12 @@ def require_loadable(path: Path, header: Header) -> None:
     if path.samefile(registry.bundled().drafter):
         return
     files = parts(path, header)
-    kept = cache_file("trials", [*map(file_identity, files), *library.build()])
+    kept = cache_file("trials", [*map(stat_signature, files), *library.build()])
     fault = _remembered(kept)
     if fault is None:
         fault = _tried(path, sum(file.stat().st_size for file in files))
         with suppress(OSError):  # then it is tried again the next time
-            write_whole(kept, json.dumps({"fault": fault}))
+            write_atomically(kept, json.dumps({"fault": fault}))
     if fault:
         raise _refusal(path, fault)
 
@@ -145,7 +145,7 @@ def _ended(child: subprocess.Popen[bytes], doing: str, latest: float) -> tuple[b
     with child:
         try:
             while True:
-                tell(doing)
+                report_progress(doing)
                 try:
                     return child.communicate(timeout=_LOOK)
                 except subprocess.TimeoutExpired:

@@ -17,7 +17,7 @@ from localspec.loading.load_check import loadable_header
 from localspec.loading.policies import Planning
 from localspec.models import registry
 from localspec.models.locate import locate
-from localspec.utils.progress import tell
+from localspec.utils.progress import report_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,6 @@ def planned(
     target: Context, drafted: Drafting, runtime: RuntimeConfig, known: CostProfile | None
 ) -> Planning:
     """Who decides about these drafters, knowing what passes take."""
-    tell("measuring what passes take")
+    report_progress("measuring what passes take")
     measured = pace(target, drafted.context, runtime, known) if drafted.drafters else known
     return Planning(target, drafted, measured)

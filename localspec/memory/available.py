@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 
 from localspec.llama import library
-from localspec.utils.cgroups import groups, read
+from localspec.utils.cgroups import group_folders, read_file
 
 if sys.platform != "win32":
     import resource
@@ -39,16 +39,16 @@ def host_memory() -> int:
 
 
 def _container() -> list[int]:
-    """What the control groups this process is in leave it; nothing where there is no limit."""
-    return [left for group in groups() if (left := _left(group)) is not None]
+    """What the control groups of this process leave it; nothing where there is no limit."""
+    return [left for group in group_folders() if (left := _left(group)) is not None]
 
 
 def _left(group: Path) -> int | None:
     try:
-        most, used = int(read(group / "memory.max")), int(read(group / "memory.current"))
+        most, used = int(read_file(group / "memory.max")), int(read_file(group / "memory.current"))
     except ValueError:
         return None  # "max", or no such file
-    lines = read(group / "memory.stat").splitlines()
+    lines = read_file(group / "memory.stat").splitlines()
     stat: Mapping[str, str] = dict(line.split(maxsplit=1) for line in lines)
     # What is cached of files is given back when it is needed.
     return most - used + int(stat.get("inactive_file", 0))

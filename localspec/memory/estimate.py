@@ -8,7 +8,7 @@ import psutil
 from localspec.errors import ModelLoadError
 from localspec.gguf.reader import Header
 from localspec.gguf.types import TENSOR_TYPES
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 # More is there for the asking (--ctx); a model's full context often would not fit in memory.
 DEFAULT_CONTEXT = 8192
@@ -84,8 +84,8 @@ def require_room(header: Header, name: str, n_ctx: int, kv_type: str = "f16") ->
     free = psutil.virtual_memory().available
     if needed and needed > free:
         raise ModelLoadError(
-            f"{name}: a context of {n_ctx} tokens needs {amount(needed)} and "
-            f"{amount(free)} are free; try --ctx {n_ctx * free // needed // 2}"
+            f"{name}: a context of {n_ctx} tokens needs {format_bytes(needed)} and "
+            f"{format_bytes(free)} are free; try --ctx {n_ctx * free // needed // 2}"
         )
 
 

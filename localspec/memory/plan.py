@@ -17,7 +17,7 @@ from localspec.gguf.facts import facts_of
 from localspec.memory.available import HOST, free_memory
 from localspec.memory.estimate import notes_bytes
 from localspec.memory.model_memory import ModelMemory
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 # A context is not made smaller than this, and is a multiple of it, as in llama.cpp.
 _STEP = 256
@@ -184,4 +184,5 @@ class _Search:
         """What a plan that does not fit lacks."""
         device, needed = self._lacking(plan) or (HOST, 0)
         of = "" if device == HOST else f" on {device}"
-        return f"would need {amount(needed)}{of}, and {amount(self._free[device])} are free"
+        free = self._free[device]
+        return f"would need {format_bytes(needed)}{of}, and {format_bytes(free)} are free"

@@ -7,7 +7,7 @@ from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.memory.estimate import DEFAULT_CONTEXT, cache_bytes, default_context
 from localspec.models.speed_up import bytes_read
 from localspec.models.vocabulary_match import Check, Verdict, spoken, token_name
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 
 def checks(target: Facts, drafter: Facts, context: int | None = None) -> list[Check]:
@@ -80,7 +80,7 @@ def _rollback(target: Facts, drafter: Facts) -> Check:
 def _memory(target: Facts, drafter: Facts, context: int) -> Check:
     needed = sum(_resident(model, context) for model in (target, drafter))
     free = psutil.virtual_memory().available
-    detail = f"{amount(needed)} for both at {context:,} tokens, {amount(free)} free"
+    detail = f"{format_bytes(needed)} for both at {context:,} tokens, {format_bytes(free)} free"
     return Check("memory", Verdict.FITS if needed <= free else Verdict.UNFIT, detail)
 
 
@@ -94,7 +94,9 @@ def _size(target: Facts, drafter: Facts) -> Check:
     if drafter.files[0].samefile(target.files[0]):
         return Check("size", Verdict.HARMLESS, "they are the same file: nothing to gain")
     reads = bytes_read(target, 1), bytes_read(drafter, 1)
-    detail = f"reads {amount(int(reads[1]))} per token, the target {amount(int(reads[0]))}"
+    detail = (
+        f"reads {format_bytes(int(reads[1]))} per token, the target {format_bytes(int(reads[0]))}"
+    )
     if reads[1] < reads[0]:
         return Check("size", Verdict.FITS, detail)
     return Check("size", Verdict.HARMLESS, f"{detail}: nothing to gain")

@@ -15,7 +15,7 @@ from localspec.gguf.facts import Facts
 from localspec.gguf.reader import read_header
 from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.models.vocabulary_match import mismatch
-from localspec.utils.paths import cache_file, file_identity, write_whole
+from localspec.utils.paths import cache_file, stat_signature, write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Matchmaker:
 def profile_of(files: Sequence[Path]) -> Profile | None:
     """The profile of a model by its files; None where they hold none that generates text."""
     try:
-        kept = cache_file("profiles", [__version__, *map(file_identity, files)])
+        kept = cache_file("profiles", [__version__, *map(stat_signature, files)])
     except OSError:
         return None
     with suppress(OSError, ValueError, TypeError, KeyError):
@@ -80,7 +80,7 @@ def profile_of(files: Sequence[Path]) -> Profile | None:
         "vocabulary": asdict(profile.vocabulary),
     }
     with suppress(OSError):  # then it is read again the next time
-        write_whole(kept, json.dumps(record))
+        write_atomically(kept, json.dumps(record))
     return profile
 
 

@@ -1,4 +1,4 @@
-"""Cgroups: the groups of processes a Linux system limits together, as a container (version 2)."""
+"""Control groups (version 2), with which Linux limits groups of processes, such as containers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 ROOT = Path("/")
 
 
-def groups(root: Path = ROOT) -> Iterator[Path]:
-    """The folder of this process's group, and of every group it is in: each may set a limit.
+def group_folders(root: Path = ROOT) -> Iterator[Path]:
+    """Yield the folder of this process's control group, then those of the groups around it.
 
-    root: of /proc and /sys.
+    Each of them may set a limit. root: the folder that holds `proc` and `sys`.
     """
-    lines = read(root / "proc/self/cgroup").splitlines()
+    lines = read_file(root / "proc/self/cgroup").splitlines()
     own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
     if own is None:
         return
@@ -21,8 +21,8 @@ def groups(root: Path = ROOT) -> Iterator[Path]:
             yield folder
 
 
-def read(file: Path) -> str:
-    """What one of a group's files says, nothing where there is none."""
+def read_file(file: Path) -> str:
+    """Return the text of one of a group's files, "" where there is none."""
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):

@@ -1,54 +1,55 @@
-"""FairLock: one thread at a time, in the order of asking."""
+"""FairLock: a lock whose waiting threads get it in the order in which they asked."""
 
 import threading
 from collections import deque
 
 
 class FairLock:
-    """A lock for a `with`, served first come, first served; who is inside may go in again.
+    """A reentrant lock for `with` statements, first come, first served.
 
-    A plain lock lets the thread that has just left take it again before those that wait. That one
-    may go in again serves the garbage collector, too, which may close what is left anywhere.
+    A plain lock may be taken again by the thread that has just released it, ahead of threads that
+    have waited longer. It is reentrant because the garbage collector may close a model in the
+    middle of anything, also in the thread that holds the lock.
     """
 
     def __init__(self) -> None:
         self._guard = threading.RLock()
-        self._inside: int | None = None
-        self._times = 0
+        self._owner: int | None = None
+        self._count = 0
         self._waiting: deque[tuple[int, threading.Lock]] = deque()
 
     def __enter__(self) -> None:
-        me = threading.get_ident()
+        thread = threading.get_ident()
         with self._guard:
-            if self._inside in (None, me):
-                self._inside = me
-                self._times += 1
+            if self._owner in (None, thread):
+                self._owner = thread
+                self._count += 1
                 return
-            ticket = threading.Lock()
-            ticket.acquire()
-            self._waiting.append((me, ticket))
+            ready = threading.Lock()
+            ready.acquire()
+            self._waiting.append((thread, ready))
         try:
-            ticket.acquire()
+            ready.acquire()
         except BaseException:
-            self._give_up(me, ticket)
+            self._stop_waiting(thread, ready)
             raise
 
     def __exit__(self, *_exc: object) -> None:
         with self._guard:
-            self._times -= 1
-            if self._times > 0:
+            self._count -= 1
+            if self._count > 0:
                 return
-            self._inside, self._times = None, 0
+            self._owner, self._count = None, 0
             if self._waiting:
-                # The turn is handed over, so that nobody comes in between.
-                self._inside, ticket = self._waiting.popleft()
-                self._times = 1
-                ticket.release()
+                # The next thread owns the lock from here on, so that no other takes it first.
+                self._owner, ready = self._waiting.popleft()
+                self._count = 1
+                ready.release()
 
-    def _give_up(self, me: int, ticket: threading.Lock) -> None:
-        """An interrupt came while waiting; the turn may have come with it."""
+    def _stop_waiting(self, thread: int, ready: threading.Lock) -> None:
+        """Leave the queue after an interrupt; release the lock if the thread had just got it."""
         with self._guard:
-            if (me, ticket) in self._waiting:
-                self._waiting.remove((me, ticket))
+            if (thread, ready) in self._waiting:
+                self._waiting.remove((thread, ready))
                 return
         self.__exit__()

@@ -1,4 +1,4 @@
-"""Formatting: bytes, ages and text from outside, as a line of output shows them."""
+"""Formatting of byte counts, times and foreign text for one line of output."""
 
 import time
 
@@ -12,8 +12,8 @@ _AGES = (
 )
 
 
-def amount(size: float) -> str:
-    """Bytes, such as "4.70 GB", "81.5 MB" or "812 bytes" (1 GB is 1e9 bytes)."""
+def format_bytes(size: float) -> str:
+    """Return a number of bytes as "4.70 GB", "81.5 MB" or "812 bytes" (1 GB is 1e9 bytes)."""
     if size >= 1e9:
         return f"{size / 1e9:.2f} GB"
     if size >= 1e6:
@@ -22,7 +22,7 @@ def amount(size: float) -> str:
 
 
 def ago(moment: float) -> str:
-    """How long ago a moment was. moment: seconds since 1970."""
+    """Return "3 weeks ago" and the like for a time in seconds since 1970."""
     passed = time.time() - moment
     for unit, name in _AGES:
         if number := int(passed // unit):
@@ -31,5 +31,8 @@ def ago(moment: float) -> str:
 
 
 def printable(text: str, *, also: str = "", instead: str = "?") -> str:
-    """A text without what would move a terminal's cursor. also: letters that may stay."""
+    """Return a text in which every unprintable character, as a terminal's escape, is replaced.
+
+    also: unprintable characters that stay. instead: what replaces the others.
+    """
     return "".join(letter if letter.isprintable() or letter in also else instead for letter in text)

@@ -13,58 +13,67 @@ from typing import Any
 import platformdirs
 
 _APP = "localspec"
+_TEMPORARY = ".tmp"
 
 
 def config_folder() -> Path:
-    """What the user writes; it may not exist."""
+    """Return the folder of the files that the user writes; it may not exist."""
     return _home() or platformdirs.user_config_path(_APP, appauthor=False)
 
 
 def cache_folder(name: str) -> Path:
-    """A folder for what can be made again; it may not exist yet."""
+    """Return a folder for files that can be made again; it may not exist yet."""
     home = _home()
     cache = home / "cache" if home else platformdirs.user_cache_path(_APP, appauthor=False)
     return cache / name
 
 
 def data_folder(name: str) -> Path:
-    """A folder for what nobody could make again; it may not exist yet."""
+    """Return a folder for files that cannot be made again; it may not exist yet."""
     home = _home()
     data = home / "data" if home else platformdirs.user_data_path(_APP, appauthor=False)
     return data / name
 
 
-def cache_file(folder: str, what: list[Any]) -> Path:
-    """The JSON file of a folder of the cache that is about this; it may not exist yet."""
-    key = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
-    return cache_folder(folder) / f"{key}.json"
+def cache_file(folder: str, key: list[Any]) -> Path:
+    """Return the JSON file for a key in a folder of the cache; it may not exist yet.
+
+    key: anything that JSON can express; the file's name is a hash of it.
+    """
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
+    return cache_folder(folder) / f"{digest}.json"
 
 
-def file_identity(file: Path) -> list[str | int]:
-    """What changes when a file does, for `cache_file`. Raises OSError."""
+def stat_signature(file: Path) -> list[str | int]:
+    """Return path, size in bytes and modification time in ns, to notice that a file changed.
+
+    Part of the key of `cache_file`. Raises OSError.
+    """
     status = file.stat()
     return [str(file.resolve()), status.st_size, status.st_mtime_ns]
 
 
-def write_whole(file: Path, text: str) -> None:
-    """Replace a file, and make its folder: nobody ever reads half of it. Raises OSError."""
-    part = file.with_suffix(f".{os.getpid()}")
-    make_private(file.parent)
-    part.write_text(text, encoding="utf-8")
-    part.replace(file)
+def write_atomically(file: Path, text: str) -> None:
+    """Replace a file in one step, so that no reader sees half of it; create its folder.
+
+    Raises OSError.
+    """
+    make_private_folder(file.parent)
+    with atomic_writer(file) as temporary:
+        temporary.write(text.encode())
 
 
 @contextmanager
-def replacing(file: Path, suffix: str) -> Iterator[BufferedWriter]:
-    """Write a file, for its owner alone, that takes the place of another once it is whole.
+def atomic_writer(file: Path, suffix: str = _TEMPORARY) -> Iterator[BufferedWriter]:
+    """Open a temporary file that replaces `file` when the block ends without an exception.
 
-    suffix: of the file that is left where a process dies in between; it begins with `file.stem`.
-    Raises OSError.
+    Only its owner can read it. suffix: of the temporary file, whose name begins with `file.stem`;
+    it is left behind when the process is killed inside the block. Raises OSError.
     """
     handle, name = tempfile.mkstemp(suffix, file.stem, file.parent)
     try:
-        with os.fdopen(handle, "wb") as part:
-            yield part
+        with os.fdopen(handle, "wb") as temporary:
+            yield temporary
         os.replace(name, file)
     except BaseException:
         with suppress(OSError):
@@ -72,14 +81,14 @@ def replacing(file: Path, suffix: str) -> Iterator[BufferedWriter]:
         raise
 
 
-def make_private(folder: Path) -> None:
-    """Make a folder, and those it lies in, for this user alone. Raises OSError."""
+def make_private_folder(folder: Path) -> None:
+    """Create a folder and the missing ones above it, for this user alone. Raises OSError."""
     for each in (*reversed(folder.parents), folder):
         if not each.is_dir():
             each.mkdir(mode=0o700, exist_ok=True)
 
 
 def _home() -> Path | None:
-    """LOCALSPEC_HOME, which holds everything where it is set."""
+    """Return LOCALSPEC_HOME, which holds all of localspec's own files where it is set."""
     home = os.environ.get("LOCALSPEC_HOME")
     return Path(home).expanduser().absolute() if home else None

@@ -1,12 +1,12 @@
-"""Progress: how far the loading of models is, for whoever watches it."""
+"""Progress: reports how far the loading of models is to the caller that watches it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias
 
-# Is told what is being done, such as "loading big.gguf", and the share of it that is, from 0 to 1;
-# None where that is not known.
+# Called with the current action, such as "loading big.gguf", and the finished share of it from
+# 0 to 1; None where the share is not known.
 Watcher: TypeAlias = Callable[[str, float | None], None]
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
@@ -14,9 +14,9 @@ _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 @contextmanager
 def watched(watcher: Watcher | None) -> Iterator[None]:
-    """Have this thread's loading watched; what the watcher raises ends it.
+    """Call `watcher` with the progress of all loading that this thread does inside the block.
 
-    None watches nothing.
+    An exception that the watcher raises ends the loading. None: progress is not reported.
     """
     token = _watcher.set(watcher)
     try:
@@ -25,7 +25,10 @@ def watched(watcher: Watcher | None) -> Iterator[None]:
         _watcher.reset(token)
 
 
-def tell(doing: str, share: float | None = None) -> None:
-    """Say how far it is. Raises what the watcher does, for the loading to end."""
+def report_progress(action: str, share: float | None = None) -> None:
+    """Report an action and its finished share to the watcher, if there is one.
+
+    Raises what the watcher raises, so that the loading ends.
+    """
     if watcher := _watcher.get():
-        watcher(doing, share)
+        watcher(action, share)

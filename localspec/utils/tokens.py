@@ -1,10 +1,10 @@
-"""Small facts about token sequences."""
+"""Functions on sequences of token ids."""
 
 from collections.abc import Sequence
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens the two sequences share from the start."""
+    """Return how many tokens at the beginning of the two sequences are equal."""
     length = min(len(first), len(second))
     if list(first[:length]) == list(second[:length]):
         return length

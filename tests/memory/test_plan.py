@@ -15,7 +15,7 @@ from localspec.memory.available import HOST
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import MemoryPlan, Wish, memory_plan
 from localspec.models import registry
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 CONTEXT = 8192
 PAIR = registry.bundled()
@@ -49,8 +49,8 @@ def test_a_drafter_nobody_asked_for_goes_first() -> None:
     plan = memory_plan(replace(wish(), optional=True), {HOST: BOTH - 1})
     assert (plan.context, plan.notes) == (CONTEXT, ())
     assert plan.no_drafter == (
-        f"pycode-4m-q4_0.gguf is left out: both would need {amount(BOTH)}, "
-        f"and {amount(BOTH - 1)} are free"
+        f"pycode-4m-q4_0.gguf is left out: both would need {format_bytes(BOTH)}, "
+        f"and {format_bytes(BOTH - 1)} are free"
     )
 
 

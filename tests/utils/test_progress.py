@@ -9,7 +9,7 @@ from fakes.tiny import write_tiny
 from localspec.engine.engine import load
 from localspec.loading.load_check import loadable_header
 from localspec.models import registry
-from localspec.utils.progress import tell, watched
+from localspec.utils.progress import report_progress, watched
 
 PROMPT = "def f("
 
@@ -45,8 +45,8 @@ def test_both_models_are_told_of_from_their_beginning_to_their_end() -> None:
 def test_nobody_is_told_unless_somebody_watches() -> None:
     told: list[str] = []
     with watched(lambda doing, _share: told.append(doing)), watched(None):
-        tell("this")
-    tell("that")
+        report_progress("this")
+    report_progress("that")
     assert not told
 
 

@@ -17,7 +17,7 @@ from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig
 from localspec.loading.drafter_loader import AUTO, MODEL_FREE, NONE
 from localspec.models.inventory import Listed, listed
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _OWN = "the model's own, else {}"
 # What an empty box stands for.
@@ -105,7 +105,7 @@ class SettingsScreen(ModalScreen[Chosen | None]):
         self._models = models
         options = self.query_one("#models", OptionList)
         options.add_options(
-            Option(f"{each.name}  {amount(each.stored.size)}", id=str(number))
+            Option(f"{each.name}  {format_bytes(each.stored.size)}", id=str(number))
             for number, each in enumerate(models)
         )
         options.display = bool(models)

@@ -22,7 +22,7 @@ from localspec.llama.dry_run import DryModel, logged, use_of
 from localspec.llama.model import Model
 from localspec.memory.estimate import KV_TYPES
 from localspec.memory.model_memory import ModelMemory
-from localspec.utils.format import amount
+from localspec.utils.format import format_bytes
 
 _STATUS, _MAPS = Path("/proc/self/status"), Path("/proc/self/smaps")
 # Where the marks are cleared that say which pages were read.
@@ -131,9 +131,9 @@ def main() -> None:
     print(" + ".join(path.name for path in options.models))
     for row in rows(options.models, options.contexts, options.kv_types):
         print(
-            f"{row.context:7,} {row.kv_type:5} predicted {amount(row.predicted):>9}  "
-            f"real {amount(row.real):>9}  off {row.off:+.1%}  "
-            f"resident {amount(row.resident):>9}",
+            f"{row.context:7,} {row.kv_type:5} predicted {format_bytes(row.predicted):>9}  "
+            f"real {format_bytes(row.real):>9}  off {row.off:+.1%}  "
+            f"resident {format_bytes(row.resident):>9}",
             flush=True,
         )
 
