@@ -2,7 +2,10 @@
 
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import grimp
 
 import localspec
 
@@ -43,6 +46,12 @@ def test_nothing_lies_loose() -> None:
 def test_no_file_outgrows_the_house() -> None:
     sizes = {name: len(path.read_text().splitlines()) for name, path in modules().items()}
     assert {name: size for name, size in sizes.items() if size > 400} == {}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = grimp.build_graph("localspec", "localspec_tui", exclude_type_checking_imports=True)
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    assert [*TopologicalSorter(imports).static_order()]
 
 
 def test_public_names() -> None:

@@ -16,8 +16,7 @@ from localspec.bench.prompt_sets import SETS, Task, tasks_of
 from localspec.bench.report import Conditions, Report, report
 from localspec.bench.runner import runs
 from localspec.cli.bench_output import text_of, watched
-from localspec.cli.interrupt import cancelling, leave, on_interrupt
-from localspec.cli.main import INTERRUPTED
+from localspec.cli.interrupt import INTERRUPTED, cancelling, leave, on_interrupt
 from localspec.cli.options import (
     gpu_layers_option,
     model_option,

@@ -11,8 +11,7 @@ import psutil
 from localspec.bench.prompt_sets import SETS, Task, shipped
 from localspec.cli import demo_words as words
 from localspec.cli.demo_screen import screen_for
-from localspec.cli.interrupt import cancelling, leave, on_interrupt
-from localspec.cli.main import INTERRUPTED
+from localspec.cli.interrupt import INTERRUPTED, cancelling, leave, on_interrupt
 from localspec.cli.options import stacked, threads_option
 from localspec.cli.output import Output
 from localspec.errors import InvalidValueError

@@ -14,8 +14,7 @@ from localspec.cli.describe import (
     record,
     token_record,
 )
-from localspec.cli.interrupt import cancelling, leave, on_interrupt
-from localspec.cli.main import INTERRUPTED
+from localspec.cli.interrupt import INTERRUPTED, cancelling, leave, on_interrupt
 from localspec.cli.options import model_options, sampling_options
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from localspec.cli.main import INTERRUPTED
+# The exit code, as shells give it for Ctrl-C.
+INTERRUPTED = 130
 
 Handler = Callable[[int, object], None]
 

@@ -7,11 +7,10 @@ from importlib import import_module
 import click
 
 from localspec import __version__
-from localspec.cli import command_index
+from localspec.cli.interrupt import INTERRUPTED
 from localspec.cli.output import ReaderGone, abandon_stdout, say, say_notices
 from localspec.errors import InvalidValueError, LocalspecError
 
-INTERRUPTED = 130
 # Command -> where it lives and its line in --help; imported only when it is called.
 _COMMANDS = {
     "chat": ("localspec.cli.chat:chat", "Talk with a model, in the terminal."),
@@ -40,18 +39,20 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        home, about = _COMMANDS[cmd_name]
+        home, summary = _COMMANDS[cmd_name]
         if ctx.resilient_parsing:
-            # Only a word is completed; the module may import the engine.
+            # Only a word is completed: the command's own module may import the engine, and the
+            # index is needed for nothing else.
+            from localspec.cli.command_index import indexed_command
 
-            return command_index.command(cmd_name, about)
+            return indexed_command(cmd_name, summary)
         module, _, name = home.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,9 +64,8 @@ def localspec() -> None:
 def main() -> None:
     """Run the command line and exit."""
     if "_LOCALSPEC_COMPLETE" in os.environ:
-        import_module(
-            "localspec.cli.shell_completion"
-        )  # which tells click how words are put together
+        # It registers localspec's way of splitting words with click.
+        import_module("localspec.cli.shell_completion")
     say_notices()
     try:
         code = localspec(prog_name="localspec", standalone_mode=False) or 0

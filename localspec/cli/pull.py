@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from localspec.cli.interrupt import cancelling, on_interrupt
-from localspec.cli.main import INTERRUPTED
+from localspec.cli.interrupt import INTERRUPTED, cancelling, on_interrupt
 from localspec.cli.output import Output, joined
 from localspec.cli.pull_output import Silence, display_for
 from localspec.errors import HubError, ModelNotFoundError

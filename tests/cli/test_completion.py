@@ -1,4 +1,4 @@
-"""Completion: the outline is true, nothing heavy is imported, and real shells complete."""
+"""Completion: the index is up to date, nothing heavy is imported, and real shells complete."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from time import monotonic
 import click
 import pytest
 
-from localspec.cli import command_index
+from localspec.cli import write_command_index
 from localspec.cli.main import localspec as commands
 from localspec.cli.shell_completion import SHELLS
 from localspec.models import registry
@@ -71,13 +71,13 @@ def complete(place: Path, environment: Mapping[str, str], line: str) -> list[str
     return done.stdout.splitlines()
 
 
-# The outline.
+# The command index.
 
 
-def test_the_outline_is_what_the_commands_take() -> None:
-    file = Path(command_index.__file__).with_name("commands.json")
-    assert file.read_text(encoding="utf-8") == command_index.as_json(commands), (
-        "write it anew: python -m localspec.cli.command_index"
+def test_the_command_index_is_up_to_date() -> None:
+    file = Path(write_command_index.__file__).with_name("commands.json")
+    assert file.read_text(encoding="utf-8") == write_command_index.index_text(commands), (
+        "write it anew: python -m localspec.cli.write_command_index"
     )
 
 
@@ -98,7 +98,7 @@ def test_the_outline_is_what_the_commands_take() -> None:
     ids=lambda value: value.name if isinstance(value, click.Parameter) else "",
 )
 def test_what_help_says_may_follow(parameter: click.Parameter, entry: dict[str, object]) -> None:
-    (found,) = command_index.described(click.Command("any", params=[parameter]))
+    (found,) = write_command_index.entries_of(click.Command("any", params=[parameter]))
     assert {key: found[key] for key in found if key not in ("names", "help")} == entry
 
 
