@@ -1,26 +1,29 @@
-"""Demo pair: the bundled pair at the cost of models people use, written once into the cache."""
+"""Demo pair: the bundled pair scaled to the cost of models people use, kept in the cache."""
 
 from contextlib import suppress
 
 from localspec.errors import LocalspecError
 from localspec.models import registry
-from localspec.scaling.scale import outlook, scaled
+from localspec.scaling.scale import scaled_file, scaled_model
 from localspec.scaling.shape import parse_parameters
 from localspec.utils.paths import cache_folder
 
 TYPES = ("F16", "Q8_0", "Q4_0")
-# Of targets with drafters of their own family, most are about so many times their drafter's size.
-_TIMES = 12
-# A scaled drafter is no smaller than the first; for targets below the second, the bundled one does.
-_LEAST = 32e6
-_LEAST_TARGET = 0.25e9
+# Most targets are about so many times as large as a drafter of their own family.
+_TARGET_TO_DRAFTER = 12
+# The fewest parameters of a scaled drafter.
+_SMALLEST_DRAFTER = 32e6
+# Smaller targets get the bundled drafter, not scaled.
+_SMALLEST_TARGET = 0.25e9
 
 
 class DemoPair:
     """A target of about `size` parameters (such as "0.5B"), and a drafter for it.
 
-    Raises InvalidValueError for a size that makes no sense, or that does not fit on the disk or
-    in memory.
+    target, drafter: their files. missing: bytes that `write` would write.
+
+    Raises InvalidValueError for a size that is no number of parameters, that is smaller than the
+    bundled target, or that does not fit on the disk or in memory.
     """
 
     def __init__(self, size: str, type_name: str) -> None:
@@ -29,19 +32,22 @@ class DemoPair:
         self._type = type_name
         self._sources = [(bundled.target, size)]
         parameters = parse_parameters(size)
-        if parameters >= _LEAST_TARGET:
-            drafter = max(parameters / _TIMES, _LEAST)
+        if parameters >= _SMALLEST_TARGET:
+            drafter = max(parameters / _TARGET_TO_DRAFTER, _SMALLEST_DRAFTER)
             self._sources.append((bundled.drafter, f"{drafter / 1e6:.0f}M"))
-        places = [outlook(*source, type_name, self.folder) for source in self._sources]
-        self.target = places[0][0]
-        self.drafter = places[1][0] if len(places) > 1 else bundled.drafter
-        self.missing = sum(size for _, size in places)
+        files = [scaled_file(*source, type_name, self.folder) for source in self._sources]
+        self.target = files[0].path
+        self.drafter = files[1].path if len(files) > 1 else bundled.drafter
+        self.missing = sum(file.missing_bytes for file in files)
 
     def write(self) -> None:
-        """Write what is missing; nothing stays of a file that could not be finished."""
+        """Write the files that do not exist; a file that cannot be finished is deleted.
+
+        Raises LocalspecError if the folder cannot be written to.
+        """
         try:
             for source in self._sources:
-                scaled(*source, self._type, self.folder)
+                scaled_model(*source, self._type, self.folder)
         except OSError as error:
             raise LocalspecError(
                 f"the pair cannot be written to {self.folder}: {error.strerror}; "
@@ -50,7 +56,7 @@ class DemoPair:
 
 
 def remove() -> int:
-    """Delete every demo pair; the bytes that are free again."""
+    """Delete every demo pair; return how many bytes that frees."""
     freed = 0
     folder = cache_folder("demo")
     for file in [*folder.glob("*.gguf"), *folder.glob(".*.part")]:

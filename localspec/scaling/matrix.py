@@ -1,4 +1,4 @@
-"""The bytes of one large matrix, a few rows at a time: rows of the source among fillers."""
+"""The encoded rows of one scaled matrix: rows of the source between rows of filler."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -6,67 +6,67 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.gguf.writer import Bytes, Floats, TensorType, decode, encode, row_bytes
 from localspec.scaling.layout import Axis
-from localspec.scaling.source import Bytes, Floats, Kind, decode, encode, row_bytes
 
-# Rows made and written at a time, and the rows of a filler, which is used again and again.
-CHUNK = 256
+# Rows in a chunk, and in a filler, which is written again and again.
+_CHUNK = 256
 
-Read = Callable[[NDArray[np.intp]], Bytes]
+ReadRows = Callable[[NDArray[np.intp]], Bytes]
 
 
-def matrix(read: Read, rows: Axis, filler: Bytes) -> Iterator[Bytes]:
-    """The matrix in chunks of rows.
+def matrix_chunks(read_rows: ReadRows, rows: Axis, filler: Bytes) -> Iterator[Bytes]:
+    """Yield the encoded matrix, some rows at a time.
 
-    read: the bytes of some of the source's rows, maybe only their beginning. filler: the other
-    rows, and the rest of those.
+    read_rows: the encoded rows of the source at some indices; it may return their beginnings only.
+    filler: (256, row_bytes), the other rows, and what follows those beginnings.
     """
-    origins = rows.origins()
-    for start in range(0, rows.size, CHUNK):
-        origin = origins[start : start + CHUNK]
-        chunk, held = filler[: len(origin)], origin >= 0
+    source_indices = rows.source_indices()
+    for start in range(0, rows.size, _CHUNK):
+        indices = source_indices[start : start + _CHUNK]
+        chunk, held = filler[: len(indices)], indices >= 0
         if held.any():
-            real = read(origin[held])
+            real = read_rows(indices[held])
             chunk = chunk.copy()
             chunk[held, : real.shape[1]] = real
         yield chunk
 
 
-def summed(values: Floats, columns: Axis, kind: Kind) -> Bytes:
-    """Rows whose parts, one to each copy of the columns, add up to `values` as nearly as can be."""
-    written, rest = np.zeros((len(values), columns.end), np.float32), values
-    *others, last = columns.places
-    for place in others:
-        part = decode(encode(rest, kind), kind)
-        written[:, place] = part
+def encode_as_sum(values: Floats, columns: Axis, type_: TensorType) -> Bytes:
+    """Encode rows in parts, one in each copy of the columns, whose sum is nearly `values`."""
+    written, rest = np.zeros((len(values), columns.used_size), np.float32), values
+    *others, last = columns.indices
+    for copy in others:
+        part = decode(encode(rest, type_), type_)
+        written[:, copy] = part
         rest = rest - part
     written[:, last] = rest
-    # What was rounded once is rounded to itself, for every copy has blocks of its own.
-    return encode(written, kind)
+    # Every copy has blocks of its own, so rounding a part once more does not change it.
+    return encode(written, type_)
 
 
-def repeated(values: Floats, columns: Axis) -> Floats:
-    """Rows with `values` in every copy, and zero elsewhere."""
+def repeat_in_copies(values: Floats, columns: Axis) -> Floats:
+    """Rows with `values` in every copy of the columns, and zeros elsewhere: (rows, columns)."""
     rows = np.zeros((len(values), columns.size), np.float32)
-    for place in columns.places:
-        rows[:, place] = values
+    for copy in columns.indices:
+        rows[:, copy] = values
     return rows
 
 
 @cache
-def random_rows(columns: int, kind: Kind) -> Bytes:
-    """Weights that keep what they make as small as what they read."""
+def random_rows(columns: int, type_: TensorType) -> Bytes:
+    """A filler of random weights, scaled so that the output is as large as the input."""
     rng = np.random.default_rng(0)
-    values = rng.standard_normal((CHUNK, columns), np.float32) / np.float32(columns**0.5)
-    return encode(values, kind)
+    values = rng.standard_normal((_CHUNK, columns), np.float32) / np.float32(columns**0.5)
+    return encode(values, type_)
 
 
 @cache
-def zero_rows(columns: int, kind: Kind) -> Bytes:
-    """Zeros; in the quantised types random numbers whose scale is zero."""
-    if kind not in (Kind.Q4_0, Kind.Q8_0):
-        return encode(np.zeros((CHUNK, columns), np.float32), kind)
-    blocks = random_rows(columns, kind).reshape(-1, row_bytes(32, kind)).copy()
-    # A block of either begins with its scale, a 16-bit float.
+def zero_rows(columns: int, type_: TensorType) -> Bytes:
+    """A filler of zeros; in the quantised types, of random weights whose scale is zero."""
+    if type_ not in (TensorType.Q4_0, TensorType.Q8_0):
+        return encode(np.zeros((_CHUNK, columns), np.float32), type_)
+    blocks = random_rows(columns, type_).reshape(-1, row_bytes(32, type_)).copy()
+    # A block of either type begins with its scale, a 16-bit float.
     blocks[:, :2] = 0
-    return blocks.reshape(CHUNK, -1)
+    return blocks.reshape(_CHUNK, -1)

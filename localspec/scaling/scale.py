@@ -1,9 +1,11 @@
-"""A small model at the cost of a large one: `python -m localspec.scaling.scale`.
+"""Scale a model: a small model's function at the cost of a large model.
 
-Writes a GGUF of any size that computes the function of a small llama-architecture model: what a
-pair accepts stays real, and a pass costs what it costs at that size. In F32, F16, Q8_0 and Q4_0 the
-weights are as good as the source's (Q4_0 spends spare width on that); in the other types they are
-what the library's quantiser makes of them.
+    python -m localspec.scaling.scale SOURCE.gguf [TARGET.gguf] --params 0.9B
+
+Writes a GGUF of any size that computes the function of a small llama-architecture model. So the
+acceptance rates of a pair stay real, and a pass costs what it costs at that size. In F32, F16, Q8_0
+and Q4_0 the weights are as exact as the source's (Q4_0 uses spare width for that); in other types
+they are what llama.cpp's quantiser makes of them.
 """
 
 import argparse
@@ -13,30 +15,39 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.gguf.reader import read_header
+from localspec.gguf.writer import TensorType, write_gguf
 from localspec.llama import quantize
 from localspec.loading.fingerprints import fingerprint
 from localspec.memory.available import free_memory
-from localspec.scaling.layout import ALIGNMENT, MOST_COPIES, lay_out
-from localspec.scaling.shape import Shape, Size, grown
-from localspec.scaling.source import ARCHITECTURE, Kind, Source, write
-from localspec.scaling.tensors import Plan, padded_tokens
+from localspec.scaling.layout import ALIGNMENT, MAX_COPIES, lay_out
+from localspec.scaling.scaled_model import ScaledModel
+from localspec.scaling.shape import Shape, Size, scaled_shape
+from localspec.scaling.source_model import ARCHITECTURE, SourceModel
 from localspec.utils.paths import cache_folder
 
 # The types written here, with llama.cpp's number for a file of each.
-_DIRECT = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7}
+_FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7}
 _RECIPE = "localspec.scaled.recipe"
 # Goes up when the same request makes another file.
 _REVISION = 1
 _GIB = 2**30
 
 
-def scaled(
+@dataclass(frozen=True, slots=True)
+class ScaledFile:
+    """The file of a scaled model. missing_bytes: still to be written, 0 for a file that exists."""
+
+    path: Path
+    missing_bytes: int
+
+
+def scaled_model(
     source: Path,
     size: str | Size,
     type_name: str = "Q4_0",
@@ -44,40 +55,35 @@ def scaled(
     *,
     vocabulary: int | None = None,
 ) -> Path:
-    """The scaled model in a folder (by default the user's cache), written if it is not there.
+    """The file of the scaled model in a folder; it is written if it does not exist.
 
-    size: a number of parameters such as "0.9B", or its own figures. type_name: such as Q4_0 or
-    Q4_K_M. vocabulary: pad it to so many tokens. Raises InvalidValueError, ModelNotFoundError or
-    ModelLoadError.
+    size: a number of parameters such as "0.9B", or the sizes themselves. type_name: such as Q4_0 or
+    Q4_K_M. folder: None is one in the user's cache. vocabulary: pad it to so many tokens.
+
+    Raises InvalidValueError, ModelNotFoundError or ModelLoadError.
     """
-    small = Source(source)
-    shape, recipe = _request(small, size, type_name, vocabulary)
-    target = _place(source, shape, type_name, recipe, folder)
-    _ensure(target, small, shape, type_name, recipe)
+    request = _Request.of(source, size, type_name, vocabulary)
+    target = request.path_in(folder or cache_folder("scaled"))
+    request.ensure(target)
     return target
 
 
-def outlook(source: Path, size: str | Size, type_name: str, folder: Path) -> tuple[Path, int]:
-    """Where `scaled` puts the model, and how many bytes it has to write for that: 0 if it is there.
+def scaled_file(source: Path, size: str | Size, type_name: str, folder: Path) -> ScaledFile:
+    """The file that `scaled_model` would return, and how much it would have to write.
 
-    Raises what `scaled` raises, and writes nothing.
+    Writes nothing. Raises what `scaled_model` raises.
     """
-    small = Source(source)
-    shape, recipe = _request(small, size, type_name, None)
-    target = _place(source, shape, type_name, recipe, folder)
+    request = _Request.of(source, size, type_name, None)
+    target = request.path_in(folder)
     if target.exists():
-        return target, 0
-    plan = _plan(small, shape, type_name)
-    _require_room(plan, next(each for each in target.parents if each.exists()), type_name)
-    return target, plan.size
+        return ScaledFile(target, 0)
+    model = request.model()
+    existing = next(parent for parent in target.parents if parent.exists())
+    _require_room(model, existing, type_name)
+    return ScaledFile(target, model.size)
 
 
-def _place(source: Path, shape: Shape, type_name: str, recipe: str, folder: Path | None) -> Path:
-    name = f"{source.stem}-{shape.label}-{type_name}-{recipe[:12]}.gguf"
-    return (folder or cache_folder("scaled")) / name
-
-
-def scale(
+def scale_model(
     source: Path,
     target: Path,
     size: str | Size,
@@ -85,46 +91,71 @@ def scale(
     *,
     vocabulary: int | None = None,
 ) -> None:
-    """Write the scaled model to `target`, unless that is what is there. Otherwise as `scaled`."""
-    small = Source(source)
-    shape, recipe = _request(small, size, type_name, vocabulary)
-    _ensure(target, small, shape, type_name, recipe)
+    """Write the scaled model to `target`, unless `target` is that model. Else as `scaled_model`.
+
+    Raises InvalidValueError also if `target` is another model.
+    """
+    _Request.of(source, size, type_name, vocabulary).ensure(target)
 
 
-def _request(
-    source: Source, size: str | Size, type_name: str, vocabulary: int | None
-) -> tuple[Shape, str]:
-    """The shape asked for, and what tells this request from every other."""
-    shape = grown(source.shape, size, vocabulary)
-    _require_type(shape, type_name)
-    what = [_REVISION, fingerprint(source.path), asdict(shape), type_name]
-    return shape, hashlib.sha256(json.dumps(what).encode()).hexdigest()
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What to write. recipe: tells this request from every other."""
 
+    source: SourceModel
+    shape: Shape
+    type_name: str
+    recipe: str
 
-def _ensure(target: Path, source: Source, shape: Shape, type_name: str, recipe: str) -> None:
-    """Write the file unless it is there."""
-    if target.exists():
-        if read_header(target).metadata.get(_RECIPE) == recipe:
-            return
-        raise InvalidValueError(
-            f"{target} exists and is another model; delete it or name another file"
-        )
-    plan = _plan(source, shape, type_name)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _require_room(plan, target.parent, type_name)
-    with _whole(target) as part:
-        if type_name in _DIRECT:
-            write(part, source, _metadata(plan, recipe, type_name), plan.tensors)
-        else:
-            with _whole(part.with_suffix(".f16"), keep=False) as half:
-                write(half, source, _metadata(plan, recipe, "F16"), plan.tensors)
-                quantize.quantize(half, part, type_name)
+    @classmethod
+    def of(cls, path: Path, size: str | Size, type_name: str, vocabulary: int | None) -> "_Request":
+        source = SourceModel(path)
+        shape = scaled_shape(source.shape, size, vocabulary)
+        _require_type(shape, type_name)
+        what = [_REVISION, fingerprint(path), asdict(shape), type_name]
+        recipe = hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        return cls(source, shape, type_name, recipe)
+
+    def path_in(self, folder: Path) -> Path:
+        stem = self.source.path.stem
+        return folder / f"{stem}-{self.shape.label}-{self.type_name}-{self.recipe[:12]}.gguf"
+
+    def model(self) -> ScaledModel:
+        """The tensors, as they are before llama.cpp quantises them."""
+        direct = self.type_name in _FILE_TYPES
+        type_ = TensorType[self.type_name] if direct else TensorType.F16
+        # llama.cpp rounds each weight for itself, so that copies would gain nothing.
+        layout = lay_out(self.source.shape, self.shape, MAX_COPIES if direct else 1)
+        return ScaledModel(self.source, self.shape, layout, type_)
+
+    def ensure(self, target: Path) -> None:
+        """Write the file unless it exists."""
+        if target.exists():
+            if read_header(target).metadata.get(_RECIPE) == self.recipe:
+                return
+            raise InvalidValueError(
+                f"{target} exists and is another model; delete it or name another file"
+            )
+        model = self.model()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _require_room(model, target.parent, self.type_name)
+        with _complete(target) as part:
+            if self.type_name in _FILE_TYPES:
+                self._write(model, part)
+            else:
+                with _complete(part.with_suffix(".f16"), keep=False) as half:
+                    self._write(model, half)
+                    quantize.quantize(half, part, self.type_name)
+
+    def _write(self, model: ScaledModel, path: Path) -> None:
+        own = {"general.file_type": _FILE_TYPES[model.type.name], _RECIPE: self.recipe}
+        write_gguf(path, ARCHITECTURE, model.metadata() | own, model.tensors)
 
 
 def _require_type(shape: Shape, type_name: str) -> None:
-    if type_name not in _DIRECT and type_name not in quantize.types():
+    if type_name not in _FILE_TYPES and type_name not in quantize.types():
         raise InvalidValueError(
-            f"type {type_name!r} is unknown; try {', '.join(_DIRECT)} or one like Q4_K_M"
+            f"type {type_name!r} is unknown; try {', '.join(_FILE_TYPES)} or one like Q4_K_M"
         )
     block = {"F32": 1, "F16": 1, "Q4_0": 32, "Q8_0": 32}.get(type_name, ALIGNMENT)
     for name in ("width", "ffn"):
@@ -135,57 +166,28 @@ def _require_type(shape: Shape, type_name: str) -> None:
             )
 
 
-def _plan(source: Source, shape: Shape, type_name: str) -> Plan:
-    kind = Kind[type_name] if type_name in _DIRECT else Kind.F16
-    # The library quantises each weight for itself, so that copies would gain nothing.
-    copies = MOST_COPIES if type_name in _DIRECT else 1
-    return Plan(source, shape, lay_out(source.shape, shape, copies), kind)
-
-
-def _metadata(plan: Plan, recipe: str, type_name: str) -> dict[str, object]:
-    """What the scaled model says otherwise about itself."""
-    shape = plan.shape
-    own: dict[str, object] = {
-        "embedding_length": shape.width,
-        "block_count": shape.layers,
-        "feed_forward_length": shape.ffn,
-        "attention.head_count": shape.heads,
-        "attention.head_count_kv": shape.kv_heads,
-        "attention.key_length": shape.head_dim,
-        "attention.value_length": shape.head_dim,
-        "attention.layer_norm_rms_epsilon": plan.epsilon,
-        "rope.dimension_count": shape.head_dim,
-        "vocab_size": shape.vocabulary,
-    }
-    return {
-        "general.name": f"{plan.source.name} scaled to {shape.label}",
-        "general.size_label": shape.label,
-        "general.file_type": _DIRECT[type_name],
-        _RECIPE: recipe,
-        **{f"{ARCHITECTURE}.{key}": value for key, value in own.items()},
-        **padded_tokens(plan),
-    }
-
-
-def _require_room(plan: Plan, folder: Path, type_name: str) -> None:
+def _require_room(model: ScaledModel, folder: Path, type_name: str) -> None:
     """Raise InvalidValueError unless the file fits on the disk, and the model in memory."""
-    # Where the library quantises, its file comes beside the 16-bit one; none is larger than Q8_0.
-    quantised = 0 if type_name in _DIRECT else plan.size * 17 // 32
+    # llama.cpp writes its file beside the 16-bit one; none is larger than Q8_0.
+    quantised = 0 if type_name in _FILE_TYPES else model.size * 17 // 32
     room = {
-        f"on the disk of {folder}": (plan.size + quantised, shutil.disk_usage(folder).free),
-        "in memory": (quantised or plan.size, sum(free_memory().values())),
+        f"on the disk of {folder}": (model.size + quantised, shutil.disk_usage(folder).free),
+        "in memory": (quantised or model.size, sum(free_memory().values())),
     }
     for where, (needed, free) in room.items():
         if needed > free:
             raise InvalidValueError(
-                f"{plan.shape.label} in {type_name} needs {needed / _GIB:.1f} GiB {where} and "
+                f"{model.shape.label} in {type_name} needs {needed / _GIB:.1f} GiB {where} and "
                 f"{free / _GIB:.1f} GiB are free; ask for a smaller --params or --type"
             )
 
 
 @contextmanager
-def _whole(path: Path, *, keep: bool = True) -> Iterator[Path]:
-    """Another name to write to, which becomes `path` at the end; nothing stays if it fails."""
+def _complete(path: Path, *, keep: bool = True) -> Iterator[Path]:
+    """Yield a temporary name to write to; rename it to `path` at the end, or delete it if it fails.
+
+    keep: False deletes it in any case.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield part
@@ -195,8 +197,10 @@ def _whole(path: Path, *, keep: bool = True) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m localspec.scaling.scale", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("source", type=Path, help="GGUF of a small llama-architecture model")
     parser.add_argument("target", type=Path, nargs="?", help="by default a file in the cache")
     parser.add_argument("--params", metavar="N", help="60M, 0.9B, 1.5B, 3B, 8B, ...")
@@ -208,20 +212,20 @@ def _options() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Write one model and say what it took."""
-    parser = _options()
+    """Write one model; print its file, its size and the seconds it took."""
+    parser = _parser()
     options = parser.parse_args()
-    figures = (options.width, options.layers, options.ffn)
-    if figures.count(None) != (3 if options.params else 0):
+    sizes = (options.width, options.layers, options.ffn)
+    if sizes.count(None) != (3 if options.params else 0):
         parser.error("give either --params, or --width, --layers and --ffn")
-    size = options.params or Size(*figures)
+    size = options.params or Size(*sizes)
     began = perf_counter()
     try:
         if options.target:
             path = options.target
-            scale(options.source, path, size, options.type, vocabulary=options.vocab)
+            scale_model(options.source, path, size, options.type, vocabulary=options.vocab)
         else:
-            path = scaled(options.source, size, options.type, vocabulary=options.vocab)
+            path = scaled_model(options.source, size, options.type, vocabulary=options.vocab)
     except LocalspecError as error:
         parser.exit(error.exit_code, f"{parser.prog}: {error}\n")
     gigabytes, seconds = path.stat().st_size / 1e9, perf_counter() - began

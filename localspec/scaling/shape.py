@@ -1,11 +1,11 @@
-"""Shape: the sizes of a llama-architecture model, and which larger one a number asks for."""
+"""Shape: the sizes of a llama-architecture model, and the shape for a number of parameters."""
 
 from dataclasses import dataclass
 
 from localspec.errors import InvalidValueError
 
-# Parameters up to which a family is used, and its width and feed-forward length: those of Qwen
-# and Llama models of that size. Layers make up the number.
+# (most parameters, width, feed-forward length), as Qwen and Llama models of that size have them.
+# The number of layers follows from the parameters.
 _FAMILIES = (
     (80e6, 768, 2048),
     (250e6, 768, 3072),
@@ -22,7 +22,7 @@ _USUAL_GROUP = 8
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What is asked for in so many words; the numbers of heads follow from the width."""
+    """The sizes a caller may ask for; the numbers of heads follow from the width."""
 
     width: int
     layers: int
@@ -31,7 +31,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The sizes of a model. group: query heads to a key-value head."""
+    """The sizes of a model. group: query heads per key-value head."""
 
     width: int
     layers: int
@@ -43,30 +43,33 @@ class Shape:
 
     @property
     def heads(self) -> int:
-        """Query heads."""
+        """The number of query heads."""
         return self.group * self.kv_heads
 
     @property
     def layer_parameters(self) -> int:
-        """Weights of the matrices of one layer."""
+        """The number of weights in the matrices of one layer."""
         attention = 2 * (self.heads + self.kv_heads) * self.head_dim
         return self.width * (attention + 3 * self.ffn)
 
     @property
     def parameters(self) -> int:
-        """Weights of all matrices that a token passes through."""
+        """The number of weights in all matrices that a token passes through."""
         return self.layers * self.layer_parameters + self.vocabulary * self.width
 
     @property
     def label(self) -> str:
-        """The number of parameters as people write it."""
+        """The number of parameters as people write it, such as 60M or 0.9B."""
         if self.parameters >= 0.5e9:
             return f"{self.parameters / 1e9:.1f}B"
         return f"{self.parameters / 1e6:.0f}M"
 
 
 def parse_parameters(text: str) -> float:
-    """A number of parameters such as 60M or 0.9B. Raises InvalidValueError."""
+    """Parse a number of parameters such as 60M or 0.9B.
+
+    Raises InvalidValueError for any other text.
+    """
     try:
         count = float(text[:-1]) * _UNITS[text[-1:].upper()]
         if not 0 < count < 1e12:
@@ -78,11 +81,13 @@ def parse_parameters(text: str) -> float:
     return count
 
 
-def grown(source: Shape, size: str | Size, vocabulary: int | None = None) -> Shape:
-    """The shape of that size with the source inside.
+def scaled_shape(source: Shape, size: str | Size, vocabulary: int | None = None) -> Shape:
+    """The shape of the scaled model.
 
-    size: a number of parameters such as "0.9B", or its own figures. Raises InvalidValueError when
-    the source does not fit in.
+    size: a number of parameters such as "0.9B", or its width, layers and feed-forward length.
+    vocabulary: tokens; None is as many as the source has.
+
+    Raises InvalidValueError for a shape that is smaller than the source in any size.
     """
     if isinstance(size, Size):
         shape = _with_heads(source, size, vocabulary)

@@ -9,10 +9,11 @@ from fakes.tiny import write_tiny
 
 from localspec.gguf.check import check_generative
 from localspec.gguf.reader import Header
+from localspec.gguf.writer import TensorData, TensorType, write_gguf
 from localspec.llama.model import Model
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.kv_precision import agreement, choose_kv_type
-from localspec.scaling.source import Kind, Source, Tensor, encode, write
+from localspec.scaling.source_model import ARCHITECTURE, SourceModel
 from localspec.utils.paths import cache_folder
 
 RUNTIME = RuntimeConfig(threads=1)
@@ -32,7 +33,7 @@ def header(drafter_path: Path) -> Header:
 @pytest.fixture(scope="module")
 def uneven(tmp_path_factory: pytest.TempPathFactory, drafter_path: Path) -> Path:
     """The drafter, computing the same from keys of which some are 64 times as large as others."""
-    source = Source(drafter_path)
+    source = SourceModel(drafter_path)
     tensors = []
     for name in source.tensors:
         values = source.rows(name)
@@ -41,10 +42,10 @@ def uneven(tmp_path_factory: pytest.TempPathFactory, drafter_path: Path) -> Path
             blocks = values.reshape(-1, 32, values.shape[-1]).copy()
             blocks[:, :2] *= 64 if ".attn_k." in name else 1 / 64
             values = blocks.reshape(values.shape)
-        kind = Kind.F16 if values.ndim > 1 else Kind.F32
-        tensors.append(Tensor(name, values.shape, kind, [encode(values, kind)]))
+        type_ = TensorType.F16 if values.ndim > 1 else TensorType.F32
+        tensors.append(TensorData.of(name, values, type_))
     path = tmp_path_factory.mktemp("models") / "uneven.gguf"
-    write(path, source, {}, tensors)
+    write_gguf(path, ARCHITECTURE, source.metadata, tensors)
     return path
 
 

@@ -20,9 +20,9 @@ from localspec.llama import quantize
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.scaling import scale as command
-from localspec.scaling.scale import scale, scaled
-from localspec.scaling.shape import Size, grown
-from localspec.scaling.source import Source
+from localspec.scaling.scale import scale_model, scaled_model
+from localspec.scaling.shape import Size, scaled_shape
+from localspec.scaling.source_model import SourceModel
 from localspec.speculation.draft import Draft
 
 SIZE = Size(width=512, layers=10, ffn=1536)
@@ -65,26 +65,26 @@ def source(request: pytest.FixtureRequest) -> Path:
 
 def in_f32(source: Path, folder: Path) -> Path:
     """The source itself, its weights as 32-bit floats."""
-    shape = Source(source).shape
-    return scaled(source, Size(shape.width, shape.layers, shape.ffn), "F32", folder)
+    shape = SourceModel(source).shape
+    return scaled_model(source, Size(shape.width, shape.layers, shape.ffn), "F32", folder)
 
 
 @pytest.mark.parametrize("type_name", BOUNDS)
 def test_logits_are_those_of_the_target(target_path: Path, folder: Path, type_name: str) -> None:
-    large = scaled(target_path, SIZE, type_name, folder)
+    large = scaled_model(target_path, SIZE, type_name, folder)
     assert distance(logits(large), logits(in_f32(target_path, folder))) < BOUNDS[type_name]
 
 
 @pytest.mark.parametrize("type_name", ["F32", "Q4_0"])
 def test_logits_are_those_of_the_drafter(drafter_path: Path, folder: Path, type_name: str) -> None:
-    large = scaled(drafter_path, SIZE, type_name, folder)
+    large = scaled_model(drafter_path, SIZE, type_name, folder)
     assert distance(logits(large), logits(in_f32(drafter_path, folder))) < BOUNDS[type_name]
 
 
 def test_copies_make_up_for_four_bits(target_path: Path, folder: Path) -> None:
     small = logits(in_f32(target_path, folder))
-    one = scaled(target_path, Size(512, 8, 1024), "Q4_0", folder)
-    two = scaled(target_path, Size(512, 8, 1536), "Q4_0", folder)
+    one = scaled_model(target_path, Size(512, 8, 1024), "Q4_0", folder)
+    two = scaled_model(target_path, Size(512, 8, 1536), "Q4_0", folder)
     assert distance(logits(one), small) > 4 * distance(logits(two), small)
 
 
@@ -93,7 +93,7 @@ def test_the_same_text_in_the_type_of_the_source(
 ) -> None:
     for source, type_name in (target_path, "Q8_0"), (drafter_path, "Q4_0"):
         texts = []
-        for path in source, scaled(source, SIZE, type_name, folder):
+        for path in source, scaled_model(source, SIZE, type_name, folder):
             with load(path, "none", threads=1) as engine:
                 result = engine.generate(PROMPTS[0], temperature=0, max_tokens=48)
                 texts.append(result.token_ids)
@@ -102,13 +102,13 @@ def test_the_same_text_in_the_type_of_the_source(
 
 
 def test_extra_tokens_never_win(source: Path, folder: Path) -> None:
-    held = Source(source).shape.vocabulary
+    held = SourceModel(source).shape.vocabulary
     small = logits(in_f32(source, folder))
     # Room for the constant and two copies; their mean square is no power of two, so the cache's
     # 16-bit floats are rounded otherwise.
     size = Size(768, 8, 1536)
     for type_name, bound in ("F32", 0.01), ("Q4_0", BOUNDS["Q4_0"]):
-        padded = scaled(source, size, type_name, folder, vocabulary=held + 100)
+        padded = scaled_model(source, size, type_name, folder, vocabulary=held + 100)
         rows = logits(padded)
         assert rows.shape[1] == held + 100
         assert distance(rows[:, :held], small) < bound
@@ -124,7 +124,7 @@ def test_every_part_of_the_architecture(tmp_path: Path, target_path: Path, head_
     assert logits(small, 40).std() > 0.5
     for type_name, bound in ("F32", 1e-3), ("Q8_0", 0.3):
         large = tmp_path / f"{type_name}.gguf"
-        scale(small, large, Size(768, 3, 1024), type_name)
+        scale_model(small, large, Size(768, 3, 1024), type_name)
         assert distance(logits(large, 40), logits(small, 40)) < bound
 
 
@@ -181,10 +181,10 @@ def write_random(
 
 @pytest.mark.parametrize("count", ["60M", "100M", "0.5B", "0.9B", "1.5B", "3B", "8B"])
 def test_a_number_of_parameters_names_a_shape(target_path: Path, count: str) -> None:
-    source = Source(target_path).shape
+    source = SourceModel(target_path).shape
     asked = float(count[:-1]) * {"M": 1e6, "B": 1e9}[count[-1]]
     for vocabulary in (None, 16_000):
-        shape = grown(source, count, vocabulary)
+        shape = scaled_shape(source, count, vocabulary)
         assert shape.parameters == pytest.approx(asked, rel=0.06)
         assert shape.width % 256 == shape.ffn % 256 == 0
 
@@ -192,7 +192,7 @@ def test_a_number_of_parameters_names_a_shape(target_path: Path, count: str) -> 
 @pytest.mark.parametrize("type_name", ["F16", "Q4_0", "Q4_K_M"])
 def test_the_file_says_what_it_is(target_path: Path, folder: Path, type_name: str) -> None:
     small = check_generative(target_path)
-    path = scaled(target_path, SIZE, type_name, folder)
+    path = scaled_model(target_path, SIZE, type_name, folder)
     large = check_generative(path)
     own = {
         "block_count": 10,
@@ -220,7 +220,7 @@ def list_of(value: object) -> object:
 
 def test_no_matrix_can_be_skipped(target_path: Path, folder: Path) -> None:
     """Random numbers in every matrix that reads the hidden state, in the layers added, too."""
-    reader = gguf.GGUFReader(scaled(target_path, SIZE, "F16", folder))
+    reader = gguf.GGUFReader(scaled_model(target_path, SIZE, "F16", folder))
     matrices = {tensor.name: np.asarray(tensor.data) for tensor in reader.tensors}
     for part in ("attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"):
         assert np.count_nonzero(matrices[f"blk.9.{part}.weight"]) > 0.99 * 512 * 256
@@ -234,16 +234,20 @@ def test_a_second_request_finds_the_file(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     size = Size(256, 8, 768)
-    first = scaled(target_path, size)
+    first = scaled_model(target_path, size)
     assert first.parent == tmp_path / "cache" / "scaled"
     written = first.stat().st_mtime_ns
-    assert scaled(target_path, size) == first
-    scale(target_path, first, size)
+    assert scaled_model(target_path, size) == first
+    scale_model(target_path, first, size)
     assert first.stat().st_mtime_ns == written
-    assert scaled(target_path, Size(256, 9, 768)) != first != scaled(target_path, size, "Q8_0")
+    assert (
+        scaled_model(target_path, Size(256, 9, 768))
+        != first
+        != scaled_model(target_path, size, "Q8_0")
+    )
     for source, type_name in (target_path, "Q8_0"), (drafter_path, "Q4_0"):
         with pytest.raises(InvalidValueError, match="is another model"):
-            scale(source, first, size, type_name)
+            scale_model(source, first, size, type_name)
     assert first.stat().st_mtime_ns == written
 
 
@@ -271,26 +275,26 @@ def test_refusals(
 ) -> None:
     size, type_name, vocabulary = request_
     with pytest.raises(InvalidValueError, match=message):
-        scaled(target_path, size, type_name, tmp_path, vocabulary=vocabulary)
+        scaled_model(target_path, size, type_name, tmp_path, vocabulary=vocabulary)
     assert not list(tmp_path.iterdir())
 
 
 def test_only_llama_models(target_path: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="architecture 'mamba'"):
-        scaled(write_mamba(tmp_path / "mamba.gguf", target_path), "60M", folder=tmp_path)
+        scaled_model(write_mamba(tmp_path / "mamba.gguf", target_path), "60M", folder=tmp_path)
     lacking = write_random(
         tmp_path / "lacking.gguf", target_path, 32, without="blk.1.ffn_up.weight"
     )
     with pytest.raises(InvalidValueError, match=r"no tensor blk\.1\.ffn_up\.weight"):
-        scaled(lacking, "60M", folder=tmp_path)
+        scaled_model(lacking, "60M", folder=tmp_path)
     more = write_random(tmp_path / "more.gguf", target_path, 32, extra="blk.0.gate.weight")
     with pytest.raises(
         InvalidValueError, match=r"tensor blk\.0\.gate\.weight, which cannot be scaled"
     ):
-        scaled(more, "60M", folder=tmp_path)
+        scaled_model(more, "60M", folder=tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
     with pytest.raises(ModelNotFoundError):
-        scaled(tmp_path / "none.gguf", "60M", folder=tmp_path)
+        scaled_model(tmp_path / "none.gguf", "60M", folder=tmp_path)
 
 
 @pytest.mark.parametrize("type_name", ["Q4_0", "Q4_K_M"])
@@ -300,10 +304,10 @@ def test_room_is_asked_for_first(
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
         with pytest.raises(InvalidValueError, match="on the disk"):
-            scaled(target_path, SIZE, type_name, tmp_path)
+            scaled_model(target_path, SIZE, type_name, tmp_path)
     monkeypatch.setattr(command, "free_memory", lambda: {"CPU": 2**19, "GPU": 2**19})
     with pytest.raises(InvalidValueError, match="in memory"):
-        scaled(target_path, SIZE, type_name, tmp_path)
+        scaled_model(target_path, SIZE, type_name, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -318,15 +322,15 @@ def test_an_interrupt_leaves_nothing(
 
     monkeypatch.setattr(quantize, "quantize", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        scaled(target_path, SIZE, "Q4_K_M", tmp_path)
-    read = Source.rows
+        scaled_model(target_path, SIZE, "Q4_K_M", tmp_path)
+    read = SourceModel.rows
 
-    def interrupted_reading(source: Source, name: str, *which: object) -> object:
+    def interrupted_reading(source: SourceModel, name: str, *which: object) -> object:
         return interrupt() if "blk.5.ffn_up" in name else read(source, name, *which)
 
-    monkeypatch.setattr(Source, "rows", interrupted_reading)
+    monkeypatch.setattr(SourceModel, "rows", interrupted_reading)
     with pytest.raises(KeyboardInterrupt):
-        scaled(target_path, SIZE, "Q8_0", tmp_path)
+        scaled_model(target_path, SIZE, "Q8_0", tmp_path)
     assert len(seen) == 2 and min(seen) > 2**20
     assert not list(tmp_path.iterdir())
 

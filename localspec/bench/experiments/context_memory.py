@@ -21,11 +21,12 @@ import numpy as np
 import psutil
 
 from localspec.engine.engine import Engine, load
-from localspec.gguf.reader import Array, read_header
+from localspec.gguf.reader import read_header
+from localspec.gguf.writer import TensorData, TensorType, write_gguf
 from localspec.llama.dry_run import DryModel, logged, use_of
 from localspec.memory.estimate import cache_bytes
 from localspec.models import registry
-from localspec.scaling.source import ARCHITECTURE, Kind, Source, Tensor, encode, write
+from localspec.scaling.source_model import ARCHITECTURE, SourceModel
 
 _MIB = 2**20
 BUDGET = 100 * _MIB
@@ -143,44 +144,37 @@ def _resident() -> int:
 
 def _write_random(path: Path, vocabulary: int, n_ctx: int) -> None:
     """A model of so many tokens, made for so long a context."""
-    source = Source(registry.bundled().drafter)
+    source = SourceModel(registry.bundled().drafter)
     own = {**_OWN, "context_length": n_ctx, "vocab_size": vocabulary}
     changed = {f"{ARCHITECTURE}.{key}": value for key, value in own.items()}
-    write(path, source, changed | _tokens(source, vocabulary), list(_tensors(vocabulary)))
+    tokens = source.extended_vocabulary(_extra_tokens(source.shape.vocabulary, vocabulary))
+    metadata = {**source.metadata, **changed, **tokens}
+    write_gguf(path, ARCHITECTURE, metadata, list(_tensors(vocabulary)))
 
 
-def _tokens(source: Source, vocabulary: int) -> dict[str, object]:
-    """The source's vocabulary with more tokens, each of which is merged of two parts."""
-    extra = range(source.shape.vocabulary, vocabulary)
-    lists: dict[str, list[object]] = {
+def _extra_tokens(first: int, end: int) -> dict[str, list[object]]:
+    """Entries of a vocabulary; each token is merged of two parts."""
+    extra = range(first, end)
+    return {
         "tokens": [f"extra{number}" for number in extra],
         "token_type": [_NORMAL_TOKEN] * len(extra),
         "merges": [f"extra {number}" for number in extra],
     }
-    own = source.metadata
-    keys = {f"tokenizer.ggml.{name}": values for name, values in lists.items()}
-    return {key: [*_listed(own[key]), *values] for key, values in keys.items()}
 
 
-def _listed(value: object) -> Array:
-    assert isinstance(value, Array)
-    return value
-
-
-def _tensors(vocabulary: int) -> Iterator[Tensor]:
+def _tensors(vocabulary: int) -> Iterator[TensorData]:
     random = np.random.default_rng(0)
     yield _random("token_embd", vocabulary, random)
     for name in _MATRICES:
         yield _random(f"blk.0.{name}", _WIDTH, random)
     for name in _NORMS:
-        ones = encode(np.ones(_WIDTH, np.float32), Kind.F32)
-        yield Tensor(f"{name}.weight", (_WIDTH,), Kind.F32, [ones])
+        yield TensorData.of(f"{name}.weight", np.ones(_WIDTH, np.float32), TensorType.F32)
 
 
-def _random(name: str, rows: int, random: np.random.Generator) -> Tensor:
+def _random(name: str, rows: int, random: np.random.Generator) -> TensorData:
     values = random.standard_normal((rows, _WIDTH), np.float32) / np.float32(_WIDTH**0.5)
     # Of 16-bit floats the library makes no copy, rearranged for speed.
-    return Tensor(f"{name}.weight", values.shape, Kind.F16, [encode(values, Kind.F16)])
+    return TensorData.of(f"{name}.weight", values, TensorType.F16)
 
 
 def _print(found: Taken) -> None:
