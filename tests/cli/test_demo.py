@@ -157,7 +157,7 @@ def test_ctrl_c_while_writing_leaves_nothing(
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(scale, "write", interrupted)
+    monkeypatch.setattr(scale, "write_gguf", interrupted)
     done = demo("--yes", *SMALL)
     assert done.code == 130
     assert list(folder.iterdir()) == []
@@ -168,7 +168,7 @@ def test_a_full_disk_is_one_line(demo: Run, folder: Path, monkeypatch: pytest.Mo
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scale, "write", full)
+    monkeypatch.setattr(scale, "write_gguf", full)
     done = demo("--yes", *SMALL)
     assert done.code == 1
     assert done.err.endswith("set LOCALSPEC_HOME to a folder elsewhere\n")
