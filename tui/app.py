@@ -21,7 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from localspec.models import registry
-from localspec.models.locate import pair_of
+from localspec.models.pair_finder import pair_of
 from localspec_tui.archive import Archive
 from localspec_tui.autosave import Keeper
 from localspec_tui.clipboard import to_clipboard

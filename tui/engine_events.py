@@ -7,7 +7,7 @@ from localspec.conversation.events import Event
 from localspec.conversation.turns import Turn
 from localspec.engine.engine import Engine
 from localspec.models import registry
-from localspec.models.locate import pair_of
+from localspec.models.pair_finder import pair_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from localspec.loading.config import RuntimeConfig
 from localspec.loading.drafter_loader import AUTO, MODEL_FREE, NONE, Choice
 from localspec.memory.estimate import default_context
 from localspec.models import registry
-from localspec.models.locate import on_disk, pair_of
+from localspec.models.locate import require_file
+from localspec.models.pair_finder import pair_of
 
 # In a list of drafts, the drafter that is a model.
 MODEL = "model"
@@ -158,7 +159,7 @@ def _forgetful() -> Suffix:
 
 def _own_drafter(target: Path) -> Path | None:
     pair = pair_of(target)
-    return on_disk(pair.drafter) if pair and pair.drafter else None
+    return require_file(pair.drafter) if pair and pair.drafter else None
 
 
 def _room(target: Path, tasks: Sequence[Task], tokens: int) -> int:

@@ -14,7 +14,7 @@ from localspec.cli.output import Output
 from localspec.gguf.files import bytes_of
 from localspec.hub import store
 from localspec.hub.partial_files import Part, parts_of
-from localspec.models.inventory import Listed, listed
+from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import ago, format_bytes
 
 _COLUMNS = ("name", "size", "quant", "last use", "drafters that fit")
@@ -39,7 +39,7 @@ def ls(*, everything: bool, remote: bool, as_json: bool) -> int:
 
 
 def _show_models(output: Output, *, as_json: bool) -> None:
-    models = listed()
+    models = model_inventory()
     parts = [part for repository in store.repositories() for part in parts_of(repository)]
     blobs = [blob for each in models for blob in each.stored.blobs]
     total = bytes_of([*blobs, *(part.path for part in parts)])
@@ -56,7 +56,7 @@ def _show_models(output: Output, *, as_json: bool) -> None:
     )
 
 
-def _cells(each: Listed) -> tuple[str, ...]:
+def _cells(each: InventoryEntry) -> tuple[str, ...]:
     drafters = [Path(name).name if Path(name).is_absolute() else name for name in each.drafters]
     return (
         each.name,
@@ -67,7 +67,7 @@ def _cells(each: Listed) -> tuple[str, ...]:
     )
 
 
-def _record(each: Listed) -> dict[str, Any]:
+def _record(each: InventoryEntry) -> dict[str, Any]:
     stored = each.stored
     return {
         "name": each.name,

@@ -11,7 +11,7 @@ from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.gguf.files import PREFERRED, bytes_of, files_of
 from localspec.hub.reference import Repository
 from localspec.models import registry
-from localspec.models.inventory import here
+from localspec.models.locate import find_file
 from localspec.models.registry import Pair
 from localspec.utils.format import format_bytes
 
@@ -31,7 +31,7 @@ def show_pairs(output: Output, *, as_json: bool) -> None:
 
 def record_of(pair: Pair) -> dict[str, Any]:
     """A pair for programs: what models.toml says, and which files of it are on this disk."""
-    target, drafter = here(pair.target), here(pair.drafter)
+    target, drafter = find_file(pair.target), find_file(pair.drafter)
     return {
         "name": pair.name,
         "target": str(pair.target),
@@ -52,7 +52,7 @@ def record_of(pair: Pair) -> dict[str, Any]:
 
 
 def _cells(pair: Pair) -> tuple[str, ...]:
-    target, drafter = here(pair.target), here(pair.drafter)
+    target, drafter = find_file(pair.target), find_file(pair.drafter)
     files = [file for path in (target, drafter) if path for file in files_of(path)]
     if target:
         on_disk = "target only" if pair.drafter and not drafter else "yes"

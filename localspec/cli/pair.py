@@ -12,12 +12,11 @@ from localspec.hub.reference import Repository
 from localspec.loading import acceptance_priors
 from localspec.loading.calibration import remembered
 from localspec.loading.config import RuntimeConfig
-from localspec.models import suggestions
 from localspec.models.compatibility import checks
-from localspec.models.inventory import here
-from localspec.models.locate import locate, reference_of
-from localspec.models.speed_up import DEPTHS, Measured, outlook
-from localspec.models.suggestions import model_at
+from localspec.models.locate import find_file, locate, reference_of
+from localspec.models.pair_finder import pair_like, pair_of
+from localspec.models.speed_up import DEPTHS, PairMeasurement, estimate_speed_up
+from localspec.models.suggestions import suggest_drafters, text_model
 from localspec.sampling.params import SamplingParams
 
 
@@ -48,9 +47,9 @@ def pair(*, target: str, drafter: str | None, ctx: int | None, as_json: bool) ->
 def _target(name: str) -> Facts:
     """The target; where it was not downloaded, what is known all the same is said."""
     try:
-        return model_at(locate(name))
+        return text_model(locate(name))
     except ModelNotFoundError as error:
-        known = suggestions.pair_for(reference_of(name))
+        known = pair_of(reference_of(name))
         if known is None:
             raise
         drafter = f"its drafter is {known.drafter}" if known.drafter else None
@@ -60,22 +59,21 @@ def _target(name: str) -> Facts:
 
 def _found(name: str, target: Facts, drafter: str, context: int | None) -> Found:
     """One drafter, checked."""
-    model = model_at(locate(drafter))
+    model = text_model(locate(drafter))
     found = checks(target, model, context)
-    return Found(
-        name, target, drafter, model, found, outlook(target, model, _measured(target, model))
-    )
+    speed_up = estimate_speed_up(target, model, _measured(target, model))
+    return Found(name, target, drafter, model, found, speed_up)
 
 
 def _suggested(target: Facts, context: int | None) -> Suggestion:
     """Every drafter there might be."""
-    known = suggestions.pair_of(target)
+    known = pair_like(target)
     wanted = known.drafter if known else None
-    missing = wanted if isinstance(wanted, Repository) and not here(wanted) else None
-    return Suggestion(target, suggestions.on_disk(target, _measured, context), known, missing)
+    missing = wanted if isinstance(wanted, Repository) and not find_file(wanted) else None
+    return Suggestion(target, suggest_drafters(target, _measured, context), known, missing)
 
 
-def _measured(target: Facts, drafter: Facts) -> Measured:
+def _measured(target: Facts, drafter: Facts) -> PairMeasurement:
     """What `localspec plan` found, and what passes took here with the usual settings."""
     files = target.files[0], drafter.files[0]
     pace = remembered(*files, RuntimeConfig())
@@ -84,5 +82,6 @@ def _measured(target: Facts, drafter: Facts) -> Measured:
         temperature = SamplingParams.for_model(target.header.metadata).temperature
     except InvalidValueError:
         # What the file recommends makes no sense, so nothing was planned with it.
-        return Measured(costs=costs)
-    return Measured(acceptance_priors.find(*files, temperature).rates.get(files[1].stem), costs)
+        return PairMeasurement(costs=costs)
+    rate = acceptance_priors.find(*files, temperature).rates.get(files[1].stem)
+    return PairMeasurement(rate, costs)

@@ -10,9 +10,9 @@ from localspec.gguf.reader import display_name
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
 from localspec.hub.reference import Repository
 from localspec.models.registry import Pair
-from localspec.models.speed_up import Outlook
-from localspec.models.suggestions import Candidate
-from localspec.models.vocabulary_match import Check, failure
+from localspec.models.speed_up import SpeedUpEstimate
+from localspec.models.suggestions import DrafterSuggestion
+from localspec.models.vocabulary_match import Check, failed_check
 
 _OTHER_DRAFTER = "use a smaller model of the same family, or --draft suffix"
 _WAYS_OUT = {"memory": f"give a smaller --ctx, or {_OTHER_DRAFTER}"}
@@ -27,12 +27,12 @@ class Found:
     drafter_name: str
     drafter: Facts
     checks: Sequence[Check]
-    outlook: Outlook
+    speed_up: SpeedUpEstimate
 
     @property
     def fits(self) -> bool:
         """Whether it can draft."""
-        return failure(self.checks) is None
+        return failed_check(self.checks) is None
 
     def text(self) -> str:
         """Every check, and what follows."""
@@ -46,15 +46,15 @@ class Found:
             "drafter": str(self.drafter.files[0]),
             "fits": self.fits,
             "checks": [asdict(each) for each in self.checks],
-            "gain": asdict(self.outlook) if self.fits else None,
+            "gain": asdict(self.speed_up) if self.fits else None,
             "conclusion": self._conclusion(),
         }
 
     def _conclusion(self) -> str:
         drafter, target = display_name(self.drafter_name), display_name(self.target_name)
-        failed = failure(self.checks)
+        failed = failed_check(self.checks)
         if failed is None:
-            return f"{drafter} fits {target}, {gain_text(self.outlook)}"
+            return f"{drafter} fits {target}, {gain_text(self.speed_up)}"
         said = f"{drafter} cannot draft for {target}: {failed.detail}"
         return f"{said}; {_WAYS_OUT.get(failed.name, _OTHER_DRAFTER)}"
 
@@ -66,7 +66,7 @@ class Suggestion:
     """
 
     target: Facts
-    candidates: Sequence[Candidate]
+    candidates: Sequence[DrafterSuggestion]
     pair: Pair | None
     missing: Repository | None
     fits: bool = True
@@ -89,9 +89,9 @@ class Suggestion:
         }
 
     def _conclusion(self) -> str:
-        if self.candidates and self.candidates[0].drafts:
+        if self.candidates and self.candidates[0].useful:
             best = self.candidates[0]
-            return f"best: {display_name(best.name)}, {gain_text(best.outlook)}"
+            return f"best: {display_name(best.name)}, {gain_text(best.speed_up)}"
         if self.missing:
             sure = "" if self.pair and "drafter" not in self.pair.unverified else ", unverified"
             return f"n-gram only, until localspec pull {self.missing} (of models.toml{sure})"
@@ -108,7 +108,7 @@ class Suggestion:
         )
 
 
-def gain_text(found: Outlook) -> str:
+def gain_text(found: SpeedUpEstimate) -> str:
     """What is expected, and what that rests on."""
     if not found.pays:
         return "but gains nothing: its drafts would cost more than they save"
@@ -122,18 +122,18 @@ def gain_text(found: Outlook) -> str:
     return f"{gain} x plain decoding ({rests_on})"
 
 
-def _cells(each: Candidate) -> tuple[str, ...]:
+def _cells(each: DrafterSuggestion) -> tuple[str, ...]:
     name = display_name(each.name)
     if each.failed:
         return name, str(each.failed.verdict), each.failed.detail
-    return name, "fits", gain_text(each.outlook)
+    return name, "fits", gain_text(each.speed_up)
 
 
-def _record(each: Candidate) -> dict[str, Any]:
+def _record(each: DrafterSuggestion) -> dict[str, Any]:
     return {
         "name": each.name,
         "file": str(each.model.files[0]),
         "fits": each.failed is None,
         "failed": asdict(each.failed) if each.failed else None,
-        "gain": None if each.failed else asdict(each.outlook),
+        "gain": None if each.failed else asdict(each.speed_up),
     }

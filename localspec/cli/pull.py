@@ -21,7 +21,8 @@ from localspec.hub.download import download, present, require_space
 from localspec.hub.listing import RemoteModel, look_up
 from localspec.hub.reference import Reference, Repository
 from localspec.hub.store import hub_cache
-from localspec.models import locate, registry
+from localspec.models import locate
+from localspec.models.pair_finder import pair_of
 from localspec.models.registry import Pair
 from localspec.utils.format import format_bytes
 
@@ -94,7 +95,7 @@ def _wanted(name: str, draft: str, output: Output) -> dict[str, Reference]:
         return {"target": target}
     if draft != _AUTO:
         return {"target": target, "drafter": _reference(draft, [_AUTO, _NONE])}
-    pair = _pair(name, target)
+    pair = pair_of(target, name)
     if pair is None or pair.drafter is None:
         reason = pair.no_drafter if pair else None
         output.note(f"no drafter: {reason or f'none is known for {name}; --draft names one'}")
@@ -106,18 +107,6 @@ def _wanted(name: str, draft: str, output: Output) -> dict[str, Reference]:
 
 def _reference(name: str, others: Sequence[str] = ()) -> Reference:
     return Path(name) if Path(name).is_file() else locate.reference_of(name, others)
-
-
-def _pair(name: str, target: Reference) -> Pair | None:
-    """The pair that is named, else the first one with this target."""
-    if isinstance(target, Path):
-        return locate.pair_of(target)
-    having = [
-        pair
-        for pair in registry.pairs().values()
-        if isinstance(pair.target, Repository) and pair.target.id == target.id
-    ]
-    return min(having, key=lambda pair: not _names(name, pair), default=None)
 
 
 def _names(name: str, pair: Pair) -> bool:

@@ -11,8 +11,7 @@ from localspec.cli.show_output import record, rows_of, rows_of_pair, text_of
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.facts import Facts, facts_of
 from localspec.models import registry
-from localspec.models.inventory import here
-from localspec.models.locate import locate
+from localspec.models.locate import find_file, locate
 from localspec.models.registry import Pair
 from localspec.utils.format import printable
 
@@ -33,7 +32,7 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
     if template and not as_json:
         output.data(_template(name, model))
         return
-    drafter = facts_of(path) if pair and (path := here(pair.drafter)) else None
+    drafter = facts_of(path) if pair and (path := find_file(pair.drafter)) else None
     if as_json:
         output.record(
             {
@@ -52,10 +51,7 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
 
 
 def _pair_called(name: str) -> Pair | None:
-    if Path(name).exists():
-        return None
-    pairs, label = registry.pairs(), name.partition(":")[0]
-    return pairs.get(label) or pairs.get(label.lower())
+    return None if Path(name).exists() else registry.pair_named(name)
 
 
 def _facts(name: str, pair: Pair | None) -> Facts | None:

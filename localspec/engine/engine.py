@@ -20,7 +20,7 @@ from localspec.loading.calibration import forget
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.drafter_loader import Choice, Drafting
 from localspec.loading.loader import EngineConfig, loaded, with_drafters
-from localspec.models.locate import pair_of
+from localspec.models.pair_finder import pair_of
 from localspec.stats import Seconds, Stats
 from localspec.utils.fair_lock import FairLock
 from localspec.utils.progress import watched

@@ -20,7 +20,7 @@ _PREFIX = "models--"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredModel:
     """A whole model on this disk.
 
     name: what to call it, so that `locate` finds this one. repository: where it is from; None for
@@ -65,7 +65,7 @@ def find(wanted: Repository) -> Path | None:
     return None
 
 
-def models() -> list[Stored]:
+def models() -> list[StoredModel]:
     """Every whole model of the cache, by repository."""
     return [stored for repository in repositories() for stored in of_repository(repository)]
 
@@ -77,9 +77,9 @@ def repositories() -> list[str]:
     )
 
 
-def of_repository(repository: str) -> list[Stored]:
+def of_repository(repository: str) -> list[StoredModel]:
     """The whole models of one repository; of several revisions of a file, the one `find` takes."""
-    found: dict[str, Stored] = {}
+    found: dict[str, StoredModel] = {}
     taken: set[str | None] = {None}
     for snapshot in snapshots(repository):
         here = units(_whole_files(snapshot))
@@ -127,7 +127,7 @@ def blob_of(entry: Path) -> Path:
         return entry
 
 
-def _stored(name: Repository, snapshot: Path, unit: Unit) -> Stored:
+def _stored(name: Repository, snapshot: Path, unit: Unit) -> StoredModel:
     entries = [
         revision / file
         for revision in snapshots(name.id)
@@ -136,14 +136,14 @@ def _stored(name: Repository, snapshot: Path, unit: Unit) -> Stored:
     ]
     blobs = frozenset(blob_of(entry) for entry in entries)
     files = tuple(snapshot / file for file in unit.files)
-    return Stored(str(name), name.id, unit, files, blobs, _last_use(blobs))
+    return StoredModel(str(name), name.id, unit, files, blobs, _last_use(blobs))
 
 
-def local(path: Path) -> Stored:
+def local_model(path: Path) -> StoredModel:
     """The model of a file that is not in the cache, with all files that it is split into."""
     files = files_of(path)
     unit = Unit(tuple(file.name for file in files))
-    return Stored(str(path), None, unit, files, frozenset(files), _last_use(files))
+    return StoredModel(str(path), None, unit, files, frozenset(files), _last_use(files))
 
 
 def _last_use(blobs: Iterable[Path]) -> float:

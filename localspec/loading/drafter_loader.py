@@ -19,7 +19,7 @@ from localspec.loading.config import RuntimeConfig
 from localspec.loading.kv_precision import choose_kv_type
 from localspec.loading.load_check import loadable_header
 from localspec.memory.plan import MemoryPlan, Wish, memory_plan
-from localspec.models import locate
+from localspec.models import locate, pair_finder
 from localspec.models.vocabulary_match import mismatch
 from localspec.speculation.drafter import Drafter
 
@@ -179,11 +179,11 @@ def _model_of(choices: Sequence[Choice], target: Path) -> tuple[Path | None, boo
             loadable_header(path)
             return path, False
     if AUTO in choices:
-        pair = locate.pair_of(target)
+        pair = pair_finder.pair_of(target)
         # What is wrong with it is said where it would be loaded.
         with suppress(LocalspecError):
             if pair and pair.drafter:
-                path = locate.on_disk(pair.drafter, pair.name)
+                path = locate.require_file(pair.drafter, pair.name)
                 loadable_header(path)
                 return path, True
     return None, True
@@ -281,7 +281,7 @@ class _Assembly:
         if self._context:
             return
         path = self._target.model.path
-        pair = locate.pair_of(path)
+        pair = pair_finder.pair_of(path)
         if pair is None or pair.drafter is None:
             because = pair and pair.no_drafter
             self._reason = because or f"no drafter is known for {path.name}"
@@ -290,7 +290,7 @@ class _Assembly:
             self._reason = self._no_model
             return
         try:
-            self._add_model(locate.on_disk(pair.drafter, pair.name))
+            self._add_model(locate.require_file(pair.drafter, pair.name))
         except LocalspecError as error:
             self._reason = f"{pair.drafter} cannot be used: {error}"
 

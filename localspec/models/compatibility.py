@@ -6,7 +6,7 @@ from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.memory.estimate import DEFAULT_CONTEXT, cache_bytes, default_context
 from localspec.models.speed_up import bytes_read
-from localspec.models.vocabulary_match import Check, Verdict, spoken, token_name
+from localspec.models.vocabulary_match import Check, CheckResult, token_name, vocabulary_checks
 from localspec.utils.format import format_bytes
 
 
@@ -18,7 +18,7 @@ def checks(target: Facts, drafter: Facts, context: int | None = None) -> list[Ch
     wanted = context or default_context(target.header)
     vocabularies = HeaderVocabulary(target.header), HeaderVocabulary(drafter.header)
     return [
-        *spoken(*vocabularies),
+        *vocabulary_checks(*vocabularies),
         _special(*vocabularies),
         _template(target, drafter),
         _context(drafter, wanted),
@@ -39,26 +39,26 @@ def _special(target: HeaderVocabulary, drafter: HeaderVocabulary) -> Check:
     ]
     if differing:
         detail = f"{', '.join(differing)}; the target's count"
-        return Check(name, Verdict.HARMLESS, detail)
+        return Check(name, CheckResult.HARMLESS, detail)
     listed = ", ".join(f"{each.upper()} {token}" for each, token in both[0].items())
-    return Check(name, Verdict.FITS, listed or "none in both")
+    return Check(name, CheckResult.FITS, listed or "none in both")
 
 
 def _template(target: Facts, drafter: Facts) -> Check:
     name, both = "chat template", (target.chat_template, drafter.chat_template)
     if both[0] == both[1]:
-        return Check(name, Verdict.FITS, "the same" if both[0] else "none in both")
+        return Check(name, CheckResult.FITS, "the same" if both[0] else "none in both")
     alone = "" if both[1] else " (the drafter has none)"
     detail = f"differs{alone}; the target's is used, which the drafter may know less well"
-    return Check(name, Verdict.HARMLESS, detail)
+    return Check(name, CheckResult.HARMLESS, detail)
 
 
 def _context(drafter: Facts, wanted: int) -> Check:
     trained = _trained(drafter)
     detail = f"{wanted:,} tokens; the drafter was made for {trained:,}"
     if trained >= wanted:
-        return Check("context", Verdict.FITS, detail)
-    return Check("context", Verdict.HARMLESS, f"{detail}, and guesses worse beyond")
+        return Check("context", CheckResult.FITS, detail)
+    return Check("context", CheckResult.HARMLESS, f"{detail}, and guesses worse beyond")
 
 
 def _trained(model: Facts) -> int:
@@ -71,17 +71,17 @@ def _rollback(target: Facts, drafter: Facts) -> Check:
     kinds = ", ".join(dict.fromkeys(both.values()))
     states = [role for role, kind in both.items() if kind in ("hybrid", "recurrent")]
     if not states:
-        return Check("rollback", Verdict.FITS, f"{kinds}: any last tokens can be taken back")
+        return Check("rollback", CheckResult.FITS, f"{kinds}: any last tokens can be taken back")
     who = " and the ".join(states)
     detail = f"{kinds}: the {who} must copy a running state to take tokens back"
-    return Check("rollback", Verdict.HARMLESS, detail)
+    return Check("rollback", CheckResult.HARMLESS, detail)
 
 
 def _memory(target: Facts, drafter: Facts, context: int) -> Check:
     needed = sum(_resident(model, context) for model in (target, drafter))
     free = psutil.virtual_memory().available
     detail = f"{format_bytes(needed)} for both at {context:,} tokens, {format_bytes(free)} free"
-    return Check("memory", Verdict.FITS if needed <= free else Verdict.UNFIT, detail)
+    return Check("memory", CheckResult.FITS if needed <= free else CheckResult.UNFIT, detail)
 
 
 def _resident(model: Facts, context: int) -> int:
@@ -92,11 +92,11 @@ def _resident(model: Facts, context: int) -> int:
 def _size(target: Facts, drafter: Facts) -> Check:
     """A drafter that is not smaller works, and gains nothing."""
     if drafter.files[0].samefile(target.files[0]):
-        return Check("size", Verdict.HARMLESS, "they are the same file: nothing to gain")
+        return Check("size", CheckResult.HARMLESS, "they are the same file: nothing to gain")
     reads = bytes_read(target, 1), bytes_read(drafter, 1)
     detail = (
         f"reads {format_bytes(int(reads[1]))} per token, the target {format_bytes(int(reads[0]))}"
     )
     if reads[1] < reads[0]:
-        return Check("size", Verdict.FITS, detail)
-    return Check("size", Verdict.HARMLESS, f"{detail}: nothing to gain")
+        return Check("size", CheckResult.FITS, detail)
+    return Check("size", CheckResult.HARMLESS, f"{detail}: nothing to gain")

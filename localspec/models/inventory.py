@@ -1,50 +1,53 @@
-"""Inventory: the models on this disk by the names to use, and which may draft for which."""
+"""The inventory: all models on this disk, the names to use, and the drafters that fit each."""
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.errors import ModelNotFoundError
 from localspec.hub import store
-from localspec.hub.reference import Reference
-from localspec.hub.store import Stored
+from localspec.hub.store import StoredModel
 from localspec.models import registry
-from localspec.models.summaries import Matchmaker, profile_of
+from localspec.models.locate import find_file
+from localspec.models.pair_finder import DrafterFinder
+from localspec.models.summaries import summary_of
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class InventoryEntry:
     """A model on this disk.
 
-    name: the shortest to use, that of a pair if it is the target of one. drafters: those on this
-    disk that are smaller and speak its vocabulary, by their names, the smallest first.
+    name: the shortest name to use; the name of a pair for the target of one. drafters: the names of
+    the smaller models on this disk that share its vocabulary, the smallest first.
     """
 
     name: str
-    stored: Stored
+    stored: StoredModel
     drafters: tuple[str, ...]
 
 
-def listed() -> list[Listed]:
-    """Every whole model on this disk."""
-    stored, aliases, matchmaker = models(), _aliases(), Matchmaker()
-    names = {each.files[0]: aliases.get(_key(each.files[0]), each.name) for each in stored}
-    profiles = {each.files[0]: profile_of(each.files) for each in stored}
-    known = [profile for profile in profiles.values() if profile]
-    found = []
-    for each in stored:
-        file = each.files[0]
-        profile = profiles[file]
-        fitting = matchmaker.drafters(profile, known) if profile else []
-        drafters = tuple(names[drafter.file] for drafter in fitting)
-        found.append(Listed(names[file], each, drafters))
-    return found
+def model_inventory() -> list[InventoryEntry]:
+    """Return every complete model on this disk, those of the Hub's cache first.
+
+    Raises InvalidValueError for a user's models.toml that cannot be used.
+    """
+    models, pair_names = all_models(), _pair_names()
+    names = {
+        model.files[0]: pair_names.get(_absolute(model.files[0]), model.name) for model in models
+    }
+    summaries = {model.files[0]: summary_of(model.files) for model in models}
+    finder = DrafterFinder(summary for summary in summaries.values() if summary)
+    entries = []
+    for model in models:
+        summary = summaries[model.files[0]]
+        drafters = finder.drafters_for(summary) if summary else ()
+        drafter_names = tuple(names[drafter.file] for drafter in drafters)
+        entries.append(InventoryEntry(names[model.files[0]], model, drafter_names))
+    return entries
 
 
-def models() -> list[Stored]:
-    """Every whole model on this disk: the Hub's cache, files that models.toml names, bundled ones.
+def all_models() -> list[StoredModel]:
+    """Return the models in the Hub's cache, then other files of models.toml, then the bundled ones.
 
     Raises InvalidValueError for a user's models.toml that cannot be used.
     """
@@ -56,26 +59,17 @@ def models() -> list[Stored]:
     ]
     files = {path.resolve(): path for path in [*named, *registry.bundled()]}
     outside = [path for path in files.values() if not store.repository_of(path)]
-    return [*store.models(), *map(store.local, outside)]
+    return [*store.models(), *map(store.local_model, outside)]
 
 
-def here(reference: Reference | None) -> Path | None:
-    """The file of a model, if it is on this disk and no other is meant alike."""
-    if isinstance(reference, Path):
-        return reference if reference.is_file() else None
-    with suppress(ModelNotFoundError):
-        return store.find(reference) if reference else None
-    return None
-
-
-def _aliases() -> Mapping[str, str]:
-    """The names of pairs by the file of their target."""
+def _pair_names() -> Mapping[str, str]:
+    """Return the names of pairs by the absolute path of their target."""
     found: dict[str, str] = {}
     for pair in registry.pairs().values():
-        if path := here(pair.target):
-            found.setdefault(_key(path), pair.name)
+        if path := find_file(pair.target):
+            found.setdefault(_absolute(path), pair.name)
     return found
 
 
-def _key(path: Path) -> str:
+def _absolute(path: Path) -> str:
     return os.path.abspath(path)

@@ -1,35 +1,37 @@
-"""Locate: from whatever a model is called to the file on this disk."""
+"""Locate models: from the name that a user gives to a file on this disk."""
 
 import difflib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import ModelNotFoundError
 from localspec.hub import store
 from localspec.hub.reference import Reference, Repository, repository
 from localspec.models import registry
-from localspec.models.registry import Pair
 
 
 def locate(name: str | Path, others: Iterable[str] = ()) -> Path:
-    """The file of a model: a path, the name of a pair (its target), or `user/repo[:quant]`.
+    """Return the (first) file of a model; nothing is downloaded.
 
-    What exists as a path is that path. Nothing is downloaded. others: what else could have been
-    meant, for the message. Raises ModelNotFoundError with what to do: how to fetch it, or which
-    names come close.
+    name: a path, a pair (whose target is meant), or `user/repo[:quant]`; a path that exists comes
+    first. others: further words that are valid here, which the error message then offers.
+    Raises ModelNotFoundError that says how to download the model, or which names are similar.
     """
     path = Path(name)
-    # A folder that happens to be called like a pair does not hide it.
+    # A folder with the name of a pair does not hide the pair.
     if isinstance(name, Path) or path.is_file() or (path.exists() and name not in registry.pairs()):
         return path
-    return on_disk(reference_of(name, others), name)
+    return require_file(reference_of(name, others), name)
 
 
 def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
-    """What a name that is no path stands for: of a pair, the target. Raises ModelNotFoundError."""
+    """Return the model that a name means which is no path; of a pair, the target.
+
+    others: as in `locate`. Raises ModelNotFoundError for a name that means no model.
+    """
     label, _, quant = name.partition(":")
-    pairs = registry.pairs()
-    if pair := pairs.get(label) or pairs.get(label.lower()):
+    if pair := registry.pair_named(name):
         target = pair.target
         if quant and isinstance(target, Repository):
             return Repository(target.id, quant)
@@ -39,7 +41,8 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
         return found
     if name.lower().endswith(".gguf") or "/" in name or "\\" in name:
         raise ModelNotFoundError(f"there is no model file {name}; check the path")
-    close = difflib.get_close_matches(label.lower(), [*others, *pairs], n=3, cutoff=0.6)
+    known = [*others, *registry.pairs()]
+    close = difflib.get_close_matches(label.lower(), known, n=3, cutoff=0.6)
     if close:
         hint = f"did you mean {' or '.join(close)}?"
     else:
@@ -48,10 +51,19 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
     raise ModelNotFoundError(f"there is no model {name!r}; {hint}")
 
 
-def on_disk(reference: Reference, name: str | None = None) -> Path:
-    """The file a reference stands for. name: what the user called it.
+def find_file(reference: Reference | None) -> Path | None:
+    """Return the (first) file of a model; None where it is not on disk, or not unique."""
+    if isinstance(reference, Path):
+        return reference if reference.is_file() else None
+    with suppress(ModelNotFoundError):
+        return store.find(reference) if reference else None
+    return None
 
-    Raises ModelNotFoundError when it was not downloaded.
+
+def require_file(reference: Reference, name: str | None = None) -> Path:
+    """Return the (first) file of a model. name: what the user called the model.
+
+    Raises ModelNotFoundError for a repository's model that was not downloaded, or is not unique.
     """
     if isinstance(reference, Path):
         return reference
@@ -61,15 +73,3 @@ def on_disk(reference: Reference, name: str | None = None) -> Path:
             f"{reference} is not on this machine; localspec pull {name or reference} fetches it"
         )
     return path
-
-
-def pair_of(target: Path) -> Pair | None:
-    """The pair this file is the target of, whatever its quantisation."""
-    origin = store.repository_of(target)
-    for pair in registry.pairs().values():
-        if isinstance(pair.target, Repository):
-            if origin == pair.target.id:
-                return pair
-        elif pair.target.exists() and target.exists() and pair.target.samefile(target):
-            return pair
-    return None

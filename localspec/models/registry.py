@@ -73,6 +73,13 @@ def pairs() -> Mapping[str, Pair]:
     return {**own, **_curated(), **own}
 
 
+def pair_named(name: str) -> Pair | None:
+    """Find a pair by `name` or `name:quant`, in any case; None for every other text."""
+    label = name.partition(":")[0]
+    known = pairs()
+    return known.get(label) or known.get(label.lower())
+
+
 def user_file() -> Path:
     """Where the user's own pairs are, if there are any."""
     return config_folder() / "models.toml"

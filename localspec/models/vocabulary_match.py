@@ -1,4 +1,4 @@
-"""Pairing: whether a drafter speaks the target's vocabulary."""
+"""Vocabulary match: whether a drafter has its target's vocabulary, check by check."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ FIRST_TOKEN_COMPARED = 5
 
 
 class Vocabulary(Protocol):
-    """What of a model's vocabulary must agree."""
+    """What is compared of a vocabulary; tokens are ids, -1 where the vocabulary has none."""
 
     n_vocab: int
 
@@ -36,8 +36,8 @@ class Vocabulary(Protocol):
     def token_text(self, token: int) -> bytes: ...
 
 
-class Verdict(StrEnum):
-    """What a check found. HARMLESS: the text stays right, and drafts may be worse."""
+class CheckResult(StrEnum):
+    """What a check found. HARMLESS: the drafter works, but may be slower or less accurate."""
 
     FITS = "fits"
     HARMLESS = "differs, harmless"
@@ -46,26 +46,26 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was compared. detail: what was found, in a line."""
+    """One property of a target and a drafter. detail: both values, in one line."""
 
     name: str
-    verdict: Verdict
+    verdict: CheckResult
     detail: str
 
 
 def mismatch(target: Vocabulary, drafter: Vocabulary) -> str | None:
-    """Why the drafter cannot draft for the target, or None when it can."""
-    failed = failure(spoken(target, drafter))
+    """Return in one line why the drafter cannot draft for the target; None where it can."""
+    failed = failed_check(vocabulary_checks(target, drafter))
     return failed.detail if failed else None
 
 
-def failure(found: Iterable[Check]) -> Check | None:
-    """The first check that does not fit; None where all is well."""
-    return next((check for check in found if check.verdict is Verdict.UNFIT), None)
+def failed_check(checks: Iterable[Check]) -> Check | None:
+    """Return the first check that makes drafting impossible; None where there is none."""
+    return next((check for check in checks if check.verdict is CheckResult.UNFIT), None)
 
 
-def spoken(target: Vocabulary, drafter: Vocabulary) -> Iterator[Check]:
-    """Whether they speak the same vocabulary, the quickest checks first."""
+def vocabulary_checks(target: Vocabulary, drafter: Vocabulary) -> Iterator[Check]:
+    """Compare type, BOS, EOS, size and token texts of two vocabularies, the fastest first."""
     yield _type(target, drafter)
     for name in ("bos", "eos"):
         yield _added(name, target, drafter)
@@ -77,31 +77,32 @@ def _type(target: Vocabulary, drafter: Vocabulary) -> Check:
     types = target.vocabulary_type, drafter.vocabulary_type
     if types[0] != types[1]:
         detail = f"vocabulary type differs: target {types[0]}, drafter {types[1]}"
-        return Check("vocabulary type", Verdict.UNFIT, detail)
+        return Check("vocabulary type", CheckResult.UNFIT, detail)
     if not types[0]:
-        return Check("vocabulary type", Verdict.UNFIT, "llama.cpp knows the tokenizer of neither")
-    return Check("vocabulary type", Verdict.FITS, f"both {TOKENIZER_NAMES[types[0]]}")
+        detail = "llama.cpp knows the tokenizer of neither"
+        return Check("vocabulary type", CheckResult.UNFIT, detail)
+    return Check("vocabulary type", CheckResult.FITS, f"both {TOKENIZER_NAMES[types[0]]}")
 
 
 def _added(which: str, target: Vocabulary, drafter: Vocabulary) -> Check:
-    """BOS or EOS: whether it is added, and, where it is, which token it is."""
+    """Compare BOS or EOS: whether prompts get it, and which token it is."""
     name = which.upper()
     adds = bool(getattr(target, f"adds_{which}")), bool(getattr(drafter, f"adds_{which}"))
     ids = getattr(target, which), getattr(drafter, which)
     if adds[0] != adds[1]:
         detail = f"whether {name} is added differs: target {adds[0]}, drafter {adds[1]}"
-        return Check(name, Verdict.UNFIT, detail)
+        return Check(name, CheckResult.UNFIT, detail)
     how = "added by both" if adds[0] else "added by neither"
     if ids[0] == ids[1]:
-        return Check(name, Verdict.FITS, f"both {token_name(ids[0])}, {how}")
+        return Check(name, CheckResult.FITS, f"both {token_name(ids[0])}, {how}")
     detail = f"{name} differs: target {token_name(ids[0])}, drafter {token_name(ids[1])}"
     if adds[0]:
-        return Check(name, Verdict.UNFIT, detail)
-    return Check(name, Verdict.HARMLESS, f"{detail}; {how}")
+        return Check(name, CheckResult.UNFIT, detail)
+    return Check(name, CheckResult.HARMLESS, f"{detail}; {how}")
 
 
 def token_name(token: int) -> str:
-    """A token as messages call it."""
+    """Return a token id as messages show it, "none" for a negative one."""
     return "none" if token < 0 else f"{token}"
 
 
@@ -110,12 +111,12 @@ def _count(target: Vocabulary, drafter: Vocabulary) -> Check:
     name, more = "vocabulary size", target.n_vocab - drafter.n_vocab
     if abs(more) > MOST_SIZE_DIFFERENCE:
         detail = f"vocabulary size differs by more than {MOST_SIZE_DIFFERENCE}: {sizes}"
-        return Check(name, Verdict.UNFIT, detail)
+        return Check(name, CheckResult.UNFIT, detail)
     if not more:
-        return Check(name, Verdict.FITS, f"both {target.n_vocab:,} tokens")
+        return Check(name, CheckResult.FITS, f"both {target.n_vocab:,} tokens")
     owner = "target" if more > 0 else "drafter"
     detail = f"{sizes}; the {owner}'s last {abs(more)} are never drafted"
-    return Check(name, Verdict.HARMLESS, detail)
+    return Check(name, CheckResult.HARMLESS, detail)
 
 
 def _texts(target: Vocabulary, drafter: Vocabulary) -> Check:
@@ -126,15 +127,15 @@ def _texts(target: Vocabulary, drafter: Vocabulary) -> Check:
     counted = [token for token in differing if token >= FIRST_TOKEN_COMPARED]
     if counted:
         detail = f"vocabulary {_difference(counted, target, drafter)}"
-        return Check(name, Verdict.UNFIT, detail)
+        return Check(name, CheckResult.UNFIT, detail)
     if differing:
         detail = f"{_difference(differing, target, drafter)}; the first {FIRST_TOKEN_COMPARED} may"
-        return Check(name, Verdict.HARMLESS, detail)
-    return Check(name, Verdict.FITS, f"all {common:,} equal")
+        return Check(name, CheckResult.HARMLESS, detail)
+    return Check(name, CheckResult.FITS, f"all {common:,} equal")
 
 
 def _difference(tokens: list[int], target: Vocabulary, drafter: Vocabulary) -> str:
-    """The first of these, and how many others there are."""
+    """Describe the first of these tokens, and count the others."""
     texts = target.token_text(tokens[0]), drafter.token_text(tokens[0])
     shown = [text.decode("utf-8", "replace") for text in texts]
     others = f" (and at {len(tokens) - 1:,} more)" if len(tokens) > 1 else ""

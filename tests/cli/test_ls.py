@@ -109,7 +109,7 @@ def test_what_is_read_once_is_remembered(disk: HubDisk, tmp_path: Path) -> None:
     first = run(tmp_path)
     assert first.returncode == 0, first.stderr
     assert {row.count("years ago") for row in first.stdout.splitlines()[1:3]} == {1}
-    kept = [*(tmp_path / "home" / "cache" / "profiles").iterdir()]
+    kept = [*(tmp_path / "home" / "cache" / "summaries").iterdir()]
     assert len(kept) == 4
     for file in kept:
         file.write_text("null")

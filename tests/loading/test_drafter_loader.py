@@ -15,7 +15,7 @@ from localspec.engine.engine import load
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
 from localspec.llama.model import Model
 from localspec.loading.drafter_loader import Drafting
-from localspec.models import locate, registry
+from localspec.models import pair_finder, registry
 from localspec.speculation.draft import Draft
 
 
@@ -54,7 +54,7 @@ def test_a_known_drafter_that_cannot_be_used_is_said(
     (tmp_path / "cut.gguf").write_bytes(target_path.read_bytes()[:10_000])
     bundled = registry.bundled()
     pair = registry.Pair(name="cut", target=bundled.target, drafter=tmp_path / "cut.gguf")
-    monkeypatch.setattr(locate, "pair_of", lambda _target: pair)
+    monkeypatch.setattr(pair_finder, "pair_of", lambda _target: pair)
     drafting = drafting_of("auto")
     assert drafting.names == ["suffix"]
     assert drafting.reason is not None

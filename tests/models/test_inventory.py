@@ -7,7 +7,7 @@ import huggingface_hub.constants
 import pytest
 from fakes.hub_disk import HubDisk, write_split
 
-from localspec.models import inventory
+from localspec.models.inventory import all_models
 from localspec.models.registry import bundled
 from localspec.utils.paths import config_folder
 
@@ -28,7 +28,7 @@ def users_pairs() -> Iterator[Path]:
 
 def test_the_bundled_pair_comes_after_the_hubs_cache(disk: HubDisk) -> None:
     disk.add("zoo/tiny-GGUF", {"tiny-Q8_0.gguf": b"eight"})
-    names = [stored.name for stored in inventory.models()]
+    names = [stored.name for stored in all_models()]
     assert names == ["zoo/tiny-GGUF:Q8_0", *map(str, bundled())]
 
 
@@ -40,6 +40,6 @@ def test_files_of_the_users_pairs_are_found(
         f'[pairs.mine]\ntarget = "{first}"\ndrafter = "{tmp_path / "nowhere.gguf"}"\n'
         f'[pairs.again]\ntarget = "{first}"\n'
     )
-    [mine] = [stored for stored in inventory.models() if stored.files[0].parent == tmp_path]
+    [mine] = [stored for stored in all_models() if stored.files[0].parent == tmp_path]
     assert mine.name == str(first) and mine.repository is None
     assert mine.files == (first, second)

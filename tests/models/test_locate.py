@@ -9,7 +9,7 @@ import pytest
 from localspec.errors import ModelNotFoundError
 from localspec.hub.reference import Repository
 from localspec.models import registry
-from localspec.models.locate import locate, on_disk, pair_of, reference_of
+from localspec.models.locate import locate, reference_of, require_file
 
 QWEN = "Qwen/Qwen3-8B-GGUF"
 Download = Callable[..., Path]
@@ -177,34 +177,4 @@ def test_what_else_could_be_meant_is_suggested_too() -> None:
 
 
 def test_a_reference_to_a_file_is_that_file(tmp_path: Path) -> None:
-    assert on_disk(tmp_path / "not-there.gguf") == tmp_path / "not-there.gguf"
-
-
-# From a file back to its pair
-
-
-def test_the_pair_of_a_file_is_found_whatever_its_quantisation(download: Download) -> None:
-    for quant in ("Q4_K_M", "Q8_0"):
-        assert pair_of(download(QWEN, f"Qwen3-8B-{quant}.gguf")) is registry.pairs()["qwen3-8b"]
-    assert pair_of(registry.bundled().target) is registry.pairs()["pycode"]
-
-
-def test_a_copy_by_another_name_of_the_same_file_is_the_same(tmp_path: Path) -> None:
-    link = tmp_path / "link.gguf"
-    link.symlink_to(registry.bundled().target)
-    assert pair_of(link) is registry.pairs()["pycode"]
-
-
-def test_other_files_have_no_pair(download: Download, tmp_path: Path) -> None:
-    assert pair_of(download("me/mine", "mine-Q8_0.gguf")) is None
-    assert pair_of(tmp_path / "not-there.gguf") is None
-    # A drafter is the target of no pair.
-    assert pair_of(download("Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf")) is None
-
-
-def test_a_users_pair_for_a_curated_target_is_taken(home: Path, download: Download) -> None:
-    (home / "models.toml").write_text(
-        f'[pairs.mine]\ntarget = "{QWEN}"\ndrafter = "me/small:Q8_0"\n'
-    )
-    pair = pair_of(download(QWEN, "Qwen3-8B-Q4_K_M.gguf"))
-    assert pair and pair.drafter == Repository("me/small", "Q8_0")
+    assert require_file(tmp_path / "not-there.gguf") == tmp_path / "not-there.gguf"

@@ -7,7 +7,12 @@ import pytest
 
 from localspec.gguf.facts import Facts
 from localspec.gguf.reader import Header, TensorInfo
-from localspec.models.speed_up import Measured, bytes_read, expected_tokens, outlook
+from localspec.models.speed_up import (
+    PairMeasurement,
+    bytes_read,
+    estimate_speed_up,
+    expected_tokens,
+)
 
 
 def model(sizes: dict[str, int], **keys: int) -> Facts:
@@ -32,25 +37,26 @@ def test_a_drafter_that_is_always_right_adds_all_it_drafts() -> None:
 
 def test_the_best_depth_by_hand() -> None:
     # Depths 1, 2 and 3 gain 1.7 / 1.1, 2.19 / 1.2, 2.533 / 1.3; depth 4 2.7731 / 1.4; ...
-    found = outlook(of_size(1000), of_size(100), Measured(0.7))
+    found = estimate_speed_up(of_size(1000), of_size(100), PairMeasurement(0.7))
     gains = [expected_tokens(0.7, depth) / (1 + 0.1 * depth) for depth in range(1, 9)]
     assert math.isclose(found.high, max(gains)) and found.low == found.high
     assert found.depth == 1 + gains.index(max(gains)) == 4
 
 
 def test_without_a_rate_it_is_a_range() -> None:
-    found = outlook(of_size(1000), of_size(100))
+    found = estimate_speed_up(of_size(1000), of_size(100))
     worse, better = (
-        outlook(of_size(1000), of_size(100), Measured(rate)).high for rate in (0.6, 0.8)
+        estimate_speed_up(of_size(1000), of_size(100), PairMeasurement(rate)).high
+        for rate in (0.6, 0.8)
     )
     assert (found.low, found.high) == (worse, better)
     assert 1 < found.low < found.high and found.rate is None
 
 
 def test_a_drafter_as_large_as_the_target_does_not_pay() -> None:
-    assert not outlook(of_size(1000), of_size(1000)).pays
-    assert not outlook(of_size(1000), of_size(5000), Measured(0.9)).pays
-    assert outlook(of_size(1000), of_size(1000), Measured(1.0)).high == 1
+    assert not estimate_speed_up(of_size(1000), of_size(1000)).pays
+    assert not estimate_speed_up(of_size(1000), of_size(5000), PairMeasurement(0.9)).pays
+    assert estimate_speed_up(of_size(1000), of_size(1000), PairMeasurement(1.0)).high == 1
 
 
 def test_the_embedding_is_read_where_it_is_the_output_as_well() -> None:
@@ -73,7 +79,7 @@ def test_drafts_gain_less_where_every_token_wakes_more_experts() -> None:
     mixture = model(sizes, expert_count=8, expert_used_count=1)
     dense = of_size(int(bytes_read(mixture, 1)))
     drafter = of_size(100)
-    assert outlook(mixture, drafter).high < 1.3 < outlook(dense, drafter).low
+    assert estimate_speed_up(mixture, drafter).high < 1.3 < estimate_speed_up(dense, drafter).low
 
 
 def test_nonsense_about_experts_is_no_reason_to_fail() -> None:
@@ -84,5 +90,5 @@ def test_nonsense_about_experts_is_no_reason_to_fail() -> None:
 
 def test_costs_that_were_measured_are_taken() -> None:
     costs = {1: 1.5, 2: 3.0}
-    found = outlook(of_size(1000), of_size(100), Measured(0.5, costs))
+    found = estimate_speed_up(of_size(1000), of_size(100), PairMeasurement(0.5, costs))
     assert math.isclose(found.high, 1.5 / 1.5) and found.depth == 1 and found.timed

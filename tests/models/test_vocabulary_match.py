@@ -6,10 +6,10 @@ import pytest
 
 from localspec.models.vocabulary_match import (
     MOST_SIZE_DIFFERENCE,
-    Verdict,
-    failure,
+    CheckResult,
+    failed_check,
     mismatch,
-    spoken,
+    vocabulary_checks,
 )
 
 BYTE_PAIR, SENTENCE_PIECE = 2, 1
@@ -118,22 +118,22 @@ def test_the_bundled_pair_fits(target_model, drafter_model) -> None:  # type: ig
 
 def test_every_check_has_a_verdict() -> None:
     drafter = Words(n_vocab=1010, eos=3, changed={2: b"special", 900: b"other", 901: b"more"})
-    verdicts = {check.name: check.verdict for check in spoken(TARGET, drafter)}
+    verdicts = {check.name: check.verdict for check in vocabulary_checks(TARGET, drafter)}
     assert verdicts == {
-        "vocabulary type": Verdict.FITS,
-        "BOS": Verdict.FITS,
-        "EOS": Verdict.HARMLESS,
-        "vocabulary size": Verdict.HARMLESS,
-        "token texts": Verdict.UNFIT,
+        "vocabulary type": CheckResult.FITS,
+        "BOS": CheckResult.FITS,
+        "EOS": CheckResult.HARMLESS,
+        "vocabulary size": CheckResult.HARMLESS,
+        "token texts": CheckResult.UNFIT,
     }
 
 
 def test_the_failure_is_the_mismatch() -> None:
     drafter = Words(changed={900: b"other", 901: b"more"})
-    failed = failure(spoken(TARGET, drafter))
+    failed = failed_check(vocabulary_checks(TARGET, drafter))
     assert failed and failed.detail == mismatch(TARGET, drafter)
     assert failed.detail.endswith("(and at 1 more)")
-    assert failure(spoken(TARGET, Words())) is None
+    assert failed_check(vocabulary_checks(TARGET, Words())) is None
 
 
 def test_two_tokenizers_nobody_knows_are_not_the_same() -> None:

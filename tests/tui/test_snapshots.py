@@ -22,8 +22,8 @@ from textual.widgets import Input, TextArea
 from localspec import stats
 from localspec.engine import generation
 from localspec.gguf.files import Unit
-from localspec.hub.store import Stored
-from localspec.models.inventory import Listed
+from localspec.hub.store import StoredModel
+from localspec.models.inventory import InventoryEntry
 from localspec_tui import archive
 from localspec_tui.screens import settings
 from localspec_tui.widgets import thought
@@ -65,15 +65,15 @@ def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "perf_counter", lambda: next(ticks) / 1000)
     monkeypatch.setattr(archive, "uuid4", lambda: UUID(int=2**127))
     monkeypatch.setattr(thought, "monotonic", lambda: 0.0)
-    monkeypatch.setattr(settings, "listed", lambda: list(on_disk(tmp_path)))
+    monkeypatch.setattr(settings, "model_inventory", lambda: list(on_disk(tmp_path)))
 
 
-def on_disk(folder: Path) -> Iterator[Listed]:
+def on_disk(folder: Path) -> Iterator[InventoryEntry]:
     for name, size in (("qwen3-8b", 5_030_000), ("Qwen/Qwen3-0.6B-GGUF:Q8_0", 639_000)):
         file = folder / f"{name.replace('/', '-')}.gguf"
         file.write_bytes(bytes(size))
-        stored = Stored(name, "r", Unit((file.name,)), (file,), frozenset([file]), 0.0)
-        yield Listed(name, stored, ())
+        stored = StoredModel(name, "r", Unit((file.name,)), (file,), frozenset([file]), 0.0)
+        yield InventoryEntry(name, stored, ())
 
 
 async def first(_chat: Chat) -> AsyncIterator[str]:

@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig
 from localspec.loading.drafter_loader import AUTO, MODEL_FREE, NONE
-from localspec.models.inventory import Listed, listed
+from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import format_bytes
 
 _OWN = "the model's own, else {}"
@@ -66,7 +66,7 @@ class SettingsScreen(ModalScreen[Chosen | None]):
         super().__init__()
         self._now = now
         self._problem = problem
-        self._models: Sequence[Listed] = ()
+        self._models: Sequence[InventoryEntry] = ()
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="page", can_focus=False):
@@ -95,13 +95,13 @@ class SettingsScreen(ModalScreen[Chosen | None]):
     def _look(self) -> None:
         """Find the models on this disk, which may take a moment."""
         try:
-            models = listed()
+            models = model_inventory()
         except (LocalspecError, OSError) as error:
             self.app.call_from_thread(self._say, f"the models on this disk are not known: {error}")
             return
         self.app.call_from_thread(self._offer, models)
 
-    def _offer(self, models: Sequence[Listed]) -> None:
+    def _offer(self, models: Sequence[InventoryEntry]) -> None:
         self._models = models
         options = self.query_one("#models", OptionList)
         options.add_options(

@@ -1,0 +1,85 @@
+"""Which drafter goes with which target: by models.toml, or by their vocabularies."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from localspec.gguf.facts import Facts
+from localspec.hub import store
+from localspec.hub.reference import Reference, Repository
+from localspec.models import registry
+from localspec.models.registry import Pair
+from localspec.models.summaries import ModelSummary, StoredVocabulary, VocabularySummary
+from localspec.models.vocabulary_match import mismatch
+
+
+def pair_of(target: Reference, name: str = "") -> Pair | None:
+    """Find the pair of models.toml that has this target, in whatever quantisation.
+
+    target: a file, which may not exist, or a repository. name: what the user called the target;
+    where several pairs have it, the pair of that name is taken, else the first.
+    Raises InvalidValueError for a user's models.toml that cannot be used.
+    """
+    having = [pair for pair in registry.pairs().values() if _is_same_model(pair.target, target)]
+    named = registry.pair_named(name)
+    return named if named in having else next(iter(having), None)
+
+
+def pair_like(target: Facts) -> Pair | None:
+    """Find the pair of a target by its file; else by the name of the file or of the model.
+
+    A fine-tuned model, such as Qwen3-8B-abliterated, gets the pair of the model it is named after.
+    """
+    return pair_of(target.files[0]) or next(
+        (pair for pair in registry.pairs().values() if _is_named_like(target, pair)), None
+    )
+
+
+class DrafterFinder:
+    """Finds the drafters for a target among these models, without loading any of them.
+
+    Two vocabularies are compared once, however many models have them.
+    """
+
+    def __init__(self, models: Iterable[ModelSummary]) -> None:
+        self._models = sorted(models, key=lambda model: model.parameters)
+        self._matches: dict[tuple[VocabularySummary, VocabularySummary], bool] = {}
+
+    def drafters_for(self, target: ModelSummary) -> Sequence[ModelSummary]:
+        """Return the models with the target's vocabulary and fewer parameters, smallest first."""
+        smaller = (model for model in self._models if model.parameters < target.parameters)
+        return [model for model in smaller if self._share_vocabulary(target, model)]
+
+    def _share_vocabulary(self, target: ModelSummary, drafter: ModelSummary) -> bool:
+        if target.vocabulary == drafter.vocabulary:
+            return True
+        key = target.vocabulary, drafter.vocabulary
+        if key not in self._matches:
+            vocabularies = StoredVocabulary(target), StoredVocabulary(drafter)
+            self._matches[key] = mismatch(*vocabularies) is None
+        return self._matches[key]
+
+
+def _is_same_model(one: Reference, other: Reference) -> bool:
+    """Whether both are of one repository, or the same file."""
+    if isinstance(one, Path) and isinstance(other, Path):
+        return one == other or (one.exists() and other.exists() and one.samefile(other))
+    repository = _repository_id(one)
+    return repository is not None and repository == _repository_id(other)
+
+
+def _repository_id(model: Reference) -> str | None:
+    return model.id if isinstance(model, Repository) else store.repository_of(model)
+
+
+def _is_named_like(target: Facts, pair: Pair) -> bool:
+    if not isinstance(pair.target, Repository):
+        return False
+    wanted = _normalized(pair.target.id.partition("/")[2]).removesuffix("-gguf")
+    names = (target.files[0].stem, target.text("general.name") or "")
+    return any(f"{_normalized(name)}-".startswith(f"{wanted}-") for name in names)
+
+
+def _normalized(name: str) -> str:
+    """Return a name in lower case, with hyphens for spaces and underscores."""
+    return re.sub(r"[\s_-]+", "-", name.lower())
