@@ -89,7 +89,7 @@ class RuntimeConfig:
         if kv_type not in estimate.KV_TYPES:
             choices = ", ".join(estimate.KV_TYPES)
             raise InvalidValueError(f"kv_type is {kv_type!r}; choose one of {choices}")
-        if kv_type in estimate.QUANTISED and self.flash is False:
+        if kv_type in estimate.QUANTISED_KV_TYPES and self.flash is False:
             why = "reproducible" if self.reproducible else "flash_attention=False"
             raise InvalidValueError(
                 f"kv_type {kv_type} needs flash attention, and {why} turns it off; use f16"

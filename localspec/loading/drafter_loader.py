@@ -11,6 +11,7 @@ from localspec.drafters.prompt_lookup import PromptLookup
 from localspec.drafters.suffix import Suffix
 from localspec.drafters.suffix_store import PastTexts
 from localspec.errors import DrafterMismatchError, InvalidValueError, LocalspecError
+from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import Header
 from localspec.llama.context import Context
 from localspec.llama.model import Model
@@ -18,7 +19,7 @@ from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.kv_precision import choose_kv_type
 from localspec.loading.load_check import loadable_header
-from localspec.memory.plan import MemoryPlan, Wish, memory_plan
+from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
 from localspec.models import locate, pair_finder
 from localspec.models.vocabulary_match import mismatch
 from localspec.speculation.drafter import Drafter
@@ -154,19 +155,19 @@ def plan_memory(
     Raises ModelLoadError where what was asked for does not.
     """
     drafter, optional = _model_of(_listed(draft), target)
-    wish = Wish(
-        target=target,
+    request = MemoryRequest(
+        target=facts_of(target),
         context=runtime.context_size(header),
-        named=runtime.context is not None,
-        drafter=drafter,
-        optional=optional,
+        fixed_context=runtime.context is not None,
+        drafter=facts_of(drafter) if drafter else None,
+        optional_drafter=optional,
         kv_type=runtime.kv_type,
         drafter_kv_type=runtime.drafter_kv_type,
         gpu_layers=runtime.gpu_layers,
         flash_attention=runtime.flash,
         snapshots=snapshots(draft),
     )
-    return memory_plan(wish)
+    return memory_plan(request)
 
 
 def _model_of(choices: Sequence[Choice], target: Path) -> tuple[Path | None, bool]:

@@ -1,1 +1,1 @@
-"""What models need, and whether they fit."""
+"""The memory that models and their caches take, and whether it is free."""

@@ -1,4 +1,4 @@
-"""Free memory: how much this process may still take, of each device."""
+"""Free memory: how many bytes this process can still allocate on each device."""
 
 import sys
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ from localspec.utils.cgroups import group_folders, read_file
 if sys.platform != "win32":
     import resource
 
-# What llama.cpp calls the processor.
+# llama.cpp's name for the processor and its main memory.
 HOST = "CPU"
 _MIB = 2**20
-# Left to what comes with a model: its vocabulary, the drafters' own tables, the interpreter.
+# Kept free for vocabularies, the tables of drafters, and the interpreter.
 _HOST_RESERVE = 96 * _MIB
-# Left to what a GPU's driver and its libraries take for themselves.
+# Kept free for a GPU's driver and its libraries.
 _GPU_RESERVE = 512 * _MIB
 
 
 def free_memory(*, gpu_layers: int | None = None) -> dict[str, int]:
-    """Free bytes by device, less a reserve; gpu_layers as in RuntimeConfig."""
+    """Return the free bytes by device, less a reserve. gpu_layers: as in RuntimeConfig."""
     free = {HOST: max(0, host_memory() - _HOST_RESERVE)}
     if gpu_layers != 0 and library.can_offload():
         free |= {
@@ -34,12 +34,12 @@ def free_memory(*, gpu_layers: int | None = None) -> dict[str, int]:
 
 
 def host_memory() -> int:
-    """Bytes of main memory that can be had: of the machine, the container and the process."""
+    """Return the free bytes of main memory, within the limits of the container and the process."""
     return min([psutil.virtual_memory().available, *_container(), *_process()])
 
 
 def _container() -> list[int]:
-    """What the control groups of this process leave it; nothing where there is no limit."""
+    """Return what is free within each limited control group of this process."""
     return [left for group in group_folders() if (left := _left(group)) is not None]
 
 
@@ -50,12 +50,12 @@ def _left(group: Path) -> int | None:
         return None  # "max", or no such file
     lines = read_file(group / "memory.stat").splitlines()
     stat: Mapping[str, str] = dict(line.split(maxsplit=1) for line in lines)
-    # What is cached of files is given back when it is needed.
+    # The cache of files is freed when memory is needed.
     return most - used + int(stat.get("inactive_file", 0))
 
 
 def _process() -> list[int]:
-    """What `ulimit -v` leaves it."""
+    """Return what is free within `ulimit -v`, if that is set."""
     if sys.platform == "win32":
         return []
     most, _ = resource.getrlimit(resource.RLIMIT_AS)

@@ -1,4 +1,8 @@
-"""Model memory: what one model with a cache needs of each device, without loading it."""
+"""Model memory: the bytes that one model and its cache take on each device, without loading them.
+
+`bytes_by_device` asks the library, which loads the model without its weights for that;
+`estimated_bytes` and `least_bytes` read the header alone.
+"""
 
 import re
 from collections import Counter
@@ -9,11 +13,11 @@ from localspec.llama.dry_run import DryModel
 from localspec.memory import estimate
 from localspec.memory.available import HOST
 
-_OF_LAYER = re.compile(r"blk\.(\d+)\.")
+_LAYER = re.compile(r"blk\.(\d+)\.")
 
 
 class ModelMemory:
-    """A model in files, to ask what it needs. Close it.
+    """The memory of one model for several contexts. Call `close` at the end.
 
     gpu_layers, flash_attention: as in RuntimeConfig. snapshots: as in Context.
     """
@@ -31,24 +35,36 @@ class ModelMemory:
         self._gpu_layers = gpu_layers
         self._flash_attention = flash_attention
         self._snapshots = snapshots
-        self._dry: DryModel | None = None
+        self._opened: DryModel | None = None
+        self._by_device: dict[tuple[int, str], Counter[str]] = {}
 
-    def roughly(self, n_ctx: int, kv_type: str) -> int | None:
-        """Bytes in all, from the header; None where that does not tell the cache's size."""
+    def estimated_bytes(self, n_ctx: int, kv_type: str) -> int | None:
+        """Estimate the bytes in all; None where the header does not tell the size of the cache."""
         header = self._facts.header
         cache = estimate.cache_bytes(header, n_ctx, kv_type)
         if cache is None:
             return None
         flash_attention = self._flash_attention is not False
-        passes = estimate.pass_bytes(header, n_ctx, flash_attention=flash_attention)
-        return self._facts.size + cache + estimate.notes_bytes(n_ctx) + passes
+        buffers = estimate.compute_buffer_bytes(header, n_ctx, flash_attention=flash_attention)
+        return self._facts.size + cache + estimate.cell_bytes(n_ctx) + buffers
 
-    def at_least(self, n_ctx: int, kv_type: str) -> int:
-        """Bytes in all that it takes in any case."""
-        return self._facts.size + estimate.least_bytes(self._facts.header, n_ctx, kv_type)
+    def least_bytes(self, n_ctx: int, kv_type: str) -> int:
+        """Return bytes in all that the model and its cache take in any case."""
+        return self._facts.size + estimate.least_cache_bytes(self._facts.header, n_ctx, kv_type)
 
-    def needed(self, n_ctx: int, kv_type: str) -> Counter[str]:
-        """Bytes by device: what the library says, else what the header does."""
+    def bytes_by_device(self, n_ctx: int, kv_type: str) -> Counter[str]:
+        """Return bytes by device: from the library, or the estimate where it cannot say."""
+        key = n_ctx, kv_type
+        if key not in self._by_device:
+            self._by_device[key] = self._ask_library(n_ctx, kv_type)
+        return self._by_device[key]
+
+    def close(self) -> None:
+        """Free what the library holds for its answers."""
+        if self._opened:
+            self._opened.close()
+
+    def _ask_library(self, n_ctx: int, kv_type: str) -> Counter[str]:
         use = self._dry_model().use(
             n_ctx,
             kv_type=estimate.KV_TYPES[kv_type],
@@ -56,42 +72,38 @@ class ModelMemory:
             snapshots=self._snapshots,
         )
         if use is None:
-            least = self.at_least(n_ctx, kv_type)
-            return Counter({HOST: self.roughly(n_ctx, kv_type) or least})
+            least = self.least_bytes(n_ctx, kv_type)
+            return Counter({HOST: self.estimated_bytes(n_ctx, kv_type) or least})
         needed = Counter(
-            {HOST: estimate.notes_bytes(n_ctx) + estimate.vocabulary_bytes(self._facts.header)}
+            {HOST: estimate.cell_bytes(n_ctx) + estimate.vocabulary_bytes(self._facts.header)}
         )
         for part in (self._weights(), use.cache, use.passes):
             needed.update(part)
         return needed
 
-    def close(self) -> None:
-        """Forget it."""
-        if self._dry:
-            self._dry.close()
-
     def _dry_model(self) -> DryModel:
-        self._dry = self._dry or DryModel(self._facts.files[0], gpu_layers=self._gpu_layers)
-        return self._dry
+        self._opened = self._opened or DryModel(self._facts.files[0], gpu_layers=self._gpu_layers)
+        return self._opened
 
     def _weights(self) -> Counter[str]:
+        """Return the bytes of the weights by device."""
         layers = self._dry_model().layers
         output = layers[max(layers)] if layers else HOST
         weights = Counter[str]()
         for tensor in self._facts.tensors:
             weights[self._device_of(tensor.name, layers, output)] += tensor.size
         if output != HOST:
-            weights[output] += self._shared_table()
+            weights[output] += self._shared_embedding()
         return weights
 
     @staticmethod
     def _device_of(tensor: str, layers: Mapping[int, str], output: str) -> str:
-        if found := _OF_LAYER.match(tensor):
+        if found := _LAYER.match(tensor):
             return layers.get(int(found[1]), HOST)
-        # The table of what goes in stays in main memory, wherever the layers are.
+        # The input embedding stays in main memory, wherever the layers are.
         return output if tensor.startswith("output") else HOST
 
-    def _shared_table(self) -> int:
-        """Bytes of the table of tokens, if it is that of the output too: then that is a copy."""
+    def _shared_embedding(self) -> int:
+        """Return the bytes of the embedding where it is the output matrix too, which is a copy."""
         sizes = {tensor.name: tensor.size for tensor in self._facts.tensors}
         return 0 if "output.weight" in sizes else sizes.get("token_embd.weight", 0)

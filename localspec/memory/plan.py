@@ -1,46 +1,47 @@
-"""Memory plan: whether two models and their caches fit, before any of it is loaded.
+"""Memory plan: what of two models and their caches fits in memory, before any of it is loaded.
 
-Where they do not, the drafter goes first if nobody asked for it, or its cache is kept in fewer bits
-if somebody did; then the context shrinks, unless it was named. Weights count in full although they
-are mapped from their file: llama.cpp rearranges most of them, which takes a copy, and the others
-would be read from the disk again for every token.
+Where the request does not fit, three things are given up in this order: a drafter that nobody asked
+for; then, of a drafter that the user asked for, the precision of its cache; then a part of the
+context, unless the user named its size. Weights count in full although they are mapped from their
+file: llama.cpp repacks most of them, which takes a copy, and reads the others for every token.
 """
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from localspec.errors import ModelLoadError
-from localspec.gguf.facts import facts_of
+from localspec.gguf.facts import Facts
 from localspec.memory.available import HOST, free_memory
-from localspec.memory.estimate import notes_bytes
+from localspec.memory.estimate import cell_bytes
 from localspec.memory.model_memory import ModelMemory
 from localspec.utils.format import format_bytes
 
-# A context is not made smaller than this, and is a multiple of it, as in llama.cpp.
-_STEP = 256
-_SMALLER = "q8_0"
-# The header tells what is needed well enough if so many times as much is free.
+# A smaller context is a multiple of this many tokens, and at least one of it, as in llama.cpp.
+_CONTEXT_STEP = 256
+_SMALLER_KV_TYPE = "q8_0"
+# With this many times the estimate free, the estimate is enough, and the library is not asked.
 _AMPLE = 2
-# Nor is the library asked about a context that needs so many times as much as is free.
-_ABSURD = 8
+# A request for this many times the free memory is refused without asking the library.
+_HOPELESS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What to load. kv_type to flash_attention: as in RuntimeConfig; snapshots: the target's.
+class MemoryRequest:
+    """What is to be loaded.
 
-    context: tokens of text; named: by the user. drafter: the file of a model that drafts; optional:
-    nobody asked for it.
+    context: tokens of text. fixed_context: whether the user named the context, which then stays.
+    drafter: the model that drafts, if one does. optional_drafter: whether the drafter may be left
+    out, because nobody asked for it. kv_type to flash_attention: as in RuntimeConfig. snapshots:
+    of the target, as in Context.
     """
 
-    target: Path
+    target: Facts
     context: int
-    named: bool = False
-    drafter: Path | None = None
-    optional: bool = False
+    fixed_context: bool = False
+    drafter: Facts | None = None
+    optional_drafter: bool = False
     kv_type: str = "f16"
     drafter_kv_type: str = "f16"
     gpu_layers: int | None = None
@@ -50,25 +51,37 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What fits. notes: what is less than was wished, and why, a line each.
+    """What fits of a request.
 
-    no_drafter: why the drafter that nobody asked for is left out, if it must be.
+    context: tokens of text. no_drafter: why the drafter is left out, if it is. notes: what else is
+    less than requested, and why, one line each. needed: bytes that the whole request takes, on all
+    devices together. refusal: why nothing fits and what to do, in one line; None where this fits.
     """
 
     context: int
     drafter_kv_type: str
     no_drafter: str | None = None
     notes: tuple[str, ...] = ()
+    needed: int = 0
+    refusal: str | None = None
 
 
-def memory_plan(wish: Wish, free: Mapping[str, int] | None = None) -> MemoryPlan:
-    """What of a wish fits in so many free bytes by device; None is what this machine has free.
+def memory_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -> MemoryPlan:
+    """Plan what to load. free: free bytes by device; None asks this machine.
 
-    Raises ModelLoadError, with the figures, where nothing does, or not the context that was named.
+    Raises ModelLoadError, with the figures, where not even the least fits.
     """
+    plan = best_plan(request, free)
+    if plan.refusal:
+        raise ModelLoadError(plan.refusal)
+    return plan
+
+
+def best_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -> MemoryPlan:
+    """Plan as `memory_plan`; where nothing fits, return the plan with its `refusal` set."""
     if free is None:
-        free = free_memory(gpu_layers=wish.gpu_layers)
-    search = _Search(wish, free)
+        free = free_memory(gpu_layers=request.gpu_layers)
+    search = _Search(request, free)
     try:
         return search.plan()
     finally:
@@ -76,113 +89,130 @@ def memory_plan(wish: Wish, free: Mapping[str, int] | None = None) -> MemoryPlan
 
 
 class _Search:
-    """Tries one thing after the other."""
+    """Tries one plan after the other."""
 
-    def __init__(self, wish: Wish, free: Mapping[str, int]) -> None:
-        self._wish = wish
+    def __init__(self, request: MemoryRequest, free: Mapping[str, int]) -> None:
+        self._request = request
         self._free = free
-        self._target = self._model(wish.target, wish.snapshots)
-        self._drafter = self._model(wish.drafter) if wish.drafter else None
+        self._target = self._model(request.target, request.snapshots)
+        self._drafter = self._model(request.drafter) if request.drafter else None
 
-    def _model(self, path: Path, snapshots: int = 0) -> ModelMemory:
+    def _model(self, model: Facts, snapshots: int = 0) -> ModelMemory:
         return ModelMemory(
-            facts_of(path),
-            gpu_layers=self._wish.gpu_layers,
-            flash_attention=self._wish.flash_attention,
+            model,
+            gpu_layers=self._request.gpu_layers,
+            flash_attention=self._request.flash_attention,
             snapshots=snapshots,
         )
 
     def plan(self) -> MemoryPlan:
-        wished = MemoryPlan(self._wish.context, self._wish.drafter_kv_type)
-        if self._ample(wished):
-            return wished
-        for plan in self._plans(wished):
-            if not self._lacking(plan):
+        requested = MemoryPlan(self._request.context, self._request.drafter_kv_type)
+        estimate = self._estimate(requested)
+        if estimate is not None and self._is_ample(estimate):
+            return replace(requested, needed=estimate)
+        requested = replace(requested, needed=self._needed(requested).total())
+        for plan in self._plans(requested):
+            if not self._shortage(plan):
                 return plan
-        raise ModelLoadError(self._refusal(plan))
+        return replace(plan, refusal=self._refusal(plan))
 
     def close(self) -> None:
         for model in (self._target, self._drafter):
             if model:
                 model.close()
 
-    def _ample(self, plan: MemoryPlan) -> bool:
-        rough = [model.roughly(plan.context, kv_type) for model, kv_type in self._models(plan)]
-        known = [each for each in rough if each is not None]
-        return (
-            len(known) == len(rough)
-            and self._free.keys() == {HOST}
-            and _AMPLE * sum(known) <= self._free[HOST]
-        )
+    def _estimate(self, plan: MemoryPlan) -> int | None:
+        """Return the bytes in all by the headers alone; None where these do not tell."""
+        found = [
+            model.estimated_bytes(plan.context, kv_type) for model, kv_type in self._models(plan)
+        ]
+        known = [size for size in found if size is not None]
+        return sum(known) if len(known) == len(found) else None
+
+    def _is_ample(self, estimate: int) -> bool:
+        return self._free.keys() == {HOST} and _AMPLE * estimate <= self._free[HOST]
 
     def _plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
-        """From what is wished to what is least."""
+        """Yield the request, then what takes less and less."""
         yield plan
-        if self._drafter and self._wish.optional:
-            plan = replace(
-                plan, no_drafter=f"{self._drafter.name} is left out: both {self._short(plan)}"
-            )
+        if self._drafter and self._request.optional_drafter:
+            reason = f"{self._drafter.name} is left out: both {self._shortage_text(plan)}"
+            plan = replace(plan, no_drafter=reason)
             yield plan
-        elif self._drafter and self._wish.flash_attention is not False:
+        elif self._drafter and self._request.flash_attention is not False:
             note = (
-                f"the drafter's cache is kept as {_SMALLER}, and it may draft worse: "
-                f"as {plan.drafter_kv_type} both {self._short(plan)}"
+                f"the drafter's cache is kept as {_SMALLER_KV_TYPE}, and it may draft worse: "
+                f"as {plan.drafter_kv_type} both {self._shortage_text(plan)}"
             )
-            plan = replace(plan, drafter_kv_type=_SMALLER, notes=(note,))
+            plan = replace(plan, drafter_kv_type=_SMALLER_KV_TYPE, notes=(note,))
             yield plan
-        if not self._wish.named and (context := self._largest(plan)):
-            note = f"context {context}: {plan.context} {self._short(plan)}"
+        if not self._request.fixed_context and (context := self._largest_context(plan)):
+            note = f"context {context}: {plan.context} {self._shortage_text(plan)}"
             yield replace(plan, context=context, notes=(*plan.notes, note))
 
     def _models(self, plan: MemoryPlan) -> Iterator[tuple[ModelMemory, str]]:
-        """Those of a plan, and what their keys and values are kept as."""
-        yield self._target, self._wish.kv_type
+        """Yield the models of a plan with the types of their caches."""
+        yield self._target, self._request.kv_type
         if self._drafter and not plan.no_drafter:
             yield self._drafter, plan.drafter_kv_type
 
-    def _lacking(self, plan: MemoryPlan) -> tuple[str, int] | None:
-        """The device that lacks the most for it, and what is needed there; None if none does."""
-        models = list(self._models(plan))
-        least = sum(model.at_least(plan.context, kv_type) for model, kv_type in models)
+    def _is_hopeless(self, plan: MemoryPlan) -> bool:
+        """Whether even asking the library would take too much memory, or is in vain."""
         most = sum(self._free.values())
-        # Even to ask about a context takes the notes on its tokens.
-        if least > _ABSURD * most or _ABSURD * notes_bytes(plan.context) > most:
-            return HOST, least
+        least = self._least(plan)
+        return least > _HOPELESS * most or _HOPELESS * cell_bytes(plan.context) > most
+
+    def _least(self, plan: MemoryPlan) -> int:
+        return sum(
+            model.least_bytes(plan.context, kv_type) for model, kv_type in self._models(plan)
+        )
+
+    def _needed(self, plan: MemoryPlan) -> Counter[str]:
+        """Return the bytes that a plan takes, by device."""
+        if self._is_hopeless(plan):
+            return Counter({HOST: self._least(plan)})
         needed = Counter[str]()
-        for model, kv_type in models:
-            needed.update(model.needed(plan.context, kv_type))
+        for model, kv_type in self._models(plan):
+            needed.update(model.bytes_by_device(plan.context, kv_type))
+        return needed
+
+    def _shortage(self, plan: MemoryPlan) -> tuple[str, int] | None:
+        """Return the device that lacks the most bytes, and the bytes needed there, if one does."""
+        needed = self._needed(plan)
+        if self._is_hopeless(plan):
+            return HOST, needed[HOST]
         lacking = [
-            (each - self._free[device], device)
-            for device, each in needed.items()
-            if each > self._free.get(device, each)
+            (size - self._free[device], device)
+            for device, size in needed.items()
+            if size > self._free.get(device, size)
         ]
         if not lacking:
             return None
         _, device = max(lacking)
         return device, needed[device]
 
-    def _largest(self, plan: MemoryPlan) -> int:
-        """The most tokens of context that fit, 0 if none do."""
-        contexts = range(_STEP, plan.context, _STEP)
+    def _largest_context(self, plan: MemoryPlan) -> int:
+        """Return the most tokens of context that fit, 0 where none do."""
+        contexts = range(_CONTEXT_STEP, plan.context, _CONTEXT_STEP)
         fitting = bisect_left(
             contexts,
             True,
-            key=lambda context: self._lacking(replace(plan, context=context)) is not None,
+            key=lambda context: self._shortage(replace(plan, context=context)) is not None,
         )
         return contexts[fitting - 1] if fitting else 0
 
     def _refusal(self, plan: MemoryPlan) -> str:
-        """Of the least that was tried."""
-        largest = self._largest(plan) if self._wish.named else 0
+        """Return why the last plan that was tried does not fit, and what to do."""
+        largest = self._largest_context(plan) if self._request.fixed_context else 0
         remedy = f"try --ctx {largest}" if largest else "try a smaller quantisation"
         if len(list(self._models(plan))) > 1:
             remedy += ", or --draft suffix"
         name = self._target.name
-        return f"{name}: a context of {plan.context} tokens {self._short(plan)}; {remedy}"
+        return f"{name}: a context of {plan.context} tokens {self._shortage_text(plan)}; {remedy}"
 
-    def _short(self, plan: MemoryPlan) -> str:
-        """What a plan that does not fit lacks."""
-        device, needed = self._lacking(plan) or (HOST, 0)
+    def _shortage_text(self, plan: MemoryPlan) -> str:
+        """Return how much a plan that does not fit needs, and how much is free."""
+        device, needed = self._shortage(plan) or (HOST, 0)
         of = "" if device == HOST else f" on {device}"
-        free = self._free[device]
-        return f"would need {format_bytes(needed)}{of}, and {format_bytes(free)} are free"
+        free = format_bytes(self._free[device])
+        return f"would need {format_bytes(needed)}{of}, and {free} are free"

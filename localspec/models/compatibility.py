@@ -1,35 +1,36 @@
-"""Fit: whether one model can draft for another, check by check, from their headers."""
-
-import psutil
+"""Compatibility: whether one model can draft for another, check by check, without loading them."""
 
 from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import HeaderVocabulary
-from localspec.memory.estimate import DEFAULT_CONTEXT, cache_bytes, default_context
+from localspec.memory.available import free_memory
+from localspec.memory.estimate import DEFAULT_CONTEXT, default_context
+from localspec.memory.plan import MemoryRequest, best_plan
 from localspec.models.speed_up import bytes_read
 from localspec.models.vocabulary_match import Check, CheckResult, token_name, vocabulary_checks
 from localspec.utils.format import format_bytes
 
 
 def checks(target: Facts, drafter: Facts, context: int | None = None) -> list[Check]:
-    """Everything that decides whether the drafter fits, vocabularies first.
+    """Check everything that decides whether the drafter fits, the vocabularies first.
 
-    context: tokens of text that are wanted; None is the target's own, up to DEFAULT_CONTEXT.
+    context: tokens of text, as the user named them; None is the target's own context, up to
+    DEFAULT_CONTEXT, and may become smaller where memory is short.
     """
-    wanted = context or default_context(target.header)
+    n_ctx = context or default_context(target.header)
     vocabularies = HeaderVocabulary(target.header), HeaderVocabulary(drafter.header)
     return [
         *vocabulary_checks(*vocabularies),
-        _special(*vocabularies),
+        _special_tokens(*vocabularies),
         _template(target, drafter),
-        _context(drafter, wanted),
+        _context(drafter, n_ctx),
         _rollback(target, drafter),
-        _memory(target, drafter, wanted),
+        _memory(target, drafter, n_ctx, fixed_context=context is not None),
         _size(target, drafter),
     ]
 
 
-def _special(target: HeaderVocabulary, drafter: HeaderVocabulary) -> Check:
-    """The tokens that end turns and texts; it is the target's that do."""
+def _special_tokens(target: HeaderVocabulary, drafter: HeaderVocabulary) -> Check:
+    """Compare the tokens that end turns and texts; those of the target are used."""
     name, both = "special tokens", (target.special, drafter.special)
     differing = [
         f"{each.upper()} (target {token_name(both[0].get(each, -1))}, "
@@ -53,20 +54,16 @@ def _template(target: Facts, drafter: Facts) -> Check:
     return Check(name, CheckResult.HARMLESS, detail)
 
 
-def _context(drafter: Facts, wanted: int) -> Check:
-    trained = _trained(drafter)
-    detail = f"{wanted:,} tokens; the drafter was made for {trained:,}"
-    if trained >= wanted:
+def _context(drafter: Facts, n_ctx: int) -> Check:
+    trained = drafter.header.context_length or DEFAULT_CONTEXT
+    detail = f"{n_ctx:,} tokens; the drafter was made for {trained:,}"
+    if trained >= n_ctx:
         return Check("context", CheckResult.FITS, detail)
     return Check("context", CheckResult.HARMLESS, f"{detail}, and guesses worse beyond")
 
 
-def _trained(model: Facts) -> int:
-    return model.header.context_length or DEFAULT_CONTEXT
-
-
 def _rollback(target: Facts, drafter: Facts) -> Check:
-    """Every kind of memory can take rejected tokens back; what that takes is measured."""
+    """Say what taking rejected tokens back costs; it is possible with every kind of memory."""
     both = {"target": target.memory, "drafter": drafter.memory}
     kinds = ", ".join(dict.fromkeys(both.values()))
     states = [role for role, kind in both.items() if kind in ("hybrid", "recurrent")]
@@ -77,26 +74,27 @@ def _rollback(target: Facts, drafter: Facts) -> Check:
     return Check("rollback", CheckResult.HARMLESS, detail)
 
 
-def _memory(target: Facts, drafter: Facts, context: int) -> Check:
-    needed = sum(_resident(model, context) for model in (target, drafter))
-    free = psutil.virtual_memory().available
-    detail = f"{format_bytes(needed)} for both at {context:,} tokens, {format_bytes(free)} free"
-    return Check("memory", CheckResult.FITS if needed <= free else CheckResult.UNFIT, detail)
-
-
-def _resident(model: Facts, context: int) -> int:
-    """Bytes of its weights and its cache."""
-    return model.size + (cache_bytes(model.header, context) or 0)
+def _memory(target: Facts, drafter: Facts, n_ctx: int, *, fixed_context: bool) -> Check:
+    """Plan the memory as loading both models does."""
+    free = free_memory()
+    plan = best_plan(
+        MemoryRequest(target=target, drafter=drafter, context=n_ctx, fixed_context=fixed_context),
+        free,
+    )
+    if plan.notes and not plan.refusal:
+        return Check("memory", CheckResult.HARMLESS, "; ".join(plan.notes))
+    needed, total = format_bytes(plan.needed), format_bytes(sum(free.values()))
+    detail = f"{needed} for both at {n_ctx:,} tokens, {total} free"
+    return Check("memory", CheckResult.UNFIT if plan.refusal else CheckResult.FITS, detail)
 
 
 def _size(target: Facts, drafter: Facts) -> Check:
-    """A drafter that is not smaller works, and gains nothing."""
+    """Compare the bytes read per token: a drafter that is not smaller works, but is useless."""
     if drafter.files[0].samefile(target.files[0]):
         return Check("size", CheckResult.HARMLESS, "they are the same file: nothing to gain")
     reads = bytes_read(target, 1), bytes_read(drafter, 1)
-    detail = (
-        f"reads {format_bytes(int(reads[1]))} per token, the target {format_bytes(int(reads[0]))}"
-    )
+    target_reads, drafter_reads = (format_bytes(int(size)) for size in reads)
+    detail = f"reads {drafter_reads} per token, the target {target_reads}"
     if reads[1] < reads[0]:
         return Check("size", CheckResult.FITS, detail)
     return Check("size", CheckResult.HARMLESS, f"{detail}: nothing to gain")

@@ -13,7 +13,7 @@ from localspec.gguf.facts import facts_of
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST
 from localspec.memory.model_memory import ModelMemory
-from localspec.memory.plan import MemoryPlan, Wish, memory_plan
+from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
 from localspec.models import registry
 from localspec.utils.format import format_bytes
 
@@ -22,16 +22,16 @@ PAIR = registry.bundled()
 MIB = 2**20
 
 
-def wish() -> Wish:
-    assert PAIR.drafter is not None
-    return Wish(target=PAIR.target, drafter=PAIR.drafter, context=CONTEXT, gpu_layers=0)
+def request() -> MemoryRequest:
+    target, drafter = map(facts_of, PAIR)
+    return MemoryRequest(target=target, drafter=drafter, context=CONTEXT, gpu_layers=0)
 
 
 def needed(path: Path | None, context: int = CONTEXT, kv_type: str = "f16") -> int:
     assert path is not None
     model = ModelMemory(facts_of(path), gpu_layers=0, flash_attention=None)
     try:
-        return model.needed(context, kv_type).total()
+        return model.bytes_by_device(context, kv_type).total()
     finally:
         model.close()
 
@@ -42,11 +42,13 @@ SMALLER_CACHE = needed(PAIR.target) + needed(PAIR.drafter, kv_type="q8_0")
 
 @pytest.mark.parametrize("free", [BOTH, 100 * BOTH])
 def test_all_is_kept_where_it_fits(free: int) -> None:
-    assert memory_plan(wish(), {HOST: free}) == MemoryPlan(CONTEXT, "f16")
+    plan = memory_plan(request(), {HOST: free})
+    assert plan == MemoryPlan(CONTEXT, "f16", needed=plan.needed)
+    assert plan.needed == pytest.approx(BOTH, rel=0.2)
 
 
 def test_a_drafter_nobody_asked_for_goes_first() -> None:
-    plan = memory_plan(replace(wish(), optional=True), {HOST: BOTH - 1})
+    plan = memory_plan(replace(request(), optional_drafter=True), {HOST: BOTH - 1})
     assert (plan.context, plan.notes) == (CONTEXT, ())
     assert plan.no_drafter == (
         f"pycode-4m-q4_0.gguf is left out: both would need {format_bytes(BOTH)}, "
@@ -55,7 +57,7 @@ def test_a_drafter_nobody_asked_for_goes_first() -> None:
 
 
 def test_a_drafter_asked_for_keeps_its_cache_in_fewer_bits() -> None:
-    plan = memory_plan(wish(), {HOST: BOTH - 1})
+    plan = memory_plan(request(), {HOST: BOTH - 1})
     assert (plan.context, plan.drafter_kv_type, plan.no_drafter) == (CONTEXT, "q8_0", None)
     assert [note.partition(",")[0] for note in plan.notes] == [
         "the drafter's cache is kept as q8_0"
@@ -64,7 +66,7 @@ def test_a_drafter_asked_for_keeps_its_cache_in_fewer_bits() -> None:
 
 def test_then_the_context_shrinks_to_what_just_fits() -> None:
     free = SMALLER_CACHE - 1
-    plan = memory_plan(wish(), {HOST: free})
+    plan = memory_plan(request(), {HOST: free})
     assert plan.drafter_kv_type == "q8_0"
     assert plan.notes[-1].startswith(f"context {plan.context}: {CONTEXT} would need ")
     fits, more = (
@@ -75,14 +77,14 @@ def test_then_the_context_shrinks_to_what_just_fits() -> None:
 
 
 def test_without_flash_attention_no_cache_can_be_kept_in_fewer_bits() -> None:
-    plan = memory_plan(replace(wish(), flash_attention=False), {HOST: BOTH})
+    plan = memory_plan(replace(request(), flash_attention=False), {HOST: BOTH})
     assert plan.drafter_kv_type == "f16"
     assert plan.context < CONTEXT
 
 
 def test_a_context_that_was_named_is_refused_with_the_largest_that_fits() -> None:
     free = {HOST: needed(PAIR.target) // 2}
-    named = replace(wish(), drafter=None, named=True)
+    named = replace(request(), drafter=None, fixed_context=True)
     with pytest.raises(ModelLoadError, match=r"8192 tokens would need .* try --ctx \d+$") as error:
         memory_plan(named, free)
     largest = int(str(error.value).rpartition(" ")[2])
@@ -94,7 +96,7 @@ def test_a_context_that_was_named_is_refused_with_the_largest_that_fits() -> Non
 @pytest.mark.parametrize("context", [CONTEXT, 2**31 - 1])
 @pytest.mark.parametrize("free", [0, MIB])
 def test_where_nothing_fits_it_is_said_and_no_memory_is_tried(context: int, free: int) -> None:
-    hopeless = replace(wish(), context=context, named=True)
+    hopeless = replace(request(), context=context, fixed_context=True)
     with pytest.raises(ModelLoadError, match=r"try a smaller quantisation, or --draft suffix$"):
         memory_plan(hopeless, {HOST: free})
 

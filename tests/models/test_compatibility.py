@@ -6,9 +6,15 @@ import pytest
 from fakes.tiny import write_tiny
 from fakes.vocabularies import words, write_model
 
+from localspec.errors import ModelLoadError
+from localspec.gguf.facts import facts_of
+from localspec.memory.available import HOST
+from localspec.memory.plan import MemoryRequest, memory_plan
+from localspec.models import compatibility
 from localspec.models.compatibility import checks
+from localspec.models.registry import bundled
 from localspec.models.suggestions import text_model
-from localspec.models.vocabulary_match import CheckResult, failed_check
+from localspec.models.vocabulary_match import Check, CheckResult, failed_check
 
 
 @pytest.mark.parametrize(
@@ -50,3 +56,41 @@ def test_a_context_is_the_targets_own_unless_another_is_wanted(tmp_path: Path) -
     assert failed_check(checks(target, drafter)) is None
     [found] = [each for each in checks(target, drafter, 600) if each.name == "context"]
     assert found.verdict is CheckResult.HARMLESS and found.detail.startswith("600 tokens")
+
+
+CONTEXT = 4096
+
+
+def memory_check(free: int, monkeypatch: pytest.MonkeyPatch, context: int | None) -> Check:
+    """What is said of the bundled pair on a machine with so many free bytes."""
+    monkeypatch.setattr(compatibility, "free_memory", lambda: {HOST: free})
+    found = checks(*map(facts_of, bundled()), context)
+    return next(each for each in found if each.name == "memory")
+
+
+def test_memory_that_is_ample_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = memory_check(2**40, monkeypatch, CONTEXT)
+    assert check.verdict is CheckResult.FITS
+    assert check.detail.endswith(" MB for both at 4,096 tokens, 1099.51 GB free")
+
+
+@pytest.mark.parametrize("context", [CONTEXT, None])
+@pytest.mark.parametrize("free", [0, 40_000_000, 60_000_000, 80_000_000, 100_000_000])
+def test_memory_is_short_for_a_pair_when_it_is_for_loading(
+    context: int | None, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = memory_check(free, monkeypatch, context)
+    target, drafter = map(facts_of, bundled())
+    request = MemoryRequest(
+        target=target,
+        drafter=drafter,
+        context=context or target.header.context_length or 0,
+        fixed_context=context is not None,
+    )
+    try:
+        plan = memory_plan(request, {HOST: free})
+    except ModelLoadError:
+        assert check.verdict is CheckResult.UNFIT
+    else:
+        assert check.verdict is (CheckResult.HARMLESS if plan.notes else CheckResult.FITS)
+        assert not plan.notes or check.detail == "; ".join(plan.notes)

@@ -58,7 +58,7 @@ def predicted(path: Path, context: int, kv_type: str) -> int:
     """Bytes that the plan reckons with, for one model."""
     model = ModelMemory(facts_of(path), gpu_layers=0, flash_attention=None)
     try:
-        return model.needed(context, kv_type).total()
+        return model.bytes_by_device(context, kv_type).total()
     finally:
         model.close()
 
