@@ -8,7 +8,7 @@ import psutil
 import pytest
 from fakes.tiny import FAMILIES, write_tiny
 
-from localspec.bench.experiments.context_memory import BUDGET, measured
+from localspec.bench.experiments.context_memory import BUDGET, measure
 from localspec.gguf import check
 from localspec.llama.context import Context
 from localspec.llama.dry_run import DryModel, Use, logged, use_of
@@ -51,7 +51,7 @@ def test_a_longer_context_costs_its_keys_and_values_and_no_more() -> None:
 
 
 def test_nothing_grows_with_context_times_vocabulary() -> None:
-    found = measured(n_ctx=32_768, vocabulary=131_072, tokens=2048)
+    found = measure(n_ctx=32_768, vocabulary=131_072, tokens=2048)
     assert found.tokens == 2048
     assert found.drafted
     # Logits for every position would be 16 GiB, for each of the two models.

@@ -1,17 +1,14 @@
-"""What is taken beyond two models and their caches, at the end of a long context.
+"""Memory beyond two models and their caches, at the end of a long context.
 
     python -m localspec.bench.experiments.context_memory [--ctx 32768] [--vocabulary 131072]
 
-A model with random weights, tiny but for its vocabulary, is loaded twice, to draft for itself. It
-reads and generates by turns until the context is full, in a process of its own. Logits of every
-position would take 160 times the budget.
+A model with random weights, tiny but for its vocabulary, is loaded twice, as target and as drafter.
+In a process of its own it reads and generates by turns until the context is full. The logits of all
+positions would take 160 times the budget.
 """
 
-import argparse
 import json
-import os
-import subprocess
-import sys
+from argparse import SUPPRESS
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import psutil
 
+from localspec.bench.experiments.command_line import Table, argument_parser, run_in_new_process
 from localspec.engine.engine import Engine, load
 from localspec.gguf.reader import read_header
 from localspec.gguf.writer import TensorData, TensorType, write_gguf
@@ -32,7 +30,7 @@ _MIB = 2**20
 BUDGET = 100 * _MIB
 # One layer with one head is quick to read even where the context is long.
 _WIDTH = 64
-_OWN = {
+_SIZES = {
     "embedding_length": _WIDTH,
     "feed_forward_length": _WIDTH,
     "block_count": 1,
@@ -47,12 +45,13 @@ _READ, _GENERATED, _DEPTH = 2032, 16, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """Bytes that a process grew by while it loaded two models and they read a text.
+class MemoryUse:
+    """Bytes of memory of a process that loaded two models, which then read a text.
 
-    loaded, read: what was resident more, before and after the text. weights, caches: of both
-    models, all of which is resident. vocabularies: the library's tables of them. buffers: of the
-    passes of both, as allocated. tokens: of the text; drafted, accepted: of them.
+    loaded, read: resident memory before and after the text, less that before loading. weights,
+    caches: of both models; all of it is resident. vocabularies: the library's tables of them.
+    buffers: allocated for the passes of both models. tokens: of the text; drafted, accepted: how
+    many of them.
     """
 
     loaded: int
@@ -67,25 +66,36 @@ class Taken:
 
     @property
     def beyond(self) -> int:
-        """What is neither weights nor caches."""
+        """Resident memory that is neither weights nor caches."""
         return self.read - self.weights - self.caches
 
 
-def taken(model: Path, n_ctx: int, tokens: int) -> Taken:
-    """What this process, which has loaded nothing yet, takes for a text of so many tokens.
+def measure(n_ctx: int, vocabulary: int, tokens: int) -> MemoryUse:
+    """Measure a random model with such a context and vocabulary, in a new process.
 
-    The model drafts for itself.
+    tokens: the length of the text.
     """
-    # What the library takes once for itself is no model's.
+    with TemporaryDirectory() as folder:
+        model = Path(folder) / "random.gguf"
+        _write_random_model(model, vocabulary, n_ctx)
+        arguments = ["--measure", str(model), str(n_ctx), str(tokens)]
+        # What localspec stores about this model is deleted with the folder.
+        output = run_in_new_process(__file__, arguments, {"LOCALSPEC_HOME": folder})
+    return MemoryUse(**json.loads(output))
+
+
+def _measure_here(model: Path, n_ctx: int, tokens: int) -> MemoryUse:
+    """Measure this process, which must not have loaded a model before."""
+    # Not counted: what the library allocates once, whatever the model.
     DryModel(registry.bundled().target, gpu_layers=0).close()
     before = _resident()
     with logged() as lines, load(model, model, context=n_ctx, gpu_layers=0) as engine:
         loaded = _resident() - before
         counts = _fill(engine, tokens)
         read = _resident() - before
-        vocabulary = _vocabulary(model)
+        vocabulary = _vocabulary_bytes(model)
     header = read_header(model)
-    return Taken(
+    return MemoryUse(
         loaded=loaded,
         read=read,
         weights=2 * sum(tensor.size for tensor in header.tensors),
@@ -96,29 +106,8 @@ def taken(model: Path, n_ctx: int, tokens: int) -> Taken:
     )
 
 
-def measured(n_ctx: int, vocabulary: int, tokens: int) -> Taken:
-    """`taken` by such a model in a new process."""
-    with TemporaryDirectory() as folder:
-        model = Path(folder) / "random.gguf"
-        _write_random(model, vocabulary, n_ctx)
-        arguments = [str(model), str(n_ctx), str(tokens)]
-        command = [
-            sys.executable,
-            "-m",
-            "localspec.bench.experiments.context_memory",
-            "--measure",
-            *arguments,
-        ]
-        # What is remembered of this model goes with it.
-        environment = {**os.environ, "LOCALSPEC_HOME": folder}
-        run = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True, env=environment
-        )
-    return Taken(**json.loads(run.stdout))
-
-
 def _fill(engine: Engine, tokens: int) -> Mapping[str, int]:
-    """Read and generate, by turns, to a text of so many tokens; what became of them."""
+    """Read and generate, by turns, up to so many tokens; return the counts of MemoryUse."""
     random, text, drafted, accepted = np.random.default_rng(0), list[int](), 0, 0
     while (room := tokens - len(text) - _GENERATED) > 0:
         text += random.integers(engine.model.n_vocab, size=min(_READ, room)).tolist()
@@ -131,8 +120,8 @@ def _fill(engine: Engine, tokens: int) -> Mapping[str, int]:
     return {"tokens": len(text), "drafted": drafted, "accepted": accepted}
 
 
-def _vocabulary(model: Path) -> int:
-    """Bytes of the library's tables of it: what a model takes that has no weights."""
+def _vocabulary_bytes(model: Path) -> int:
+    """Bytes of the library's tables of the vocabulary: what a model without weights takes."""
     before = _resident()
     with DryModel(model, gpu_layers=0):
         return _resident() - before
@@ -142,14 +131,13 @@ def _resident() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def _write_random(path: Path, vocabulary: int, n_ctx: int) -> None:
-    """A model of so many tokens, made for so long a context."""
+def _write_random_model(path: Path, vocabulary: int, n_ctx: int) -> None:
     source = SourceModel(registry.bundled().drafter)
-    own = {**_OWN, "context_length": n_ctx, "vocab_size": vocabulary}
-    changed = {f"{ARCHITECTURE}.{key}": value for key, value in own.items()}
+    sizes = {**_SIZES, "context_length": n_ctx, "vocab_size": vocabulary}
     tokens = source.extended_vocabulary(_extra_tokens(source.shape.vocabulary, vocabulary))
-    metadata = {**source.metadata, **changed, **tokens}
-    write_gguf(path, ARCHITECTURE, metadata, list(_tensors(vocabulary)))
+    own = {f"{ARCHITECTURE}.{key}": value for key, value in sizes.items()}
+    metadata = {**source.metadata, **own, **tokens}
+    write_gguf(path, ARCHITECTURE, metadata, list(_random_tensors(vocabulary)))
 
 
 def _extra_tokens(first: int, end: int) -> dict[str, list[object]]:
@@ -162,23 +150,24 @@ def _extra_tokens(first: int, end: int) -> dict[str, list[object]]:
     }
 
 
-def _tensors(vocabulary: int) -> Iterator[TensorData]:
+def _random_tensors(vocabulary: int) -> Iterator[TensorData]:
     random = np.random.default_rng(0)
-    yield _random("token_embd", vocabulary, random)
+    yield _random_matrix("token_embd", vocabulary, random)
     for name in _MATRICES:
-        yield _random(f"blk.0.{name}", _WIDTH, random)
+        yield _random_matrix(f"blk.0.{name}", _WIDTH, random)
     for name in _NORMS:
         yield TensorData.of(f"{name}.weight", np.ones(_WIDTH, np.float32), TensorType.F32)
 
 
-def _random(name: str, rows: int, random: np.random.Generator) -> TensorData:
+def _random_matrix(name: str, rows: int, random: np.random.Generator) -> TensorData:
     values = random.standard_normal((rows, _WIDTH), np.float32) / np.float32(_WIDTH**0.5)
     # Of 16-bit floats the library makes no copy, rearranged for speed.
     return TensorData.of(f"{name}.weight", values, TensorType.F16)
 
 
-def _print(found: Taken) -> None:
+def _print(found: MemoryUse) -> None:
     print(f"{found.tokens:,} tokens; {found.accepted:,} of {found.drafted:,} drafted stood")
+    table = Table(("memory", "<24"), ("MiB", "8.1f"))
     for what, size in (
         ("resident, loaded", found.loaded),
         ("resident, text read", found.read),
@@ -189,22 +178,21 @@ def _print(found: Taken) -> None:
         ("of it, at most, buffers", found.buffers),
         ("budget", BUDGET),
     ):
-        print(f"{what:24} {size / _MIB:8.1f} MiB")
+        table.print_row(what, size / _MIB)
 
 
 def main() -> None:
-    """Print what is taken, part by part."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Print the memory, part by part."""
+    parser = argument_parser(__file__, __doc__)
     parser.add_argument("--ctx", type=int, default=32_768)
     parser.add_argument("--vocabulary", type=int, default=131_072)
-    parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=3, help=SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         model, n_ctx, tokens = options.measure
-        found = taken(Path(model), int(n_ctx), int(tokens))
-        print(json.dumps(asdict(found)))
+        print(json.dumps(asdict(_measure_here(Path(model), int(n_ctx), int(tokens)))))
     else:
-        _print(measured(options.ctx, options.vocabulary, options.ctx))
+        _print(measure(options.ctx, options.vocabulary, options.ctx))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
-"""Python's own time per step: `python -m localspec.bench.experiments.host_time`.
+"""Python's own time per step.
 
-The loop, the rule, the filters and the noise are the real ones. The target is a stub whose passes
-cost nothing and whose logits are random; the drafter is an oracle, so that every row of every step
-is read (the dearest case). What it takes to look ahead is counted as drafting, not as host time.
+    python -m localspec.bench.experiments.host_time
+
+The decoder, the rule, the filters and the noise are the real ones. The target is a stub: its
+passes take no time, and its logits are random. The drafter knows what the target will choose, so
+that every row of every step is read, the most expensive case. The drafter's own time counts as
+drafting, not as host time.
 """
 
-import argparse
 from collections.abc import Sequence
 from statistics import median
 from time import perf_counter
 
 import numpy as np
 
+from localspec.bench.experiments.command_line import Table, argument_parser
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
@@ -23,43 +26,45 @@ from localspec.speculation.rules import RULES
 from localspec.speculation.target import Scores
 from localspec.stats import Stats
 
-STEPS = 64
+_STEPS = 64
 # Name -> sampler settings, and the budget in milliseconds per step.
-CASES = {
+_CASES = {
     "greedy": (SamplingParams(temperature=0), 1.0),
     "top-k, top-p, min-p": (SamplingParams(), 2.0),
     "min-p only": (SamplingParams(top_k=0, top_p=1), 2.0),
     "full vocabulary": (SamplingParams(top_k=0, top_p=1, min_p=0), 4.0),
 }
+# Standard deviations of the random logits.
+_SPREADS = (1.0, 2.0, 4.0)
 
 
-class StubTarget:
-    """Answers every pass at once with rows out of a pool of random logits."""
+class _StubTarget:
+    """Answers every pass at once, with rows from a pool of random logits."""
 
     def __init__(self, n_vocab: int, depth: int, spread: float) -> None:
         self.n_vocab = n_vocab
         rng = np.random.default_rng(0)
         shape = (4, 1 + depth, n_vocab)
-        self.pool = (rng.standard_normal(shape, dtype=np.float32) * spread).astype(np.float32)
-        self.step = 0
+        self._pool = (rng.standard_normal(shape, dtype=np.float32) * spread).astype(np.float32)
+        self._step = 0
 
     def rows(self) -> np.ndarray:
-        """The logits of the coming pass."""
-        return np.asarray(self.pool[self.step % len(self.pool)])
+        """The logits of the next pass, (1 + depth, n_vocab)."""
+        return np.asarray(self._pool[self._step % len(self._pool)])
 
     def score(self, pending: int, draft: Draft) -> Scores:
         return Scores(self.rows()[: 1 + len(draft)])
 
     def commit(self, path: Sequence[int]) -> None:
-        self.step += 1
+        self._step += 1
 
 
-class Oracle:
-    """Drafts what the stub will decide."""
+class _OracleDrafter:
+    """Drafts the tokens that the stub's logits will lead to."""
 
     name = "oracle"
 
-    def __init__(self, target: StubTarget) -> None:
+    def __init__(self, target: _StubTarget) -> None:
         self._target = target
 
     def begin(self, tokens: Sequence[int]) -> None:
@@ -76,38 +81,40 @@ class Oracle:
         pass
 
 
-def milliseconds_per_step(params: SamplingParams, n_vocab: int, depth: int, spread: float) -> float:
-    """The median over steps."""
-    target = StubTarget(n_vocab, depth, spread)
+def _milliseconds_per_step(
+    params: SamplingParams, n_vocab: int, depth: int, spread: float
+) -> float:
+    """The median over steps of the time that is neither drafting nor a pass."""
+    target = _StubTarget(n_vocab, depth, spread)
     stats = Stats()
     sampler = Sampler(params, Noise(1))
-    policy = FixedDepth([Oracle(target)], depth)
-    loop = Decoder(target, policy, RULES["coupled"], sampler, [0], stats)
-    running = loop.run(STEPS * (1 + depth))
-    took = []
-    for _ in range(STEPS):
-        before = stats.seconds.draft + stats.seconds.verify
+    policy = FixedDepth([_OracleDrafter(target)], depth)
+    decoder = Decoder(target, policy, RULES["coupled"], sampler, [0], stats)
+    tokens = decoder.run(_STEPS * (1 + depth))
+    seconds = []
+    for _ in range(_STEPS):
+        others_before = stats.seconds.draft + stats.seconds.verify
         began = perf_counter()
         for _ in range(1 + depth):
-            next(running)
+            next(tokens)
         elapsed = perf_counter() - began
-        took.append(elapsed - (stats.seconds.draft + stats.seconds.verify - before))
+        seconds.append(elapsed - (stats.seconds.draft + stats.seconds.verify - others_before))
     assert stats.acceptance_rate == 1
-    return 1000 * median(took)
+    return 1000 * median(seconds)
 
 
 def main() -> None:
-    """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Print the milliseconds per step of each sampler beside its budget."""
+    parser = argument_parser(__file__, __doc__)
     parser.add_argument("--vocabulary", type=int, default=131_072)
     parser.add_argument("--depth", type=int, default=8)
     options = parser.parse_args()
     print(f"host time per step, vocabulary {options.vocabulary:,}, depth {options.depth}")
-    print(f"{'sampler':22} {'logits sd':>9} {'ms':>6} {'budget':>7}")
-    for name, (params, budget) in CASES.items():
-        for spread in (1.0, 2.0, 4.0):
-            took = milliseconds_per_step(params, options.vocabulary, options.depth, spread)
-            print(f"{name:22} {spread:9.1f} {took:6.2f} {budget:7.1f}")
+    table = Table(("sampler", "<22"), ("logits sd", "9.1f"), ("ms", "6.2f"), ("budget", "7.1f"))
+    for name, (params, budget) in _CASES.items():
+        for spread in _SPREADS:
+            found = _milliseconds_per_step(params, options.vocabulary, options.depth, spread)
+            table.print_row(name, spread, found, budget)
 
 
 if __name__ == "__main__":

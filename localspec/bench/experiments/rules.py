@@ -1,13 +1,13 @@
-"""What each rule accepts: `python -m localspec.bench.experiments.rules`.
+"""What each rule accepts, generated with the bundled pair.
 
-On the bundled pair, really generated: every rule with every drafter at three temperatures, and
-beside them `match`, sampling a token from the target and comparing it with the draft model's
-likeliest one, as llama.cpp's speculative decoding does (here without its confidence cut-off: every
-rule drafts to the same depth). For the draft model also what `replay` foretells from other texts of
-the same prompts.
+    python -m localspec.bench.experiments.rules
+
+Every rule with every drafter at three temperatures, and beside them `match`: a token is sampled
+from the target and compared with the draft model's most probable token, as llama.cpp's speculative
+decoding does (here without its confidence threshold: every rule drafts to the same depth). For the
+draft model also what `replay` predicts from other texts of the same prompts.
 """
 
-import argparse
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TypedDict
 
+from localspec.bench.experiments.command_line import Table, argument_parser
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Result
 from localspec.forecast.replay import Estimate, Prediction, Scored, predict, ratio, score_text
@@ -27,19 +28,19 @@ from localspec.speculation.drafter import Drafter, Limit, Outcome
 from localspec.speculation.rules import RULES
 
 # The standard library's modules that the bundled pair was not trained on.
-HELD_OUT = (
+_HELD_OUT = (
     *("heapq", "textwrap", "csv", "fractions", "statistics"),
     *("shlex", "bisect", "colorsys", "calendar", "sched"),
 )
 MODEL, MATCH = "model", "match"
-OTHERS = ("lookup", "ngram", "none")
-TEMPERATURES = (0.0, 0.7, 1.0)
-# Replay foretells from other texts than those measured: their seeds begin here.
+_MODEL_FREE = ("lookup", "ngram")
+_TEMPERATURES = (0.0, 0.7, 1.0)
+# Replay predicts from other texts than those measured: their seeds begin here.
 OTHER_SEEDS = 1_000_000
 
 
-class Filters(TypedDict):
-    """The sampler but for its temperature."""
+class _Filters(TypedDict):
+    """The settings of the sampler, without its temperature."""
 
     top_k: int
     top_p: float
@@ -47,14 +48,14 @@ class Filters(TypedDict):
 
 
 # Spelled out, so that generating and replaying cannot differ.
-FILTERS = Filters(top_k=40, top_p=0.95, min_p=0.05)
+_FILTERS = _Filters(top_k=40, top_p=0.95, min_p=0.05)
 
 
-class Likeliest:
-    """Drafts its model's likeliest tokens: with the rule `coupled`, this is sample-and-match.
+class _GreedyDrafter:
+    """Drafts a model's most probable tokens: with the rule `coupled`, this is sample-and-match.
 
-    The target's token is drawn with noise that such a draft does not look at, so whether the two
-    are equal is what it would be for an independent draw.
+    The target's token is drawn with noise that the draft does not depend on, so the two are equal
+    as often as with an independent draw.
     """
 
     name = MATCH
@@ -63,23 +64,23 @@ class Likeliest:
         self._model = model
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """The text is now exactly this."""
+        """Set the text."""
         self._model.begin(tokens)
 
     def propose(self, limit: Limit) -> Draft:
-        """The model's greedy continuation, through the same filters."""
+        """Draft the model's greedy continuation, through the same filters."""
         greedy = replace(limit.sampler.params, temperature=0.0)
         sampler = replace(limit.sampler, params=greedy)
         return self._model.propose(replace(limit, sampler=sampler))
 
     def observe(self, outcome: Outcome) -> None:
-        """Take in what was committed."""
+        """Append what was committed."""
         self._model.observe(outcome)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What generating took: as Prediction, but counted."""
+class _Measured:
+    """The counterparts of Prediction, counted while generating."""
 
     tokens_per_step: Estimate
     acceptance: Estimate
@@ -87,10 +88,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The texts behind one line of the table: `texts` of each prompt, of at most `tokens` tokens.
+    """The texts of one row of the table: `texts` of each prompt, of at most `tokens` tokens each.
 
-    Every text has a seed of its own, from `first_seed` on: with one seed, `token` and `block` would
-    draw the same numbers for every prompt, and prompts would not be independent.
+    Every text has a seed of its own, from `first_seed` on: with the same seed, `token` and `block`
+    would draw the same numbers for every prompt, and prompts would not be independent.
     """
 
     prompts: Sequence[str]
@@ -101,11 +102,11 @@ class Workload:
 
     @property
     def params(self) -> SamplingParams:
-        """The sampler."""
-        return SamplingParams(temperature=self.temperature, **FILTERS)
+        """The settings of the sampler."""
+        return SamplingParams(temperature=self.temperature, **_FILTERS)
 
     def seeded(self) -> Iterator[tuple[str, range]]:
-        """Each prompt with its seeds."""
+        """Yield each prompt with its seeds."""
         for number, prompt in enumerate(self.prompts):
             first = self.first_seed + number * self.texts
             yield prompt, range(first, first + self.texts)
@@ -113,7 +114,7 @@ class Workload:
     def generate(
         self, engine: Engine, prompt: str, seed: int, *, rule: str = "coupled", depth: int = 1
     ) -> Result:
-        """One text."""
+        """Generate one text."""
         return engine.generate(
             prompt,
             max_tokens=self.tokens,
@@ -121,18 +122,18 @@ class Workload:
             rule=rule,
             depth=depth,
             temperature=self.temperature,
-            **FILTERS,
+            **_FILTERS,
         )
 
 
 def held_out_prompts(per_module: int = 2) -> list[str]:
     """The first lines of functions and classes of the held-out modules.
 
-    They are short: from 64 tokens in a pass on, logits depend on how many there are, and replay
-    would no longer see to the bit what generating saw.
+    They are short: in a pass of 64 tokens or more, logits depend on the number of tokens, and
+    replay would no longer compute the very logits that generating computed.
     """
     prompts: list[str] = []
-    for name in HELD_OUT:
+    for name in _HELD_OUT:
         pieces = re.split(r"\n(?=def |class )", inspect.getsource(import_module(name)))[1:]
         # The tokenizer joins newline and indentation: no newline at the end.
         beginnings = ["\n".join(piece.splitlines()[:3]).rstrip() for piece in pieces]
@@ -142,10 +143,10 @@ def held_out_prompts(per_module: int = 2) -> list[str]:
 
 @contextmanager
 def bundled_engines() -> Iterator[dict[str, Engine]]:
-    """Drafter -> engine on the bundled pair, `none` and `match` among them.
+    """Load the bundled pair with each drafter, and without (`none`): drafter -> engine.
 
-    One thread and flash attention: there a pass's logits do not depend on its width, so replay
-    sees what generating saw.
+    With one thread and flash attention, so that the logits of a pass do not depend on its width:
+    replay computes the very logits that generating computed.
     """
     with ExitStack() as stack:
 
@@ -153,15 +154,18 @@ def bundled_engines() -> Iterator[dict[str, Engine]]:
             return stack.enter_context(load(draft=draft, threads=1, flash_attention=True))
 
         small = registry.bundled().drafter
-        engines = {MODEL: opened(str(small)), **{name: opened(name) for name in OTHERS}}
+        engines = {
+            MODEL: opened(str(small)),
+            **{name: opened(name) for name in (*_MODEL_FREE, "none")},
+        }
         [drafter] = engines[MODEL].drafting.drafters
-        # The two take turns with one cache: `begin` brings it to the text at hand.
-        engines[MATCH] = opened(Likeliest(drafter))
+        # Both use one cache: `begin` sets it to the text at hand.
+        engines[MATCH] = opened(_GreedyDrafter(drafter))
         yield engines
 
 
-def measure(engine: Engine, rule: str, depth: int, work: Workload) -> Measured:
-    """Generate, and count."""
+def _measure(engine: Engine, rule: str, depth: int, work: Workload) -> _Measured:
+    """Generate all texts, and count what was accepted."""
     tokens, steps, drafted, accepted = [], [], [], []
     for prompt, seeds in work.seeded():
         all_stats = [
@@ -171,11 +175,11 @@ def measure(engine: Engine, rule: str, depth: int, work: Workload) -> Measured:
         steps.append(sum(stats.steps for stats in all_stats))
         drafted.append(sum(stats.drafted for stats in all_stats))
         accepted.append(sum(stats.accepted for stats in all_stats))
-    return Measured(ratio(tokens, steps), ratio(accepted, drafted))
+    return _Measured(ratio(tokens, steps), ratio(accepted, drafted))
 
 
 def score(engines: Mapping[str, Engine], work: Workload) -> list[list[Scored]]:
-    """Sample each text from the target alone, and score it with both models."""
+    """Sample each text from the target alone, and score it with both models: texts by prompt."""
     plain, drafter = engines["none"], engines[MODEL].drafting.context
     assert drafter is not None, "the draft model has a cache"
     with ExitStack() as stack:
@@ -194,37 +198,34 @@ def score(engines: Mapping[str, Engine], work: Workload) -> list[list[Scored]]:
         return [[scored(prompt, seed) for seed in seeds] for prompt, seeds in work.seeded()]
 
 
-def row(rule: str, drafter: str, work: Workload, seen: Measured, told: Prediction | None) -> str:
-    """One line of the table."""
-    cells = [
-        f"{work.temperature:4.1f} {drafter:>8} {rule:>8}",
-        f"{seen.acceptance.value:8.1%} {_with_interval(seen.tokens_per_step)}",
-    ]
-    if told:
-        cells.append(f"{told.acceptance.value:8.1%} {_with_interval(told.tokens_per_step)}")
-    return "  ".join(cells)
+def _cells(seen: _Measured | Prediction | None) -> list[object]:
+    if not seen:
+        return []
+    steps = seen.tokens_per_step
+    return [seen.acceptance.value, f"{steps.value:.3f} ±{steps.high - steps.value:5.3f}"]
 
 
-def _with_interval(estimate: Estimate) -> str:
-    return f"{estimate.value:8.3f} ±{estimate.high - estimate.value:5.3f}"
+def _print_rows(table: Table, engines: Mapping[str, Engine], depth: int, work: Workload) -> None:
+    """Print the rows of one temperature."""
+    texts = score(engines, replace(work, first_seed=OTHER_SEEDS))
 
+    def print_row(drafter: str, rule: str, seen: _Measured, told: Prediction | None) -> None:
+        table.print_row(work.temperature, drafter, rule, *_cells(seen), *_cells(told))
 
-def print_lines(engines: Mapping[str, Engine], depth: int, work: Workload) -> None:
-    """The lines of one temperature."""
-    foretold = score(engines, replace(work, first_seed=OTHER_SEEDS))
-    for drafter in (MODEL, "lookup", "ngram"):
+    for drafter in (MODEL, *_MODEL_FREE):
         for rule in RULES:
-            seen = measure(engines[drafter], rule, depth, work)
-            told = predict(foretold, rule, depth) if drafter == MODEL else None
-            print(row(rule, drafter, work, seen, told), flush=True)
+            seen = _measure(engines[drafter], rule, depth, work)
+            print_row(
+                drafter, rule, seen, predict(texts, rule, depth) if drafter == MODEL else None
+            )
         if drafter == MODEL:
-            seen = measure(engines[MATCH], "coupled", depth, work)
-            print(row(MATCH, MODEL, work, seen, predict(foretold, MATCH, depth)), flush=True)
+            seen = _measure(engines[MATCH], "coupled", depth, work)
+            print_row(MODEL, MATCH, seen, predict(texts, MATCH, depth))
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Print acceptance and tokens per step: as measured, and as predicted for the draft model."""
+    parser = argument_parser(__file__, __doc__)
     parser.add_argument("--tokens", type=int, default=128, help="per text")
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=4, help="texts per prompt, a seed for each")
@@ -236,16 +237,19 @@ def main() -> None:
         f"{len(prompts)} held-out prompts, {options.seeds} texts of {options.tokens} tokens each, "
         f"depth {options.depth}; tokens per step with 95 % intervals over prompts"
     )
-    figures = f"  {'accepted':>8} {'tok/step':>8}       "
-    print(f"{'':22}  {'measured':>24}  {'replay':>24}")
-    print(f"{'temp':>4} {'drafter':>8} {'rule':>8}{figures}{figures}".rstrip())
+    table = Table(
+        ("temp", "4.1f"),
+        ("drafter", ">8"),
+        ("rule", ">8"),
+        *(("accepted", "8.1%"), ("tok/step", ">15")),
+        *(("replayed", "8.1%"), ("tok/step", ">15")),
+    )
     with bundled_engines() as engines:
-        for temperature in TEMPERATURES:
+        for temperature in _TEMPERATURES:
             # Greedy texts of a prompt are all the same.
             texts = options.seeds if temperature else 1
-            print_lines(
-                engines, options.depth, Workload(prompts, texts, options.tokens, temperature)
-            )
+            work = Workload(prompts, texts, options.tokens, temperature)
+            _print_rows(table, engines, options.depth, work)
     print("lookup and ngram propose one certain token at a time: there, match is coupled")
 
 

@@ -2,18 +2,37 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from localspec.bench import experiments
 
 
 def printed(module: str, *options: str) -> list[list[str]]:
     run = subprocess.run(
-        [sys.executable, "-m", f"localspec.bench.{module}", *options],
+        [sys.executable, "-m", f"localspec.bench.experiments.{module}", *options],
         check=True,
         capture_output=True,
         text=True,
     )
     return [line.split() for line in run.stdout.splitlines()]
+
+
+FILES = Path(next(iter(experiments.__path__))).glob("*.py")
+NAMES = sorted(file.stem for file in FILES if "def main(" in file.read_text(encoding="utf-8"))
+
+
+def test_no_experiment_is_forgotten() -> None:
+    assert len(NAMES) == 8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_says_how_an_experiment_is_run(name: str) -> None:
+    [usage, *_], *_ = printed(name, "--help")
+    assert usage == "usage:"
+    words = [word for line in printed(name, "--help")[:3] for word in line]
+    assert words[1:4] == ["python", "-m", f"localspec.bench.experiments.{name}"]
 
 
 def test_rules_side_by_side_with_their_prediction() -> None:
