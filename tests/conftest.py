@@ -8,6 +8,7 @@ from hypothesis import settings
 
 from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.loading.load_check import check_extra_buffers
 from localspec.models import registry
 
 # No test may depend on how busy the machine is.
@@ -20,6 +21,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing that tests measure or write goes to the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCALSPEC_HOME", str(tmp_path_factory.mktemp("cache")))
+        # Tests load models without the loader, which would do this, on any build there is.
+        check_extra_buffers()
         yield
 
 

@@ -1,4 +1,4 @@
-"""Finding: one thing that was looked at, how bad it is, and what to do about it."""
+"""Finding: one result of a check, how bad it is, and what to do about it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """OK, or worth knowing, or worth mending, or something does not work."""
+    """OK; NOTE: worth knowing; WARNING: works, but worse than it could; ERROR: does not work."""
 
     OK = 0
     NOTE = 1
@@ -16,9 +16,10 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """topic: a word or two. remedy: a command or a sentence; None where there is nothing to do.
+    """topic: what was checked, a word or two. text: what was found.
 
-    exit_code: of an error, what a command that meets it would end with.
+    remedy: a command or a sentence; None where there is nothing to do. exit_code: with which a
+    command ends that meets this error.
     """
 
     severity: Severity
@@ -29,25 +30,25 @@ class Finding:
 
 
 def ok(topic: str, text: str) -> Finding:
-    """As it should be."""
+    """Return a finding that is as it should be."""
     return Finding(Severity.OK, topic, text)
 
 
 def note(topic: str, text: str, remedy: str | None = None) -> Finding:
-    """Worth knowing; nothing is wrong."""
+    """Return a finding that is worth knowing; nothing is wrong."""
     return Finding(Severity.NOTE, topic, text, remedy)
 
 
 def warning(topic: str, text: str, remedy: str) -> Finding:
-    """Works, but slower or less than it could, or not for long."""
+    """Return a finding about what works, but worse than it could, or not for long."""
     return Finding(Severity.WARNING, topic, text, remedy)
 
 
 def error(topic: str, text: str, remedy: str, exit_code: int = 1) -> Finding:
-    """Does not work."""
+    """Return a finding about what does not work."""
     return Finding(Severity.ERROR, topic, text, remedy, exit_code)
 
 
 def exit_code_of(findings: Sequence[Finding]) -> int:
-    """That of the first error, or 0."""
+    """Return the exit code of the first error, or 0."""
     return next((found.exit_code for found in findings if found.severity is Severity.ERROR), 0)

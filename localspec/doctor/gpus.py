@@ -1,4 +1,4 @@
-"""GPUs of this machine, whether llama.cpp was compiled for them or not."""
+"""GPUs of this machine, found in the system's files, not through llama.cpp."""
 
 import platform
 import shutil
@@ -12,7 +12,10 @@ _ROOT = Path("/")
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """cmake_args: what compiles llama.cpp for it. modest: little faster than its processor."""
+    """A kind of GPU.
+
+    cmake_args: what compiles llama.cpp for it. modest: it is little faster than the processor.
+    """
 
     name: str
     cmake_args: str
@@ -30,7 +33,10 @@ _BY_VENDOR = {
 
 
 def gpus(root: Path = _ROOT) -> list[Gpu]:
-    """Those found, each kind once, the most useful first. root: where /dev and /sys are."""
+    """Return the GPUs found, each kind once, the most useful first.
+
+    root: the folder that holds `dev` and `sys`.
+    """
     found = {gpu.name: gpu for gpu in (*_nvidia(root), *_apple(), *_on_the_bus(root))}
     return sorted(found.values(), key=lambda gpu: gpu.modest)
 
@@ -41,7 +47,10 @@ def _nvidia(root: Path) -> list[Gpu]:
 
 
 def _smi_lists_one() -> bool:
-    """Where the driver makes no device files (Windows, WSL); the tool alone proves nothing."""
+    """Ask the driver's tool, for Windows and WSL, where there are no device files.
+
+    (That the tool is installed proves nothing.)
+    """
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return False

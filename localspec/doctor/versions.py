@@ -1,4 +1,4 @@
-"""Versions: of Python, localspec, and the library against the range localspec is made for."""
+"""Versions: of Python, localspec and llama-cpp-python, and the range of it that localspec needs."""
 
 import platform
 import re
@@ -13,12 +13,12 @@ _CLAUSE = re.compile(r"(>=|<)\s*([\d.]+)")
 
 
 def versions() -> list[Finding]:
-    """What is installed."""
+    """Check what is installed."""
     return [ok(_TOPIC, f"localspec {__version__}, Python {platform.python_version()}"), _library()]
 
 
 def extras() -> list[Finding]:
-    """What only some commands need."""
+    """Check what only some commands need."""
     try:
         return [ok("extras", f"textual {metadata.version('textual')}")]
     except metadata.PackageNotFoundError:
@@ -28,7 +28,7 @@ def extras() -> list[Finding]:
 
 
 def requirement() -> str:
-    """The library and its range, as pip takes them; without a range where nobody knows it."""
+    """Return the library and its versions as pip takes them; no versions if they are not known."""
     try:
         needed = metadata.requires("localspec") or []
     except metadata.PackageNotFoundError:
@@ -37,13 +37,13 @@ def requirement() -> str:
 
 
 def rebuild(cmake_args: str | None = None) -> str:
-    """The command that compiles the library anew."""
+    """Return the command that compiles the library anew."""
     command = f'pip install --force-reinstall --no-cache-dir "{requirement()}"'
     return f'CMAKE_ARGS="{cmake_args}" {command}' if cmake_args else command
 
 
 def within(version: str, needed: str) -> bool:
-    """Whether a version satisfies the `>=` and `<` of a requirement."""
+    """Return whether a version satisfies the `>=` and `<` of a requirement."""
     have = _numbers(version)
     return all(
         have >= _numbers(bound) if sign == ">=" else have < _numbers(bound)
@@ -67,6 +67,6 @@ def _library() -> Finding:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Of 0.3.36.post1: 0, 3, 36."""
+    """Return (0, 3, 36) for "0.3.36.post1"."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(int(part) for part in found[0].split(".")) if found else ()

@@ -178,10 +178,10 @@ class Engine:
                 slot.stop()
             before, self._order = self._order, order
             load = self._load_target if model is not None else self._load_drafters
-            library.forget_interrupt()
+            library.clear_pending_interrupt()
             try:
                 load()
-                library.raise_interrupt()
+                library.raise_pending_interrupt()
             except BaseException:
                 self._order = before
                 with watched(None):
@@ -263,13 +263,13 @@ def load(
 
     Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError.
     """
-    library.forget_interrupt()
+    library.clear_pending_interrupt()
     runtime = RuntimeConfig(
         context, gpu_layers, threads, flash_attention, reproducible, kv_type, drafter_kv_type
     )
     engine = Engine(EngineConfig(model, draft, runtime, remember))
     try:
-        library.raise_interrupt()
+        library.raise_pending_interrupt()
     except KeyboardInterrupt:
         engine.close()
         raise

@@ -254,14 +254,14 @@ class Context:
             # The last layers compute only rows whose logits are wanted, by kernels of their own.
             padding_wanted=self.least_rows > 1,
         )
-        library.forget_log()
+        library.clear_log()
         self._memory.starts()
         status = llama_cpp.llama_decode(self._handle, self._batch.struct)
         if status != 0:
             self._settle()
             raise LocalspecError(
                 f"llama.cpp could not evaluate {len(tokens)} tokens (status {status}"
-                f"{', ' + library.complaint() if library.complaint() else ''})"
+                f"{', ' + library.first_error() if library.first_error() else ''})"
             )
         self._memory.holds(len(tokens) + padding)
         self.evaluated += len(tokens)
@@ -308,11 +308,11 @@ def context_params(
 
 def new_context(model: Model, params: Any) -> Any:
     """The library's context; free it. Raises ModelLoadError when it cannot be made."""
-    library.forget_log()
+    library.clear_log()
     handle = llama_cpp.llama_init_from_model(model.handle, params)
     if not handle:
         raise ModelLoadError(
             f"{model.path.name}: a context of {params.n_ctx} tokens cannot be made "
-            f"({library.complaint() or 'no reason given'}); try a smaller one with --ctx"
+            f"({library.first_error() or 'no reason given'}); try a smaller one with --ctx"
         )
     return handle

@@ -1,10 +1,9 @@
-"""llama.cpp through llama-cpp-python: loaded once, its log captured, its abilities asked for."""
+"""llama.cpp through llama-cpp-python: loaded once, its log captured, its build identified."""
 
 import ctypes
 import os
 import threading
 from collections import deque
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,9 @@ except (ImportError, OSError, RuntimeError, FileNotFoundError) as error:
         "pip install --force-reinstall --no-cache-dir llama-cpp-python"
     ) from error
 
-_DEVICE_KINDS = ("cpu", "gpu", "integrated gpu", "accelerator")
-# What is not in every build, by what it is good for; C++ names are spelt as gcc and clang do.
-_USES = {
+# Functions that some builds lack, by what they are needed for; C++ names are mangled as gcc and
+# clang do.
+_OPTIONAL_FUNCTIONS = {
     "rolling recurrent models back": (
         "llama_n_rs_seq",
         "llama_state_seq_get_size_ext",
@@ -62,7 +61,7 @@ def _capture(level: int, text: bytes, _data: Any) -> None:
         if os.environ.get("LOCALSPEC_DEBUG") == "1":
             os.write(2, line.encode())
     except KeyboardInterrupt:
-        # ctypes prints and forgets what a callback raises: keep it for `raise_interrupt`.
+        # ctypes prints and forgets what a callback raises: keep it for `raise_pending_interrupt`.
         _interrupted.set()
 
 
@@ -71,109 +70,61 @@ llama_cpp.llama_log_set(_capture, ctypes.c_void_p(0))
 llama_cpp.llama_backend_init()
 
 
-def complaint() -> str:
-    """The first line since `forget_log` that names an error, or nothing; fit to be shown."""
+def clear_log() -> None:
+    """Start a new log, so that `first_error` is about what follows."""
+    _lines.clear()
+
+
+def first_error() -> str:
+    """Return the first line since `clear_log` that names an error; empty if none does."""
     lines = [line.strip() for line in "".join(_lines).splitlines() if line.strip()]
-    complaints = [line for line in lines if "error" in line.lower() or "fail" in line.lower()]
+    errors = [line for line in lines if "error" in line.lower() or "fail" in line.lower()]
     # It may quote the model file.
-    line = (complaints or [""])[0][:_LONGEST_LINE]
+    line = (errors or [""])[0][:_LONGEST_LINE]
     return printable(line)
 
 
-def raise_interrupt() -> None:
+def clear_pending_interrupt() -> None:
+    """Drop a KeyboardInterrupt that came while the library was logging, if one did."""
+    _interrupted.clear()
+
+
+def raise_pending_interrupt() -> None:
     """Raise the KeyboardInterrupt that came while the library was logging, if one did."""
     if _interrupted.is_set():
         _interrupted.clear()
         raise KeyboardInterrupt
 
 
-def forget_interrupt() -> None:
-    """An interrupt that came before is over."""
-    _interrupted.clear()
-
-
-def forget_log() -> None:
-    """Start a new log, so that a complaint is about what follows."""
-    _lines.clear()
-
-
-def can_offload() -> bool:
-    """Whether this build can put layers on a GPU."""
-    return bool(llama_cpp.llama_supports_gpu_offload())
-
-
 def version() -> str:
-    """The version of llama-cpp-python."""
+    """Return the version of llama-cpp-python."""
     return str(llama_cpp.__version__)
 
 
-def build() -> list[str | int]:
-    """What changes when the library is compiled anew."""
-    path = getattr(getattr(llama_cpp.llama_cpp, "_lib", None), "_name", None)
-    return [version(), *(stat_signature(Path(path)) if path and Path(path).is_file() else [])]
+def build_signature() -> list[str | int]:
+    """Return the version and the library's files: they change when it is compiled anew.
+
+    Part of the keys under which costs and results of checks are kept.
+    """
+    bound = Path(getattr(_bound_library(), "_name", None) or "")
+    files = sorted(bound.parent.glob(f"*{bound.suffix}")) if bound.is_file() else []
+    return [version(), *(part for file in files for part in stat_signature(file))]
 
 
-def cpu_features() -> frozenset[str]:
-    """What of the processor this build makes use of, as llama.cpp calls it (AVX2, NEON, ...)."""
-    found, backend = set(), ""
-    # One line: `CUDA : ARCHS = 890 | CPU : SSE3 = 1 | AVX2 = 1 | `
-    for item in llama_cpp.llama_print_system_info().decode("utf-8", "replace").split("|"):
-        named, _, setting = item.rpartition(" : ")
-        backend = named.strip() or backend
-        name, _, value = setting.partition("=")
-        if backend == "CPU" and value.strip() == "1":
-            found.add(name.strip())
-    return frozenset(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """Something that can compute. kind: cpu, gpu, integrated gpu, accelerator. Memory in bytes."""
-
-    name: str
-    description: str
-    kind: str
-    free: int
-    total: int
-
-
-def devices() -> list[Device]:
-    """What this build finds to compute on; nothing where it cannot be asked."""
-    size, pointer, text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
-    count = symbol("ggml_backend_dev_count", size)
-    get = symbol("ggml_backend_dev_get", pointer, size)
-    name = symbol("ggml_backend_dev_name", text, pointer)
-    description = symbol("ggml_backend_dev_description", text, pointer)
-    kind = symbol("ggml_backend_dev_type", ctypes.c_int, pointer)
-    memory = symbol("ggml_backend_dev_memory", None, pointer, pointer, pointer)
-    if not (count and get and name and description and kind and memory):
-        return []
-    found = []
-    for device in map(get, range(count())):
-        free, total, number = size(), size(), kind(device)
-        memory(device, ctypes.byref(free), ctypes.byref(total))
-        found.append(
-            Device(
-                (name(device) or b"").decode("utf-8", "replace"),
-                (description(device) or b"").decode("utf-8", "replace"),
-                _DEVICE_KINDS[number] if number < len(_DEVICE_KINDS) else "other",
-                free.value,
-                total.value,
-            )
-        )
-    return found
-
-
-def missing() -> dict[str, list[str]]:
-    """The functions this build lacks, by what they would be good for."""
+def missing_functions() -> dict[str, list[str]]:
+    """Return the functions that this build lacks, by what they would be needed for."""
     lacking = {
-        use: [name for name in names if symbol(name, None) is None] for use, names in _USES.items()
+        use: [name for name in names if symbol(name, None) is None]
+        for use, names in _OPTIONAL_FUNCTIONS.items()
     }
     return {use: names for use, names in lacking.items() if names}
 
 
 def symbol(name: str, result: Any, *arguments: Any) -> Any:
-    """A function that llama-cpp-python does not bind, with its ctypes; None where there is none."""
+    """Return a function that llama-cpp-python does not bind; None where the library has none.
+
+    result, arguments: their ctypes.
+    """
     for library in _libraries():
         try:
             return ctypes.CFUNCTYPE(result, *arguments)((name, library))
@@ -184,14 +135,18 @@ def symbol(name: str, result: Any, *arguments: Any) -> Any:
 
 @cache
 def _libraries() -> list[ctypes.CDLL]:
-    """Where symbols are looked up: libllama and, with it, all that it is linked to.
+    """Return where functions are looked up: libllama and, with it, all that it is linked to.
 
     Windows looks into one library at a time.
     """
-    found = [getattr(llama_cpp.llama_cpp, "_lib", None)]
+    found = [_bound_library()]
     for path in (Path(llama_cpp.__file__).parent / "lib").glob("ggml*.dll"):
         try:
             found.append(ctypes.CDLL(str(path)))
         except OSError:
             continue
     return [library for library in found if library is not None]
+
+
+def _bound_library() -> ctypes.CDLL | None:
+    return getattr(llama_cpp.llama_cpp, "_lib", None)

@@ -10,7 +10,8 @@ from typing import Any
 import llama_cpp
 
 from localspec.errors import LocalspecError, ModelLoadError
-from localspec.llama import library
+from localspec.llama import extra_buffers, library
+from localspec.llama.devices import can_offload
 from localspec.utils.progress import report_progress
 
 
@@ -26,7 +27,7 @@ class Model:
     def __init__(self, path: Path, *, gpu_layers: int | None = None) -> None:
         self.path = path
         self._handle: Any = None
-        library.forget_log()
+        library.clear_log()
         params, progress = model_params(gpu_layers), _Progress(path.name)
         params.progress_callback = progress.callback
         self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
@@ -35,7 +36,7 @@ class Model:
             raise progress.raised
         if not self._handle:
             raise ModelLoadError(
-                f"{path.name} cannot be loaded ({library.complaint() or 'no reason given'}); "
+                f"{path.name} cannot be loaded ({library.first_error() or 'no reason given'}); "
                 "check that the file is complete and that this llama.cpp is new enough for it"
             )
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
@@ -189,8 +190,9 @@ class _Progress:
 
 
 def model_params(gpu_layers: int | None) -> Any:
-    """How the library is to load a model; `gpu_layers` as in Model."""
+    """Return the library's parameters for loading a model; `gpu_layers` as in Model."""
     params = llama_cpp.llama_model_default_params()
-    default_layers = -1 if library.can_offload() else 0
+    default_layers = -1 if can_offload() else 0
     params.n_gpu_layers = default_layers if gpu_layers is None else gpu_layers
+    params.use_extra_bufts = extra_buffers.usable()
     return params

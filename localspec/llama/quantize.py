@@ -26,12 +26,12 @@ def quantize(source: Path, target: Path, type_name: str, *, threads: int = 0) ->
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = getattr(llama_cpp, _PREFIX + type_name)
     params.nthread = threads
-    library.forget_log()
-    library.forget_interrupt()
+    library.clear_log()
+    library.clear_pending_interrupt()
     status = llama_cpp.llama_model_quantize(bytes(source), bytes(target), params)
-    library.raise_interrupt()
+    library.raise_pending_interrupt()
     if status:
         raise LocalspecError(
             f"{source.name} cannot be written as {type_name} "
-            f"({library.complaint() or f'status {status}'}); try Q4_0 or Q8_0"
+            f"({library.first_error() or f'status {status}'}); try Q4_0 or Q8_0"
         )

@@ -10,9 +10,10 @@ from pathlib import Path
 from time import perf_counter
 
 from localspec.control.cost_model import WIDEST, DrafterCost, Widths
-from localspec.llama import library
+from localspec.llama import extra_buffers, library
 from localspec.llama.batch_invariance import seconds_of_pass
 from localspec.llama.context import Context
+from localspec.llama.devices import can_offload
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.paths import cache_file, stat_signature, write_atomically
 
@@ -106,8 +107,9 @@ def _triple(costs: list[float] | None) -> tuple[float, float, float] | None:
 def _file(target: Path, drafter: Path | None, runtime: RuntimeConfig) -> Path:
     """By whatever changes what a pass takes."""
     files = [stat_signature(path) for path in (target, drafter) if path]
-    machine = [platform.node(), platform.machine(), os.cpu_count(), library.can_offload()]
-    return cache_file("pace", [files, machine, asdict(runtime), library.version()])
+    machine = [platform.node(), platform.machine(), os.cpu_count(), can_offload()]
+    kernels = [*library.build_signature(), extra_buffers.usable()]
+    return cache_file("pace", [files, machine, asdict(runtime), kernels])
 
 
 def _target(context: Context) -> dict[int, float]:

@@ -8,8 +8,8 @@ import psutil
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.gguf.reader import Header
-from localspec.llama import library
 from localspec.llama.context import Context
+from localspec.llama.devices import can_offload
 from localspec.llama.model import Model
 from localspec.memory import estimate
 
@@ -74,7 +74,7 @@ class RuntimeConfig:
         kv_type: None is the target's. snapshots: see Context.
         """
         kv_type = kv_type or self.kv_type
-        if not library.can_offload() or self.gpu_layers == 0:
+        if not can_offload() or self.gpu_layers == 0:
             estimate.require_room(header, model.path.name, n_ctx, kv_type)
         return Context(
             model,

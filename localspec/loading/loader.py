@@ -6,6 +6,7 @@ from pathlib import Path
 
 from localspec.drafters.suffix_store import PastTexts
 from localspec.gguf.reader import Header
+from localspec.llama import extra_buffers
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.context import Context
 from localspec.llama.model import Model
@@ -97,7 +98,7 @@ def loaded(order: EngineConfig) -> Loaded:
             target.close()
         model.close()
         raise
-    notes = (*plan.notes, *drafted.notes)
+    notes = (*extra_buffers.notes(), *plan.notes, *drafted.notes)
     return Loaded(target, header.without_vocabulary(), runtime, planning, notes)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from localspec.llama import library
+from localspec.llama.devices import can_offload, devices
 from localspec.utils.cgroups import group_folders, read_file
 
 if sys.platform != "win32":
@@ -24,10 +24,10 @@ _GPU_RESERVE = 512 * _MIB
 def free_memory(*, gpu_layers: int | None = None) -> dict[str, int]:
     """Return the free bytes by device, less a reserve. gpu_layers: as in RuntimeConfig."""
     free = {HOST: max(0, host_memory() - _HOST_RESERVE)}
-    if gpu_layers != 0 and library.can_offload():
+    if gpu_layers != 0 and can_offload():
         free |= {
             device.name: max(0, device.free - _GPU_RESERVE)
-            for device in library.devices()
+            for device in devices()
             if device.kind in ("gpu", "integrated gpu") and device.total
         }
     return free

@@ -21,6 +21,19 @@ def group_folders(root: Path = ROOT) -> Iterator[Path]:
             yield folder
 
 
+def processor_limit(root: Path = ROOT) -> float | None:
+    """Return the number of processors whose time this process gets; None where there is no limit.
+
+    Which processors it may run on is another matter. root: the folder that holds `proc` and `sys`.
+    """
+    limits = []
+    for folder in group_folders(root):
+        quota, _, period = read_file(folder / "cpu.max").partition(" ")
+        if quota.isdecimal() and period.isdecimal():
+            limits.append(int(quota) / int(period))
+    return min(limits, default=None)
+
+
 def read_file(file: Path) -> str:
     """Return the text of one of a group's files, "" where there is none."""
     try:

@@ -6,32 +6,33 @@ from typing import Any
 
 import pytest
 
-from localspec.doctor import cgroup
-from localspec.doctor.child import Answer, Child
-from localspec.doctor.engine import engine
 from localspec.doctor.finding import Finding, Severity, error, exit_code_of, note, ok
+from localspec.doctor.folders import folder_finding, localspec_folders
 from localspec.doctor.gpus import Gpu, gpus
-from localspec.doctor.hub import hub
+from localspec.doctor.hub_findings import hub_findings
+from localspec.doctor.library_findings import library_findings
 from localspec.doctor.machine import memory, threads
-from localspec.doctor.places import own_places, place
-from localspec.doctor.processor import features
+from localspec.doctor.probe import Probe, ProbeResult
 from localspec.doctor.versions import requirement, within
 from localspec.llama import library
+from localspec.llama.devices import cpu_features, devices
+from localspec.utils.cgroups import processor_limit
+from localspec.utils.processor import processor_features
 
 NVIDIA = Gpu("an NVIDIA GPU", "-DGGML_CUDA=on")
 INTEL = Gpu("an Intel GPU", "-DGGML_VULKAN=on", modest=True)
 CUDA0 = {"name": "CUDA0", "description": "H200", "kind": "gpu", "free": 10**10, "total": 2 * 10**10}
 CPU = {"name": "CPU", "description": "EPYC", "kind": "cpu", "free": 10**10, "total": 10**10}
-TRIAL = {"tokens": 16, "same": True, "accepted": 9, "drafters": [], "tokens_per_second": 700.0}
+PAIR = {"tokens": 16, "same": True, "accepted": 9, "tokens_per_second": 700.0}
 
 
 def of(topic: str, found: list[Finding]) -> Finding:
     return next(each for each in found if each.topic == topic)
 
 
-def built(**facts: Any) -> Answer:
+def built(**facts: Any) -> ProbeResult:
     usual = {"cpu_features": ["AVX2"], "can_offload": False, "devices": [CPU], "missing": {}}
-    return Answer({"library": {**usual, **facts}, "trial": TRIAL})
+    return ProbeResult({"library": {**usual, **facts}, "pair": PAIR})
 
 
 # Versions.
@@ -64,27 +65,27 @@ def test_the_range_is_that_of_the_package() -> None:
 
 
 def test_this_build_uses_what_this_processor_has() -> None:
-    compiled = library.cpu_features()
+    compiled = cpu_features()
     assert compiled
     assert " " not in "".join(compiled)
 
 
 def test_the_processor_is_a_device() -> None:
-    device = next(device for device in library.devices() if device.kind == "cpu")
+    device = next(device for device in devices() if device.kind == "cpu")
     assert device.name and device.total >= device.free > 0
 
 
 def test_symbols_that_are_there_and_that_are_not() -> None:
     assert library.symbol("llama_n_rs_seq", None) is not None
     assert library.symbol("llama_no_such_function", None) is None
-    assert all(names for names in library.missing().values())
+    assert all(names for names in library.missing_functions().values())
 
 
 # The build.
 
 
 def test_a_build_that_does_not_use_the_processor() -> None:
-    found = of("processor", engine(built(), {"AVX2", "AVX512"}, []))
+    found = of("processor", library_findings(built(), {"AVX2", "AVX512"}, []))
     assert found.severity is Severity.WARNING
     assert "AVX512" in found.text and "AVX2" not in found.text
     assert found.remedy is not None
@@ -93,7 +94,7 @@ def test_a_build_that_does_not_use_the_processor() -> None:
 
 
 def test_a_build_that_does() -> None:
-    assert of("processor", engine(built(), {"AVX2"}, [])).severity is Severity.OK
+    assert of("processor", library_findings(built(), {"AVX2"}, [])).severity is Severity.OK
 
 
 @pytest.mark.parametrize(
@@ -114,46 +115,69 @@ def test_gpus_and_builds(
     severity: Severity,
     remedy: str | None,
 ) -> None:
-    found = of("gpu", engine(built(can_offload=offload, devices=devices), [], present))
+    found = of("gpu", library_findings(built(can_offload=offload, devices=devices), [], present))
     assert found.severity is severity
     assert (found.remedy is None) == (remedy is None)
     assert (remedy or "") in (found.remedy or "")
 
 
 def test_a_device_is_named_with_its_memory() -> None:
-    found = of("gpu", engine(built(can_offload=True, devices=[CUDA0]), [], []))
+    found = of("gpu", library_findings(built(can_offload=True, devices=[CUDA0]), [], []))
     assert found.text == "CUDA0 (H200), 10.00 GB of 20.00 GB free"
 
 
 def test_symbols_that_are_missing_are_a_note() -> None:
-    found = of("llama.cpp", engine(built(missing={"flying": ["llama_fly"]}), [], []))
+    found = of("llama.cpp", library_findings(built(missing={"flying": ["llama_fly"]}), [], []))
     assert found.severity is Severity.NOTE
     assert "flying" in found.text and "llama_fly" in found.text
 
 
 def test_a_library_that_cannot_be_loaded() -> None:
-    found = engine(Answer({}, "it was ended by signal 4"), [], [])
+    found = library_findings(ProbeResult({}, "it was ended by signal 4"), [], [])
     assert [each.severity for each in found] == [Severity.ERROR]
     assert "signal 4" in found[0].text
     assert exit_code_of(found) == 5
 
 
 def test_a_pair_that_does_not_run() -> None:
-    answer = Answer({"library": built().facts["library"]}, "it ended with 1: no memory")
-    found = of("trial", engine(answer, [], []))
+    probed = ProbeResult({"library": built().facts["library"]}, "it ended with 1: no memory")
+    found = of("trial", library_findings(probed, [], []))
     assert (found.severity, found.exit_code) == (Severity.ERROR, 5)
     assert "no memory" in found.text
     assert "LOCALSPEC_DEBUG" in (found.remedy or "")
-    crashed = engine(Answer(answer.facts, "it was ended by signal 4"), [], [])
+    crash = ProbeResult(probed.facts, "it was ended by signal 4", crashed=True)
+    crashed = library_findings(crash, [], [])
     assert "GGML_NATIVE" in (of("trial", crashed).remedy or "")
-    library = {**answer.facts["library"], "cpu_features": ["AVX512", "AMX_INT8"]}
-    crashed = engine(Answer({"library": library}, "it was ended by signal 11"), [], [])
+    library = {**probed.facts["library"], "cpu_features": ["AVX512", "AMX_INT8"]}
+    crashed = library_findings(
+        ProbeResult({"library": library}, "it was ended by signal 11", crashed=True), [], []
+    )
     assert "-mno-amx-tile" in (of("trial", crashed).remedy or "")
 
 
+@pytest.mark.parametrize(
+    ("compiled", "remedy"),
+    [(["AVX512", "AMX_INT8"], "-mno-amx-tile"), (["AVX2"], "-DGGML_NATIVE=on")],
+)
+def test_a_build_that_is_used_without_extra_buffers(compiled: list[str], remedy: str) -> None:
+    facts = {**built(cpu_features=compiled).facts, "pair": {**PAIR, "extra_buffers": False}}
+    found = library_findings(ProbeResult(facts), [], [])
+    warned = of("llama.cpp", found)
+    assert warned.severity is Severity.WARNING
+    assert "prompts" in warned.text
+    assert remedy in (warned.remedy or "")
+    assert of("trial", found).severity is Severity.OK
+
+
+def test_a_build_without_amx_only() -> None:
+    found = of("processor", library_findings(built(), {"AVX2", "AMX_INT8"}, []))
+    assert found.severity is Severity.NOTE
+    assert "GCC 13" in (found.remedy or "")
+
+
 def test_a_text_that_drafts_change() -> None:
-    answer = Answer({**built().facts, "trial": {**TRIAL, "same": False}})
-    assert of("trial", engine(answer, [], [])).exit_code == 7
+    probed = ProbeResult({**built().facts, "pair": {**PAIR, "same": False}})
+    assert of("trial", library_findings(probed, [], [])).exit_code == 7
 
 
 def test_the_first_error_decides() -> None:
@@ -221,8 +245,8 @@ def test_the_useful_gpu_comes_first(tmp_path: Path) -> None:
 def test_what_a_processor_can(tmp_path: Path, line: str, found: set[str]) -> None:
     file = tmp_path / "cpuinfo"
     file.write_text(f"processor\t: 0\n{line}\n")
-    assert features(file) == found
-    assert features(tmp_path / "none") == frozenset()
+    assert processor_features(file) == found
+    assert processor_features(tmp_path / "none") == frozenset()
 
 
 def container(root: Path, **files: str) -> Path:
@@ -242,12 +266,12 @@ def test_the_tightest_limit_on_time_counts(tmp_path: Path) -> None:
         "a__cpu.max": "150000 100000\n",
         "top__cpu.max": "max",
     }
-    assert cgroup.processors(container(tmp_path, **files)) == 1.5
+    assert processor_limit(container(tmp_path, **files)) == 1.5
 
 
 def test_no_limits(tmp_path: Path) -> None:
-    assert cgroup.processors(tmp_path) is None
-    assert cgroup.processors(container(tmp_path, **{"b__cpu.max": "max 100000"})) is None
+    assert processor_limit(tmp_path) is None
+    assert processor_limit(container(tmp_path, **{"b__cpu.max": "max 100000"})) is None
 
 
 def test_little_memory() -> None:
@@ -268,28 +292,28 @@ def test_threads_in_a_container() -> None:
 
 
 def test_a_folder_that_is_to_be_made(tmp_path: Path) -> None:
-    assert place("cache", tmp_path / "not" / "yet", "HERE").severity is Severity.OK
+    assert folder_finding("cache", tmp_path / "not" / "yet", "HERE").severity is Severity.OK
 
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = place("cache", tmp_path / "file" / "folder", "HERE")
+    found = folder_finding("cache", tmp_path / "file" / "folder", "HERE")
     assert found.severity is Severity.WARNING
     assert "HERE" in (found.remedy or "")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is a full disk nobody can write to")
 def test_a_disk_that_is_full() -> None:
-    found = place("cache", Path("/proc/localspec"), "HERE")
+    found = folder_finding("cache", Path("/proc/localspec"), "HERE")
     assert found.severity is Severity.WARNING
     assert "/proc/localspec" in found.text
 
 
 def test_pairs_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    assert of("pairs", own_places()).severity is Severity.OK
+    assert of("pairs", localspec_folders()).severity is Severity.OK
     (tmp_path / "models.toml").write_text("[pairs.x]\ntarget = 1\n")
-    found = of("pairs", own_places())
+    found = of("pairs", localspec_folders())
     assert (found.severity, found.exit_code) == (Severity.ERROR, 2)
     assert str(tmp_path / "models.toml") in found.text
 
@@ -297,9 +321,9 @@ def test_pairs_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 # The Hub.
 
 
-def settings(tmp_path: Path, **more: Any) -> Answer:
+def settings(tmp_path: Path, **more: Any) -> ProbeResult:
     known = {"version": "2.0", "cache": str(tmp_path), "token_file": None, "offline": False}
-    return Answer({"hub": {**known, **more}, "interrupted": []})
+    return ProbeResult({"hub": {**known, **more}, "interrupted": []})
 
 
 @pytest.fixture(autouse=True)
@@ -309,10 +333,12 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_token_is_told_by_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert "none" in of("hub token", hub(settings(tmp_path))).text
-    assert "/t/token" in of("hub token", hub(settings(tmp_path, token_file="/t/token"))).text
+    assert "none" in of("hub token", hub_findings(settings(tmp_path))).text
+    assert (
+        "/t/token" in of("hub token", hub_findings(settings(tmp_path, token_file="/t/token"))).text
+    )
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    found = hub(settings(tmp_path))
+    found = hub_findings(settings(tmp_path))
     assert of("hub token", found).text.endswith("from HF_TOKEN")
     assert "secret" not in repr(found)
 
@@ -321,13 +347,13 @@ def test_an_endpoint_without_what_may_be_secret(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "https://me:secret@hub.example/mirror?key=secret")
-    found = hub(settings(tmp_path))
+    found = hub_findings(settings(tmp_path))
     assert any("hub.example/mirror" in each.text for each in found)
     assert "secret" not in repr(found)
 
 
 def test_offline_is_a_note(tmp_path: Path) -> None:
-    found = hub(settings(tmp_path, offline=True))
+    found = hub_findings(settings(tmp_path, offline=True))
     assert any(each.remedy == "unset HF_HUB_OFFLINE" for each in found)
 
 
@@ -336,7 +362,7 @@ def test_interrupted_downloads(tmp_path: Path) -> None:
         {"model": "user/repo:Q8_0", "bytes": 3 * 10**9, "resumable": True},
         {"model": "user/other", "bytes": 5 * 10**6, "resumable": False},
     ]
-    found = hub(Answer({**settings(tmp_path).facts, "interrupted": parts}))
+    found = hub_findings(ProbeResult({**settings(tmp_path).facts, "interrupted": parts}))
     told = [each for each in found if each.topic == "downloads"]
     assert [each.severity for each in told] == [Severity.NOTE, Severity.NOTE]
     assert [each.remedy for each in told] == [
@@ -347,7 +373,7 @@ def test_interrupted_downloads(tmp_path: Path) -> None:
 
 
 def test_without_huggingface_hub() -> None:
-    found = hub(Answer({}, "it ended with 1: ModuleNotFoundError"))
+    found = hub_findings(ProbeResult({}, "it ended with 1: ModuleNotFoundError"))
     assert [each.severity for each in found] == [Severity.ERROR]
     assert exit_code_of(found) == 1
 
@@ -367,7 +393,11 @@ def test_without_huggingface_hub() -> None:
 def test_what_a_child_told_before_it_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ending: str, failure: str | None
 ) -> None:
-    code = f"from localspec.doctor.child import tell\ntell('first', [1])\n{ending}\n"
+    code = (
+        f"from localspec.doctor.probe import report_facts\nreport_facts('first', [1])\n{ending}\n"
+    )
     (tmp_path / "child_of_test.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert Child("child_of_test").answer() == Answer({"first": [1]}, failure)
+    with Probe("child_of_test") as probe:
+        crashed = "signal" in (failure or "")
+        assert probe.result() == ProbeResult({"first": [1]}, failure, crashed)

@@ -1,4 +1,4 @@
-"""A child process that loads one model after another, the way the trial does and the engine does.
+"""A child process that loads one model after another, as the smoke test and the engine do.
 
 It may use a gigabyte, and a minute for each.
 """
@@ -22,7 +22,7 @@ class Loader:
         self._child: subprocess.Popen[bytes] | None = None
 
     def load(self, path: Path) -> list[str]:
-        """What came of it, the trial's way and the engine's: "decoded", or why it was refused.
+        """What came of it, the smoke test's way and the engine's: "decoded", or why it was refused.
 
         Raises AssertionError with the last words of a child that died or was silent.
         """
@@ -94,12 +94,12 @@ def _by_the_engine(path: Path) -> None:
 
 def _serve() -> None:
     from localspec.errors import LocalspecError
-    from localspec.llama.first_decode import first_decode
+    from localspec.llama.smoke_test import smoke_test
 
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
     for line in sys.stdin.buffer:
         path, answers = Path(os.fsdecode(line.rstrip(b"\n"))), []
-        for decode in (first_decode, _by_the_engine):
+        for decode in (smoke_test, _by_the_engine):
             try:
                 decode(path)
                 answers.append("decoded")

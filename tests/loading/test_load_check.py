@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,17 +18,15 @@ from localspec.errors import ModelLoadError
 from localspec.gguf.check import check_generative
 from localspec.gguf.reader import Header, read_header
 from localspec.gguf.types import TENSOR_TYPES
-from localspec.llama import library
-from localspec.llama.first_decode import BEGUN
 from localspec.loading import load_check
 from localspec.loading.load_check import require_loadable
-from localspec.models import registry
 
 Change = Callable[[Document], None]
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of any file; of the library it is, from the session's start."""
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
 
 
@@ -92,27 +91,13 @@ def refusal(path: Path) -> str:
     return message
 
 
-def test_a_sound_model_is_tried_once(tmp_path: Path, no_child: Callable[[], None]) -> None:
+def test_a_valid_model_is_checked_once(tmp_path: Path, no_child: Callable[[], None]) -> None:
     path = tiny(tmp_path / "tiny.gguf")
     require_loadable(path, read_header(path))
     no_child()
     require_loadable(path, read_header(path))
     path.touch()
     assert "could be started" in refusal(path)
-
-
-def test_the_bundled_models_try_the_library(
-    child: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that is compiled wrongly ends the child, and is blamed; compiled anew, it is tried."""
-    target, drafter = registry.bundled()
-    child(f"echo {BEGUN.decode()}; kill -SEGV $$")
-    assert "localspec doctor" in refusal(target)
-    require_loadable(drafter, read_header(drafter))
-    child("exit 0")
-    assert "SIGSEGV" in refusal(target)
-    monkeypatch.setattr(library, "build", lambda: ["another"])
-    require_loadable(target, read_header(target))
 
 
 FATAL = {
@@ -126,7 +111,7 @@ FATAL = {
 
 
 @pytest.mark.parametrize("case", FATAL)
-def test_what_ends_llama_is_known_to_the_checks_and_to_the_trial(case: str, tmp_path: Path) -> None:
+def test_both_checks_find_what_crashes_llama(case: str, tmp_path: Path) -> None:
     family, change = FATAL[case]
     path = tiny(tmp_path / f"{case}.gguf", change, family=family)
     with pytest.raises(ModelLoadError, match="stores tensor"):
@@ -134,7 +119,7 @@ def test_what_ends_llama_is_known_to_the_checks_and_to_the_trial(case: str, tmp_
     assert "llama.cpp ended (" in refusal(path)
 
 
-def test_the_trial_finds_what_the_checks_do_not_know(
+def test_the_load_check_finds_what_the_header_check_does_not(
     tmp_path: Path, no_child: Callable[[], None]
 ) -> None:
     path = tiny(tmp_path / "half.gguf", rotating_half)
@@ -197,30 +182,38 @@ def test_every_part_counts(tmp_path: Path, child: Callable[[str], None]) -> None
         require_loadable(parts[0], header)
 
 
-WAIT_FOR_EVER = """
-import sys
+HANGS = """
+import time
+import llama_cpp
 from pathlib import Path
-from localspec.gguf.reader import Header
-from localspec.loading.load_check import require_loadable
 
-require_loadable(Path(sys.argv[1]), Header(3, {}, ()))
+def hang(path, params):
+    Path({marker!r}).touch()
+    time.sleep(600)
+
+llama_cpp.llama_model_load_from_file = hang
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_the_child_does_not_outlive_its_parent(how: signal.Signals, tmp_path: Path) -> None:
-    """The library waits in the middle of loading, for a pipe that nobody writes to."""
-    pipe = tmp_path / "endless.gguf"
-    os.mkfifo(pipe)
-    code = [sys.executable, "-c", WAIT_FOR_EVER, str(pipe)]
-    with subprocess.Popen(code, stderr=subprocess.PIPE) as parent:
-        # Opening a pipe for writing waits for its reader: the library in the child.
-        with pipe.open("wb"):
-            [child] = psutil.Process(parent.pid).children()
-            parent.send_signal(how)
-            _, alive = psutil.wait_procs([child], timeout=60)
-            assert alive == []
+    """The library of the child hangs in the middle of loading."""
+    marker = tmp_path / "loading"
+    (tmp_path / "sitecustomize.py").write_text(HANGS.format(marker=str(marker)))
+    code = "from localspec.loading.load_check import check_extra_buffers; check_extra_buffers()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    ) as parent:
+        while not marker.exists():
+            assert parent.poll() is None
+            time.sleep(0.05)
+        [child] = psutil.Process(parent.pid).children()
+        parent.send_signal(how)
+        _, alive = psutil.wait_procs([child], timeout=60)
+        assert alive == []
         complaints = parent.communicate()[1]
     assert parent.returncode == -how
     assert (b"KeyboardInterrupt" in complaints) == (how is signal.SIGINT)

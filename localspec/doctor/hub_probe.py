@@ -1,17 +1,17 @@
-"""Hub facts, asked for in a child process: what huggingface_hub is set to, and has on disk."""
+"""Hub probe: reports what huggingface_hub is set to, and what it has on disk."""
 
 import os
 from typing import Any
 
 from huggingface_hub import __version__, constants
 
-from localspec.doctor.child import tell
+from localspec.doctor.probe import report_facts
 from localspec.hub import store
 from localspec.hub.partial_files import parts_of
 
 
 def hub_facts() -> dict[str, Any]:
-    """Its settings. Of a token only where it lies, not what it is."""
+    """Return its settings; of a token only the file, not the text."""
     file = constants.HF_TOKEN_PATH
     return {
         "version": __version__,
@@ -21,8 +21,8 @@ def hub_facts() -> dict[str, Any]:
     }
 
 
-def interrupted() -> list[dict[str, Any]]:
-    """What interrupted downloads left, file by file."""
+def interrupted_facts() -> list[dict[str, Any]]:
+    """Return what interrupted downloads left on the disk, one entry per file."""
     return [
         {"model": part.model or repository, "bytes": part.size, "resumable": part.resumable}
         for repository in store.repositories()
@@ -31,5 +31,5 @@ def interrupted() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    tell("hub", hub_facts())
-    tell("interrupted", interrupted())
+    report_facts("hub", hub_facts())
+    report_facts("interrupted", interrupted_facts())

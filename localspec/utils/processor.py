@@ -1,11 +1,12 @@
-"""Processor: what it can do, named as llama.cpp names it."""
+"""Processor: its name, and what it can do in llama.cpp's words."""
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
-# llama.cpp's name by Linux's.
+# llama.cpp's name of a feature by Linux's.
 _LINUX = {
     "pni": "SSE3",
     "ssse3": "SSSE3",
@@ -34,24 +35,33 @@ _APPLE = {
 }
 
 
-def features(cpuinfo: Path = _CPUINFO) -> frozenset[str]:
-    """What can be told; nothing where the system does not tell."""
+def processor_name(cpuinfo: Path = _CPUINFO) -> str:
+    """Return the model's name, such as "AMD EPYC 9354"; the architecture where it is not told."""
+    told = (
+        _sysctl("machdep.cpu.brand_string")
+        if sys.platform == "darwin"
+        else _value(cpuinfo, "model name")
+    )
+    return told or platform.processor() or platform.machine()
+
+
+def processor_features(cpuinfo: Path = _CPUINFO) -> frozenset[str]:
+    """Return those features that llama.cpp has kernels for; none where the system tells none."""
     if sys.platform == "darwin":
         return frozenset(name for key, name in _APPLE.items() if _sysctl(key) == "1")
+    # Flags on x86, Features on Arm.
+    flags = _value(cpuinfo, "flags") or _value(cpuinfo, "features") or ""
+    return frozenset(_LINUX[flag] for flag in flags.split() if flag in _LINUX)
+
+
+def _value(cpuinfo: Path, key: str) -> str | None:
+    """Return the first value of a key; there is one per processor, all alike."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return frozenset()
-    # Flags on x86, Features on Arm; one line per processor, all alike.
-    flags = next(
-        (
-            line.partition(":")[2]
-            for line in lines
-            if line.lower().startswith(("flags", "features"))
-        ),
-        "",
-    )
-    return frozenset(_LINUX[flag] for flag in flags.split() if flag in _LINUX)
+        return None
+    pairs = (line.partition(":") for line in lines)
+    return next((value.strip() for name, _, value in pairs if name.strip().lower() == key), None)
 
 
 def _sysctl(key: str) -> str | None:

@@ -1,26 +1,26 @@
-"""Hub: findings about huggingface_hub, from what a child process told and what is set."""
+"""Hub findings: from what the probe of huggingface_hub reported, and from the environment."""
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.doctor.child import Answer
 from localspec.doctor.finding import Finding, error, note, ok
-from localspec.doctor.places import place
+from localspec.doctor.folders import folder_finding
+from localspec.doctor.probe import ProbeResult
 from localspec.utils.format import format_bytes
 
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
-def hub(answer: Answer) -> list[Finding]:
-    """All of them. What a token is stays unread."""
-    settings = answer.facts.get("hub")
+def hub_findings(probed: ProbeResult) -> list[Finding]:
+    """Return all of them. A token is never read, only where it comes from."""
+    settings = probed.facts.get("hub")
     if settings is None:
         return [
             error(
                 "hub",
-                f"huggingface_hub cannot be used: {answer.failure or 'nothing was told'}",
+                f"huggingface_hub cannot be used: {probed.failure or 'nothing was told'}",
                 "pip install --force-reinstall huggingface_hub",
             )
         ]
@@ -29,8 +29,8 @@ def hub(answer: Answer) -> list[Finding]:
         *_endpoint(),
         *_offline(settings["offline"]),
         _token(settings["token_file"]),
-        place("hub cache", Path(settings["cache"]), "HF_HOME"),
-        *_interrupted(answer.facts.get("interrupted", ())),
+        folder_finding("hub cache", Path(settings["cache"]), "HF_HOME"),
+        *_interrupted(probed.facts.get("interrupted", ())),
     ]
 
 

@@ -1,28 +1,33 @@
-"""Engine: findings about llama.cpp as it is compiled here, from what a child process told."""
+"""Library findings: about llama.cpp as it is compiled here, from what its probe reported."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from localspec.doctor.child import SIGNAL, Answer
 from localspec.doctor.finding import Finding, error, note, ok, warning
 from localspec.doctor.gpus import Gpu
+from localspec.doctor.probe import ProbeResult
 from localspec.doctor.versions import rebuild
 from localspec.utils.format import format_bytes
 
+_PAIR = "trial"
+_AMX = "AMX"
 _NATIVE = "-DGGML_NATIVE=on"
 _NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 
 
-def engine(answer: Answer, cpu: Collection[str], gpus: Sequence[Gpu]) -> list[Finding]:
-    """All of them. cpu: what the processor can do, as llama.cpp calls it."""
-    library = answer.facts.get("library")
+def library_findings(
+    probed: ProbeResult, cpu_features: Collection[str], gpus: Sequence[Gpu]
+) -> list[Finding]:
+    """Return all of them. cpu_features: of the processor, as llama.cpp calls them."""
+    library = probed.facts.get("library")
     if library is None:
-        return [_broken(answer.failure)]
+        return [_broken(probed.failure)]
     return [
-        _features(library["cpu_features"], cpu),
+        _features(library["cpu_features"], cpu_features),
         _gpu(library["can_offload"], library["devices"], gpus),
         *_lacking(library["missing"]),
-        _trial(answer),
+        *_extra_buffers(probed),
+        _pair(probed),
     ]
 
 
@@ -35,8 +40,14 @@ def _broken(failure: str | None) -> Finding:
     )
 
 
-def _features(compiled: Collection[str], cpu: Collection[str]) -> Finding:
-    unused = sorted(set(cpu) - set(compiled))
+def _features(compiled: Collection[str], present: Collection[str]) -> Finding:
+    unused = sorted(set(present) - set(compiled))
+    if unused and all(feature.startswith(_AMX) for feature in unused):
+        return note(
+            "processor",
+            f"it has {', '.join(unused)}, which this build of llama.cpp does not use",
+            f"with GCC 13 or newer: {rebuild(_NATIVE)}",
+        )
     if unused:
         return warning(
             "processor",
@@ -85,35 +96,53 @@ def _lacking(missing: Mapping[str, Sequence[str]]) -> list[Finding]:
     ]
 
 
-def _rebuilt_sound(answer: Answer) -> str:
-    """GCC before 13 leaves out what AMX instructions read, and the first of them ends the process.
+def _extra_buffers(probed: ProbeResult) -> list[Finding]:
+    """Whether weights can be rearranged for faster kernels; nothing if the pair was not reached."""
+    if probed.facts.get("pair", {}).get("extra_buffers", True):
+        return []
+    return [
+        warning(
+            "llama.cpp",
+            "this build crashes with weights rearranged for faster kernels (AMX, repacked); it is "
+            "used without that, which makes it read prompts more slowly",
+            _rebuild_without_crash(probed),
+        )
+    ]
 
+
+def _rebuild_without_crash(probed: ProbeResult) -> str:
+    """Return how to build a library whose kernels do not crash.
+
+    GCC before 13 leaves out what AMX instructions read, and the first of them ends the process.
     (The intrinsic that loads a tile's configuration does not say which memory it reads.)
     """
-    features = answer.facts.get("library", {}).get("cpu_features", ())
-    if not any(feature.startswith("AMX") for feature in features):
+    features = probed.facts.get("library", {}).get("cpu_features", ())
+    if not any(feature.startswith(_AMX) for feature in features):
         return rebuild(_NATIVE)
     return f'CFLAGS="{_NO_AMX}" CXXFLAGS="{_NO_AMX}" {rebuild("")}, or use GCC 13 or newer'
 
 
-def _trial(answer: Answer) -> Finding:
+def _pair(probed: ProbeResult) -> Finding:
     """Whether the bundled pair gives the same text with and without drafts."""
-    trial = answer.facts.get("trial")
-    if trial is None:
-        failure = answer.failure or "nothing was told"
-        # A signal is llama.cpp's (mostly: compiled for another processor); the rest has a place.
-        crashed = SIGNAL in failure
-        remedy = _rebuilt_sound(answer) if crashed else "LOCALSPEC_DEBUG=1 localspec generate hello"
-        return error("trial", f"the bundled pair does not run: {failure}", remedy, exit_code=5)
-    if not trial["same"]:
+    pair = probed.facts.get("pair")
+    if pair is None:
+        failure = probed.failure or "nothing was told"
+        # A crash is llama.cpp's (mostly: compiled for another processor); an exception is ours.
+        remedy = (
+            _rebuild_without_crash(probed)
+            if probed.crashed
+            else "LOCALSPEC_DEBUG=1 localspec generate hello"
+        )
+        return error(_PAIR, f"the bundled pair does not run: {failure}", remedy, exit_code=5)
+    if not pair["same"]:
         return error(
-            "trial",
+            _PAIR,
             "the bundled pair writes another text with drafts than without",
             "please report this, with what localspec doctor --json prints",
             exit_code=7,
         )
     return ok(
-        "trial",
-        f"the bundled pair writes the same {trial['tokens']} tokens with and without drafts "
-        f"({trial['accepted']} accepted); plain decoding {trial['tokens_per_second']:.0f} tok/s",
+        _PAIR,
+        f"the bundled pair writes the same {pair['tokens']} tokens with and without drafts "
+        f"({pair['accepted']} accepted); plain decoding {pair['tokens_per_second']:.0f} tok/s",
     )

@@ -1,13 +1,12 @@
-"""A child process's program: load a model and decode a little, which may end the process.
+"""Smoke test: load a model and decode three tokens, which may end the process.
 
-Standard output says how far it came; the exit code and standard error say how it ended. It leaves
-at once when its standard input ends, which its parent holds open: it does not outlive the parent.
+`run_smoke_test` does it in a child process, `main` is that process's program. Its standard output
+says how far it came; its exit code and standard error say how it ended.
 """
 
 import ctypes
 import os
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,38 @@ import llama_cpp
 from localspec.errors import ModelLoadError
 from localspec.llama import library
 from localspec.llama.rollback import SNAPSHOTS
+from localspec.utils.child_process import ChildExit, ChildProcess
 
 # Written when everything is there but the model: what ends the process later is about that.
-BEGUN = b"begun"
+BEGUN = "begun"
+_EXTRA_BUFFERS = "extra-buffers"
 _THREADS = 4
 _CONTEXT = 64
 _TEXT = b"A first decode: 1 + 1 = 2.\n"
 
 
-def first_decode(path: Path) -> None:
+def run_smoke_test(
+    path: Path, *, extra_buffers: bool, seconds: float, action: str | None = None
+) -> ChildExit:
+    """Smoke-test a model file in a child process; the exit code is 0 for a model that decodes.
+
+    extra_buffers: as in `smoke_test`. seconds: the time limit. action: reported as progress.
+    Raises OSError where no process can be started.
+    """
+    options = [_EXTRA_BUFFERS] if extra_buffers else []
+    with ChildProcess(__name__, str(path), *options) as child:
+        return child.wait(seconds=seconds, action=action)
+
+
+def smoke_test(path: Path, *, extra_buffers: bool = False) -> None:
     """Load, read the vocabulary, decode two tokens and then one, on the CPU. Frees everything.
 
-    The weights stay in the file's own pages. Raises ModelLoadError with what the library would not
-    do, without the file's name.
+    extra_buffers: whether weights are copied to the library's extra buffer types, as `Model` does,
+    or stay in the pages of the file, which costs neither time nor memory.
+
+    Raises ModelLoadError with what the library refused, without the file's name.
     """
-    model = _loaded(path)
+    model = _loaded(path, extra_buffers)
     try:
         _read_vocabulary(model)
         # The library computes otherwise where it makes snapshots, if it can.
@@ -40,15 +56,14 @@ def first_decode(path: Path) -> None:
         llama_cpp.llama_model_free(model)
 
 
-def _loaded(path: Path) -> Any:
+def _loaded(path: Path, extra_buffers: bool) -> Any:
     params = llama_cpp.llama_model_default_params()
     no_devices = (ctypes.c_void_p * 1)(None)
     params.devices = ctypes.cast(no_devices, ctypes.c_void_p)
     params.n_gpu_layers = 0
     params.load_mode = llama_cpp.LLAMA_LOAD_MODE_MMAP
-    # Weights rearranged for speed would be a copy of them.
-    params.use_extra_bufts = False
-    library.forget_log()
+    params.use_extra_bufts = extra_buffers
+    library.clear_log()
     model = llama_cpp.llama_model_load_from_file(bytes(path), params)
     if not model:
         raise _refused("cannot be loaded")
@@ -65,7 +80,7 @@ def _read_vocabulary(model: Any) -> None:
 
 
 def _decodes(model: Any, snapshots: int) -> bool:
-    """Whether it made snapshots."""
+    """Decode in a new context; return whether the library made snapshots in it."""
     context = _context(model, snapshots)
     try:
         for count in (2, 1):
@@ -81,7 +96,7 @@ def _context(model: Any, snapshots: int) -> Any:
     params.n_ctx = params.n_batch = params.n_ubatch = _CONTEXT
     params.n_threads = params.n_threads_batch = min(_THREADS, os.cpu_count() or 1)
     params.offload_kqv = params.op_offload = False
-    library.forget_log()
+    library.clear_log()
     context = llama_cpp.llama_init_from_model(model, params)
     if not context:
         raise _refused("gets no context")
@@ -96,21 +111,14 @@ def _decode(context: Any, count: int) -> None:
 
 
 def _refused(what: str) -> ModelLoadError:
-    return ModelLoadError(f"{what}: {library.complaint() or 'no reason given'}")
+    return ModelLoadError(f"{what}: {library.first_error() or 'no reason given'}")
 
 
-def _leave_with_parent() -> None:
-    """Wait for the end of standard input: of the parent, however that came."""
-    os.read(0, 1)
-    os._exit(1)
-
-
-def main(path: str) -> int:
-    """The exit code: 0 for a model that decodes."""
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    os.write(1, BEGUN)
+def main(path: str, *options: str) -> int:
+    """Smoke-test the model at `path`; return the exit code."""
+    os.write(1, BEGUN.encode())
     try:
-        first_decode(Path(path))
+        smoke_test(Path(path), extra_buffers=_EXTRA_BUFFERS in options)
     except ModelLoadError as error:
         os.write(2, str(error).encode("utf-8", "replace"))
         return error.exit_code
@@ -118,4 +126,4 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,62 @@
+"""Library probe: reports what llama.cpp is here, and whether the bundled pair runs on it."""
+
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from localspec.doctor.probe import report_facts
+from localspec.engine.engine import load
+from localspec.errors import LocalspecError
+from localspec.generation_config import GenerationOptions
+from localspec.llama import extra_buffers, library
+from localspec.llama.devices import can_offload, cpu_features, devices
+from localspec.loading.config import threads_for
+from localspec.memory.available import host_memory
+
+_PROMPT = "def fibonacci(n):"
+_OPTIONS: GenerationOptions = {"max_tokens": 16, "seed": 6, "ignore_eos": True, "depth": 4}
+_CONTEXT = 256
+_LARGE_MODEL_BYTES = 2**60
+
+
+def library_facts() -> dict[str, Any]:
+    """Return what this build can do."""
+    return {
+        "version": library.version(),
+        "cpu_features": sorted(cpu_features()),
+        "can_offload": can_offload(),
+        "devices": [asdict(device) for device in devices()],
+        "missing": library.missing_functions(),
+        "threads": threads_for(_LARGE_MODEL_BYTES),
+        "memory": host_memory(),
+    }
+
+
+def pair_facts() -> dict[str, Any]:
+    """Decode with the bundled pair, with and without drafts, in passes of equal digits."""
+    with load(context=_CONTEXT, reproducible=True) as engine:
+        drafted = engine.generate(_PROMPT, **_OPTIONS)
+        drafters = engine.drafting.names
+    with load(draft="none", context=_CONTEXT, reproducible=True) as engine:
+        plain = engine.generate(_PROMPT, **_OPTIONS)
+    return {
+        "tokens": len(plain.token_ids),
+        "same": plain.token_ids == drafted.token_ids,
+        "accepted": drafted.stats.accepted,
+        "drafters": drafters,
+        "tokens_per_second": plain.stats.tokens_per_second,
+        "extra_buffers": extra_buffers.usable(),
+    }
+
+
+def main() -> None:
+    """Report both."""
+    report_facts("library", library_facts())
+    report_facts("pair", pair_facts())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except LocalspecError as error:
+        sys.exit(str(error))

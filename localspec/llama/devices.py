@@ -1,0 +1,69 @@
+"""Devices: what this build of llama.cpp can compute on, and which processor features it uses."""
+
+import ctypes
+from dataclasses import dataclass
+
+import llama_cpp
+
+from localspec.llama.library import symbol
+
+_KINDS = ("cpu", "gpu", "integrated gpu", "accelerator")
+
+
+def can_offload() -> bool:
+    """Return whether this build can put layers on a GPU."""
+    return bool(llama_cpp.llama_supports_gpu_offload())
+
+
+def cpu_features() -> frozenset[str]:
+    """Return the processor features that this build uses, as llama.cpp calls them (AVX2, ...)."""
+    found, backend = set(), ""
+    # One line: `CUDA : ARCHS = 890 | CPU : SSE3 = 1 | AVX2 = 1 | `
+    for item in llama_cpp.llama_print_system_info().decode("utf-8", "replace").split("|"):
+        named, _, setting = item.rpartition(" : ")
+        backend = named.strip() or backend
+        name, _, value = setting.partition("=")
+        if backend == "CPU" and value.strip() == "1":
+            found.add(name.strip())
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A processor or GPU that llama.cpp found.
+
+    kind: cpu, gpu, integrated gpu, accelerator or other. free, total: its memory in bytes.
+    """
+
+    name: str
+    description: str
+    kind: str
+    free: int
+    total: int
+
+
+def devices() -> list[Device]:
+    """Return the devices that this build finds; none where the library has no functions for it."""
+    size, pointer, text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
+    count = symbol("ggml_backend_dev_count", size)
+    get = symbol("ggml_backend_dev_get", pointer, size)
+    name = symbol("ggml_backend_dev_name", text, pointer)
+    description = symbol("ggml_backend_dev_description", text, pointer)
+    kind = symbol("ggml_backend_dev_type", ctypes.c_int, pointer)
+    memory = symbol("ggml_backend_dev_memory", None, pointer, pointer, pointer)
+    if not (count and get and name and description and kind and memory):
+        return []
+    found = []
+    for device in map(get, range(count())):
+        free, total, number = size(), size(), kind(device)
+        memory(device, ctypes.byref(free), ctypes.byref(total))
+        found.append(
+            Device(
+                (name(device) or b"").decode("utf-8", "replace"),
+                (description(device) or b"").decode("utf-8", "replace"),
+                _KINDS[number] if number < len(_KINDS) else "other",
+                free.value,
+                total.value,
+            )
+        )
+    return found

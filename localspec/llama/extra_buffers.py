@@ -1,0 +1,61 @@
+"""Extra buffer types: where llama.cpp keeps weights that it rearranges for faster kernels.
+
+Those of AMX and all repacked ones belong to them. GCC before 13 miscompiles the AMX kernels, and
+the first pass ends the process. So each build is tried once on each processor
+(`loading.load_check`), and where that crashes, every model is loaded without these types.
+"""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from localspec.llama import library
+from localspec.utils.paths import cache_file, write_atomically
+from localspec.utils.processor import processor_features, processor_name
+
+_KEY = "works"
+# Results by the name of their file, for where the cache cannot be written.
+_results: dict[str, bool] = {}
+
+
+def usable() -> bool:
+    """Return whether models are to be loaded with extra buffer types: unless they crashed here."""
+    return remembered() is not False
+
+
+def remembered() -> bool | None:
+    """Return whether this build works with them on this processor; None if it was never tried."""
+    file = _file()
+    if file.name in _results:
+        return _results[file.name]
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))[_KEY]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, bool) else None
+
+
+def remember(*, works: bool) -> None:
+    """Keep the result of a try for this process and later ones."""
+    file = _file()
+    _results[file.name] = works
+    with suppress(OSError):  # then later processes try it again
+        write_atomically(file, json.dumps({_KEY: works}))
+
+
+def notes() -> tuple[str, ...]:
+    """Return what is slower without them and what to do, a line each; none if they are usable."""
+    if usable():
+        return ()
+    return (
+        "this build of llama.cpp crashes with weights rearranged for faster kernels: models are "
+        "loaded without that, and prompts are read more slowly; localspec doctor says how to "
+        "build it anew",
+    )
+
+
+def _file() -> Path:
+    return cache_file(
+        "extra_buffers",
+        [*library.build_signature(), processor_name(), sorted(processor_features())],
+    )

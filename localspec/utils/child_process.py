@@ -1,0 +1,163 @@
+"""Child process: run a module of localspec in a process of its own, which may crash or hang.
+
+The child sees the same `sys.path` as its parent. It gets no signals from the keyboard, and it ends
+with its parent, whatever ends that.
+
+    with ChildProcess("localspec.doctor.hub_probe") as child:
+        ended = child.wait(seconds=60)
+"""
+
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from time import monotonic
+
+from localspec.utils.format import printable
+from localspec.utils.progress import report_progress
+
+# Seconds between two reports of progress; a watcher ends the waiting by what it raises then.
+_POLL_SECONDS = 0.1
+# Signals that a process gets for a fault of its own code. (SIGKILL comes from outside, and so does
+# SIGBUS: a file that is mapped became shorter.)
+_FAULT_SIGNALS = {
+    int(getattr(signal, name))
+    for name in ("SIGABRT", "SIGSEGV", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
+    if hasattr(signal, name)
+}
+_LONGEST_LINE = 300
+_SOURCE_FOLDER = re.compile(r"^\S*[/\\](?=[^/\\]+:\d+: )")
+
+
+@dataclass(frozen=True, slots=True)
+class ChildExit:
+    """How a child process ended.
+
+    exit_code: minus the signal's number where a signal ended it. output, errors: what it wrote to
+    standard output and standard error. timed_out: it was killed because its time was over.
+    """
+
+    exit_code: int
+    output: str
+    errors: str
+    timed_out: bool = False
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a fault of its own code ended it, not a signal from outside or lack of memory."""
+        # Windows has no signals: 3 is abort(), and exceptions of the system have the highest bit.
+        windows_fault = os.name == "nt" and (self.exit_code == 3 or self.exit_code >= 1 << 31)
+        fault = -self.exit_code in _FAULT_SIGNALS or windows_fault
+        return fault and not self.timed_out and "alloc" not in self.errors
+
+    @property
+    def last_error(self) -> str:
+        """The last line of `errors`, printable and cut; empty if there is none.
+
+        The folder in front of a failed C++ assertion is left out: it is where the library was
+        compiled.
+        """
+        lines = [line.strip() for line in self.errors.splitlines() if line.strip()]
+        line = _SOURCE_FOLDER.sub("", (lines or [""])[-1])
+        return printable(line[:_LONGEST_LINE])
+
+    @property
+    def signal_name(self) -> str | None:
+        """The signal that ended it, such as "SIGSEGV"; None if none did."""
+        try:
+            return signal.Signals(-self.exit_code).name
+        except ValueError:
+            return None
+
+    @property
+    def reason(self) -> str:
+        """The last error, else the signal, else the exit code."""
+        return self.last_error or self.signal_name or f"exit code {self.exit_code}"
+
+
+class ChildProcess:
+    """A module that runs as `python -m module arguments...`; use it in a `with`, which kills it.
+
+    Raises OSError where no process can be started.
+    """
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        # The parent holds the other end of the child's standard input for as long as it lives.
+        self._lifeline, self._held_by_parent = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, module, *arguments],
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(sys.path),
+                    # Else the library's log would hide the child's last words.
+                    "LOCALSPEC_DEBUG": "0",
+                },
+                stdin=self._lifeline,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except BaseException:
+            self._close_lifeline()
+            raise
+
+    def wait(self, *, seconds: float, action: str | None = None) -> ChildExit:
+        """Wait for the end of the child; kill it when the time is over.
+
+        action: reported as progress meanwhile, such as "trying out big.gguf". Raises what the
+        watcher of the progress raises.
+        """
+        end = monotonic() + seconds
+        while True:
+            if action:
+                report_progress(action)
+            left = end - monotonic()
+            try:
+                output, errors = self._process.communicate(timeout=min(_POLL_SECONDS, left))
+                return ChildExit(self._process.returncode, output, errors)
+            except subprocess.TimeoutExpired:
+                if left <= _POLL_SECONDS:
+                    break
+        self._process.kill()
+        output, errors = self._process.communicate()
+        return ChildExit(self._process.returncode, output, errors, timed_out=True)
+
+    def close(self) -> None:
+        """Kill the child if it still runs, and free its pipes."""
+        self._process.kill()
+        with self._process:  # waits for its end
+            self._close_lifeline()
+
+    def __enter__(self) -> "ChildProcess":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _close_lifeline(self) -> None:
+        os.close(self._lifeline)
+        os.close(self._held_by_parent)
+
+
+def _end_with_parent() -> None:
+    """End this process when its standard input ends, which its parent holds open."""
+    os.read(0, 1)
+    os._exit(1)
+
+
+def main() -> None:
+    """In the child: run the module that is named first, with the arguments that follow."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

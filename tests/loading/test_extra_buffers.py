@@ -1,0 +1,214 @@
+"""A build that crashes with extra buffer types is used without them from then on."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.faulty_library import faulty_library
+from fakes.tiny import write_tiny
+
+from localspec.engine.engine import load
+from localspec.errors import ModelLoadError
+from localspec.llama import extra_buffers
+from localspec.llama.context import Context
+from localspec.llama.dry_run import DryModel, logged
+from localspec.llama.model import Model, model_params
+from localspec.loading import calibration, load_check
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.load_check import check_extra_buffers, loadable_header
+from localspec.models import registry
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs signals")
+PROMPT = "def fibonacci(n):"
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(extra_buffers, "_results", {})
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """Each child process that is started for a check: its file, and with extra buffers or not."""
+    started: list[tuple[str, bool]] = []
+    run = load_check.run_smoke_test
+
+    def counted(path: Path, *, extra_buffers: bool, **options: Any) -> Any:
+        started.append((path.name, extra_buffers))
+        return run(path, extra_buffers=extra_buffers, **options)
+
+    monkeypatch.setattr(load_check, "run_smoke_test", counted)
+    return started
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """From now on, children have a faulty library."""
+
+    def become(**options: bool) -> str:
+        folder = faulty_library(tmp_path / "faulty", **options)
+        monkeypatch.syspath_prepend(folder)
+        return folder
+
+    return become
+
+
+def buffer_types(lines: list[str]) -> set[str]:
+    """Of the weights that were loaded, as the library logs: CPU, CPU_Mapped, CPU_REPACK, AMX."""
+    return {line.split()[1] for line in lines if "model buffer size" in line}
+
+
+def test_no_extra_buffer_type_is_in_use_after_a_crash(faulty: Callable[..., str]) -> None:
+    pair = registry.bundled()
+    with logged() as lines, Model(pair.drafter, gpu_layers=0):
+        usual = buffer_types(lines)
+    faulty()
+    with logged() as lines, load(gpu_layers=0) as engine:
+        engine.generate(PROMPT, max_tokens=8, seed=1, depth=4)
+        names = {engine.model.path, engine.drafting.model_path}
+    assert names == {pair.target, pair.drafter}
+    assert buffer_types(lines) <= {"CPU", "CPU_Mapped"}
+    assert not model_params(0).use_extra_bufts
+    with logged() as lines, DryModel(pair.drafter, gpu_layers=0):
+        assert buffer_types(lines) <= {"CPU", "CPU_Mapped"}
+    if not usual - {"CPU", "CPU_Mapped"}:
+        pytest.skip("this build has no extra buffer type for this processor")
+
+
+def test_the_crash_is_told_with_what_it_costs_and_what_to_do(faulty: Callable[..., str]) -> None:
+    faulty()
+    with load() as engine:
+        [note] = [each for each in engine.notes if "llama.cpp" in each]
+    assert "slow" in note
+    assert "localspec doctor" in note
+
+
+def test_a_healthy_library_is_tried_once(
+    children: list[tuple[str, bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, drafter = registry.bundled()
+    with load() as engine:
+        assert not engine.notes
+    assert children == [(target.name, True)]
+    loadable_header(drafter)
+    monkeypatch.setattr(extra_buffers, "_results", {})  # as in another process
+    loadable_header(target)
+    loadable_header(write_tiny(tmp_path / "tiny.gguf", "llama"))
+    assert children == [(target.name, True), ("tiny.gguf", False)]
+    assert model_params(0).use_extra_bufts
+
+
+def test_a_model_of_the_users_is_not_the_first_to_meet_the_crash(
+    faulty: Callable[..., str], children: list[tuple[str, bool]], tmp_path: Path
+) -> None:
+    faulty()
+    path = write_tiny(tmp_path / "tiny.gguf", "llama")
+    loadable_header(path)
+    assert children == [(registry.bundled().target.name, True), ("tiny.gguf", False)]
+    assert not model_params(0).use_extra_bufts
+
+
+def test_a_library_that_crashes_anyway_is_refused(faulty: Callable[..., str]) -> None:
+    faulty(always=True)
+    for _ in range(2):
+        with pytest.raises(ModelLoadError, match=r"SIGSEGV.*localspec doctor"):
+            loadable_header(registry.bundled().target)
+    loadable_header(registry.bundled().drafter)
+
+
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [
+        ("library.build_signature", ["another"]),
+        ("extra_buffers.processor_name", "another"),
+        ("extra_buffers.processor_features", {"AVX2"}),
+    ],
+)
+def test_another_build_or_processor_is_tried_again(
+    what: str,
+    value: Any,
+    faulty: Callable[..., str],
+    children: list[tuple[str, bool]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    faulty()
+    check_extra_buffers()
+    monkeypatch.setattr(f"localspec.llama.{what}", lambda: value)
+    assert extra_buffers.usable()
+    check_extra_buffers()
+    assert len(children) == 2
+
+
+def test_a_child_that_tells_nothing_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "child"
+    for script in ("echo begun; kill -KILL $$", "kill -SEGV $$", "echo begun; exit 5"):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(program))
+        check_extra_buffers()
+        assert extra_buffers.remembered() is None
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(ModelLoadError, match="could be started"):
+        loadable_header(registry.bundled().target)
+
+
+def test_without_a_cache_the_result_holds_for_this_process(
+    faulty: Callable[..., str], tmp_path: Path, children: list[tuple[str, bool]]
+) -> None:
+    (tmp_path / "home").touch()  # no folder can be made there
+    faulty()
+    check_extra_buffers()
+    check_extra_buffers()
+    assert not extra_buffers.usable()
+    assert len(children) == 1
+
+
+def test_costs_are_measured_again_after_a_crash(
+    target_model: Model, make_context: Callable[..., Context]
+) -> None:
+    runtime, path = RuntimeConfig(), target_model.path
+    extra_buffers.remember(works=True)
+    calibration.pace(make_context(target_model), None, runtime)
+    assert calibration.remembered(path, None, runtime)
+    extra_buffers.remember(works=False)
+    assert calibration.remembered(path, None, runtime) is None
+
+
+def run(home: Path, folder: str, *arguments: str, text: str = "") -> Any:
+    """Of localspec, in a process that crashes itself if it uses what it should not."""
+    return subprocess.run(
+        [sys.executable, "-m", "localspec", *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([folder, *sys.path]),
+            "LOCALSPEC_HOME": str(home),
+        },
+    )
+
+
+def test_every_command_works_with_a_faulty_library(tmp_path: Path) -> None:
+    folder, home = faulty_library(tmp_path / "faulty"), tmp_path / "home"
+    generated = run(home, folder, "generate", PROMPT, "--seed", "6", "-n", "12", "--json")
+    assert generated.returncode == 0, generated.stderr
+    assert generated.stderr.count("localspec doctor") == 1
+    assert len(json.loads(generated.stdout)["token_ids"]) == 12
+    audited = run(home, folder, "audit", "-", text=generated.stdout)
+    assert audited.returncode == 0, audited.stderr
+    doctor = run(home, folder, "doctor", "--json")
+    assert doctor.returncode == 0, doctor.stdout
+    found = {each["topic"]: each for each in json.loads(doctor.stdout)["findings"]}
+    assert found["trial"]["severity"] == "ok"
+    assert found["llama.cpp"]["severity"] == "warning"
+    assert "pip install" in found["llama.cpp"]["remedy"]
