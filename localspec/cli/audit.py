@@ -7,8 +7,7 @@ from typing import Any, BinaryIO, TypedDict
 
 import click
 
-from localspec.cli.describe import describe_engine
-from localspec.cli.describe import record as generation_record
+from localspec.cli.generate_output import engine_line, generation_record
 from localspec.cli.options import DRAFTS, gpu_layers_option, threads_option
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
@@ -21,8 +20,8 @@ from localspec.models.locate import locate
 _NEEDED = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
 
 
-class Places(TypedDict):
-    """Where the target runs: the same for writing and for scoring again."""
+class Placement(TypedDict):
+    """Where the target runs: the same for generating the text and for scoring it."""
 
     gpu_layers: int | None
     threads: int | None
@@ -64,8 +63,8 @@ def audit_command(
     output = Output()
     if (file is None) == (prompt is None):
         raise click.UsageError("Give either FILE (- for standard input) or --prompt.")
-    places: Places = {"gpu_layers": gpu_layers, "threads": threads}
-    record = _read(file) if file else _generated(prompt or "", seed, model, draft, places)
+    placement: Placement = {"gpu_layers": gpu_layers, "threads": threads}
+    record = _read(file) if file else _generated(prompt or "", seed, model, draft, placement)
     recorded = _recorded(record)
     target = locate(model) if model else Path(record["model"]["target"])
     room = len(recorded.recipe.prompt_token_ids) + len(recorded.token_ids) + 64
@@ -77,7 +76,7 @@ def audit_command(
         flash_attention=recipe.flash_attention,
         reproducible=recipe.reproducible,
         kv_type=recipe.kv_type,
-        **places,
+        **placement,
     ) as engine:
         recipe.require_same(target)
         report = audit(engine, recorded)
@@ -95,11 +94,11 @@ def audit_command(
 
 
 def _generated(
-    prompt: str, seed: int | None, model: str | None, draft: str, places: Places
+    prompt: str, seed: int | None, model: str | None, draft: str, placement: Placement
 ) -> Mapping[str, Any]:
-    with load(model, draft, **places) as engine:
+    with load(model, draft, **placement) as engine:
         running = engine.stream(as_prompt(engine, prompt, None), seed=seed, logprobs=False)
-        for note in (describe_engine(engine, running, bundled=model is None), *engine.notes):
+        for note in (engine_line(engine, running, bundled=model is None), *engine.notes):
             Output().note(note)
         return generation_record(engine, running)
 

@@ -15,9 +15,10 @@ from localspec.bench.page import page
 from localspec.bench.prompt_sets import SETS, Task, tasks_of
 from localspec.bench.report import Conditions, Report, report
 from localspec.bench.runner import runs
-from localspec.cli.bench_output import text_of, watched
-from localspec.cli.interrupt import INTERRUPTED, cancelling, leave, on_interrupt
+from localspec.cli.bench_output import report_text, with_progress
+from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
+    comma_separated,
     gpu_layers_option,
     model_option,
     sampling_options,
@@ -25,7 +26,7 @@ from localspec.cli.options import (
     threads_option,
 )
 from localspec.cli.output import Output
-from localspec.cli.tasks import listed, task_options
+from localspec.cli.prompt_set_options import prompt_set_options
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, require
 from localspec.gguf.reader import read_header
@@ -35,7 +36,7 @@ from localspec.models.locate import locate
 
 def _depths(value: str) -> list[int | None]:
     try:
-        return [None if each == "auto" else int(each) for each in listed(value)] or [None]
+        return [None if each == "auto" else int(each) for each in comma_separated(value)] or [None]
     except ValueError as error:
         raise InvalidValueError(
             f"depth is {value!r}; it must be auto, a number, or several with commas between"
@@ -62,7 +63,7 @@ _what_options = stacked(
         callback=lambda _context, _option, value: _depths(value),
         help="Tokens per draft; with several, each is compared.",
     ),
-    task_options,
+    prompt_set_options,
     click.option(
         "-n", "--tokens", type=int, default=96, show_default=True, help="Tokens of each text."
     ),
@@ -125,12 +126,14 @@ def bench(
     options |= {"max_tokens": tokens, "ignore_eos": True}
     settings = _checked(options, depths, verify=verify)
     page_file = _writable(html) if html else None
-    tasks = tasks_of(listed(sets or "") or ([] if file else [*SETS]), Path(file) if file else None)
-    entry = Entry(_path(model), _path(draft), listed(drafts or "") or None, depths)
+    tasks = tasks_of(
+        comma_separated(sets or "") or ([] if file else [*SETS]), Path(file) if file else None
+    )
+    entry = Entry(_path(model), _path(draft), comma_separated(drafts or "") or None, depths)
     runtime = RuntimeConfig(ctx, gpu_layers, threads, None, reproducible or verify)
     cancel = threading.Event()
     with ExitStack() as stack:
-        with on_interrupt(leave):
+        with on_interrupt(exit_at_once):
             field = stack.enter_context(entry.opened(runtime, tasks, tokens))
             prompts = tokens_of(field.plain, tasks, tokens)
         for reason in field.left_out:
@@ -143,8 +146,8 @@ def bench(
             seed=settings.seed,
             cancel=cancel,
         )
-        with on_interrupt(cancelling(cancel)):
-            found = list(watched(going, tasks, rounds * len(tasks) * len(field.lanes)))
+        with on_interrupt(cancel_first(cancel)):
+            found = list(with_progress(going, tasks, rounds * len(tasks) * len(field.lanes)))
         conditions = _conditions(field, runtime, settings, rounds, tasks)
         result = report(field, tasks, found, conditions, interrupted=cancel.is_set())
     _write(result, output, page_file, as_json=as_json)
@@ -157,7 +160,7 @@ def bench(
 def _checked(
     options: dict[str, Any], depths: Sequence[int | None], *, verify: bool
 ) -> GenerationConfig:
-    """Everything about the texts, refused before a model is loaded."""
+    """Return the settings of all texts. Raises InvalidValueError, before a model is loaded."""
     for depth in depths:
         settings = GenerationConfig.of(**options, depth=depth)
     if verify and not settings.verification.same_text:
@@ -205,7 +208,7 @@ def _write(result: Report, output: Output, page_file: Path | None, *, as_json: b
     if as_json:
         output.record(result.as_dict())
     elif result.rows:
-        output.data(text_of(result))
+        output.data(report_text(result))
     else:
         output.note("nothing was measured")
     if page_file:

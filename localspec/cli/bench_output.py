@@ -1,12 +1,10 @@
-"""What a benchmark shows: its progress while it runs, its table at the end."""
+"""What `localspec bench` shows: progress while it runs, a table at the end."""
 
-import io
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -17,16 +15,20 @@ from localspec.bench.report import Report
 from localspec.bench.runner import Run
 from localspec.bench.summary import Row, speed
 from localspec.bench.table import COLUMNS, LEGEND, cells
-from localspec.cli.output import colors_off_because, joined, say
+from localspec.cli.output import join_facts, write_note
+from localspec.cli.table import empty_table, stdout_console
 
-# Where the width of the reader's screen is not known.
+# In letters, where the width of the reader's screen is not known.
 _WIDTH = 110
 
 
-def watched(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Iterator[Run]:
-    """The runs, each shown on stderr as it ends: a bar on a terminal, else a line each."""
+def with_progress(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Iterator[Run]:
+    """Yield the runs, and show each on stderr as it ends: a bar on a terminal, else lines.
+
+    count: how many runs there will be.
+    """
     if sys.stderr is None or not sys.stderr.isatty():
-        yield from _told(runs, tasks, count)
+        yield from _with_lines(runs, tasks, count)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -45,32 +47,29 @@ def watched(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Iterator[
             yield run
 
 
-def text_of(report: Report) -> str:
-    """The table and what was measured where, for stdout."""
-    coloured = not colors_off_because(sys.stdout)
+def _with_lines(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Iterator[Run]:
+    for number, run in enumerate(runs, start=1):
+        facts = [f"{number} of {count}", _about(run, tasks), f"{speed(run):.1f} tok/s"]
+        write_note(join_facts(facts))
+        yield run
+
+
+def report_text(report: Report) -> str:
+    """Return the table, its legend, and the conditions of the measurement, for stdout."""
     width = shutil.get_terminal_size((_WIDTH, 0)).columns if sys.stdout.isatty() else _WIDTH
-    target = io.StringIO()
-    console = Console(
-        file=target,
-        width=width,
-        force_terminal=coloured,
-        no_color=not coloured,
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
-    console.print(_table(report.rows))
-    console.print(LEGEND, soft_wrap=True)
-    for fact in (models_line, conditions_line, memory_line, machine_line):
-        console.print(fact(report), soft_wrap=True)
-    if report.interrupted:
-        console.print("stopped before all was measured", soft_wrap=True)
-    return target.getvalue()
+    console = stdout_console(width)
+    with console.capture() as capture:
+        console.print(_table(report.rows))
+        console.print(LEGEND, soft_wrap=True)
+        for fact in (models_line, conditions_line, memory_line, machine_line):
+            console.print(fact(report), soft_wrap=True)
+        if report.interrupted:
+            console.print("stopped before all was measured", soft_wrap=True)
+    return capture.get()
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    plain_letters = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    table = Table(box=box.ASCII2 if plain_letters else box.SIMPLE_HEAD, pad_edge=False)
+    table = empty_table()
     for position, name in enumerate(COLUMNS):
         table.add_column(name, justify="left" if position < 2 else "right")
     for _, group in groupby(rows, key=lambda row: row.set):
@@ -81,12 +80,6 @@ def _table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _told(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Iterator[Run]:
-    for number, run in enumerate(runs, start=1):
-        say(joined([f"{number} of {count}", _about(run, tasks), f"{speed(run):.1f} tok/s"]))
-        yield run
-
-
 def _about(run: Run, tasks: Sequence[Task]) -> str:
     task = tasks[run.task]
-    return joined([f"round {run.round + 1}", f"{task.set} {task.number}", run.contender])
+    return join_facts([f"round {run.round + 1}", f"{task.set} {task.number}", run.contender])

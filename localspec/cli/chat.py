@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from localspec_tui.archive import Archive
     from localspec_tui.presets import Preset
 
+# Option -> its name in RuntimeConfig.
 _RUNTIME = {
     "ctx": "context",
     "gpu_layers": "gpu_layers",
@@ -24,6 +25,7 @@ _RUNTIME = {
     "drafter_kv_type": "drafter_kv_type",
     "reproducible": "reproducible",
 }
+# Set where the chat runs for a browser.
 _SERVED = "TEXTUAL_DRIVER"
 
 
@@ -62,14 +64,14 @@ def chat(
     With none named it is the model of the conversation that goes on, else the one used last, else
     a tiny bundled pair that continues Python code.
     """
-    # Nobody who asks for --help is to wait for what follows.
+    # `--help` must not wait for these imports.
     from localspec_tui import run
     from localspec_tui import web as web_chat
     from localspec_tui.archive import Archive
     from localspec_tui.launch_options import Start
 
     runtime = {name: options.pop(option) for option, name in _RUNTIME.items()}
-    chosen = _chosen(preset, system, options)
+    chosen = _merged_preset(preset, system, options)
     if web:
         web_chat.serve(_command())
         return 0
@@ -89,8 +91,8 @@ def chat(
     return run.run(start, archive)
 
 
-def _chosen(preset: str | None, system: str | None, options: Mapping[str, Any]) -> "Preset":
-    """What a preset says, but for what was said on the command line."""
+def _merged_preset(preset: str | None, system: str | None, options: Mapping[str, Any]) -> "Preset":
+    """Return system prompt and sampling: the command line's, else the preset's."""
     from localspec.generation_config import GenerationConfig
     from localspec_tui.presets import Preset, named
 
@@ -111,12 +113,12 @@ def _require_terminal() -> None:
 
 
 def _absolute(model: str | None) -> str | None:
-    """A path that means the same from anywhere, as it is remembered."""
+    """Return the absolute path of a file, as the model is remembered; else the name as it is."""
     return str(Path(model).absolute()) if model and Path(model).is_file() else model
 
 
 def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | None:
-    """The key of the conversation that goes on."""
+    """Return the key of the conversation to go on with, or None for a new one."""
     if resume is None:
         return archive.latest() if latest else None
     keys = [each.key for each in archive.list() if each.key.startswith(resume)]
@@ -127,6 +129,6 @@ def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | N
 
 
 def _command() -> str:
-    """The same without the browser, as a shell takes it."""
+    """Return this command line without --web, quoted for a shell."""
     arguments = [each for each in sys.argv[1:] if each != "--web"]
     return shlex.join([sys.executable, "-m", "localspec", *arguments])

@@ -1,4 +1,4 @@
-"""`localspec completion`: the script that lets a shell complete words."""
+"""`localspec completion`: prints the script that lets a shell complete words."""
 
 import os
 from pathlib import Path

@@ -9,9 +9,9 @@ import click
 import psutil
 
 from localspec.bench.prompt_sets import SETS, Task, shipped
-from localspec.cli import demo_words as words
+from localspec.cli import demo_output
 from localspec.cli.demo_screen import screen_for
-from localspec.cli.interrupt import INTERRUPTED, cancelling, leave, on_interrupt
+from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import stacked, threads_option
 from localspec.cli.output import Output
 from localspec.errors import InvalidValueError
@@ -23,8 +23,8 @@ from localspec.utils.format import format_bytes
 
 _PROMPT = "def fibonacci(n):"
 _SEED = 6
-# Seconds over which other programs' share of the processor is looked at.
-_LOOK = 0.3
+# Seconds over which other programs' use of the processor is measured.
+_BUSY_SECONDS = 0.3
 
 _pair_options = stacked(
     click.option(
@@ -100,8 +100,8 @@ def demo(
     pair = DemoPair(size, type_name)
     if not _written(pair, output, yes=yes):
         return 0
-    output.note(words.LOADING)
-    with on_interrupt(leave):
+    output.note(demo_output.LOADING)
+    with on_interrupt(exit_at_once):
         race = Race(pair.target, pair.drafter, threads=threads, reproducible=reproducible)
     with race:
         return _run(race, task, options, output)
@@ -116,7 +116,7 @@ def _task(prompt: str | None, prompt_set: str | None) -> Task:
 
 
 def _written(pair: DemoPair, output: Output, *, yes: bool) -> bool:
-    """Write what is missing, if that is wanted; whether the pair is there."""
+    """Write the scaled pair if it is missing and the user agrees; return whether it is there."""
     if pair.missing:
         if not (yes or _agreed(pair, output)):
             output.note("nothing was written")
@@ -124,39 +124,40 @@ def _written(pair: DemoPair, output: Output, *, yes: bool) -> bool:
         began = perf_counter()
         pair.write()
         took = f"{format_bytes(pair.missing)} in {perf_counter() - began:.1f} s"
-        output.note(f"written to {words.short(pair.folder)}: {took}")
-    for line in words.models(pair):
+        output.note(f"written to {demo_output.short_path(pair.folder)}: {took}")
+    for line in demo_output.model_lines(pair):
         output.note(line)
     return True
 
 
 def _agreed(pair: DemoPair, output: Output) -> bool:
-    """Ask whether the files may be written."""
+    """Ask whether the files may be written. Raises InvalidValueError without a terminal."""
     if not (sys.stdin and sys.stdin.isatty()):
+        folder = demo_output.short_path(pair.folder)
         raise InvalidValueError(
-            f"the demo writes {format_bytes(pair.missing)} to {words.short(pair.folder)}, and "
+            f"the demo writes {format_bytes(pair.missing)} to {folder}, and "
             "there is no terminal to ask at; give --yes to agree"
         )
-    for line in words.question(pair):
+    for line in demo_output.question_lines(pair):
         output.note(line)
     return click.confirm(f"write {format_bytes(pair.missing)}?", default=False, err=True)
 
 
 def _run(race: Race, task: Task, options: dict[str, Any], output: Output) -> int:
-    """Both texts, then the verdict; the exit code."""
-    if warning := words.busy(psutil.cpu_percent(_LOOK)):
+    """Generate both texts, show the verdict, and return the exit code."""
+    if warning := demo_output.busy_warning(psutil.cpu_percent(_BUSY_SECONDS)):
         output.note(warning)
     cancel = threading.Event()
     prompt = task.prompt_for(race.plain.engine)
     shown = prompt if isinstance(prompt, str) else "(a chat)\n\n"
-    with on_interrupt(cancelling(cancel)):
+    with on_interrupt(cancel_first(cancel)):
         race.warm_up(cancel)
         with screen_for(output, race, shown) as screen:
             for lane, token in race.run(prompt, cancel, **options):
                 screen.show(lane, token)
     if cancel.is_set():
         return INTERRUPTED
-    output.data(words.verdict(race) + "\n")
-    for remark in words.remarks(race):
+    output.data(demo_output.verdict_line(race) + "\n")
+    for remark in demo_output.remark_lines(race):
         output.note(remark)
     return 0

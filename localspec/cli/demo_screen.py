@@ -1,4 +1,4 @@
-"""Where the demo is watched: two panes on a terminal, else one text after the other."""
+"""What `localspec demo` shows of the race: two panes on a terminal, else text after text."""
 
 import sys
 from contextlib import AbstractContextManager
@@ -10,37 +10,29 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from localspec.cli.demo_words import speed
-from localspec.cli.output import Output, kind_of
+from localspec.cli.demo_output import speed_text
+from localspec.cli.output import ORIGIN_STYLES, Output, origin_kind
 from localspec.engine.generation import Token
 from localspec.scaling.race import Lane, Race
 from localspec.utils.format import printable
 
-# Narrower, a pane holds too little of a line of code.
-_LEAST_WIDTH = 64
-_LEAST_HEIGHT = 12
-_MOST_LINES = 24
+# In letters: a narrower pane holds too little of a line of code.
+_MIN_WIDTH = 64
+_MIN_HEIGHT = 12
+_MAX_LINES = 24
 # Lines that are no text: borders, the legend, and one to spare.
 _OTHER_LINES = 4
-# Border and padding, left and right.
+# Letters of border and padding, left and right.
 _EDGES = 4
-# Pictures per second while it runs.
-_RATE = 12.0
+_FRAMES_PER_SECOND = 12.0
 _PROMPT_LINES = 4
-# The styles of `output.Output`, in rich's words.
-_STYLES = {
-    "drafted": "underline green",
-    "corrected": "bold red",
-    "bonus": "italic cyan",
-    "plain": "",
-}
 
 
 class Screen(AbstractContextManager["Screen"]):
-    """Shows every token of a race; leaving the `with` leaves the whole on the screen."""
+    """Shows the tokens of a race; at the end of the `with` both texts stay on the screen."""
 
     def show(self, lane: Lane, token: Token) -> None:
-        """A token was made in this lane."""
+        """Show a token of a lane."""
         raise NotImplementedError
 
 
@@ -58,14 +50,14 @@ class Lines(Screen):
             self._end_lane()
             self._lane = lane
             self._output.data(f"--- {lane.name}\n{_end_of(self._prompt)}")
-        self._output.token(shown(token.text), token.origin)
+        self._output.token(safe_text(token.text), token.origin)
 
     def __exit__(self, *_exc: object) -> None:
         self._end_lane()
 
     def _end_lane(self) -> None:
         if self._lane:
-            self._output.data(f"\n--- {speed(self._lane, self._race)}\n\n")
+            self._output.data(f"\n--- {speed_text(self._lane, self._race)}\n\n")
 
 
 class Panes(Screen):
@@ -85,20 +77,20 @@ class Panes(Screen):
         return self
 
     def show(self, lane: Lane, token: Token) -> None:
-        if perf_counter() - self._drawn > 1 / _RATE:
+        if perf_counter() - self._drawn > 1 / _FRAMES_PER_SECOND:
             self._draw()
 
     def __exit__(self, *_exc: object) -> None:
         self._live.stop()
-        self._console.print(self._picture())
+        self._console.print(self._frame())
 
     def _draw(self) -> None:
-        lines = min(_MOST_LINES, self._console.height - _OTHER_LINES)
-        self._live.update(self._picture(lines), refresh=True)
+        lines = min(_MAX_LINES, self._console.height - _OTHER_LINES)
+        self._live.update(self._frame(lines), refresh=True)
         self._drawn = perf_counter()
 
-    def _picture(self, lines: int | None = None) -> Group:
-        """Both panes and the legend. lines: show only so many, the last ones."""
+    def _frame(self, lines: int | None = None) -> Group:
+        """Return both panes and the legend. lines: show the last lines only, so many."""
         width = self._console.width // 2 - _EDGES
         bodies = [self._body(lane, width) for lane in self._race.lanes]
         rows = lines or max(map(len, bodies))
@@ -114,9 +106,9 @@ class Panes(Screen):
         return Group(grid, legend())
 
     def _body(self, lane: Lane, width: int) -> list[Text]:
-        """The prompt's end and the text so far, in lines of that width."""
+        """Return the end of the prompt and the text so far, in lines of `width` letters."""
         prompt = (_end_of(self._prompt), "dim")
-        body = Text.assemble(prompt, *((shown(t.text), style_of(t)) for t in lane.tokens))
+        body = Text.assemble(prompt, *((safe_text(t.text), style_of(t)) for t in lane.tokens))
         body.expand_tabs(4)
         return list(body.wrap(self._console, width))
 
@@ -125,40 +117,40 @@ class Panes(Screen):
             Text("\n").join(body),
             title=lane.name,
             title_align="left",
-            subtitle=speed(lane, self._race),
+            subtitle=speed_text(lane, self._race),
             subtitle_align="right",
             height=rows + 2,
         )
 
 
 def screen_for(output: Output, race: Race, prompt: str) -> Screen:
-    """Panes where there is room and colour for them, else lines."""
+    """Return panes where stdout has room and colour for them, else lines."""
     if output.color and sys.stdout.isatty():
         console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-        if console.width >= _LEAST_WIDTH and console.height >= _LEAST_HEIGHT:
+        if console.width >= _MIN_WIDTH and console.height >= _MIN_HEIGHT:
             return Panes(console, race, prompt)
     return Lines(output, race, prompt)
 
 
 def legend() -> Text:
-    """What the styles mean."""
+    """Return the explanation of the styles."""
     return Text.assemble(
-        ("drafted", _STYLES["drafted"]),
+        ("drafted", ORIGIN_STYLES["drafted"]),
         " guessed right · ",
-        ("corrected", _STYLES["corrected"]),
+        ("corrected", ORIGIN_STYLES["corrected"]),
         " guessed wrong · ",
-        ("bonus", _STYLES["bonus"]),
+        ("bonus", ORIGIN_STYLES["bonus"]),
         " one more · plain no guess",
     )
 
 
 def style_of(token: Token) -> str:
-    """How a token looks."""
-    return _STYLES[kind_of(token.origin)]
+    """Return the style of a token, in rich's words."""
+    return ORIGIN_STYLES[origin_kind(token.origin)]
 
 
-def shown(text: str) -> str:
-    """A token's text, without what would move the cursor."""
+def safe_text(text: str) -> str:
+    """Return a token's text without characters that would move the cursor."""
     return printable(text, also="\n\t", instead="\ufffd")
 
 

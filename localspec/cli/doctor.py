@@ -1,4 +1,4 @@
-"""`localspec doctor`: is everything as it should be here, and what to do about it if not."""
+"""`localspec doctor`: what is wrong or slow here, and the remedy."""
 
 import os
 import shutil
@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from rich.style import Style
 
 from localspec.cli.output import Output
 from localspec.doctor import findings
 from localspec.doctor.finding import Finding, Severity, exit_code_of, note, ok
 
-# Green, blue, yellow, red; the words say the same without them.
-_COLORS = {
-    Severity.OK: "32",
-    Severity.NOTE: "34",
-    Severity.WARNING: "33",
-    Severity.ERROR: "1;31",
+# In rich's words; without colour the name of the severity says the same.
+_STYLES = {
+    Severity.OK: Style.parse("green"),
+    Severity.NOTE: Style.parse("blue"),
+    Severity.WARNING: Style.parse("yellow"),
+    Severity.ERROR: Style.parse("bold red"),
 }
 
 
@@ -50,13 +51,13 @@ def _terminal(output: Output) -> Finding:
 
 
 def _text(found: Sequence[Finding], *, color: bool) -> str:
-    """A line each, and what to do beneath it."""
+    """Return a line for each finding, with its remedy on the next line."""
     wide = max(len(severity.name) for severity in Severity)
     topics = max(len(each.topic) for each in found)
     lines = []
     for each in found:
         mark = each.severity.name.lower().ljust(wide)
-        shown = f"\x1b[{_COLORS[each.severity]}m{mark}\x1b[0m" if color else mark
+        shown = _STYLES[each.severity].render(mark) if color else mark
         lines.append(f"{shown}  {each.topic.ljust(topics)}  {each.text}")
         if each.remedy:
             lines.append(f"{'':{wide + topics + 4}}-> {each.remedy}")

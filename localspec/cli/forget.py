@@ -1,4 +1,4 @@
-"""`localspec forget`: delete what was kept of texts."""
+"""`localspec forget`: deletes the texts and caches that were kept."""
 
 import click
 

@@ -6,16 +6,15 @@ from typing import Any
 
 import click
 
-from localspec.cli.constraint import constraint_options
-from localspec.cli.describe import (
-    describe_decision,
-    describe_engine,
-    describe_stats,
-    record,
+from localspec.cli.generate_output import (
+    decision_line,
+    engine_line,
+    generation_record,
+    stats_line,
     token_record,
 )
-from localspec.cli.interrupt import INTERRUPTED, cancelling, leave, on_interrupt
-from localspec.cli.options import model_options, sampling_options
+from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
+from localspec.cli.options import constraint_options, model_options, sampling_options
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
 from localspec.control.adaptive import Explanation
@@ -96,9 +95,9 @@ def generate(
     text = read_prompt(prompt)
     options["logprobs"] = options["top_logprobs"] is not None
     output = Output(color=color)
-    # A wrong value is said before a model is loaded, which can take a while.
+    # A wrong value is refused before a model is loaded, which can take a while.
     GenerationConfig.of(**options)
-    with on_interrupt(leave):
+    with on_interrupt(exit_at_once):
         engine = load(
             model,
             draft,
@@ -118,8 +117,8 @@ def generate(
             explain=_explaining(output) if explain else None,
             **options,
         )
-        with on_interrupt(cancelling(cancel)):
-            output.note(describe_engine(engine, running, bundled=model is None))
+        with on_interrupt(cancel_first(cancel)):
+            output.note(engine_line(engine, running, bundled=model is None))
             for note in engine.notes:
                 output.note(note)
             if engine.plan_ignored:
@@ -136,12 +135,12 @@ def generate(
     if engine.drafting.past and engine.drafting.past.problem:
         output.note(engine.drafting.past.problem)
     if stats:
-        output.note(describe_stats(running))
+        output.note(stats_line(running))
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
 
 def _explaining(output: Output) -> Callable[[Explanation], None]:
-    return lambda decision: output.note(describe_decision(decision))
+    return lambda decision: output.note(decision_line(decision))
 
 
 def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
@@ -158,4 +157,4 @@ def _write_json(engine: Engine, running: Generation, output: Output, *, stream: 
     if stream:
         for token in running:
             output.record(token_record(token))
-    output.record(record(engine, running))
+    output.record(generation_record(engine, running))

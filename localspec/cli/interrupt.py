@@ -1,4 +1,4 @@
-"""Ctrl-C: what it does while models load, and while text is made."""
+"""Ctrl-C: what it does while models load, and while text is generated."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ Handler = Callable[[int, object], None]
 
 @contextmanager
 def on_interrupt(handler: Handler) -> Iterator[None]:
-    """While inside, Ctrl-C calls this."""
+    """Call `handler` for Ctrl-C inside the block."""
     before = signal.signal(signal.SIGINT, handler)
     try:
         yield
@@ -22,15 +22,18 @@ def on_interrupt(handler: Handler) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def leave(_signal: int, _frame: object) -> None:
-    """End the program at once."""
+def exit_at_once(_signal: int, _frame: object) -> None:
+    """End the program at the first Ctrl-C; for the time before there is anything to keep."""
     # While models load, Python runs only inside the library's callbacks, where an exception is
-    # printed and forgotten; and there is nothing yet to keep.
+    # printed and then ignored.
     os._exit(INTERRUPTED)
 
 
-def cancelling(cancel: threading.Event) -> Handler:
-    """The first Ctrl-C ends the text within a step; the second ends the program."""
+def cancel_first(cancel: threading.Event) -> Handler:
+    """Return a handler that sets `cancel` at the first Ctrl-C and ends the program at the second.
+
+    The text that is being generated ends within a step of `cancel` being set.
+    """
 
     def handle(_signal: int, _frame: object) -> None:
         if cancel.is_set():

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from localspec.cli.ls_pairs import show_pairs, show_remote
-from localspec.cli.models_output import table
+from localspec.cli.ls_pairs import show_pairs
+from localspec.cli.ls_remote import show_remote
 from localspec.cli.output import Output
+from localspec.cli.table import table_text
 from localspec.gguf.files import bytes_of
 from localspec.hub import store
 from localspec.hub.partial_files import Part, parts_of
@@ -47,7 +48,7 @@ def _show_models(output: Output, *, as_json: bool) -> None:
         records = [_record(each) for each in models], [_part_record(part) for part in parts]
         output.record({"models": records[0], "incomplete": records[1], "size": total})
         return
-    output.data(table(_COLUMNS, [_cells(each) for each in models], right=["size"]))
+    output.data(table_text(_COLUMNS, [_cells(each) for each in models], right=["size"]))
     for line in _incomplete(parts):
         output.note(line)
     number = "1 model" if len(models) == 1 else f"{len(models)} models"
@@ -85,7 +86,7 @@ def _part_record(part: Part) -> dict[str, Any]:
 
 
 def _incomplete(parts: Sequence[Part]) -> list[str]:
-    """A line per model of which only a part is here."""
+    """Return a line per model of which interrupted downloads left parts."""
     lines = []
     ordered = sorted(parts, key=_whose)
     for (repository, model, resumable), group in groupby(ordered, _whose):

@@ -8,10 +8,10 @@ import click
 
 from localspec import __version__
 from localspec.cli.interrupt import INTERRUPTED
-from localspec.cli.output import ReaderGone, abandon_stdout, say, say_notices
+from localspec.cli.output import ReaderGone, abandon_stdout, show_log_as_notes, write_note
 from localspec.errors import InvalidValueError, LocalspecError
 
-# Command -> where it lives and its line in --help; imported only when it is called.
+# Command -> its module and function, which are imported only when it is called; its --help line.
 _COMMANDS = {
     "chat": ("localspec.cli.chat:chat", "Talk with a model, in the terminal."),
     "demo": ("localspec.cli.demo:demo", "Watch drafting pay, with nothing downloaded."),
@@ -39,14 +39,14 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        home, summary = _COMMANDS[cmd_name]
+        location, summary = _COMMANDS[cmd_name]
         if ctx.resilient_parsing:
             # Only a word is completed: the command's own module may import the engine, and the
             # index is needed for nothing else.
             from localspec.cli.command_index import indexed_command
 
             return indexed_command(cmd_name, summary)
-        module, _, name = home.partition(":")
+        module, _, name = location.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 
@@ -66,7 +66,7 @@ def main() -> None:
     if "_LOCALSPEC_COMPLETE" in os.environ:
         # It registers localspec's way of splitting words with click.
         import_module("localspec.cli.shell_completion")
-    say_notices()
+    show_log_as_notes()
     try:
         code = localspec(prog_name="localspec", standalone_mode=False) or 0
     except ReaderGone:
@@ -84,30 +84,30 @@ def main() -> None:
 
 
 def _explain_usage(error: click.UsageError) -> int:
-    """One line on stderr, or the help that a bare `localspec` asks for; the exit code."""
+    """Write one line to stderr, or the help for a bare `localspec`; return the exit code."""
     message = error.format_message()
     if "\n" in message:
         sys.stderr.write(f"{message}\n")
     else:
         command = error.ctx.command_path if error.ctx else "localspec"
-        say(f"error: {message.rstrip('.')} (see {command} --help)")
+        write_note(f"error: {message.rstrip('.')} (see {command} --help)")
     return error.exit_code
 
 
 def _explain(error: Exception) -> int:
-    """One line on stderr; the exit code."""
+    """Write one line to stderr; return the exit code."""
     if isinstance(error, LocalspecError):
         message, code = _as_options(error), error.exit_code
     else:
         message, code = f"unexpected {type(error).__name__}: {error}", LocalspecError.exit_code
         message += " (LOCALSPEC_DEBUG=1 shows where)"
     line = " ".join(message.split())
-    say(f"error: {line}")
+    write_note(f"error: {line}")
     return code
 
 
 def _as_options(error: LocalspecError) -> str:
-    """The message with a setting's name spelt as the option people type."""
+    """Return the message, with the name of a setting replaced by its option."""
     message = str(error)
     setting, _, rest = message.partition(" ")
     named = setting.isidentifier() and setting != "there" and rest.startswith("is ")

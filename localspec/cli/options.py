@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -9,12 +10,12 @@ from localspec.errors import InvalidValueError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-
+# The placeholder of --draft in `--help`.
 DRAFTS = "auto|none|suffix|lookup|ngram|MODEL"
 
 
 def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, in the order `--help` shows them."""
+    """Return one decorator for several options, in the order in which `--help` shows them."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -55,7 +56,7 @@ threads_option = click.option(
 )
 
 
-# Which tokens may come at all; the defaults are the GGUF's own, else llama.cpp's.
+# Which tokens may be drawn at all; the defaults are those of the GGUF, else of llama.cpp.
 truncation_options = (
     click.option(
         "--temperature", type=float, help="0 is greedy. [default: the GGUF's own, else 0.8]"
@@ -64,6 +65,11 @@ truncation_options = (
     click.option("--top-p", type=float, help="1 is off. [default: the GGUF's own, else 0.95]"),
     click.option("--min-p", type=float, help="0 is off. [default: the GGUF's own, else 0.05]"),
 )
+
+
+def comma_separated(value: str) -> list[str]:
+    """Return the parts of a value between its commas, without empty ones."""
+    return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def _depth(value: str) -> int | None:
@@ -76,12 +82,12 @@ def _depth(value: str) -> int | None:
 
 
 def model_options(command: Command) -> Command:
-    """Which models, and how they run."""
+    """Add --model and the options of `running_options`."""
     return model_option(running_options(command))
 
 
 def running_options(command: Command) -> Command:
-    """What drafts for a model, and how both run."""
+    """Add the options that say what drafts, and how target and drafter run."""
     return stacked(
         click.option(
             "--draft",
@@ -115,7 +121,7 @@ def running_options(command: Command) -> Command:
 
 
 def sampling_options(command: Command) -> Command:
-    """How tokens are chosen; the defaults are the GGUF's own, else llama.cpp's."""
+    """Add the options that say how tokens are drawn and how drafts are judged."""
     return stacked(
         *truncation_options,
         click.option("--typical-p", type=float, help="1 is off. [default: 1]"),
@@ -133,3 +139,34 @@ def sampling_options(command: Command) -> Command:
             "`token`, `block`: the distribution of texts stays, a seed's text does not.",
         ),
     )(command)
+
+
+def constraint_options(command: Command) -> Command:
+    """Add --grammar and --schema; the command gets the text of the grammar or the schema."""
+    return stacked(
+        click.option(
+            "--grammar",
+            metavar="FILE",
+            callback=lambda _context, _option, path: path and _file_text("--grammar", path),
+            help="The text must satisfy this GBNF grammar.",
+        ),
+        click.option(
+            "--schema",
+            metavar="FILE|JSON",
+            callback=lambda _context, _option, value: value and _schema(value),
+            help="The text must be JSON that satisfies this JSON schema.",
+        ),
+    )(command)
+
+
+def _schema(value: str) -> str:
+    return value if value.lstrip().startswith("{") else _file_text("--schema", value)
+
+
+def _file_text(option: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidValueError(f"{option} {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(f"{option} {path}: it is not UTF-8") from error

@@ -1,4 +1,4 @@
-"""Output: stdout is data only, everything else goes to stderr; colour only where it is wanted."""
+"""Output: stdout carries data only, everything else goes to stderr; colour only where wanted."""
 
 import io
 import json
@@ -11,32 +11,39 @@ from typing import Any, TextIO
 
 from localspec.errors import LocalspecError
 
-# Style per kind of origin, readable without colour too: drafted tokens are underlined,
-# corrections are bold, bonus tokens are italic, plain ones are left alone.
-_STYLES = {"drafted": "4;32", "corrected": "1;31", "bonus": "3;36", "plain": ""}
+# The style of tokens by kind of origin, in rich's words. It is readable without colour too: drafted
+# tokens are underlined, corrected ones are bold, bonus tokens are italic.
+ORIGIN_STYLES = {
+    "drafted": "underline green",
+    "corrected": "bold red",
+    "bonus": "italic cyan",
+    "plain": "",
+}
 
 
 class ReaderGone(Exception):
-    """The other end of the pipe was closed: it has all it wanted."""
+    """The process that reads stdout through a pipe has closed it."""
 
 
 class Output:
-    """Where a command writes. color: colour was asked for; whether it is used is in `.color`.
+    """Where a command writes.
 
-    Raises LocalspecError when stdout is closed, and from every writer when it cannot be written.
+    color: whether colour is asked for; the attribute `color` says whether it is used, and
+    `color_off_because` why stdout takes none. Raises LocalspecError when stdout is closed, and from
+    every method that writes to stdout when that fails.
     """
 
     def __init__(self, *, color: bool = False) -> None:
         if sys.stdout is None:
             raise LocalspecError("standard output is closed; open it, or send it to a file")
         if isinstance(sys.stdout, io.TextIOWrapper):
-            # A terminal that knows no Unicode shows `?`; the text does not end there.
+            # A terminal without Unicode shows `?` instead of ending the command.
             sys.stdout.reconfigure(errors="replace")
         self.color_off_because = colors_off_because(sys.stdout)
         self.color = color and not self.color_off_because
 
     def data(self, text: str) -> None:
-        """To stdout, at once. Raises ReaderGone when nobody reads it any more."""
+        """Write to stdout and flush. Raises ReaderGone when the reader of a pipe has left."""
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -49,7 +56,7 @@ class Output:
             ) from error
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """A JSON object to stdout, on one line."""
+        """Write a JSON object to stdout, on one line."""
         line = json.dumps(record, ensure_ascii=False)
         try:
             line.encode(sys.stdout.encoding)
@@ -59,56 +66,66 @@ class Output:
         self.data(line + "\n")
 
     def token(self, text: str, origin: str) -> None:
-        """A token's text to stdout, styled by its origin when colour is on."""
-        style = _STYLES[kind_of(origin)] if self.color else ""
-        # Escape codes do not reach over line breaks in every pager and terminal.
-        lines = text.split("\n")
-        self.data(
-            "\n".join(f"\x1b[{style}m{line}\x1b[0m" if style and line else line for line in lines)
-        )
+        """Write a token's text to stdout, styled by its origin when colour is on."""
+        self.data(_styled(text, ORIGIN_STYLES[origin_kind(origin)]) if self.color else text)
 
     def note(self, text: str) -> None:
-        """One line to stderr."""
-        say(text)
+        """Write one line to stderr."""
+        write_note(text)
 
     def legend(self, drafters: Sequence[str]) -> None:
-        """What the styles mean, to stderr."""
+        """Explain the styles on stderr."""
         self.note(
             f"{' or '.join(drafters) or 'drafted'}: green, underlined · corrected: red, bold · "
             "bonus: cyan, italic · plain: as it is"
         )
 
 
-def kind_of(origin: str) -> str:
-    """`drafted` for any drafter's name, else the origin itself."""
-    return origin if origin in _STYLES else "drafted"
+def _styled(text: str, style: str) -> str:
+    """Return the text with a style's escape codes, which do not reach over line breaks.
+
+    Not every pager and terminal continues a style on the next line.
+    """
+    # rich takes longer to import than a command without colours should take.
+    from rich.style import Style
+
+    parsed = Style.parse(style)
+    return "\n".join(parsed.render(line) for line in text.split("\n"))
 
 
-def say(text: str) -> None:
-    """One line to stderr, if anyone reads it: that nobody does must not end the data."""
+def origin_kind(origin: str) -> str:
+    """Return `drafted` for the name of any drafter, else the origin itself."""
+    return origin if origin in ORIGIN_STYLES else "drafted"
+
+
+def write_note(text: str) -> None:
+    """Write one line to stderr; a closed stderr is ignored, as it must not end the data."""
     if sys.stderr is not None:
         with suppress(BrokenPipeError):
             sys.stderr.write(f"localspec: {text}\n")
 
 
-class Notices(logging.Handler):
-    """Says what the library tells of itself while a command waits for it."""
+class NoteHandler(logging.Handler):
+    """Writes log records as notes."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One notice."""
-        say(record.getMessage())
+        """Write one record's message."""
+        write_note(record.getMessage())
 
 
-def say_notices() -> None:
-    """From here on; asking twice changes nothing."""
+def show_log_as_notes() -> None:
+    """Write the package's log records of level INFO and above as notes from now on.
+
+    A second call changes nothing.
+    """
     logger = logging.getLogger("localspec")
-    if not any(isinstance(handler, Notices) for handler in logger.handlers):
-        logger.addHandler(Notices())
+    if not any(isinstance(handler, NoteHandler) for handler in logger.handlers):
+        logger.addHandler(NoteHandler())
         logger.setLevel(logging.INFO)
 
 
 def colors_off_because(stream: TextIO) -> str | None:
-    """Why text to this stream is not coloured, or None when it may be."""
+    """Return why text on this stream must not be coloured, or None when it may be."""
     if os.environ.get("NO_COLOR"):
         return "NO_COLOR is set"
     if os.environ.get("FORCE_COLOR"):
@@ -119,10 +136,10 @@ def colors_off_because(stream: TextIO) -> str | None:
 
 
 def abandon_stdout() -> None:
-    """The reader of stdout is gone: keep the interpreter from complaining when it flushes."""
+    """Send stdout to nowhere, so that the interpreter does not complain when it flushes."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def joined(parts: Sequence[str]) -> str:
-    """Facts of one line, set apart."""
-    return " · ".join(part for part in parts if part)
+def join_facts(facts: Sequence[str]) -> str:
+    """Return one line of facts, separated by dots; empty ones are left out."""
+    return " · ".join(fact for fact in facts if fact)

@@ -4,7 +4,7 @@ import click
 
 from localspec.cli.options import context_option
 from localspec.cli.output import Output
-from localspec.cli.pair_output import Found, Suggestion
+from localspec.cli.pair_output import DrafterReport, SuggestionReport
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
 from localspec.generation_config import require
 from localspec.gguf.facts import Facts
@@ -36,7 +36,11 @@ def pair(*, target: str, drafter: str | None, ctx: int | None, as_json: bool) ->
     if ctx is not None:
         require("context", ctx, 2)
     model = _target(target)
-    answer = _suggested(model, ctx) if drafter is None else _found(target, model, drafter, ctx)
+    answer = (
+        _suggestion_report(model, ctx)
+        if drafter is None
+        else _drafter_report(target, model, drafter, ctx)
+    )
     if as_json:
         output.record(answer.record())
     else:
@@ -45,7 +49,10 @@ def pair(*, target: str, drafter: str | None, ctx: int | None, as_json: bool) ->
 
 
 def _target(name: str) -> Facts:
-    """The target; where it was not downloaded, what is known all the same is said."""
+    """Return the target's facts.
+
+    Raises ModelNotFoundError, which names its drafter if models.toml knows one.
+    """
     try:
         return text_model(locate(name))
     except ModelNotFoundError as error:
@@ -57,27 +64,27 @@ def _target(name: str) -> Facts:
         raise ModelNotFoundError(f"{error}; {said}") from error
 
 
-def _found(name: str, target: Facts, drafter: str, context: int | None) -> Found:
-    """One drafter, checked."""
+def _drafter_report(name: str, target: Facts, drafter: str, context: int | None) -> DrafterReport:
+    """Check the drafter that was named."""
     model = text_model(locate(drafter))
     found = checks(target, model, context)
     speed_up = estimate_speed_up(target, model, _measured(target, model))
-    return Found(name, target, drafter, model, found, speed_up)
+    return DrafterReport(name, target, drafter, model, found, speed_up)
 
 
-def _suggested(target: Facts, context: int | None) -> Suggestion:
-    """Every drafter there might be."""
+def _suggestion_report(target: Facts, context: int | None) -> SuggestionReport:
+    """Look for drafters on this disk and in models.toml."""
     known = pair_like(target)
     wanted = known.drafter if known else None
     missing = wanted if isinstance(wanted, Repository) and not find_file(wanted) else None
-    return Suggestion(target, suggest_drafters(target, _measured, context), known, missing)
+    return SuggestionReport(target, suggest_drafters(target, _measured, context), known, missing)
 
 
 def _measured(target: Facts, drafter: Facts) -> PairMeasurement:
-    """What `localspec plan` found, and what passes took here with the usual settings."""
+    """Return what `localspec plan` found, and what passes took here with default settings."""
     files = target.files[0], drafter.files[0]
-    pace = remembered(*files, RuntimeConfig())
-    costs = {depth: pace.step(depth) for depth in DEPTHS} if pace else None
+    profile = remembered(*files, RuntimeConfig())
+    costs = {depth: profile.step(depth) for depth in DEPTHS} if profile else None
     try:
         temperature = SamplingParams.for_model(target.header.metadata).temperature
     except InvalidValueError:

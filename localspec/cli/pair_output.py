@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from localspec.cli.models_output import table
+from localspec.cli.table import table_text
 from localspec.gguf.facts import Facts
 from localspec.gguf.reader import display_name
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
@@ -15,12 +15,12 @@ from localspec.models.suggestions import DrafterSuggestion
 from localspec.models.vocabulary_match import Check, failed_check
 
 _OTHER_DRAFTER = "use a smaller model of the same family, or --draft suffix"
-_WAYS_OUT = {"memory": f"give a smaller --ctx, or {_OTHER_DRAFTER}"}
+_REMEDIES = {"memory": f"give a smaller --ctx, or {_OTHER_DRAFTER}"}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A drafter that was asked about. The names are those that were given."""
+class DrafterReport:
+    """What is known of one drafter for a target, both named as on the command line."""
 
     target_name: str
     target: Facts
@@ -31,16 +31,16 @@ class Found:
 
     @property
     def fits(self) -> bool:
-        """Whether it can draft."""
+        """Whether the drafter can draft for the target."""
         return failed_check(self.checks) is None
 
     def text(self) -> str:
-        """Every check, and what follows."""
+        """Return the table of checks, and the conclusion."""
         rows = [(each.name, str(each.verdict), each.detail) for each in self.checks]
-        return f"{table(('check', 'verdict', 'detail'), rows)}\n{self._conclusion()}\n"
+        return f"{table_text(('check', 'verdict', 'detail'), rows)}\n{self._conclusion()}\n"
 
     def record(self) -> dict[str, Any]:
-        """The object `--json` prints."""
+        """Return the object that `--json` prints."""
         return {
             "target": str(self.target.files[0]),
             "drafter": str(self.drafter.files[0]),
@@ -56,41 +56,43 @@ class Found:
         if failed is None:
             return f"{drafter} fits {target}, {gain_text(self.speed_up)}"
         said = f"{drafter} cannot draft for {target}: {failed.detail}"
-        return f"{said}; {_WAYS_OUT.get(failed.name, _OTHER_DRAFTER)}"
+        return f"{said}; {_REMEDIES.get(failed.name, _OTHER_DRAFTER)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Suggestion:
-    """The drafters there might be. pair: what models.toml has for the target, if anything.
-    missing: its drafter, if that was not downloaded.
+class SuggestionReport:
+    """The drafters that a target might have.
+
+    pair: the target's pair of models.toml, if any. missing: the drafter of that pair, if it was not
+    downloaded.
     """
 
     target: Facts
-    candidates: Sequence[DrafterSuggestion]
+    suggestions: Sequence[DrafterSuggestion]
     pair: Pair | None
     missing: Repository | None
     fits: bool = True
 
     def text(self) -> str:
-        """Every candidate, and what follows."""
-        rows = [_cells(each) for each in self.candidates]
+        """Return the table of suggestions, and the conclusion."""
+        rows = [_cells(each) for each in self.suggestions]
         if self.missing:
             rows.append((str(self.missing), "not downloaded", f"localspec pull {self.missing}"))
-        shown = table(("drafter", "verdict", "detail"), rows)
+        shown = table_text(("drafter", "verdict", "detail"), rows)
         return f"{shown}\n{self._conclusion()}\n" if shown else f"{self._conclusion()}\n"
 
     def record(self) -> dict[str, Any]:
-        """The object `--json` prints."""
+        """Return the object that `--json` prints."""
         return {
             "target": str(self.target.files[0]),
-            "candidates": [_record(each) for each in self.candidates],
+            "candidates": [_record(each) for each in self.suggestions],
             "not_downloaded": str(self.missing) if self.missing else None,
             "conclusion": self._conclusion(),
         }
 
     def _conclusion(self) -> str:
-        if self.candidates and self.candidates[0].useful:
-            best = self.candidates[0]
+        if self.suggestions and self.suggestions[0].useful:
+            best = self.suggestions[0]
             return f"best: {display_name(best.name)}, {gain_text(best.speed_up)}"
         if self.missing:
             sure = "" if self.pair and "drafter" not in self.pair.unverified else ", unverified"
@@ -109,7 +111,7 @@ class Suggestion:
 
 
 def gain_text(found: SpeedUpEstimate) -> str:
-    """What is expected, and what that rests on."""
+    """Return the expected gain, and what the expectation rests on."""
     if not found.pays:
         return "but gains nothing: its drafts would cost more than they save"
     low, high = f"{max(found.low, 1):.1f}", f"{found.high:.1f}"

@@ -6,9 +6,10 @@ from typing import Any, cast
 import click
 
 from localspec.bench.prompt_sets import SETS, Task, tasks_of
-from localspec.cli.interrupt import leave, on_interrupt
+from localspec.cli.interrupt import exit_at_once, on_interrupt
 from localspec.cli.options import (
     DRAFTS,
+    comma_separated,
     context_option,
     gpu_layers_option,
     model_option,
@@ -17,15 +18,15 @@ from localspec.cli.options import (
     truncation_options,
 )
 from localspec.cli.output import Output
-from localspec.cli.plan_output import record_of, text_of
-from localspec.cli.tasks import listed, task_options
+from localspec.cli.plan_output import forecast_record, forecast_text
+from localspec.cli.prompt_set_options import prompt_set_options
 from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
 from localspec.forecast.forecast import Forecast, forecast
 from localspec.generation_config import GenerationConfig, GenerationOptions, require
 from localspec.loading import acceptance_priors
 
-_FEWEST = 2
+_MIN_COUNT = 2
 
 _what_options = stacked(
     model_option,
@@ -37,7 +38,7 @@ _what_options = stacked(
         help="What `auto` may choose from. Repetitions (suffix, lookup, ngram) are always "
         "predicted, and the GGUF of a smaller model if one is named or known.",
     ),
-    task_options,
+    prompt_set_options,
     click.option(
         "--answers",
         type=int,
@@ -86,12 +87,12 @@ def plan(
     drafter would have got right in these very texts then tells how many passes it saves.
     """
     output = Output()
-    require("answers", answers, _FEWEST)
-    require("tokens", tokens, _FEWEST)
+    require("answers", answers, _MIN_COUNT)
+    require("tokens", tokens, _MIN_COUNT)
     options["max_tokens"] = tokens
     GenerationConfig.of(**options)
     tasks = _tasks(sets, file, answers)
-    with on_interrupt(leave):
+    with on_interrupt(exit_at_once):
         engine = load(model, draft, context=ctx, gpu_layers=gpu_layers, threads=threads)
     with engine:
         if engine.drafting.reason:
@@ -100,30 +101,30 @@ def plan(
             output.note(note)
         prompts = [task.prompt_for(engine) for task in tasks]
         found = forecast(engine, prompts, cast("GenerationOptions", options), output.note)
-        kept = _kept(engine, found, GenerationConfig.of(**options), output)
+        kept = _stored(engine, found, GenerationConfig.of(**options), output)
         files = engine.model.path, engine.drafting.model_path
     if as_json:
-        output.record(record_of(found, kept, *files))
+        output.record(forecast_record(found, kept, *files))
     else:
-        output.data(text_of(found, everything=everything))
+        output.data(forecast_text(found, everything=everything))
 
 
 def _tasks(sets: str | None, file: str | None, answers: int) -> list[Task]:
-    """The prompts, no more than there are."""
-    names = [*SETS] if sets is None and not file else listed(sets or "")
+    """Return the prompts: as many as answers are wanted, or all there are."""
+    names = [*SETS] if sets is None and not file else comma_separated(sets or "")
     tasks = tasks_of(names, Path(file) if file else None)
-    if len(tasks) < _FEWEST:
+    if len(tasks) < _MIN_COUNT:
         raise InvalidValueError(
-            f"prompts there are: {len(tasks)}, and an interval takes {_FEWEST}; name a larger file "
-            f"with --prompts, or a set with --set: {', '.join(SETS)}"
+            f"prompts there are: {len(tasks)}, and an interval takes {_MIN_COUNT}; name a larger "
+            f"file with --prompts, or a set with --set: {', '.join(SETS)}"
         )
     return tasks[:answers]
 
 
-def _kept(
+def _stored(
     engine: Engine, found: Forecast, settings: GenerationConfig, output: Output
 ) -> acceptance_priors.Plan:
-    """The plan, stored; that it cannot be stored is said, and no error."""
+    """Store the plan, with a note where it went, or why it cannot be stored."""
     line = found.best
     target, drafter = engine.model.path, engine.drafting.model_path
     best = acceptance_priors.Best(line.drafter, line.rule, line.depth, line.speed_up.value)

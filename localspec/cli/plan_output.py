@@ -1,10 +1,10 @@
-"""What a plan shows: its table, and its record for programs."""
+"""What `localspec plan` shows: a table for people, a record for programs."""
 
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from localspec.cli.models_output import table
+from localspec.cli.table import table_text
 from localspec.forecast.forecast import Forecast, Line
 from localspec.forecast.replay import Estimate
 from localspec.loading.acceptance_priors import Plan
@@ -13,11 +13,14 @@ _HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", 
 _RIGHT = {"depth", "x plain", "tok/step", "accept", "ms/step"}
 
 
-def text_of(found: Forecast, *, everything: bool) -> str:
-    """The table, the fastest first, and what it rests on."""
+def forecast_text(found: Forecast, *, everything: bool) -> str:
+    """Return the table, the fastest line first, and the measurements it rests on.
+
+    everything: show every depth, not the best ones only.
+    """
     lines = found.lines if everything else found.shortened()
     rows = [_cells(line, best=line is found.best) for line in lines]
-    return "\n".join([table(_HEADER, rows, _RIGHT), *_evidence(found)]) + "\n"
+    return "\n".join([table_text(_HEADER, rows, _RIGHT), *_evidence(found)]) + "\n"
 
 
 def _cells(line: Line, *, best: bool) -> tuple[str, ...]:
@@ -53,8 +56,10 @@ def _evidence(found: Forecast) -> list[str]:
     ]
 
 
-def record_of(found: Forecast, kept: Plan, target: Path, drafter: Path | None) -> dict[str, Any]:
-    """The object `--json` prints: every line, what it rests on, and what was kept."""
+def forecast_record(
+    found: Forecast, kept: Plan, target: Path, drafter: Path | None
+) -> dict[str, Any]:
+    """Return the object that `--json` prints: every line, the measurements, the stored plan."""
     costs = found.costs
     return {
         "model": {"target": str(target), "drafter": str(drafter) if drafter else None},

@@ -1,4 +1,4 @@
-"""The prompt of a command: what was typed, what was piped in, or both."""
+"""The prompt of a command: its argument, standard input, or both."""
 
 import sys
 
@@ -8,7 +8,7 @@ from localspec.errors import InvalidValueError
 
 
 def read_prompt(argument: str | None) -> str:
-    """Standard input (unless it is a terminal), then the argument, joined by a line break.
+    """Return standard input (unless it is a terminal) and the argument, with a line break between.
 
     One line break at the end of standard input is dropped: `echo` and editors add it, and models
     continue better without it.
@@ -23,7 +23,10 @@ def read_prompt(argument: str | None) -> str:
 
 
 def as_prompt(engine: Engine, text: str, chat: bool | None) -> Prompt:
-    """The text as a chat turn or raw; None leaves it to what the model is for."""
+    """Return the text as a chat turn, or as it is.
+
+    chat: None makes it a chat turn if the model prefers that.
+    """
     if engine.prefers_chat if chat is None else chat:
         return [{"role": "user", "content": text}]
     return text

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from localspec.cli.interrupt import INTERRUPTED, cancelling, on_interrupt
-from localspec.cli.output import Output, joined
-from localspec.cli.pull_output import Silence, display_for
+from localspec.cli.interrupt import INTERRUPTED, cancel_first, on_interrupt
+from localspec.cli.output import Output, join_facts
+from localspec.cli.pull_output import NoDisplay, display_for
 from localspec.errors import HubError, ModelNotFoundError
 from localspec.gguf.files import files_of
 from localspec.hub import store
@@ -30,11 +30,11 @@ _AUTO, _NONE = "auto", "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A model of what is pulled: the target, or its drafter.
+class Member:
+    """A model of the pair that is pulled: the target or the drafter.
 
-    remote: what the Hub says of it; None where it need not be asked, as all of it is on this disk.
-    paths: its files on this disk, as far as they are known.
+    remote: what the Hub says of it; None if it is on this disk and the Hub was not asked.
+    paths: its files on this disk; empty until they are fetched.
     """
 
     role: str
@@ -43,7 +43,7 @@ class Part:
 
     @property
     def missing(self) -> int:
-        """Bytes to fetch."""
+        """The number of bytes to fetch."""
         return self.remote.size - present(self.remote) if self.remote else 0
 
 
@@ -65,31 +65,31 @@ def pull(*, name: str, draft: str, dry_run: bool, as_json: bool) -> int:
     another quantisation. What is on this machine already is not fetched again.
     """
     output = Output()
-    _quieten_the_hub()
-    parts, remark = _parts(_wanted(name, draft, output))
-    missing = sum(part.missing for part in parts)
-    for line in map(_about, parts) if missing else [f"{name} is here already{remark}"]:
+    _quieten_hub()
+    members, remark = _members(_references(name, draft, output))
+    missing = sum(member.missing for member in members)
+    for line in map(_about, members) if missing else [f"{name} is here already{remark}"]:
         output.note(line)
     if dry_run and missing:
         room = f"{format_bytes(free_space())} are free in {hub_cache()}"
         output.note(f"{format_bytes(missing)} would be fetched, and {room}")
     if not dry_run:
         try:
-            parts = _fetched(parts)
+            members = _fetched(members)
         except KeyboardInterrupt:
             output.note("what was fetched is kept; run the same command again to go on")
             return INTERRUPTED
     if as_json:
-        output.record(_record(name, parts, missing, dry_run=dry_run))
+        output.record(_record(name, members, missing, dry_run=dry_run))
     else:
-        output.data("".join(f"{path}\n" for part in parts for path in part.paths))
+        output.data("".join(f"{path}\n" for member in members for path in member.paths))
     if missing and not dry_run:
         output.note(f"next: {_next_command(name, draft)}")
     return 0
 
 
-def _wanted(name: str, draft: str, output: Output) -> dict[str, Reference]:
-    """The models that are meant, by their role; why no drafter is among them is said."""
+def _references(name: str, draft: str, output: Output) -> dict[str, Reference]:
+    """Return the models to pull by their role, with a note if no drafter is among them."""
     target = _reference(name)
     if draft == _NONE:
         return {"target": target}
@@ -113,25 +113,28 @@ def _names(name: str, pair: Pair) -> bool:
     return name.partition(":")[0].lower() == pair.name.lower()
 
 
-def _parts(wanted: Mapping[str, Reference]) -> tuple[list[Part], str]:
-    """Every model looked up; or else all of them found here, and a remark that this is so."""
+def _members(references: Mapping[str, Reference]) -> tuple[list[Member], str]:
+    """Return every model as the Hub has it; if it cannot be asked, as they are on this disk.
+
+    The text says so in the second case. Raises HubError if not all of them are on this disk.
+    """
     try:
-        return [_part(role, reference) for role, reference in wanted.items()], ""
+        return [_member(role, reference) for role, reference in references.items()], ""
     except HubError:
-        here = [Part(role, None, _on_disk(reference)) for role, reference in wanted.items()]
-        if not all(part.paths for part in here):
+        here = [Member(role, None, _on_disk(reference)) for role, reference in references.items()]
+        if not all(member.paths for member in here):
             raise
         return here, "; the Hub could not be asked for anything newer"
 
 
-def _part(role: str, reference: Reference) -> Part:
+def _member(role: str, reference: Reference) -> Member:
     if isinstance(reference, Repository):
-        return Part(role, look_up(reference))
-    return Part(role, None, _on_disk(reference))
+        return Member(role, look_up(reference))
+    return Member(role, None, _on_disk(reference))
 
 
 def _on_disk(reference: Reference) -> tuple[Path, ...]:
-    """The files of a model that is here whole, several if it is split; else none."""
+    """Return the files of a model that is complete on this disk (several if split), else none."""
     if isinstance(reference, Repository):
         first = store.find(reference)
         return files_of(first) if first else ()
@@ -140,55 +143,55 @@ def _on_disk(reference: Reference) -> tuple[Path, ...]:
     return files_of(reference)
 
 
-def _about(part: Part) -> str:
-    """One line: the file that was chosen, and how much of it is here."""
-    model = part.remote
+def _about(member: Member) -> str:
+    """Return one line: the file that was chosen, and how much of it is here."""
+    model = member.remote
     if model is None:
-        return f"{part.role}: {part.paths[0]} is here already"
+        return f"{member.role}: {member.paths[0]} is here already"
     more = f" and {len(model.files) - 1} more" if len(model.files) > 1 else ""
-    here = model.size - part.missing
+    here = model.size - member.missing
     state = f"{format_bytes(here)} of it here already" if here else ""
-    if not part.missing:
+    if not member.missing:
         state = "here already"
     facts = [model.unit.first + more, model.unit.quant or "", format_bytes(model.size)]
-    return f"{part.role}: {joined([*facts, model.repository.id, state])}"
+    return f"{member.role}: {join_facts([*facts, model.repository.id, state])}"
 
 
-def _fetched(parts: Sequence[Part]) -> list[Part]:
-    """All of it on this disk. Raises KeyboardInterrupt."""
-    models = [part.remote for part in parts if part.remote]
+def _fetched(members: Sequence[Member]) -> list[Member]:
+    """Fetch what is missing; return the models with their files. Raises KeyboardInterrupt."""
+    models = [member.remote for member in members if member.remote]
     require_space(models)
     cancel = threading.Event()
-    shown = display_for(models) if any(part.missing for part in parts) else Silence()
-    with on_interrupt(cancelling(cancel)), shown:
+    shown = display_for(models) if any(member.missing for member in members) else NoDisplay()
+    with on_interrupt(cancel_first(cancel)), shown:
         first = iter(download(models, shown, cancel.is_set))
-    return [replace(part, paths=files_of(next(first))) if part.remote else part for part in parts]
+    return [replace(each, paths=files_of(next(first))) if each.remote else each for each in members]
 
 
-def _record(name: str, parts: Sequence[Part], missing: int, *, dry_run: bool) -> dict[str, Any]:
-    """The object `--json` prints. missing: bytes that were not on this disk."""
+def _record(name: str, members: Sequence[Member], missing: int, *, dry_run: bool) -> dict[str, Any]:
+    """Return the object that `--json` prints. missing: bytes that were not on this disk."""
     return {
         "name": name,
-        "models": [_part_record(part) for part in parts],
+        "models": [_member_record(member) for member in members],
         "missing": missing,
         "fetched": 0 if dry_run else missing,
     }
 
 
-def _part_record(part: Part) -> dict[str, Any]:
-    model = part.remote
+def _member_record(member: Member) -> dict[str, Any]:
+    model = member.remote
     if model:
         sizes = {file.path: file.size for file in model.files}
     else:
-        sizes = {path.name: path.stat().st_size for path in part.paths}
+        sizes = {path.name: path.stat().st_size for path in member.paths}
     return {
-        "role": part.role,
+        "role": member.role,
         "repository": model.repository.id if model else None,
         "quant": model.unit.quant if model else None,
         "commit": model.commit if model else None,
         "files": [*sizes],
         "sizes": [*sizes.values()],
-        "paths": [str(path) for path in part.paths],
+        "paths": [str(path) for path in member.paths],
     }
 
 
@@ -197,8 +200,8 @@ def _next_command(name: str, draft: str) -> str:
     return f'{shlex.join(["localspec", "generate", "-m", name, *drafter])} "..."'
 
 
-def _quieten_the_hub() -> None:
-    """Keep its advice and its warnings off the screen, unless more was asked for."""
+def _quieten_hub() -> None:
+    """Keep huggingface_hub's warnings off the screen, unless the user chose its log level."""
     logger = logging.getLogger("huggingface_hub")
     if logger.level == logging.WARNING:
         logger.setLevel(logging.ERROR)

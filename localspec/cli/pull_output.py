@@ -1,4 +1,4 @@
-"""How far a pull is: bars on a terminal, else a line now and then."""
+"""What `localspec pull` shows while it fetches: bars on a terminal, else lines."""
 
 import os
 import sys
@@ -19,34 +19,34 @@ from rich.progress import (
 from rich.progress import Progress as Columns
 from rich.table import Column
 
-from localspec.cli.output import joined, say
+from localspec.cli.output import join_facts, write_note
 from localspec.hub.cache_layout import places
 from localspec.hub.download import Progress
 from localspec.hub.listing import RemoteModel
 from localspec.hub.transfer import State
 from localspec.utils.format import format_bytes
 
-# Seconds between two lines about a file, if its next tenth comes that soon.
-_SOONEST = 2.0
+# The least seconds between two lines about the progress of a file.
+_MIN_INTERVAL = 2.0
 
 
 class Display(AbstractContextManager["Display"]):
-    """Shows how far files are."""
+    """Shows the progress of files; called with each report of the download."""
 
     def __call__(self, progress: Progress) -> None:
         raise NotImplementedError
 
     def __exit__(self, *_exc: object) -> None:
-        """What was shown stays."""
+        """Leave on the screen what was shown."""
 
 
-class Silence(Display):
-    """Shows nothing, where nothing is fetched."""
+class NoDisplay(Display):
+    """Shows nothing, for when nothing is to be fetched."""
 
     def __call__(self, progress: Progress) -> None: ...
 
 
-class Bars(Display):
+class ProgressBars(Display):
     """A bar per file, and one for all of them."""
 
     def __init__(self, models: Sequence[RemoteModel], console: Console) -> None:
@@ -64,7 +64,7 @@ class Bars(Display):
         self._done: dict[tuple[str, str], int] = {}
         for place in (place for model in models for place in places(model)):
             key, here = (str(place.model.repository), place.file.path), place.fetched
-            # What is here already is no speed.
+            # What is here already must not count as speed.
             self._bars[key] = self._columns.add_task(
                 place.file.path, total=place.file.size, completed=here
             )
@@ -76,7 +76,7 @@ class Bars(Display):
             visible=len(self._bars) > 1,
         )
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> "ProgressBars":
         self._columns.start()
         return self
 
@@ -93,53 +93,55 @@ class Bars(Display):
 
 
 @dataclass(slots=True)
-class _Told:
-    """What was last said of a file: that it came into a state, with so many bytes, or how far.
+class _Shown:
+    """What the lines about a file have shown so far.
 
-    begun, when: the time of the first and the last line about this state.
+    start: bytes that were here when it came into this state. begun, latest: when the first and the
+    latest line about this state were written, in seconds. tenth: the latest tenth that was shown.
     """
 
     state: State
     start: int
     begun: float
-    when: float
+    latest: float
     tenth: int
 
 
-class Lines(Display):
-    """A line whenever a file comes into another state, and at every tenth if not too often."""
+class ProgressLines(Display):
+    """A line whenever the state of a file changes, and at its tenths, at most every two seconds."""
 
     def __init__(
-        self, say: Callable[[str], None] = say, clock: Callable[[], float] = monotonic
+        self, write: Callable[[str], None] = write_note, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._say = say
+        self._write = write
         self._clock = clock
-        self._told: dict[tuple[str, str], _Told] = {}
+        self._shown: dict[tuple[str, str], _Shown] = {}
 
     def __call__(self, progress: Progress) -> None:
         key, now = (progress.repository, progress.file), self._clock()
-        told, tenth = self._told.get(key), 10 * progress.done // progress.total
-        about = ""
-        if told is None or told.state != progress.state:
-            self._told[key] = _Told(progress.state, progress.done, now, now, tenth)
-            # Of a file that was whole before there is nothing to say.
-            about = _news(progress) if told or progress.state != "done" else ""
-        elif tenth > told.tenth and now - told.when >= _SOONEST:
-            told.tenth, told.when = tenth, now
-            about = _advance(progress, (progress.done - told.start) / (now - told.begun))
-        if about:
-            self._say(f"{progress.file}: {about}")
+        shown, tenth = self._shown.get(key), 10 * progress.done // progress.total
+        line = ""
+        if shown is None or shown.state != progress.state:
+            self._shown[key] = _Shown(progress.state, progress.done, now, now, tenth)
+            # A file that was here before the pull is not worth a line.
+            line = _state_text(progress) if shown or progress.state != "done" else ""
+        elif tenth > shown.tenth and now - shown.latest >= _MIN_INTERVAL:
+            shown.tenth, shown.latest = tenth, now
+            speed = (progress.done - shown.start) / (now - shown.begun)
+            line = _progress_text(progress, speed)
+        if line:
+            self._write(f"{progress.file}: {line}")
 
 
 def display_for(models: Sequence[RemoteModel]) -> Display:
-    """Bars where stderr is a terminal that can redraw a line, else lines."""
+    """Return bars where stderr is a terminal that can redraw a line, else lines."""
     if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        return Lines()
-    return Bars(models, Console(stderr=True, highlight=False, emoji=False))
+        return ProgressLines()
+    return ProgressBars(models, Console(stderr=True, highlight=False, emoji=False))
 
 
-def _news(progress: Progress) -> str:
-    """What begins."""
+def _state_text(progress: Progress) -> str:
+    """Return what the state of a file means."""
     match progress.state:
         case "fetching":
             return f"fetching {format_bytes(progress.total)}"
@@ -151,10 +153,10 @@ def _news(progress: Progress) -> str:
             return "whole and right"
 
 
-def _advance(progress: Progress, speed: float) -> str:
-    """speed: bytes per second."""
+def _progress_text(progress: Progress, speed: float) -> str:
+    """Return how much of a file is here. speed: bytes per second."""
     left = (progress.total - progress.done) / speed
-    return joined(
+    return join_facts(
         [
             f"{progress.done / progress.total:.0%}",
             f"{format_bytes(progress.done)} of {format_bytes(progress.total)}",

@@ -19,8 +19,8 @@ from localspec.utils.format import format_bytes
 
 
 @dataclass(slots=True)
-class _Going:
-    """What is to go from one repository: files by their paths there, and parts of downloads."""
+class _Selection:
+    """What to delete of one repository: files by their paths in it, and interrupted downloads."""
 
     files: list[str] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
@@ -36,8 +36,8 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
     NAME is what `localspec ls` shows; of a pair it is the target. What other models share stays.
     """
     output = Output()
-    meant = _by_repository(names)
-    planned = _removals(meant)
+    selected = _by_repository(names)
+    planned = _removals(selected)
     for each in planned:
         if dry_run:
             output.data(f"{_about(each)}\n")
@@ -47,38 +47,41 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
     if dry_run:
         output.note(f"{freed} would be freed")
     elif yes or _agreed(freed):
-        # While it was asked, a download may have ended.
-        for each in _removals(meant):
+        # A download may have ended while the user was asked.
+        for each in _removals(selected):
             carry_out(each)
         output.note(f"{freed} freed")
     else:
         output.note("nothing was deleted")
 
 
-def _removals(meant: Mapping[str, _Going]) -> list[Removal]:
-    return [removal(repository, going.files, going.parts) for repository, going in meant.items()]
+def _removals(selected: Mapping[str, _Selection]) -> list[Removal]:
+    return [removal(repository, each.files, each.parts) for repository, each in selected.items()]
 
 
-def _by_repository(names: Sequence[str]) -> Mapping[str, _Going]:
-    """What the names mean. Raises ModelNotFoundError, and InvalidValueError for other files."""
-    found: dict[str, _Going] = {}
+def _by_repository(names: Sequence[str]) -> Mapping[str, _Selection]:
+    """Return what the names stand for.
+
+    Raises ModelNotFoundError, and InvalidValueError for files outside the Hub's cache.
+    """
+    found: dict[str, _Selection] = {}
     for name in names:
         path = Path(name)
         reference = path if path.exists() else reference_of(name)
         if isinstance(reference, Repository):
             if "/" in name:
                 _require_one(reference)
-            if parts := _begun(reference):
-                found.setdefault(reference.id, _Going()).parts += parts
+            if parts := _interrupted(reference):
+                found.setdefault(reference.id, _Selection()).parts += parts
                 continue
             reference = locate(name)
         repository, files = _model_at(reference, name)
-        found.setdefault(repository, _Going()).files += files
+        found.setdefault(repository, _Selection()).files += files
     return found
 
 
 def _require_one(wanted: Repository) -> None:
-    """Without a quantisation, only the one model there is can be meant: no choice is made here."""
+    """Refuse a repository without a quantisation of which several models are here."""
     found = store.of_repository(wanted.id)
     if wanted.quant is None and len(found) > 1:
         names = " ".join(each.name for each in found)
@@ -87,8 +90,11 @@ def _require_one(wanted: Repository) -> None:
         )
 
 
-def _begun(wanted: Repository) -> list[Part]:
-    """The parts of a model that is not here whole; of all, where no quantisation is named."""
+def _interrupted(wanted: Repository) -> list[Part]:
+    """Return the interrupted downloads of a model that is not complete on this disk.
+
+    Of all models of the repository, where no quantisation is named.
+    """
     if store.find(wanted):
         return []
     parts = parts_of(wanted.id)
@@ -98,7 +104,7 @@ def _begun(wanted: Repository) -> list[Part]:
 
 
 def _model_at(path: Path, name: str) -> tuple[str, Sequence[str]]:
-    """The repository a file of a revision is from, and every file of its model there."""
+    """Return the repository that a file in the Hub's cache is from, and its model's files."""
     repository = store.repository_of(path) or ""
     revisions = store.folder_of(repository) / "snapshots"
     absolute = Path(os.path.abspath(path))
@@ -114,7 +120,7 @@ def _model_at(path: Path, name: str) -> tuple[str, Sequence[str]]:
 
 
 def _about(planned: Removal) -> str:
-    """One line: what goes, and what that frees."""
+    """Return one line: what is deleted, and the bytes that frees."""
     names = dict.fromkeys(path.name for path in planned.entries or planned.blobs)
     return f"{planned.repository}: {', '.join(names)} ({format_bytes(planned.freed)})"
 

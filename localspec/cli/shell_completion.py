@@ -1,4 +1,4 @@
-"""Completing: what a shell is answered when somebody types half a word and presses Tab."""
+"""Completion: the answers to a shell when the user types a part of a word and presses Tab."""
 
 import os
 import shlex
@@ -20,35 +20,38 @@ from localspec.errors import LocalspecError
 
 Items = list[CompletionItem[str]]
 Complete = Callable[[click.Context, click.Parameter, str], Items]
-# Bash takes these for the ends of words.
+# Bash ends a word at these.
 _BREAKS = {":", "="}
 
 
 def words(fixed: Sequence[str]) -> Complete:
-    """What completes to one of a few words."""
+    """Return a completion to one of `fixed`."""
     return lambda _context, _parameter, typed: [
         CompletionItem(word) for word in fixed if word.startswith(typed)
     ]
 
 
 def files(_context: click.Context, _parameter: click.Parameter, typed: str) -> Items:
-    """What completes to a file, as the shell completes files."""
+    """Let the shell complete the name of a file."""
     return [CompletionItem(typed, type="file")]
 
 
 def models(fixed: Sequence[str]) -> Complete:
-    """What completes to a model, or one of a few words; to several of them, after a comma."""
+    """Return a completion to the name of a model or one of `fixed`.
+
+    If there are fixed words, the value is a list with commas, and its last part is completed.
+    """
 
     def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> Items:
         before, comma, typed = typed.rpartition(",") if fixed else ("", "", typed)
-        listed = [*((word, None) for word in fixed), *_models(), *_paths(typed)]
+        names = [*((word, None) for word in fixed), *_models(), *_paths(typed)]
         found = {
-            name: CompletionItem(before + comma + name, help=about)
-            for name, about in listed
+            name: CompletionItem(before + comma + name, help=note)
+            for name, note in names
             if name.startswith(typed)
         }
         if all(name.endswith("/") for name in found):
-            # Folders at most: the shell knows better how to go on in them.
+            # Nothing but folders: the shell completes better inside them.
             return [CompletionItem(typed, type="file")]
         return list(found.values())
 
@@ -56,7 +59,7 @@ def models(fixed: Sequence[str]) -> Complete:
 
 
 def _models() -> list[tuple[str, str | None]]:
-    """The pairs that are known and the models on this disk, by name, with what they are."""
+    """Return the names of all pairs and of the models on this disk; pairs have a note."""
     try:
         from localspec.hub import store
         from localspec.models import registry
@@ -65,17 +68,17 @@ def _models() -> list[tuple[str, str | None]]:
         # Files outside of the Hub's cache are named by their paths, which `_paths` knows.
         stored = [(model.name, None) for model in store.models()]
     except (LocalspecError, ImportError, OSError, ValueError):
-        # Somebody is typing: what is wrong, the command will say.
+        # The user is still typing; the command itself will explain the error.
         return []
     return [*pairs, *stored]
 
 
 def _paths(typed: str) -> Iterator[tuple[str, None]]:
-    """GGUF files and folders, written as the typed path is; hidden ones after a dot."""
+    """Yield the GGUF files and folders that continue a path; hidden ones after a dot only."""
     folder, slash, start = typed.rpartition("/")
     try:
         for entry in sorted(Path(folder + slash or ".").expanduser().iterdir()):
-            # One that would have to be quoted is left to the shell.
+            # A name that needs quotes is left to the shell.
             if entry.name.startswith(start or entry.name.lstrip(".")) and _is_plain(entry.name):
                 if entry.is_dir():
                     yield f"{folder}{slash}{entry.name}/", None
@@ -90,27 +93,27 @@ def _is_plain(name: str) -> bool:
 
 
 class Bash(BashComplete):
-    """Bash, which takes `user/repo:Q8_0` for three words, and wants to hear the last of them."""
+    """Bash, which splits `user/repo:Q8_0` into three words and expects the last of them."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The whole words before the one that is typed, and what is typed of that."""
+        """Return the words before the one that is typed, and the typed part of that."""
         given = split_arg_string(os.environ["COMP_WORDS"])
         current = int(os.environ["COMP_CWORD"])
         last = given[current] if current < len(given) else ""
-        *before, typed = _whole([*given[:current], last])
-        self._said = typed.removesuffix("" if last in _BREAKS else last)
+        *before, typed = _rejoined([*given[:current], last])
+        self._given = typed.removesuffix("" if last in _BREAKS else last)
         return before[1:], typed
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Without what bash takes for words that are complete."""
-        said = self._said.rpartition("=")[2]
-        return f"{item.type},{item.value.removeprefix(said)}"
+        """Return an item without the words that bash regards as complete."""
+        given = self._given.rpartition("=")[2]
+        return f"{item.type},{item.value.removeprefix(given)}"
 
 
-def _whole(given: Sequence[str]) -> list[str]:
-    """Words as they were typed, from bash's pieces."""
+def _rejoined(pieces: Sequence[str]) -> list[str]:
+    """Return the words as they were typed, from the pieces that bash gives."""
     found: list[str] = []
-    for before, piece in zip(["", *given], given, strict=False):
+    for before, piece in zip(["", *pieces], pieces, strict=False):
         if found and (piece in _BREAKS or before in _BREAKS):
             found[-1] += piece
         else:
@@ -119,17 +122,17 @@ def _whole(given: Sequence[str]) -> list[str]:
 
 
 class _AfterOption(ShellComplete):
-    """Shells that put what they are told in place of all of `--draft=suf`."""
+    """A shell that replaces all of `--draft=suf` by the answer, not `suf` alone."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The whole words before the one that is typed, and what is typed of that."""
+        """Return the words before the one that is typed, and the typed part of that."""
         before, typed = super().get_completion_args()
         option, equals, _ = typed.partition("=")
         self._option = option + equals if equals and option.startswith("-") else ""
         return before, typed
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """With the option."""
+        """Return an item with the option before it."""
         if item.type == "plain":
             item = CompletionItem(self._option + item.value, help=item.help)
         return super().format_completion(item)
@@ -140,7 +143,7 @@ class Zsh(_AfterOption, ZshComplete):
 
 
 class Fish(_AfterOption, FishComplete):
-    """Fish; here a name, and what is said of it, may hold a comma."""
+    """Fish; unlike in click's script, names and their notes may contain commas."""
 
     source_template = FishComplete.source_template.replace(
         'string split ","', 'string split --max 1 ","'

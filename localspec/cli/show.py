@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from localspec.cli.ls_pairs import record_of
+from localspec.cli.ls_pairs import pair_record
 from localspec.cli.output import Output
-from localspec.cli.show_output import record, rows_of, rows_of_pair, text_of
+from localspec.cli.show_output import blocks_text, model_record, model_rows, pair_rows
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.facts import Facts, facts_of
 from localspec.models import registry
@@ -37,15 +37,15 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
         output.record(
             {
                 "name": name,
-                "model": record(model) if model else None,
-                "pair": record_of(pair) if pair else None,
-                "drafter": record(drafter) if drafter else None,
+                "model": model_record(model) if model else None,
+                "pair": pair_record(pair) if pair else None,
+                "drafter": model_record(drafter) if drafter else None,
             }
         )
         return
-    blocks = [rows_of_pair(pair)] if pair else []
-    blocks += [rows_of(facts) for facts in (model, drafter) if facts]
-    output.data(text_of(blocks))
+    blocks = [pair_rows(pair)] if pair else []
+    blocks += [model_rows(facts) for facts in (model, drafter) if facts]
+    output.data(blocks_text(blocks))
     if pair and (not model or (pair.drafter and not drafter)):
         output.note(f"not all of it is on this machine; localspec pull {pair.name} fetches it")
 
@@ -55,7 +55,7 @@ def _pair_called(name: str) -> Pair | None:
 
 
 def _facts(name: str, pair: Pair | None) -> Facts | None:
-    """None for a pair whose target was not fetched."""
+    """Return what the model's header says; None for a pair whose target was not fetched."""
     try:
         return facts_of(locate(name))
     except ModelNotFoundError:

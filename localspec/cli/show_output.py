@@ -3,22 +3,23 @@
 from collections.abc import Sequence
 from typing import Any
 
-from localspec.cli.models_output import count
-from localspec.cli.output import joined
+from localspec.cli.output import join_facts
 from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
 from localspec.memory.estimate import cache_bytes
 from localspec.models.registry import Pair
-from localspec.utils.format import format_bytes, printable
+from localspec.utils.format import format_bytes, format_count, printable
 
 Row = tuple[str, str]
 
-_LONGEST = 60
-_LEAST_SHARE = 0.005
+# Letters of a chat template's first line.
+_MAX_TEMPLATE_LENGTH = 60
+# Of all parameters: types that fewer are stored in are not named.
+_MIN_SHARE = 0.005
 
 
-def text_of(blocks: Sequence[Sequence[Row]]) -> str:
-    """Blocks of a name and a value per line, set apart by empty lines."""
+def blocks_text(blocks: Sequence[Sequence[Row]]) -> str:
+    """Return blocks of lines, each a name and a value, with empty lines between the blocks."""
     width = max(len(name) for rows in blocks for name, _ in rows)
     shown = [
         "\n".join(f"{name:<{width}}  {printable(value)}" for name, value in rows) for rows in blocks
@@ -26,8 +27,8 @@ def text_of(blocks: Sequence[Sequence[Row]]) -> str:
     return "\n\n".join(shown) + "\n"
 
 
-def rows_of_pair(pair: Pair) -> list[Row]:
-    """What models.toml says."""
+def pair_rows(pair: Pair) -> list[Row]:
+    """Return what models.toml says of a pair."""
     sizes = ", ".join(
         f"{quant} {format_bytes(int(1e9 * size))}" for quant, size in pair.sizes.items()
     )
@@ -44,8 +45,8 @@ def rows_of_pair(pair: Pair) -> list[Row]:
     ]
 
 
-def rows_of(facts: Facts) -> list[Row]:
-    """What its header says."""
+def model_rows(facts: Facts) -> list[Row]:
+    """Return what a model's header says."""
     parts = f" (and {len(facts.files) - 1} more)" if len(facts.files) > 1 else ""
     context, cache = facts.header.context_length, cache_bytes(facts.header, 1)
     return [
@@ -54,7 +55,7 @@ def rows_of(facts: Facts) -> list[Row]:
         ("name", facts.text("general.name") or "-"),
         ("licence", _licence(facts)),
         ("architecture", facts.header.architecture or "-"),
-        ("parameters", f"{count(facts.parameters)} ({facts.parameters:,})"),
+        ("parameters", f"{format_count(facts.parameters)} ({facts.parameters:,})"),
         ("quantisation", _quantisation(facts)),
         ("shape", _shape(facts)),
         ("context", f"{context:,} tokens" if context else "-"),
@@ -70,8 +71,8 @@ def _quantisation(facts: Facts) -> str:
     if not facts.parameters:
         return "none: it holds no weights"
     shares = {name: number / facts.parameters for name, number in facts.types.items()}
-    main = [f"{name} {share:.0%}" for name, share in shares.items() if share >= _LEAST_SHARE]
-    return joined([", ".join(main), f"{facts.bits_per_weight:.2f} bits per weight"])
+    main = [f"{name} {share:.0%}" for name, share in shares.items() if share >= _MIN_SHARE]
+    return join_facts([", ".join(main), f"{facts.bits_per_weight:.2f} bits per weight"])
 
 
 def _shape(facts: Facts) -> str:
@@ -82,7 +83,7 @@ def _shape(facts: Facts) -> str:
         "heads of keys and values": facts.number("attention.head_count_kv"),
         "experts": facts.number("expert_count"),
     }
-    return ", ".join(f"{value:,} {what}" for what, value in known.items() if value) or "-"
+    return ", ".join(f"{value:,} {unit}" for unit, value in known.items() if value) or "-"
 
 
 def _vocabulary(vocabulary: HeaderVocabulary | None) -> list[Row]:
@@ -102,7 +103,7 @@ def _template(template: str | None) -> str:
     if not template:
         return "none"
     first = template.lstrip().partition("\n")[0]
-    shown = first if len(first) <= _LONGEST else f"{first[:_LONGEST]}..."
+    shown = first if len(first) <= _MAX_TEMPLATE_LENGTH else f"{first[:_MAX_TEMPLATE_LENGTH]}..."
     return f"{shown} ({len(template):,} characters; --template prints them)"
 
 
@@ -111,8 +112,8 @@ def _licence(facts: Facts) -> str:
     return ", ".join(dict.fromkeys(each for each in said if each)) or "-"
 
 
-def record(facts: Facts) -> dict[str, Any]:
-    """The object `--json` has for a model."""
+def model_record(facts: Facts) -> dict[str, Any]:
+    """Return the object that `--json` prints for a model."""
     return {
         "files": [str(file) for file in facts.files],
         "size": facts.size,

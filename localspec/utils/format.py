@@ -21,6 +21,14 @@ def format_bytes(size: float) -> str:
     return f"{size / 1e3:.1f} kB" if size >= 1e3 else f"{size:.0f} bytes"
 
 
+def format_count(number: int) -> str:
+    """Return a number of parameters as "7.6B", "135M" or "12"."""
+    for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if number >= unit:
+            return f"{number / unit:.{1 if number < 100 * unit else 0}f}{name}"
+    return str(number)
+
+
 def ago(moment: float) -> str:
     """Return "3 weeks ago" and the like for a time in seconds since 1970."""
     passed = time.time() - moment

@@ -18,8 +18,7 @@ import pytest
 from fakes.terminal import COLUMNS, on_terminal
 from rich.console import Console
 
-from localspec.cli import demo_screen
-from localspec.cli import demo_words as words
+from localspec.cli import demo_output, demo_screen
 from localspec.cli.demo_screen import Lines, Panes, legend, screen_for
 from localspec.cli.main import main
 from localspec.cli.output import Output
@@ -202,8 +201,8 @@ def test_both_panes_show_the_whole_text(race: Race) -> None:
                 panes.show(lane, token)
     shown = console.export_text()
     assert "╭─ plain ─" in shown and "╭─ localspec ─" in shown
-    assert words.speed(race.plain, race) in shown
-    assert f"{race.ratio:.2f} x" in words.speed(race.speculative, race)
+    assert demo_output.speed_text(race.plain, race) in shown
+    assert f"{race.ratio:.2f} x" in demo_output.speed_text(race.speculative, race)
     last = shown.rpartition("╭─ plain ─")[2]
     rows = [line for line in last.splitlines() if line.startswith("│")]
     assert all(row[:45] == row[45:] for row in rows[1:])
@@ -218,7 +217,7 @@ def test_origins_can_be_told_apart(race: Race, monkeypatch: pytest.MonkeyPatch) 
     tokens = [replace(token, origin=next(origins)) for token in race.speculative.tokens]
     monkeypatch.setattr(race.speculative.running, "tokens", tokens)
     console = Console(file=io.StringIO(), force_terminal=True, width=90, height=30)
-    console.print(Panes(console, race, PROMPT)._picture())
+    console.print(Panes(console, race, PROMPT)._frame())
     drawn = console.file.getvalue()  # type: ignore[attr-defined]
     for code in ("4;32m", "1;31m", "3;36m"):
         assert drawn.count(code) > 1  # the legend, and the text
@@ -249,7 +248,7 @@ def test_small_and_colourless_screens_get_lines(
 
 
 def test_control_characters_do_not_reach_the_screen() -> None:
-    assert demo_screen.shown("a\x1b[2J\r\n\tb\x07") == "a\ufffd[2J\ufffd\n\tb\ufffd"
+    assert demo_screen.safe_text("a\x1b[2J\r\n\tb\x07") == "a\ufffd[2J\ufffd\n\tb\ufffd"
 
 
 def test_long_prompts_are_cut() -> None:
@@ -261,32 +260,32 @@ def test_long_prompts_are_cut() -> None:
 
 def test_identity_is_claimed_only_when_it_holds(race: Race) -> None:
     assert race.difference is None
-    assert words.verdict(race).endswith("the two texts are identical (40 tokens)")
+    assert demo_output.verdict_line(race).endswith("the two texts are identical (40 tokens)")
     assert race.speculative.running is not None
     tokens = race.speculative.running.tokens
     kept = tokens[7]
     tokens[7] = replace(kept, id=kept.id + 1)
     assert race.difference == 7
-    assert words.verdict(race).endswith("the two texts differ from token 8 of 40 on")
-    said = " ".join(words.remarks(race))
+    assert demo_output.verdict_line(race).endswith("the two texts differ from token 8 of 40 on")
+    said = " ".join(demo_output.remark_lines(race))
     pieces = [race.plain.engine.model.piece_text(token) for token in (kept.id, kept.id + 1)]
     assert f"token 8 is {pieces[0]!r} plainly and {pieces[1]!r} with drafts" in said
     assert "--reproducible" in said
     tokens[7:] = []
     assert race.difference == 7
-    assert "and missing with drafts" in " ".join(words.remarks(race))
+    assert "and missing with drafts" in " ".join(demo_output.remark_lines(race))
 
 
 def test_a_loss_is_said(race: Race) -> None:
     assert race.plain.running is not None
     race.plain.running.stats.seconds.generate = 1e-6
     assert race.ratio is not None and race.ratio < 1
-    assert any("did not pay" in each for each in words.remarks(race))
+    assert any("did not pay" in each for each in demo_output.remark_lines(race))
 
 
 def test_a_busy_machine_is_said() -> None:
-    assert words.busy(3) is None
-    assert "55 % of the processor" in (words.busy(55.2) or "")
+    assert demo_output.busy_warning(3) is None
+    assert "55 % of the processor" in (demo_output.busy_warning(55.2) or "")
 
 
 def test_ctrl_c_while_running_claims_nothing(demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:

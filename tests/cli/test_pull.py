@@ -17,7 +17,7 @@ from fakes.hub import Hub
 from fakes.hub_repo import Repo
 from fakes.terminal import on_terminal
 
-from localspec.cli.pull_output import Lines
+from localspec.cli.pull_output import ProgressLines
 from localspec.hub.download import Progress
 from localspec.hub.transfer import State
 from localspec.models import registry
@@ -430,7 +430,7 @@ def test_lines_where_there_is_no_terminal(shell: Shell) -> None:
 def test_when_a_line_is_written() -> None:
     written: list[str] = []
     now = 0.0
-    show = Lines(written.append, lambda: now)
+    show = ProgressLines(written.append, lambda: now)
     happened: list[tuple[float, int, State]] = [
         (0, 20, "waiting"),
         (0.2, 20, "waiting"),

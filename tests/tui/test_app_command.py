@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from fakes.terminal import on_terminal
 
-from localspec.cli.chat import _chosen
+from localspec.cli.chat import _merged_preset
 from localspec.conversation.turns import Conversation, Turn
 from localspec.utils.paths import data_folder
 from localspec_tui import presets
@@ -144,8 +144,8 @@ def test_in_the_browser_only_its_own_page_may_talk_to_it() -> None:
 def test_the_command_line_counts_more_than_a_preset(home: Path) -> None:
     presets.add("mine", Preset("Be brief.", {"temperature": 0.1, "top_k": 5, "rule": "token"}))
     given = {"temperature": 0.7, "top_p": None, "rule": "coupled"}
-    assert _chosen("mine", None, given) == Preset(
+    assert _merged_preset("mine", None, given) == Preset(
         "Be brief.", {"temperature": 0.7, "top_k": 5, "rule": "token"}
     )
-    assert _chosen("mine", "Be long.", given).system == "Be long."
-    assert _chosen(None, None, given) == Preset(None, {"temperature": 0.7})
+    assert _merged_preset("mine", "Be long.", given).system == "Be long."
+    assert _merged_preset(None, None, given) == Preset(None, {"temperature": 0.7})

@@ -1,4 +1,4 @@
-"""The options that say which prompts are run, for the commands that run many."""
+"""The options that name prompts, for commands that run many of them."""
 
 import click
 
@@ -6,8 +6,8 @@ from localspec.bench.prompt_sets import LONG, SETS
 from localspec.cli.options import Command, stacked
 
 
-def task_options(command: Command) -> Command:
-    """The sets that come along, and a file of the user's."""
+def prompt_set_options(command: Command) -> Command:
+    """Add --set (bundled prompt sets) and --prompts (a file of the user's)."""
     return stacked(
         click.option(
             "--set",
@@ -24,8 +24,3 @@ def task_options(command: Command) -> Command:
             'file of {"prompt": ...} or {"messages": [...]}.',
         ),
     )(command)
-
-
-def listed(value: str) -> list[str]:
-    """What stands between the commas, without empty places."""
-    return [each.strip() for each in value.split(",") if each.strip()]

@@ -1,8 +1,8 @@
-"""What the demo says: before it writes, before it starts, and at the end."""
+"""What `localspec demo` says: before it writes, before it starts, and at the end."""
 
 from pathlib import Path
 
-from localspec.cli.output import joined
+from localspec.cli.output import join_facts
 from localspec.scaling.demo_pair import DemoPair
 from localspec.scaling.race import Lane, Race
 from localspec.utils.format import format_bytes
@@ -12,19 +12,19 @@ LOADING = "loading; the first time, it is also measured what passes cost on this
 _BUSY = 30
 
 
-def question(pair: DemoPair) -> list[str]:
-    """What would be written, where, and what for."""
+def question_lines(pair: DemoPair) -> list[str]:
+    """Return what would be written, where, and what for."""
     return [
         "the bundled pair is so small that drafting gains it nothing. The demo scales it up:",
         "it computes what it did, at the cost per token of a real model of that size.",
-        f"It writes {format_bytes(pair.missing)} to {short(pair.folder)}, once,",
+        f"It writes {format_bytes(pair.missing)} to {short_path(pair.folder)}, once,",
         "and downloads nothing; `localspec demo --remove` deletes it. Other sizes:",
         "--size 0.3B (0.7 GB), --size 0.9B (1.9 GB), --size 2B --type Q8_0 (2.3 GB)",
     ]
 
 
-def models(pair: DemoPair) -> list[str]:
-    """The files raced with."""
+def model_lines(pair: DemoPair) -> list[str]:
+    """Return a line for the file of each model, and one on what the race shows."""
     files = {"target": pair.target, "drafter": pair.drafter}
     return [
         *(
@@ -35,23 +35,23 @@ def models(pair: DemoPair) -> list[str]:
     ]
 
 
-def busy(percent: float) -> str | None:
-    """A warning, if other programs take much of the processor."""
+def busy_warning(percent: float) -> str | None:
+    """Return a warning if other programs take much of the processor. percent: their share."""
     if percent < _BUSY:
         return None
     return f"other programs keep {percent:.0f} % of the processor busy: the speeds suffer, unevenly"
 
 
-def speed(lane: Lane, race: Race) -> str:
-    """How fast a lane is so far, and the second one against the first."""
+def speed_text(lane: Lane, race: Race) -> str:
+    """Return the speed of a lane so far; for the speculative one also its ratio to plain."""
     if lane.speed is None:
         return "waiting"
     ratio = race.ratio if lane is race.speculative else None
-    return joined([f"{lane.speed:.1f} tok/s", f"{ratio:.2f} x" if ratio else ""])
+    return join_facts([f"{lane.speed:.1f} tok/s", f"{ratio:.2f} x" if ratio else ""])
 
 
-def verdict(race: Race) -> str:
-    """One line: both speeds, the ratio, and whether the texts are one."""
+def verdict_line(race: Race) -> str:
+    """Return one line: both speeds, their ratio, and whether the texts are identical."""
     plain, speculative = (f"{lane.name} {lane.speed or 0:.1f} tok/s" for lane in race.lanes)
     ratio = f"{race.ratio:.2f} x" if race.ratio else ""
     count = len(race.plain.tokens)
@@ -61,11 +61,11 @@ def verdict(race: Race) -> str:
         if where is None
         else f"the two texts differ from token {where + 1} of {count} on"
     )
-    return joined([plain, speculative, ratio, same])
+    return join_facts([plain, speculative, ratio, same])
 
 
-def remarks(race: Race) -> list[str]:
-    """What a reader should know about this verdict, if it is not the usual one."""
+def remark_lines(race: Race) -> list[str]:
+    """Return what explains an unusual verdict: no gain, or texts that differ."""
     said = []
     if race.ratio and race.ratio < 1:
         said.append(
@@ -83,8 +83,8 @@ def remarks(race: Race) -> list[str]:
     return said
 
 
-def short(path: Path) -> str:
-    """A path with ~ for the home folder."""
+def short_path(path: Path) -> str:
+    """Return a path with ~ for the home folder."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 

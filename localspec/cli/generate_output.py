@@ -1,16 +1,19 @@
-"""What was done, in words for people and as records for programs."""
+"""What `localspec generate` shows: lines for people, records for programs."""
 
 from dataclasses import asdict
 from typing import Any
 
-from localspec.cli.output import joined
+from localspec.cli.output import join_facts
 from localspec.control.adaptive import Explanation
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Token
 
 
-def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> str:
-    """One line: which target, what drafts and why, which seed."""
+def engine_line(engine: Engine, running: Generation, *, bundled: bool) -> str:
+    """Return one line: the target, what drafts and why, and the seed.
+
+    bundled: no model was named, so the target is the bundled one.
+    """
     drafting, settings = engine.drafting, running.settings
     if drafting.drafters:
         sure = drafting.one_hot and not settings.verification.same_text
@@ -26,7 +29,7 @@ def describe_engine(engine: Engine, running: Generation, *, bundled: bool) -> st
     made_for = engine.model.n_ctx_train
     beyond = f"context {engine.context} is beyond the model's {made_for}"
     warning = beyond if engine.context > made_for else ""
-    return joined(
+    return join_facts(
         [target, drafter, warning, _reproducible(engine, running), f"seed {running.settings.seed}"]
     )
 
@@ -38,8 +41,8 @@ def _reproducible(engine: Engine, running: Generation) -> str:
     return f"reproducible: passes of {width.least_rows} rows, {width.cost:.2f} x the time of one"
 
 
-def describe_decision(decision: Explanation) -> str:
-    """One line: what the next step does, and why."""
+def decision_line(decision: Explanation) -> str:
+    """Return one line: what the next step does, and why (`--explain`)."""
     if decision.drafter is None:
         return f"plain ({decision.reason}; {decision.plain_rate:.1f} tok/s)"
     return (
@@ -48,10 +51,10 @@ def describe_decision(decision: Explanation) -> str:
     )
 
 
-def describe_stats(running: Generation) -> str:
-    """One line of counts and times."""
+def stats_line(running: Generation) -> str:
+    """Return one line of counts and times (`--stats`)."""
     stats, seconds = running.stats, running.stats.seconds
-    return joined(
+    return join_facts(
         [
             f"{stats.generated_tokens} tokens, {_number(stats.tokens_per_second)} tok/s",
             f"stopped: {running.stop_reason}",
@@ -65,8 +68,8 @@ def describe_stats(running: Generation) -> str:
     )
 
 
-def record(engine: Engine, running: Generation) -> dict[str, Any]:
-    """The object `--json` prints; generate.schema.json describes it."""
+def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
+    """Return the object that `--json` prints; generate.schema.json describes it."""
     result = running.result()
     drafting = engine.drafting
     model_path = drafting.model_path
@@ -107,7 +110,7 @@ def _logprobs(engine: Engine, running: Generation) -> list[dict[str, Any]]:
 
 
 def token_record(token: Token) -> dict[str, Any]:
-    """The object `--stream --json` prints for each token."""
+    """Return the object that `--stream --json` prints for each token."""
     return {
         "text": token.text,
         "id": token.id,
