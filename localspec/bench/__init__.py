@@ -1,1 +1,44 @@
-"""Measuring: run each module with `python -m`."""
+"""Benchmarks: plain decoding against every drafter, by turns, on the same prompts.
+
+    with Sweep(target, drafter, drafts, depths).load(runtime, tasks, tokens) as sweep:
+        prompts = tokenize_prompts(sweep.plain, tasks, tokens)
+        runs = list(run_rounds(sweep.configurations, prompts, ...))
+        report = build_report(sweep, tasks, runs, ...)
+
+`experiments` holds other measurements, each run with `python -m`.
+"""
+
+from localspec.bench.comparison import Comparison, Decoding
+from localspec.bench.configurations import LoadedSweep, Sweep, tokenize_prompts
+from localspec.bench.equality import require_same_texts
+from localspec.bench.page import html_page
+from localspec.bench.prompt_sets import LONG, SETS, Task, bundled_tasks, load_tasks
+from localspec.bench.report import Conditions, Report, build_report
+from localspec.bench.report_text import COLUMNS, LEGEND, cells, facts
+from localspec.bench.runner import Run, run_rounds
+from localspec.bench.summary import Summary
+
+__all__ = [
+    "COLUMNS",
+    "LEGEND",
+    "LONG",
+    "SETS",
+    "Comparison",
+    "Conditions",
+    "Decoding",
+    "LoadedSweep",
+    "Report",
+    "Run",
+    "Summary",
+    "Sweep",
+    "Task",
+    "build_report",
+    "bundled_tasks",
+    "cells",
+    "facts",
+    "html_page",
+    "load_tasks",
+    "require_same_texts",
+    "run_rounds",
+    "tokenize_prompts",
+]

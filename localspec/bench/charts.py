@@ -1,22 +1,22 @@
-"""Charts: speed by drafter, what passes cost, how many drafted tokens are accepted."""
+"""Charts: speed by configuration, costs of passes by rows, accepted tokens per step."""
 
 from collections.abc import Sequence
 
 from localspec.bench.configurations import PLAIN
-from localspec.bench.report import Costs
-from localspec.bench.summary import Row
-from localspec.bench.svg import bar, line, picture, steps, text, ticks
+from localspec.bench.report import PassCosts
+from localspec.bench.summary import Summary
+from localspec.bench.svg import bar, drawing, line, staircase, text, ticks
 from localspec.loading.drafter_loader import AUTO
 
 _WIDTH = 460.0
-_NAME, _VALUE = 140.0, 62.0  # room for names on the left, for figures on the right
+_NAME, _VALUE = 140.0, 62.0  # the widths of names on the left and of figures on the right
 _ROW, _BAR = 26.0, 14.0
-# Longer ones are drawn as one.
+# More accepted tokens than this are one bar.
 _LONGEST = 12
 
 
-def speed_chart(set_: str, rows: Sequence[Row], most: float) -> str:
-    """Speed against plain decoding. most: the end of the scale, the same for all sets."""
+def speed_chart(set_: str, rows: Sequence[Summary], most: float) -> str:
+    """Draw the speed-up of each configuration. most: the end of the scale, for all sets alike."""
     across = _WIDTH - _NAME - _VALUE
 
     def x(ratio: float) -> float:
@@ -35,27 +35,27 @@ def speed_chart(set_: str, rows: Sequence[Row], most: float) -> str:
             continue
         top = 8 + _ROW * index
         value, low, high = row.ratio.value, row.ratio.low, row.ratio.high
-        about = f"{row.contender}: {value:.2f} x plain, {row.tokens_per_second.value:.1f} tok/s"
+        about = f"{row.configuration}: {value:.2f} x plain, {row.tokens_per_second.value:.1f} tok/s"
         parts += [
-            text(_NAME - 8, top + 11, shortened(row.contender), anchor="end"),
+            text(_NAME - 8, top + 11, _shortened(row.configuration), anchor="end"),
             bar(
                 _NAME,
                 top,
                 x(value) - _NAME,
                 _BAR,
-                class_=kind_of(row.contender),
+                class_=_css_class(row.configuration),
                 about=about,
             ),
             text(_WIDTH, top + 11, f"{value:.2f} x", anchor="end", class_="figure"),
         ]
-        if low is not None and high is not None and row.contender != PLAIN:
+        if low is not None and high is not None and row.configuration != PLAIN:
             parts.append(line(x(low), top + _BAR / 2, x(min(high, most)), top + _BAR / 2, "range"))
     parts.append(line(x(1), 4, x(1), bottom, "one"))
-    return picture(_WIDTH, bottom + 20, f"Speed against plain decoding, {set_}", *parts)
+    return drawing(_WIDTH, bottom + 20, f"Speed against plain decoding, {set_}", *parts)
 
 
-def cost_chart(costs: Costs) -> str:
-    """Milliseconds of passes by their rows, and below how many of the passes had so many."""
+def cost_chart(costs: PassCosts) -> str:
+    """Draw the milliseconds of a pass by its rows, and below them the share of such passes."""
     milliseconds = [1000 * seconds for seconds in costs.seconds]
     most, count = max(milliseconds) * 1.05, len(milliseconds)
     left, top, high, gap, low = 44.0, 10.0, 170.0, 26.0, 70.0
@@ -69,7 +69,7 @@ def cost_chart(costs: Costs) -> str:
         parts.append(line(left, y(tick), 2 * _WIDTH - 8, y(tick), "grid"))
         parts.append(text(left - 6, y(tick) + 4, f"{tick:g} ms", anchor="end", class_="tick"))
     points = [(left + each * (width + 1), y(value)) for width, value in enumerate(milliseconds)]
-    parts.append(steps([(left, points[0][1]), *points], "stair"))
+    parts.append(staircase([(left, points[0][1]), *points], "stair"))
     floor = top + high + gap + low
     passes = sum(costs.used.values()) or 1
     for width in range(1, count + 1):
@@ -87,11 +87,11 @@ def cost_chart(costs: Costs) -> str:
             parts.append(text(x + each / 2, where, f"{share:.0%}", anchor="middle", class_="tick"))
     parts.append(line(left, floor, 2 * _WIDTH - 8, floor, "grid"))
     parts.append(text(left - 6, floor - 4, "passes", anchor="end", class_="tick"))
-    return picture(2 * _WIDTH, floor + 20, "What passes cost, and how wide they were", *parts)
+    return drawing(2 * _WIDTH, floor + 20, "What passes cost, and how wide they were", *parts)
 
 
-def accepted_chart(row: Row, longest: int) -> str:
-    """In how many of the steps so many drafted tokens were accepted; up to `longest` are told."""
+def accepted_chart(row: Summary, longest: int) -> str:
+    """Draw the share of steps by accepted tokens, from 0 to `longest`."""
     width, high, top, edge = 300.0, 90.0, 22.0, 8.0
     most = min(longest, _LONGEST)
     each, floor = (width - 2 * edge) / max(most + 1, 6), top + high
@@ -102,7 +102,7 @@ def accepted_chart(row: Row, longest: int) -> str:
         share, name = count / row.steps, f"{accepted}+" if last else str(accepted)
         x, up = edge + each * accepted, high * share
         about = f"{name} accepted: {count} steps, {share:.1%}"
-        kind = kind_of(row.contender)
+        kind = _css_class(row.configuration)
         parts += [
             bar(x + 2, floor - up, each - 4, up, class_=kind, about=about),
             text(x + each / 2, floor + 14, name, anchor="middle", class_="tick"),
@@ -111,17 +111,17 @@ def accepted_chart(row: Row, longest: int) -> str:
             parts.append(
                 text(x + each / 2, floor - up - 4, f"{share:.0%}", anchor="middle", class_="tick")
             )
-    return picture(width, floor + 20, f"Accepted tokens per step, {row.contender}", *parts)
+    return drawing(width, floor + 20, f"Accepted tokens per step, {row.configuration}", *parts)
 
 
-def kind_of(contender: str) -> str:
-    """The class that gives its colour."""
-    name = contender.partition(",")[0]
+def _css_class(configuration: str) -> str:
+    """The class of its bars, which gives them their colour."""
+    name = configuration.partition(",")[0]
     return name if name in (PLAIN, AUTO) else "drafter"
 
 
-def shortened(name: str, most: int = 18) -> str:
-    """As much of a name as there is room for: its beginning and its end."""
+def _shortened(name: str, most: int = 18) -> str:
+    """The beginning and the end of a name that is too long for its column."""
     if len(name) <= most:
         return name
     end = most // 2

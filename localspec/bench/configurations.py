@@ -1,4 +1,4 @@
-"""Contenders: what is compared, each with an engine of its own or one of another depth."""
+"""Configurations: the ways of decoding that a benchmark compares, and their engines."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -8,6 +8,7 @@ from pathlib import Path
 from localspec.bench.prompt_sets import Task
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
+from localspec.engine.prompt import prompt_tokens
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelLoadError
 from localspec.gguf.reader import read_header
 from localspec.loading.config import RuntimeConfig
@@ -17,20 +18,20 @@ from localspec.models import registry
 from localspec.models.locate import require_file
 from localspec.models.pair_finder import pair_of
 
-# In a list of drafts, the drafter that is a model.
-MODEL = "model"
-DEFAULT_DRAFTS = (NONE, *MODEL_FREE, MODEL, AUTO)
 PLAIN = "plain"
-# What a chat template may add to a prompt, and a round number to grow to.
-_TEMPLATE, _ROUND = 256, 256
+# In a list of drafts: the drafter that is a model.
+_MODEL = "model"
+_DEFAULT_DRAFTS = (*MODEL_FREE, _MODEL, AUTO)
+# Tokens that a chat template may add to a prompt; contexts are multiples of the second.
+_TEMPLATE, _CONTEXT_STEP = 256, 256
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
-    """What is to be compared.
+class Configuration:
+    """A way of decoding: a drafter at a depth.
 
-    draft: `none`, `suffix`, `lookup`, `ngram`, `model`, `auto` or the path of a GGUF.
-    depth: tokens per draft; None is as many as pay.
+    name: in reports. draft: `none`, `suffix`, `lookup`, `ngram`, `model`, `auto` or the path of a
+    GGUF. depth: tokens per draft; None is as many as pay.
     """
 
     name: str
@@ -39,38 +40,40 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """A contender at the start: its engine is loaded, maybe together with one of another depth."""
+class LoadedConfiguration:
+    """A configuration and its engine. Configurations of the same draft share an engine."""
 
-    contender: Contender
+    configuration: Configuration
     engine: Engine
 
     @property
     def name(self) -> str:
-        """What it is called in reports."""
-        return self.contender.name
+        """The configuration's name in reports."""
+        return self.configuration.name
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """Who takes part, plain decoding first, and who was left out and why, a line each."""
+class LoadedSweep:
+    """The configurations of a sweep that could be loaded, plain decoding first.
 
-    lanes: list[Lane]
+    left_out: the drafts that cannot be used with the target, and why, a line each.
+    """
+
+    configurations: list[LoadedConfiguration]
     left_out: list[str]
 
     @property
     def plain(self) -> Engine:
-        """The engine that drafts nothing."""
-        return self.lanes[0].engine
+        """The engine without a drafter."""
+        return self.configurations[0].engine
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Who is to take part.
+class Sweep:
+    """What to compare with plain decoding: every draft at every depth, on one target.
 
-    target, drafter: the files; None is the bundled target, and the target's own drafter.
-    drafts: what may draft, as in Contender; None is all there are. depths: each makes a contender
-    of its own of whatever drafts.
+    target, drafter: files; None is the bundled target, and the target's own drafter.
+    drafts: as in Configuration; None is all there are. depths: one at least.
     """
 
     target: Path | None
@@ -79,43 +82,49 @@ class Entry:
     depths: Sequence[int | None]
 
     @contextmanager
-    def opened(self, runtime: RuntimeConfig, tasks: Sequence[Task], tokens: int) -> Iterator[Field]:
-        """Load them. runtime.context: None is as much as the longest task and its answer take.
+    def load(
+        self, runtime: RuntimeConfig, tasks: Sequence[Task], tokens: int
+    ) -> Iterator[LoadedSweep]:
+        """Load all engines; they are closed with the context manager.
 
-        Raises what `load` raises. Who was not asked for by name and cannot draft is left out.
+        runtime: its context may be None: then it has room for the longest task and an answer of
+        `tokens` tokens.
+
+        Raises what `engine.load` raises, but leaves out a draft that the user did not name.
         """
         target = self.target or registry.bundled().target
-        runtime = replace(runtime, context=runtime.context or _room(target, tasks, tokens))
+        runtime = replace(runtime, context=runtime.context or _context(target, tasks, tokens))
         with ExitStack() as stack:
-            plain = stack.enter_context(_loaded(target, [NONE], runtime))
-            # The same depth as the first contender's: reproducible passes are as wide as it asks.
-            field = Field([Lane(Contender(PLAIN, NONE, self.depths[0]), plain)], [])
-            for draft in dict.fromkeys(self.drafts or DEFAULT_DRAFTS):
+            plain = stack.enter_context(_load(target, [NONE], runtime))
+            # Reproducible passes are as wide as the depth asks for, so it is the others' depth.
+            configuration = Configuration(PLAIN, NONE, self.depths[0])
+            loaded = LoadedSweep([LoadedConfiguration(configuration, plain)], [])
+            for draft in dict.fromkeys(self.drafts or _DEFAULT_DRAFTS):
                 if draft == NONE:
                     continue
                 try:
-                    engine = _loaded(target, self._choices(draft, target), runtime)
+                    engine = _load(target, self._choices(draft, target), runtime)
                 except (DrafterMismatchError, ModelLoadError) as error:
-                    if not self._optional(draft):
+                    if not self._is_optional(draft):
                         raise
-                    field.left_out.append(f"{draft} is left out: {error}")
+                    loaded.left_out.append(f"{draft} is left out: {error}")
                     continue
                 stack.enter_context(engine)
-                name = self._name(draft, engine, {lane.name for lane in field.lanes})
-                field.lanes.extend(
-                    Lane(Contender(_at_depth(name, depth), draft, depth), engine)
+                name = self._name(draft, engine, {each.name for each in loaded.configurations})
+                loaded.configurations.extend(
+                    LoadedConfiguration(Configuration(_at_depth(name, depth), draft, depth), engine)
                     for depth in self.depths
                 )
-            yield field
+            yield loaded
 
-    def _optional(self, draft: str) -> bool:
-        """Whether nobody asked for this one in particular."""
-        if self.drafter and draft in (MODEL, AUTO):
+    def _is_optional(self, draft: str) -> bool:
+        """Whether the user did not name this draft."""
+        if self.drafter and draft in (_MODEL, AUTO):
             return False
         return self.drafts is None or draft == AUTO
 
     def _name(self, draft: str, engine: Engine, taken: set[str]) -> str:
-        """A model is called like its file, as long as that tells it from the others."""
+        """A model has the name of its file, unless another configuration has that name."""
         if draft in (*MODEL_FREE, AUTO):
             return draft
         [name] = engine.drafting.names
@@ -125,9 +134,9 @@ class Entry:
         drafter = self.drafter or _own_drafter(target)
         match draft:
             case "suffix":
-                return [_forgetful()]
+                return [_suffix_without_history()]
             case "auto":
-                return [_forgetful(), *([drafter] if drafter else [])]
+                return [_suffix_without_history(), *([drafter] if drafter else [])]
             case "model":
                 if drafter is None:
                     raise DrafterMismatchError(
@@ -137,7 +146,25 @@ class Entry:
         return [draft]
 
 
-def _loaded(target: Path, choices: list[Choice], runtime: RuntimeConfig) -> Engine:
+def tokenize_prompts(engine: Engine, tasks: Sequence[Task], tokens: int) -> list[list[int]]:
+    """The token ids of each task's prompt.
+
+    Raises InvalidValueError for a prompt that leaves no room for an answer of `tokens` tokens.
+    """
+    prompts = []
+    for task in tasks:
+        prompt = prompt_tokens(task.prompt_for(engine), engine.model, engine.context)
+        if len(prompt) + tokens > engine.context:
+            raise InvalidValueError(
+                f"prompt {task.number} of {task.set} has {len(prompt)} tokens, and with "
+                f"{tokens} of answer they are more than the context's {engine.context}; "
+                "raise --ctx, or lower --tokens"
+            )
+        prompts.append(prompt)
+    return prompts
+
+
+def _load(target: Path, choices: list[Choice], runtime: RuntimeConfig) -> Engine:
     return load(
         target,
         choices,
@@ -152,8 +179,8 @@ def _at_depth(name: str, depth: int | None) -> str:
     return name if depth is None else f"{name}, depth {depth}"
 
 
-def _forgetful() -> Suffix:
-    """Of earlier texts it keeps nothing: it must not copy this prompt's answer of last round."""
+def _suffix_without_history() -> Suffix:
+    """A drafter that forgets earlier texts: it must not copy this prompt's answer of last round."""
     return Suffix(spare=0)
 
 
@@ -162,27 +189,9 @@ def _own_drafter(target: Path) -> Path | None:
     return require_file(pair.drafter) if pair and pair.drafter else None
 
 
-def _room(target: Path, tasks: Sequence[Task], tokens: int) -> int:
-    """A context no larger than needed: every contender has one."""
+def _context(target: Path, tasks: Sequence[Task], tokens: int) -> int:
+    """A context no larger than needed, because every configuration has one."""
     header = read_header(target)
     most = default_context(header)
     needed = max(task.bytes for task in tasks) + tokens + _TEMPLATE
-    return max(2, min(most, -(-needed // _ROUND) * _ROUND))
-
-
-def tokens_of(engine: Engine, tasks: Sequence[Task], tokens: int) -> list[list[int]]:
-    """Each task's prompt in token ids.
-
-    Raises InvalidValueError for one that leaves no room for so many tokens of answer.
-    """
-    prompts = []
-    for task in tasks:
-        with engine.stream(task.prompt_for(engine), max_tokens=1) as running:
-            prompts.append(running.prompt)
-        if len(running.prompt) + tokens > engine.context:
-            raise InvalidValueError(
-                f"prompt {task.number} of {task.set} has {len(running.prompt)} tokens, and with "
-                f"{tokens} of answer they are more than the context's {engine.context}; "
-                "raise --ctx, or lower --tokens"
-            )
-    return prompts
+    return max(2, min(most, -(-needed // _CONTEXT_STEP) * _CONTEXT_STEP))

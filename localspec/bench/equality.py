@@ -1,4 +1,4 @@
-"""Equality: are the texts of all contenders those of plain decoding?"""
+"""Equality: whether all texts are those of plain decoding."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from localspec.utils.tokens import common_prefix
 
 
 def require_same_texts(runs: Sequence[Run], tasks: Sequence[Task]) -> int:
-    """How many texts were compared with those of plain decoding, all equal token for token.
+    """Compare every text with that of plain decoding; return how many texts were compared.
 
-    Raises ExactnessError, naming the first that is not.
+    Raises ExactnessError, naming the first text that differs in any token.
     """
-    plain = {(run.task, run.round): run.token_ids for run in runs if run.contender == PLAIN}
+    plain = {(run.task, run.round): run.token_ids for run in runs if run.configuration == PLAIN}
     compared = 0
     for run in runs:
         theirs = plain.get((run.task, run.round))
-        if run.contender == PLAIN or theirs is None:
+        if run.configuration == PLAIN or theirs is None:
             continue
         if run.token_ids != theirs:
             raise ExactnessError(_difference(run, theirs, tasks[run.task]))
@@ -32,7 +32,7 @@ def _difference(run: Run, plain: Sequence[int], task: Task) -> str:
         f"token {ids[where]}" if where < len(ids) else "no token" for ids in (run.token_ids, plain)
     )
     return (
-        f"{run.contender} does not give the text of plain decoding: prompt {task.number} of "
+        f"{run.configuration} does not give the text of plain decoding: prompt {task.number} of "
         f"{task.set}, round {run.round + 1}, place {where} has {ours} and plain decoding "
         f"{theirs}; please report this"
     )

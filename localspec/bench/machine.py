@@ -1,6 +1,7 @@
-"""Machine: what was measured on, and with which versions."""
+"""Machine: the hardware and the versions of a benchmark."""
 
 import platform
+import sys
 from dataclasses import dataclass
 
 import psutil
@@ -10,10 +11,13 @@ from localspec.llama import library
 from localspec.llama.devices import can_offload, devices
 from localspec.utils.processor import processor_name
 
+if sys.platform != "win32":
+    import resource
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """This one. memory: bytes. gpu: whether this build of llama.cpp can put layers on one."""
+    """A computer. memory: bytes. gpu: whether this build of llama.cpp can put layers on a GPU."""
 
     cpu: str
     cores: int | None
@@ -26,7 +30,7 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """What it is made of; its name and its owner's are nobody's business."""
+    """This machine, without its name and that of its user."""
     return Machine(
         cpu=processor_name(),
         cores=psutil.cpu_count(logical=False),
@@ -41,3 +45,11 @@ def this_machine() -> Machine:
             "python": platform.python_version(),
         },
     )
+
+
+def peak_resident() -> int:
+    """The most bytes of memory that this process has had in use, mapped files included."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

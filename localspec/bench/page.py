@@ -1,4 +1,4 @@
-"""Page: a report as one HTML file that needs nothing else, in light and in dark."""
+"""Page: a report as one HTML file without any other resource, for light and dark screens."""
 
 from collections.abc import Sequence
 from importlib import resources
@@ -6,22 +6,21 @@ from itertools import groupby
 
 from localspec.bench.charts import accepted_chart, cost_chart, speed_chart
 from localspec.bench.configurations import PLAIN
-from localspec.bench.facts import conditions_line, machine_line, memory_line, models_line
 from localspec.bench.report import Report
-from localspec.bench.summary import Row
-from localspec.bench.svg import tag, words
-from localspec.bench.table import COLUMNS, LEGEND, cells
+from localspec.bench.report_text import COLUMNS, LEGEND, cells, facts
+from localspec.bench.summary import Summary
+from localspec.bench.svg import escaped, tag
 
 
-def page(report: Report) -> str:
-    """The whole file; well-formed as XML too, but for its first line."""
+def html_page(report: Report) -> str:
+    """The text of the file; without its first line it is well-formed XML, too."""
     style = resources.files("localspec.bench") / "page.css"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", words(f"localspec bench: {report.target.file.stem}")),
-        tag("style", words(style.read_text(encoding="utf-8"))),
+        tag("title", escaped(f"localspec bench: {report.target.file.stem}")),
+        tag("style", escaped(style.read_text(encoding="utf-8"))),
     )
     body = tag("body", tag("main", *_sections(report)))
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
@@ -29,12 +28,10 @@ def page(report: Report) -> str:
 
 def _sections(report: Report) -> list[str]:
     by_set = [list(rows) for _, rows in groupby(report.rows, key=lambda row: row.set)]
-    parts = [tag("h1", words(f"localspec bench: {report.target.file.stem}"))]
+    parts = [tag("h1", escaped(f"localspec bench: {report.target.file.stem}"))]
     if report.interrupted:
-        parts.append(tag("p", words("Stopped before all was measured."), class_="warning"))
-    facts = [models_line, conditions_line, memory_line, machine_line]
-    parts += [tag("p", words(fact(report)), class_="fact") for fact in facts]
-    parts += [tag("p", words(reason), class_="fact") for reason in report.left_out]
+        parts.append(tag("p", escaped("Stopped before all was measured."), class_="warning"))
+    parts += [tag("p", escaped(fact), class_="fact") for fact in facts(report) + report.left_out]
     if by_set:
         parts += _speed(by_set)
     if report.costs and report.costs.used:
@@ -52,7 +49,7 @@ def _sections(report: Report) -> list[str]:
     return parts
 
 
-def _speed(by_set: Sequence[list[Row]]) -> list[str]:
+def _speed(by_set: Sequence[list[Summary]]) -> list[str]:
     ratios = [row.ratio for rows in by_set for row in rows if row.ratio]
     most = 1.05 * max([1.0, *(ratio.high or ratio.value for ratio in ratios)])
     return [
@@ -69,8 +66,8 @@ def _speed(by_set: Sequence[list[Row]]) -> list[str]:
     ]
 
 
-def _accepted(rows: Sequence[Row]) -> list[str]:
-    drafting = [row for row in rows if row.contender != PLAIN]
+def _accepted(rows: Sequence[Summary]) -> list[str]:
+    drafting = [row for row in rows if row.configuration != PLAIN]
     if not drafting:
         return []
     longest = max(len(row.accepted_lengths) for row in drafting) - 1
@@ -82,18 +79,18 @@ def _accepted(rows: Sequence[Row]) -> list[str]:
         ),
         tag(
             "div",
-            *(_figure(row.contender, accepted_chart(row, longest)) for row in drafting),
+            *(_figure(row.configuration, accepted_chart(row, longest)) for row in drafting),
             class_="charts",
         ),
     ]
 
 
-def _table(by_set: Sequence[list[Row]]) -> str:
-    head = tag("thead", tag("tr", *(tag("th", words(name)) for name in COLUMNS)))
+def _table(by_set: Sequence[list[Summary]]) -> str:
+    head = tag("thead", tag("tr", *(tag("th", escaped(name)) for name in COLUMNS)))
     bodies = [
         tag(
             "tbody",
-            *(tag("tr", *(tag("td", words(cell)) for cell in cells(row))) for row in rows),
+            *(tag("tr", *(tag("td", escaped(cell)) for cell in cells(row))) for row in rows),
         )
         for rows in by_set
     ]
@@ -101,8 +98,8 @@ def _table(by_set: Sequence[list[Row]]) -> str:
 
 
 def _title(title: str, about: str) -> str:
-    return tag("h2", words(title)) + tag("p", words(about))
+    return tag("h2", escaped(title)) + tag("p", escaped(about))
 
 
 def _figure(caption: str, chart: str) -> str:
-    return tag("figure", tag("figcaption", words(caption)), chart)
+    return tag("figure", tag("figcaption", escaped(caption)), chart)

@@ -1,7 +1,7 @@
-"""Prompt sets: those that come with localspec, and a file of the user's.
+"""Prompt sets: the bundled ones, and files of the user.
 
-A text file holds raw texts to be continued, with lines of nothing but `---` between them. A .jsonl
-file holds an object per line: {"prompt": TEXT} or {"messages": [{"role": ..., "content": ...}]}.
+A text file holds raw texts to continue, separated by lines that are just `---`. A .jsonl file holds
+an object per line: {"prompt": TEXT} or {"messages": [{"role": ..., "content": ...}]}.
 """
 
 import json
@@ -24,7 +24,7 @@ SETS = {
     "json": "json.txt",
     "chat": "chat.jsonl",
 }
-# An answer behind all of the texts above. Reading them takes its time, so only where it is named.
+# Prompts behind all texts of the other sets: long to read, so only measured when it is named.
 LONG = "long"
 _SEPARATOR = "---"
 _ROLES = {"system": "System", "user": "User", "assistant": "Assistant"}
@@ -32,7 +32,7 @@ _ROLES = {"system": "System", "user": "User", "assistant": "Assistant"}
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One prompt: the set it is of, its number in there (from 1), and a text or chat messages."""
+    """A prompt of a set. number: in the set, from 1. content: a text, or chat messages."""
 
     set: str
     number: int
@@ -40,34 +40,36 @@ class Task:
 
     @property
     def bytes(self) -> int:
-        """Of its text: no prompt has more tokens, but for what a chat template adds."""
+        """The bytes of its text: it has no more tokens, without those of a chat template."""
         if isinstance(self.content, str):
             return len(self.content.encode())
         return sum(len(message["content"].encode()) for message in self.content)
 
     def prompt_for(self, engine: Engine) -> Prompt:
-        """As this engine takes it; a chat as a transcript, where the model is made for texts."""
+        """The prompt for this engine: chat messages as a transcript, if the model takes texts."""
         if isinstance(self.content, str):
             return self.content
         return list(self.content) if engine.prefers_chat else _transcript(self.content)
 
 
-def tasks_of(names: Sequence[str], file: Path | None) -> list[Task]:
-    """The prompts of these sets and of the file, by turns: the first of each, the second of each.
+def load_tasks(names: Sequence[str], file: Path | None) -> list[Task]:
+    """Load these bundled sets and the file, in the order of the prompts' numbers.
 
-    So a benchmark that is stopped early has seen something of every set. Raises InvalidValueError
-    for a set there is not, and for a file that cannot be used.
+    The first prompt of each set comes before the second of any, so that a benchmark that is stopped
+    early has measured every set.
+
+    Raises InvalidValueError for an unknown set, and for a file that cannot be used.
     """
-    tasks = [task for name in dict.fromkeys(names) for task in shipped(name)]
+    tasks = [task for name in dict.fromkeys(names) for task in bundled_tasks(name)]
     if file:
         tasks += read_tasks(file)
     return sorted(tasks, key=lambda task: task.number)
 
 
-def shipped(name: str) -> list[Task]:
-    """A set that comes with localspec. Raises InvalidValueError for another name."""
+def bundled_tasks(name: str) -> list[Task]:
+    """Load a bundled set. Raises InvalidValueError for an unknown name."""
     if name == LONG:
-        return _long()
+        return _long_tasks()
     if name not in SETS:
         choices = ", ".join((*SETS, LONG))
         raise InvalidValueError(f"--set {name}: there is no such set; choose {choices}")
@@ -75,21 +77,21 @@ def shipped(name: str) -> list[Task]:
     return _parsed(name, file.read_text(encoding="utf-8"), SETS[name])
 
 
-def _long() -> list[Task]:
-    """The first two prompts of code, each behind all texts of the other sets."""
-    others = [task.content for name in SETS if name != "code" for task in shipped(name)]
+def _long_tasks() -> list[Task]:
+    """The first two prompts of the set code, each behind all texts of the other sets."""
+    others = [task.content for name in SETS if name != "code" for task in bundled_tasks(name)]
     before = "\n\n".join(text for text in others if isinstance(text, str))
-    code = shipped("code")[:2]
+    code = bundled_tasks("code")[:2]
     return [Task(LONG, task.number, f"{before}\n\n{task.content}") for task in code]
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """The prompts of a user's file; the set is called like the file, without its ending.
+    """Load a file of the user; the set has the file's name, without its extension.
 
-    Raises InvalidValueError when it is missing, empty, not UTF-8, or holds no prompts.
+    Raises InvalidValueError for a file that is missing, is not UTF-8, or holds no prompt.
     """
     try:
-        # A mark at the beginning, which some editors write, is no part of the text.
+        # utf-8-sig: a byte order mark, which some editors write, is no part of the text.
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise InvalidValueError(
@@ -142,7 +144,7 @@ def _of_json_lines(text: str, file: str) -> Iterable[str | tuple[Message, ...]]:
 
 
 def _content(line: str) -> str | tuple[Message, ...] | None:
-    """What a line of JSON asks, or None when it is not as it must be."""
+    """The prompt in a line of JSON, or None if it is not an object as described above."""
     try:
         record = json.loads(line)
         # An escape can stand for half a character, which no model can be given.

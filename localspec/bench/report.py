@@ -1,23 +1,28 @@
-"""Report: everything a benchmark found out, for tables, pages and programs."""
+"""Report: everything that a benchmark found out, for tables, pages and programs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.bench.configurations import Field, Lane
-from localspec.bench.footprint import Footprint, footprint, peak_resident
-from localspec.bench.machine import Machine, this_machine
+from localspec.bench.configurations import LoadedConfiguration, LoadedSweep
+from localspec.bench.machine import Machine, peak_resident, this_machine
 from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
-from localspec.bench.summary import Row, counted, summarised
+from localspec.bench.summary import Summary, passes_by_width, summarise
 from localspec.control.cost_model import WIDEST
+from localspec.gguf.reader import read_header
 from localspec.llama.model import Model
+from localspec.memory.estimate import cache_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What was the same for all. threads: the target's. prompts: how many of each set."""
+    """What was the same for all configurations.
+
+    threads: of the target. prompts: how many of each set. The others are those of RuntimeConfig and
+    of GenerationConfig.
+    """
 
     tokens: int
     rounds: int
@@ -32,19 +37,27 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelUsed:
-    """A model and its memory. file: its path."""
+class Footprint:
+    """Bytes of a model's weights and of one cache; cache: None where the file does not tell."""
+
+    weights: int
+    cache: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredModel:
+    """A model that took part, and its memory."""
 
     file: Path
     memory: Footprint
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """What the target's passes took, as learnt.
+class PassCosts:
+    """What the target's passes cost, as one configuration learnt while it ran.
 
-    seconds: of passes of 1, 2, ... rows, padded where that is quicker. used: how many passes of so
-    many rows the contender `by` made.
+    seconds: of passes of 1, 2, ... rows, padded where that is faster. by: the configuration. used:
+    how many passes of each width it made.
     """
 
     seconds: list[float]
@@ -54,86 +67,87 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A benchmark. draft_models: those that draft. drafters: all that draft, by contender.
+    """A benchmark.
 
-    left_out: who could not take part and why. costs: None where nothing that learns took part.
-    peak_resident: the most memory the process had in use, in bytes. interrupted: it was stopped
-    before it had measured all.
+    draft_models: the drafters that are models. drafters: the names of all drafters, by
+    configuration. left_out: as in LoadedSweep. costs: None if no configuration learns them.
+    peak_resident: the most bytes of memory that the process had in use. interrupted: whether it was
+    stopped before all was measured.
     """
 
     machine: Machine
     conditions: Conditions
-    target: ModelUsed
-    draft_models: list[ModelUsed]
+    target: MeasuredModel
+    draft_models: list[MeasuredModel]
     drafters: dict[str, list[str]]
     left_out: list[str]
-    rows: list[Row]
-    costs: Costs | None
+    rows: list[Summary]
+    costs: PassCosts | None
     peak_resident: int
     interrupted: bool
 
     @property
     def same_text(self) -> bool | None:
-        """Whether all texts are those of plain decoding; None if none could be compared."""
+        """Whether all texts equal those of plain decoding; None if none could be compared."""
         compared = sum(row.compared for row in self.rows)
         return all(row.same == row.compared for row in self.rows) if compared else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; cli/bench.schema.json describes it."""
+        """The report for JSON, as cli/bench.schema.json describes it."""
         record = asdict(self)
         for model in (record["target"], *record["draft_models"]):
             model["file"] = str(model["file"])
         for row in record["rows"]:
+            row["contender"] = row.pop("configuration")
             row["widths"] = _with_text_keys(row["widths"])
         if record["costs"]:
             record["costs"]["used"] = _with_text_keys(record["costs"]["used"])
         return {**record, "same_text": self.same_text}
 
 
-def report(
-    field: Field,
+def build_report(
+    sweep: LoadedSweep,
     tasks: Sequence[Task],
     runs: Sequence[Run],
     conditions: Conditions,
     *,
     interrupted: bool,
 ) -> Report:
-    """What these runs come to."""
+    """Summarise the runs; the engines must still be loaded."""
+    loaded = sweep.configurations
     return Report(
         machine=this_machine(),
         conditions=conditions,
-        target=_used(field.plain.model, field.plain.context),
-        draft_models=_draft_models(field.lanes),
-        drafters={lane.name: lane.engine.drafting.names for lane in field.lanes},
-        left_out=field.left_out,
-        rows=summarised(runs, tasks),
-        costs=_costs(field.lanes, runs),
+        target=_measured_model(sweep.plain.model, sweep.plain.context),
+        draft_models=_draft_models(loaded),
+        drafters={each.name: each.engine.drafting.names for each in loaded},
+        left_out=sweep.left_out,
+        rows=summarise(runs, tasks),
+        costs=_pass_costs(loaded, runs),
         peak_resident=peak_resident(),
         interrupted=interrupted,
     )
 
 
-def _used(model: Model, context: int) -> ModelUsed:
-    return ModelUsed(model.path, footprint(model.path, model.size, context))
+def _measured_model(model: Model, context: int) -> MeasuredModel:
+    cache = cache_bytes(read_header(model.path), context)
+    return MeasuredModel(model.path, Footprint(model.size, cache))
 
 
-def _draft_models(lanes: Sequence[Lane]) -> list[ModelUsed]:
-    contexts = [lane.engine.drafting.context for lane in lanes]
+def _draft_models(loaded: Sequence[LoadedConfiguration]) -> list[MeasuredModel]:
+    contexts = [each.engine.drafting.context for each in loaded]
     caches = {context.model.path: context for context in contexts if context}
-    return [_used(context.model, context.n_ctx) for context in caches.values()]
+    return [_measured_model(context.model, context.n_ctx) for context in caches.values()]
 
 
-def _costs(lanes: Sequence[Lane], runs: Sequence[Run]) -> Costs | None:
-    """Of the last one that learns them: `auto`, where it takes part."""
-    for lane in reversed(lanes):
-        widths = lane.engine.widths
-        if widths and lane.contender.depth is None:
-            own = [run.stats.widths for run in runs if run.contender == lane.name]
-            return Costs(
-                [widths.seconds(width) for width in range(1, WIDEST + 1)],
-                counted(own),
-                lane.name,
-            )
+def _pass_costs(loaded: Sequence[LoadedConfiguration], runs: Sequence[Run]) -> PassCosts | None:
+    """Those of the last configuration that learns them, which is `auto` where it takes part."""
+    for each in reversed(loaded):
+        widths = each.engine.widths
+        if widths and each.configuration.depth is None:
+            seconds = [widths.seconds(width) for width in range(1, WIDEST + 1)]
+            own = [run.stats for run in runs if run.configuration == each.name]
+            return PassCosts(seconds, passes_by_width(own), each.name)
     return None
 
 

@@ -1,7 +1,9 @@
-"""Running: every contender on every prompt, by turns, so that a drifting machine slows all alike.
+"""Runner: measures every configuration on every prompt.
 
-Tokens per second are those of generation: the target's evaluation of the prompt is apart, as it is
-the same for all; what drafters do with the prompt is their own time, and counts.
+The configurations take turns, so that a machine that becomes slower slows all of them alike.
+
+Tokens per second are those of generation. The time in which the target reads the prompt is not part
+of it, as it is the same for all configurations; what drafters do with the prompt is.
 """
 
 import threading
@@ -9,33 +11,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localspec.bench.configurations import Lane
+from localspec.bench.configurations import LoadedConfiguration
+from localspec.engine.engine import Engine
 from localspec.engine.generation import Result
 from localspec.engine.prompt import Prompt
 from localspec.stats import Stats
 
-# Of no prompt set. What comes before it in a cache is gone after it.
+# In no prompt set: after it, no cache shares a beginning with a prompt to come.
 _OTHER_TEXT = "1 2 3 4 5 6 7 8 9"
-_WARM_UP = 24
+_WARM_UP_TOKENS = 24
 _SEEDS = 2**64
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One text. task: which prompt, from 0. round: from 0.
+    """One measured text. configuration: its name. task: index of the prompt. round: from 0.
 
-    All contenders have the same seed there; another task or round has another.
+    The seed depends on task and round only, so all configurations have the same seeds.
     """
 
-    contender: str
+    configuration: str
     task: int
     round: int
     token_ids: list[int]
     stats: Stats
 
+    @property
+    def tokens_per_second(self) -> float:
+        """The speed of generation."""
+        return self.stats.generated_tokens / self.stats.seconds.generate
 
-def runs(
-    lanes: Sequence[Lane],
+
+def run_rounds(
+    configurations: Sequence[LoadedConfiguration],
     prompts: Sequence[Sequence[int]],
     *,
     rounds: int,
@@ -43,38 +51,48 @@ def runs(
     seed: int,
     cancel: threading.Event,
 ) -> Iterator[Run]:
-    """Warm up, then give each run as it ends; setting `cancel` ends them all.
+    """Warm up, then yield each run as it ends, until `cancel` is set.
 
-    options: as for GenerationConfig, but for seed and depth. seed: of the first prompt, round one;
-    each further prompt and round has the next.
+    options: those of GenerationConfig, without seed and depth. seed: of the first prompt in the
+    first round; each further prompt and round has the next.
 
-    Each round turns the order of the contenders around: A B, B A, A B. A run that was cancelled
-    half way is not given.
+    Every other round has the configurations in reverse order: A B, B A, A B. A run that was
+    cancelled halfway is not yielded.
     """
-    for lane in lanes:
-        _generate(lane, _OTHER_TEXT, {**options, "max_tokens": _WARM_UP, "seed": seed}, cancel)
+    for each in configurations:
+        settings = {**options, "seed": seed, "depth": each.configuration.depth}
+        warm_up(each.engine, cancel, **settings)
     for number in range(rounds):
         for task, prompt in enumerate(prompts):
             own_seed = (seed + number * len(prompts) + task) % _SEEDS
             settings = {**options, "seed": own_seed}
-            for lane in lanes if number % 2 == 0 else reversed(lanes):
-                _forget(lane, settings, cancel)
-                result = _generate(lane, prompt, settings, cancel)
+            for each in configurations if number % 2 == 0 else reversed(configurations):
+                _clear_caches(each, settings, cancel)
+                result = _generate(each, prompt, settings, cancel)
                 if cancel.is_set():
                     return
-                yield Run(lane.name, task, number, result.token_ids, result.stats)
+                yield Run(each.name, task, number, result.token_ids, result.stats)
+
+
+def warm_up(engine: Engine, cancel: threading.Event | None = None, **options: Any) -> None:
+    """Generate a few tokens: the first passes of a model are slow. options: of GenerationConfig."""
+    engine.generate(_OTHER_TEXT, cancel=cancel, **{**options, "max_tokens": _WARM_UP_TOKENS})
 
 
 def _generate(
-    lane: Lane, prompt: Prompt, settings: Mapping[str, Any], cancel: threading.Event
+    configuration: LoadedConfiguration,
+    prompt: Prompt,
+    settings: Mapping[str, Any],
+    cancel: threading.Event,
 ) -> Result:
-    return lane.engine.generate(
-        prompt, cancel=cancel, **{**settings, "depth": lane.contender.depth}
-    )
+    depth = configuration.configuration.depth
+    return configuration.engine.generate(prompt, cancel=cancel, **{**settings, "depth": depth})
 
 
-def _forget(lane: Lane, settings: Mapping[str, Any], cancel: threading.Event) -> None:
-    """No cache holds anything of the prompt to come, whichever was the last one."""
-    _generate(lane, _OTHER_TEXT, {**settings, "max_tokens": 1}, cancel)
-    if lane.engine.drafting.context:
-        lane.engine.drafting.context.truncate(0)
+def _clear_caches(
+    configuration: LoadedConfiguration, settings: Mapping[str, Any], cancel: threading.Event
+) -> None:
+    """Remove the last prompt from all caches: it may be the next one, too."""
+    _generate(configuration, _OTHER_TEXT, {**settings, "max_tokens": 1}, cancel)
+    if cache := configuration.engine.drafting.context:
+        cache.truncate(0)

@@ -1,7 +1,7 @@
-"""Summary: what the runs of each contender on each prompt set come to."""
+"""Summary: the figures of one configuration on one prompt set."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.bench.configurations import PLAIN
@@ -10,22 +10,22 @@ from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
 from localspec.stats import Stats
 
-ALL = "all"
+_ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One contender on one prompt set, or on all of them.
+class Summary:
+    """The figures of one configuration on one prompt set, or on all of them (`all`).
 
-    ratio: of its speed to that of plain decoding, in the same round on the same prompt.
-    seconds: of generation, by who took them: draft, verify and host.
-    accepted_lengths: entry i: in how many steps i drafted tokens were accepted.
-    widths: how many passes there were of so many rows.
-    compared, same: texts set beside those of plain decoding, and those that were equal.
+    ratio: its speed over that of plain decoding on the same prompt in the same round.
+    seconds: of generation, by phase: draft, verify and host.
+    accepted_lengths: entry i is the number of steps that accepted i drafted tokens.
+    widths: the number of passes, by their rows.
+    compared, same: how many texts were compared with those of plain decoding, and were equal.
     """
 
     set: str
-    contender: str
+    configuration: str
     runs: int
     tokens: int
     steps: int
@@ -40,41 +40,44 @@ class Row:
     same: int
 
     def share(self, phase: str) -> float:
-        """Of the seconds, what this phase took."""
+        """The share of the seconds that this phase took."""
         return self.seconds[phase] / sum(self.seconds.values())
 
 
-def summarised(runs: Sequence[Run], tasks: Sequence[Task]) -> list[Row]:
-    """A row for each set and contender, in the order they came; with several sets, all of them."""
-    plain = {(run.task, run.round): run for run in runs if run.contender == PLAIN}
+def summarise(runs: Sequence[Run], tasks: Sequence[Task]) -> list[Summary]:
+    """A summary for each set and configuration, in the order of the runs.
+
+    With several sets, also for each configuration on all of them.
+    """
+    plain = {(run.task, run.round): run for run in runs if run.configuration == PLAIN}
     sets = list(dict.fromkeys(tasks[run.task].set for run in runs))
-    names = list(dict.fromkeys(run.contender for run in runs))
-    rows = []
-    for set_ in [*sets, ALL] if len(sets) > 1 else sets:
-        of_set = [run for run in runs if set_ in (ALL, tasks[run.task].set)]
+    names = list(dict.fromkeys(run.configuration for run in runs))
+    summaries = []
+    for set_ in [*sets, _ALL] if len(sets) > 1 else sets:
+        of_set = [run for run in runs if set_ in (_ALL, tasks[run.task].set)]
         for name in names:
-            if own := [run for run in of_set if run.contender == name]:
-                rows.append(_row(set_, name, own, plain))
-    return rows
+            if own := [run for run in of_set if run.configuration == name]:
+                summaries.append(_summary(set_, name, own, plain))
+    return summaries
 
 
-def _row(set_: str, name: str, runs: list[Run], plain: dict[tuple[int, int], Run]) -> Row:
+def _summary(set_: str, name: str, runs: list[Run], plain: dict[tuple[int, int], Run]) -> Summary:
     speeds: dict[int, list[float]] = {run.task: [] for run in runs}
     ratios: dict[int, list[float]] = {run.task: [] for run in runs}
     compared = same = 0
     for run in runs:
-        speeds[run.task].append(speed(run))
+        speeds[run.task].append(run.tokens_per_second)
         partner = plain.get((run.task, run.round))
         if partner:
-            ratios[run.task].append(speed(run) / speed(partner))
+            ratios[run.task].append(run.tokens_per_second / partner.tokens_per_second)
             compared += 1
             same += run.token_ids == partner.token_ids
     all_stats = [run.stats for run in runs]
-    drafted, accepted = (_sum(all_stats, what) for what in ("drafted", "accepted"))
+    drafted, accepted = _sum(all_stats, "drafted"), _sum(all_stats, "accepted")
     tokens, steps = _sum(all_stats, "generated_tokens"), _sum(all_stats, "steps")
-    return Row(
+    return Summary(
         set=set_,
-        contender=name,
+        configuration=name,
         runs=len(runs),
         tokens=tokens,
         steps=steps,
@@ -87,24 +90,19 @@ def _row(set_: str, name: str, runs: list[Run], plain: dict[tuple[int, int], Run
             for phase in ("draft", "verify", "host")
         },
         accepted_lengths=accepted_lengths(all_stats),
-        widths=counted(stats.widths for stats in all_stats),
+        widths=passes_by_width(all_stats),
         compared=compared,
         same=same,
     )
 
 
-def speed(run: Run) -> float:
-    """Tokens per second."""
-    return run.stats.generated_tokens / run.stats.seconds.generate
-
-
-def counted(widths: Iterable[Sequence[int]]) -> dict[int, int]:
-    """How many passes there were of so many rows."""
-    return dict(sorted(Counter(width for each in widths for width in each).items()))
+def passes_by_width(all_stats: Sequence[Stats]) -> dict[int, int]:
+    """The number of passes, by their rows, in ascending order."""
+    return dict(sorted(Counter(width for stats in all_stats for width in stats.widths).items()))
 
 
 def accepted_lengths(all_stats: Sequence[Stats]) -> list[int]:
-    """Entry i: in how many steps i drafted tokens became text, 0 without a draft too."""
+    """Entry i: the number of steps that accepted i drafted tokens; 0 in steps without a draft."""
     deepest = max(len(stats.accepted_per_position) for stats in all_stats)
     # How many steps accepted at least 0, 1, 2, ... tokens.
     at_least = [_sum(all_stats, "steps"), *[0] * (deepest + 1)]
@@ -114,5 +112,5 @@ def accepted_lengths(all_stats: Sequence[Stats]) -> list[int]:
     return [at_least[i] - at_least[i + 1] for i in range(deepest + 1)]
 
 
-def _sum(all_stats: Sequence[Stats], what: str) -> int:
-    return sum(getattr(stats, what) for stats in all_stats)
+def _sum(all_stats: Sequence[Stats], count: str) -> int:
+    return sum(getattr(stats, count) for stats in all_stats)

@@ -9,12 +9,20 @@ from typing import Any
 
 import click
 
-from localspec.bench.configurations import Entry, Field, tokens_of
-from localspec.bench.equality import require_same_texts
-from localspec.bench.page import page
-from localspec.bench.prompt_sets import SETS, Task, tasks_of
-from localspec.bench.report import Conditions, Report, report
-from localspec.bench.runner import runs
+from localspec.bench import (
+    SETS,
+    Conditions,
+    LoadedSweep,
+    Report,
+    Sweep,
+    Task,
+    build_report,
+    html_page,
+    load_tasks,
+    require_same_texts,
+    run_rounds,
+    tokenize_prompts,
+)
 from localspec.cli.bench_output import report_text, with_progress
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
@@ -126,20 +134,19 @@ def bench(
     options |= {"max_tokens": tokens, "ignore_eos": True}
     settings = _checked(options, depths, verify=verify)
     page_file = _writable(html) if html else None
-    tasks = tasks_of(
-        comma_separated(sets or "") or ([] if file else [*SETS]), Path(file) if file else None
-    )
-    entry = Entry(_path(model), _path(draft), comma_separated(drafts or "") or None, depths)
+    names = comma_separated(sets or "") or ([] if file else [*SETS])
+    tasks = load_tasks(names, Path(file) if file else None)
+    sweep = Sweep(_path(model), _path(draft), comma_separated(drafts or "") or None, depths)
     runtime = RuntimeConfig(ctx, gpu_layers, threads, None, reproducible or verify)
     cancel = threading.Event()
     with ExitStack() as stack:
         with on_interrupt(exit_at_once):
-            field = stack.enter_context(entry.opened(runtime, tasks, tokens))
-            prompts = tokens_of(field.plain, tasks, tokens)
-        for reason in field.left_out:
+            loaded = stack.enter_context(sweep.load(runtime, tasks, tokens))
+            prompts = tokenize_prompts(loaded.plain, tasks, tokens)
+        for reason in loaded.left_out:
             output.note(reason)
-        going = runs(
-            field.lanes,
+        runs = run_rounds(
+            loaded.configurations,
             prompts,
             rounds=rounds,
             options=options,
@@ -147,9 +154,11 @@ def bench(
             cancel=cancel,
         )
         with on_interrupt(cancel_first(cancel)):
-            found = list(with_progress(going, tasks, rounds * len(tasks) * len(field.lanes)))
-        conditions = _conditions(field, runtime, settings, rounds, tasks)
-        result = report(field, tasks, found, conditions, interrupted=cancel.is_set())
+            found = list(
+                with_progress(runs, tasks, rounds * len(tasks) * len(loaded.configurations))
+            )
+        conditions = _conditions(loaded, runtime, settings, rounds, tasks)
+        result = build_report(loaded, tasks, found, conditions, interrupted=cancel.is_set())
     _write(result, output, page_file, as_json=as_json)
     if verify:
         compared = require_same_texts(found, tasks)
@@ -183,20 +192,20 @@ def _writable(html: str) -> Path:
 
 
 def _conditions(
-    field: Field,
+    sweep: LoadedSweep,
     runtime: RuntimeConfig,
     settings: GenerationConfig,
     rounds: int,
     tasks: Sequence[Task],
 ) -> Conditions:
-    model = field.plain.model
+    model = sweep.plain.model
     return Conditions(
         tokens=settings.max_tokens,
         rounds=rounds,
         seed=settings.seed,
         rule=settings.rule,
         temperature=settings.params(read_header(model.path).metadata).temperature,
-        context=field.plain.context,
+        context=sweep.plain.context,
         threads=runtime.threads_of(model),
         gpu_layers=runtime.gpu_layers,
         reproducible=runtime.reproducible,
@@ -213,7 +222,7 @@ def _write(result: Report, output: Output, page_file: Path | None, *, as_json: b
         output.note("nothing was measured")
     if page_file:
         try:
-            page_file.write_text(page(result), encoding="utf-8")
+            page_file.write_text(html_page(result), encoding="utf-8")
         except OSError as error:
             raise LocalspecError(
                 f"--html {page_file}: {error.strerror}; name another file"

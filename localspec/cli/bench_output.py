@@ -9,12 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from localspec.bench.facts import conditions_line, machine_line, memory_line, models_line
-from localspec.bench.prompt_sets import Task
-from localspec.bench.report import Report
-from localspec.bench.runner import Run
-from localspec.bench.summary import Row, speed
-from localspec.bench.table import COLUMNS, LEGEND, cells
+from localspec.bench import COLUMNS, LEGEND, Report, Run, Summary, Task, cells, facts
 from localspec.cli.output import join_facts, write_note
 from localspec.cli.table import empty_table, stdout_console
 
@@ -49,8 +44,8 @@ def with_progress(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Ite
 
 def _with_lines(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Iterator[Run]:
     for number, run in enumerate(runs, start=1):
-        facts = [f"{number} of {count}", _about(run, tasks), f"{speed(run):.1f} tok/s"]
-        write_note(join_facts(facts))
+        speed = f"{run.tokens_per_second:.1f} tok/s"
+        write_note(join_facts([f"{number} of {count}", _about(run, tasks), speed]))
         yield run
 
 
@@ -61,14 +56,14 @@ def report_text(report: Report) -> str:
     with console.capture() as capture:
         console.print(_table(report.rows))
         console.print(LEGEND, soft_wrap=True)
-        for fact in (models_line, conditions_line, memory_line, machine_line):
-            console.print(fact(report), soft_wrap=True)
+        for fact in facts(report):
+            console.print(fact, soft_wrap=True)
         if report.interrupted:
             console.print("stopped before all was measured", soft_wrap=True)
     return capture.get()
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _table(rows: Sequence[Summary]) -> Table:
     table = empty_table()
     for position, name in enumerate(COLUMNS):
         table.add_column(name, justify="left" if position < 2 else "right")
@@ -82,4 +77,4 @@ def _table(rows: Sequence[Row]) -> Table:
 
 def _about(run: Run, tasks: Sequence[Task]) -> str:
     task = tasks[run.task]
-    return join_facts([f"round {run.round + 1}", f"{task.set} {task.number}", run.contender])
+    return join_facts([f"round {run.round + 1}", f"{task.set} {task.number}", run.configuration])

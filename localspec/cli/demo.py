@@ -8,7 +8,7 @@ from typing import Any
 import click
 import psutil
 
-from localspec.bench.prompt_sets import SETS, Task, shipped
+from localspec.bench import SETS, Comparison, Task, bundled_tasks
 from localspec.cli import demo_output
 from localspec.cli.demo_screen import screen_for
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
@@ -18,7 +18,6 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.scaling import demo_pair
 from localspec.scaling.demo_pair import DemoPair
-from localspec.scaling.race import Race
 from localspec.utils.format import format_bytes
 
 _PROMPT = "def fibonacci(n):"
@@ -102,16 +101,18 @@ def demo(
         return 0
     output.note(demo_output.LOADING)
     with on_interrupt(exit_at_once):
-        race = Race(pair.target, pair.drafter, threads=threads, reproducible=reproducible)
-    with race:
-        return _run(race, task, options, output)
+        comparison = Comparison(
+            pair.target, pair.drafter, threads=threads, reproducible=reproducible
+        )
+    with comparison:
+        return _run(comparison, task, options, output)
 
 
 def _task(prompt: str | None, prompt_set: str | None) -> Task:
     if prompt is not None and prompt_set is not None:
         raise InvalidValueError("both --prompt and --set are given; choose one")
     if prompt_set is not None:
-        return shipped(prompt_set)[0]
+        return bundled_tasks(prompt_set)[0]
     return Task("prompt", 1, _PROMPT if prompt is None else prompt)
 
 
@@ -143,21 +144,21 @@ def _agreed(pair: DemoPair, output: Output) -> bool:
     return click.confirm(f"write {format_bytes(pair.missing)}?", default=False, err=True)
 
 
-def _run(race: Race, task: Task, options: dict[str, Any], output: Output) -> int:
+def _run(comparison: Comparison, task: Task, options: dict[str, Any], output: Output) -> int:
     """Generate both texts, show the verdict, and return the exit code."""
     if warning := demo_output.busy_warning(psutil.cpu_percent(_BUSY_SECONDS)):
         output.note(warning)
     cancel = threading.Event()
-    prompt = task.prompt_for(race.plain.engine)
+    prompt = task.prompt_for(comparison.plain.engine)
     shown = prompt if isinstance(prompt, str) else "(a chat)\n\n"
     with on_interrupt(cancel_first(cancel)):
-        race.warm_up(cancel)
-        with screen_for(output, race, shown) as screen:
-            for lane, token in race.run(prompt, cancel, **options):
-                screen.show(lane, token)
+        comparison.warm_up(cancel)
+        with screen_for(output, comparison, shown) as screen:
+            for decoding, token in comparison.run(prompt, cancel, **options):
+                screen.show(decoding, token)
     if cancel.is_set():
         return INTERRUPTED
-    output.data(demo_output.verdict_line(race) + "\n")
-    for remark in demo_output.remark_lines(race):
+    output.data(demo_output.verdict_line(comparison) + "\n")
+    for remark in demo_output.remark_lines(comparison):
         output.note(remark)
     return 0

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from localspec.bench import Comparison, Decoding
 from localspec.cli.output import join_facts
 from localspec.scaling.demo_pair import DemoPair
-from localspec.scaling.race import Lane, Race
 from localspec.utils.format import format_bytes
 
 LOADING = "loading; the first time, it is also measured what passes cost on this machine"
@@ -24,7 +24,7 @@ def question_lines(pair: DemoPair) -> list[str]:
 
 
 def model_lines(pair: DemoPair) -> list[str]:
-    """Return a line for the file of each model, and one on what the race shows."""
+    """Return a line for the file of each model, and one on what the comparison shows."""
     files = {"target": pair.target, "drafter": pair.drafter}
     return [
         *(
@@ -42,20 +42,25 @@ def busy_warning(percent: float) -> str | None:
     return f"other programs keep {percent:.0f} % of the processor busy: the speeds suffer, unevenly"
 
 
-def speed_text(lane: Lane, race: Race) -> str:
-    """Return the speed of a lane so far; for the speculative one also its ratio to plain."""
-    if lane.speed is None:
+def speed_text(decoding: Decoding, comparison: Comparison) -> str:
+    """Return the speed of a decoding so far; for the speculative one also its ratio to plain."""
+    if decoding.tokens_per_second is None:
         return "waiting"
-    ratio = race.ratio if lane is race.speculative else None
-    return join_facts([f"{lane.speed:.1f} tok/s", f"{ratio:.2f} x" if ratio else ""])
+    ratio = comparison.speed_up if decoding is comparison.speculative else None
+    return join_facts(
+        [f"{decoding.tokens_per_second:.1f} tok/s", f"{ratio:.2f} x" if ratio else ""]
+    )
 
 
-def verdict_line(race: Race) -> str:
+def verdict_line(comparison: Comparison) -> str:
     """Return one line: both speeds, their ratio, and whether the texts are identical."""
-    plain, speculative = (f"{lane.name} {lane.speed or 0:.1f} tok/s" for lane in race.lanes)
-    ratio = f"{race.ratio:.2f} x" if race.ratio else ""
-    count = len(race.plain.tokens)
-    where = race.difference
+    plain, speculative = (
+        f"{decoding.name} {decoding.tokens_per_second or 0:.1f} tok/s"
+        for decoding in comparison.decodings
+    )
+    ratio = f"{comparison.speed_up:.2f} x" if comparison.speed_up else ""
+    count = len(comparison.plain.tokens)
+    where = comparison.first_difference
     same = (
         f"the two texts are identical ({count} tokens)"
         if where is None
@@ -64,16 +69,16 @@ def verdict_line(race: Race) -> str:
     return join_facts([plain, speculative, ratio, same])
 
 
-def remark_lines(race: Race) -> list[str]:
+def remark_lines(comparison: Comparison) -> list[str]:
     """Return what explains an unusual verdict: no gain, or texts that differ."""
     said = []
-    if race.ratio and race.ratio < 1:
+    if comparison.speed_up and comparison.speed_up < 1:
         said.append(
             "drafting did not pay here; it gains more with a larger --size, or less going on"
         )
-    where = race.difference
+    where = comparison.first_difference
     if where is not None:
-        plain, speculative = (_token(lane, where) for lane in race.lanes)
+        plain, speculative = (_token(decoding, where) for decoding in comparison.decodings)
         said += [
             f"token {where + 1} is {plain} plainly and {speculative} with drafts: passes over one "
             "and over several",
@@ -89,7 +94,7 @@ def short_path(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def _token(lane: Lane, place: int) -> str:
-    if place >= len(lane.tokens):
+def _token(decoding: Decoding, place: int) -> str:
+    if place >= len(decoding.tokens):
         return "missing"
-    return repr(lane.engine.model.piece_text(lane.tokens[place].id))
+    return repr(decoding.engine.model.piece_text(decoding.tokens[place].id))

@@ -1,4 +1,4 @@
-"""What `localspec demo` shows of the race: two panes on a terminal, else text after text."""
+"""What `localspec demo` shows of the comparison: two panes on a terminal, else text after text."""
 
 import sys
 from contextlib import AbstractContextManager
@@ -10,10 +10,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from localspec.bench import Comparison, Decoding
 from localspec.cli.demo_output import speed_text
 from localspec.cli.output import ORIGIN_STYLES, Output, origin_kind
 from localspec.engine.generation import Token
-from localspec.scaling.race import Lane, Race
 from localspec.utils.format import printable
 
 # In letters: a narrower pane holds too little of a line of code.
@@ -29,43 +29,43 @@ _PROMPT_LINES = 4
 
 
 class Screen(AbstractContextManager["Screen"]):
-    """Shows the tokens of a race; at the end of the `with` both texts stay on the screen."""
+    """Shows the tokens of a comparison; at the end of the `with` both texts stay on the screen."""
 
-    def show(self, lane: Lane, token: Token) -> None:
-        """Show a token of a lane."""
+    def show(self, decoding: Decoding, token: Token) -> None:
+        """Show a token of a decoding."""
         raise NotImplementedError
 
 
 class Lines(Screen):
     """One text after the other, each followed by its speed: for pipes and small screens."""
 
-    def __init__(self, output: Output, race: Race, prompt: str) -> None:
+    def __init__(self, output: Output, comparison: Comparison, prompt: str) -> None:
         self._output = output
-        self._race = race
+        self._comparison = comparison
         self._prompt = prompt
-        self._lane: Lane | None = None
+        self._decoding: Decoding | None = None
 
-    def show(self, lane: Lane, token: Token) -> None:
-        if lane is not self._lane:
-            self._end_lane()
-            self._lane = lane
-            self._output.data(f"--- {lane.name}\n{_end_of(self._prompt)}")
+    def show(self, decoding: Decoding, token: Token) -> None:
+        if decoding is not self._decoding:
+            self._end_decoding()
+            self._decoding = decoding
+            self._output.data(f"--- {decoding.name}\n{_end_of(self._prompt)}")
         self._output.token(safe_text(token.text), token.origin)
 
     def __exit__(self, *_exc: object) -> None:
-        self._end_lane()
+        self._end_decoding()
 
-    def _end_lane(self) -> None:
-        if self._lane:
-            self._output.data(f"\n--- {speed_text(self._lane, self._race)}\n\n")
+    def _end_decoding(self) -> None:
+        if self._decoding:
+            self._output.data(f"\n--- {speed_text(self._decoding, self._comparison)}\n\n")
 
 
 class Panes(Screen):
     """Both texts side by side, tokens styled by origin, speeds live."""
 
-    def __init__(self, console: Console, race: Race, prompt: str) -> None:
+    def __init__(self, console: Console, comparison: Comparison, prompt: str) -> None:
         self._console = console
-        self._race = race
+        self._comparison = comparison
         self._prompt = prompt
         self._drawn = 0.0
         # No thread that draws: it would take time from what is measured.
@@ -76,7 +76,7 @@ class Panes(Screen):
         self._draw()
         return self
 
-    def show(self, lane: Lane, token: Token) -> None:
+    def show(self, decoding: Decoding, token: Token) -> None:
         if perf_counter() - self._drawn > 1 / _FRAMES_PER_SECOND:
             self._draw()
 
@@ -92,44 +92,44 @@ class Panes(Screen):
     def _frame(self, lines: int | None = None) -> Group:
         """Return both panes and the legend. lines: show the last lines only, so many."""
         width = self._console.width // 2 - _EDGES
-        bodies = [self._body(lane, width) for lane in self._race.lanes]
+        bodies = [self._body(decoding, width) for decoding in self._comparison.decodings]
         rows = lines or max(map(len, bodies))
         grid = Table.grid(expand=True)
         for _ in bodies:
             grid.add_column(ratio=1)
         grid.add_row(
             *(
-                self._pane(lane, body[-rows:], rows)
-                for lane, body in zip(self._race.lanes, bodies, strict=True)
+                self._pane(decoding, body[-rows:], rows)
+                for decoding, body in zip(self._comparison.decodings, bodies, strict=True)
             )
         )
         return Group(grid, legend())
 
-    def _body(self, lane: Lane, width: int) -> list[Text]:
+    def _body(self, decoding: Decoding, width: int) -> list[Text]:
         """Return the end of the prompt and the text so far, in lines of `width` letters."""
         prompt = (_end_of(self._prompt), "dim")
-        body = Text.assemble(prompt, *((safe_text(t.text), style_of(t)) for t in lane.tokens))
+        body = Text.assemble(prompt, *((safe_text(t.text), style_of(t)) for t in decoding.tokens))
         body.expand_tabs(4)
         return list(body.wrap(self._console, width))
 
-    def _pane(self, lane: Lane, body: list[Text], rows: int) -> Panel:
+    def _pane(self, decoding: Decoding, body: list[Text], rows: int) -> Panel:
         return Panel(
             Text("\n").join(body),
-            title=lane.name,
+            title=decoding.name,
             title_align="left",
-            subtitle=speed_text(lane, self._race),
+            subtitle=speed_text(decoding, self._comparison),
             subtitle_align="right",
             height=rows + 2,
         )
 
 
-def screen_for(output: Output, race: Race, prompt: str) -> Screen:
+def screen_for(output: Output, comparison: Comparison, prompt: str) -> Screen:
     """Return panes where stdout has room and colour for them, else lines."""
     if output.color and sys.stdout.isatty():
         console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
         if console.width >= _MIN_WIDTH and console.height >= _MIN_HEIGHT:
-            return Panes(console, race, prompt)
-    return Lines(output, race, prompt)
+            return Panes(console, comparison, prompt)
+    return Lines(output, comparison, prompt)
 
 
 def legend() -> Text:

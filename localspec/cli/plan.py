@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import click
 
-from localspec.bench.prompt_sets import SETS, Task, tasks_of
+from localspec.bench import SETS, Task, load_tasks
 from localspec.cli.interrupt import exit_at_once, on_interrupt
 from localspec.cli.options import (
     DRAFTS,
@@ -112,7 +112,7 @@ def plan(
 def _tasks(sets: str | None, file: str | None, answers: int) -> list[Task]:
     """Return the prompts: as many as answers are wanted, or all there are."""
     names = [*SETS] if sets is None and not file else comma_separated(sets or "")
-    tasks = tasks_of(names, Path(file) if file else None)
+    tasks = load_tasks(names, Path(file) if file else None)
     if len(tasks) < _MIN_COUNT:
         raise InvalidValueError(
             f"prompts there are: {len(tasks)}, and an interval takes {_MIN_COUNT}; name a larger "

@@ -2,7 +2,7 @@
 
 import click
 
-from localspec.bench.prompt_sets import LONG, SETS
+from localspec.bench import LONG, SETS
 from localspec.cli.options import Command, stacked
 
 

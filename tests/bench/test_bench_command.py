@@ -1,4 +1,4 @@
-"""What `localspec bench` is made of: prompt sets, contenders, runs, figures, the page."""
+"""What `localspec bench` is made of: prompt sets, configurations, runs, figures, the page."""
 
 import threading
 import xml.etree.ElementTree as ET
@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from localspec.bench.configurations import PLAIN, Entry, Field, tokens_of
+from localspec.bench.configurations import PLAIN, LoadedSweep, Sweep, tokenize_prompts
 from localspec.bench.equality import require_same_texts
 from localspec.bench.median import Median
-from localspec.bench.page import page
-from localspec.bench.prompt_sets import LONG, SETS, Task, read_tasks, shipped, tasks_of
-from localspec.bench.report import Conditions, Report, report
-from localspec.bench.runner import Run, runs
-from localspec.bench.summary import accepted_lengths, summarised
+from localspec.bench.page import html_page
+from localspec.bench.prompt_sets import LONG, SETS, Task, bundled_tasks, load_tasks, read_tasks
+from localspec.bench.report import Conditions, Report, build_report
+from localspec.bench.report_text import COLUMNS, cells
+from localspec.bench.runner import Run, run_rounds
+from localspec.bench.summary import accepted_lengths, summarise
 from localspec.bench.svg import ticks
-from localspec.bench.table import COLUMNS, cells
 from localspec.errors import DrafterMismatchError, ExactnessError, InvalidValueError
 from localspec.loading.config import RuntimeConfig
 from localspec.stats import Seconds, Stats
@@ -25,18 +25,22 @@ from localspec.stats import Seconds, Stats
 RUNTIME = RuntimeConfig(threads=1)
 
 
-def field_of(
+def sweep_of(
     tasks: Sequence[Task], *, drafts: Sequence[str] | None = None, depths: Any = (None,)
 ) -> Any:
-    return Entry(None, None, drafts, depths).opened(RUNTIME, tasks, tokens=16)
+    return Sweep(None, None, drafts, depths).load(RUNTIME, tasks, tokens=16)
 
 
 def measured(
-    field: Field, tasks: Sequence[Task], *, rounds: int = 1, cancel: threading.Event | None = None
+    sweep: LoadedSweep,
+    tasks: Sequence[Task],
+    *,
+    rounds: int = 1,
+    cancel: threading.Event | None = None,
 ) -> Iterator[Run]:
-    return runs(
-        field.lanes,
-        tokens_of(field.plain, tasks, 16),
+    return run_rounds(
+        sweep.configurations,
+        tokenize_prompts(sweep.plain, tasks, 16),
         rounds=rounds,
         options={"max_tokens": 16, "ignore_eos": True, "temperature": 0.0},
         seed=1,
@@ -45,7 +49,7 @@ def measured(
 
 
 def run(
-    contender: str,
+    configuration: str,
     *,
     seconds: float = 1.0,
     task: int = 0,
@@ -62,7 +66,7 @@ def run(
         widths=[1 + len(accepted)] * (len(ids) - sum(accepted)),
         seconds=Seconds(generate=seconds, draft=0.2 * seconds, verify=0.7 * seconds),
     )
-    return Run(contender, task, 0, list(ids), stats)
+    return Run(configuration, task, 0, list(ids), stats)
 
 
 # Prompt sets.
@@ -70,23 +74,23 @@ def run(
 
 @pytest.mark.parametrize("name", SETS)
 def test_a_shipped_set_holds_different_prompts(name: str) -> None:
-    tasks = shipped(name)
+    tasks = bundled_tasks(name)
     assert [task.number for task in tasks] == [1, 2, 3, 4, 5]
     assert len({str(task.content) for task in tasks}) == 5
     assert all(50 < task.bytes < 1500 for task in tasks)
 
 
 def test_the_long_set_answers_behind_all_other_texts() -> None:
-    tasks = shipped(LONG)
+    tasks = bundled_tasks(LONG)
     assert [task.number for task in tasks] == [1, 2]
-    for task, short in zip(tasks, shipped("code"), strict=False):
+    for task, short in zip(tasks, bundled_tasks("code"), strict=False):
         assert task.bytes > 7000
         assert str(task.content).endswith(str(short.content))
-        assert str(shipped("json")[4].content) in str(task.content)
+        assert str(bundled_tasks("json")[4].content) in str(task.content)
 
 
 def test_sets_take_turns() -> None:
-    first = [(task.set, task.number) for task in tasks_of(["json", "edit", "json"], None)][:4]
+    first = [(task.set, task.number) for task in load_tasks(["json", "edit", "json"], None)][:4]
     assert first == [("json", 1), ("edit", 1), ("json", 2), ("edit", 2)]
 
 
@@ -137,27 +141,27 @@ def test_a_file_that_is_not_there(tmp_path: Path, name: str) -> None:
 
 def test_a_set_there_is_not() -> None:
     with pytest.raises(InvalidValueError, match=r"--set verse: .* code, edit, prose, json, chat"):
-        tasks_of(["verse"], None)
+        load_tasks(["verse"], None)
 
 
 # Contenders and runs.
 
 
 def test_by_default_everything_that_can_draft_takes_part() -> None:
-    tasks = shipped("chat")
-    with field_of(tasks) as field:
-        names = [lane.name for lane in field.lanes]
+    tasks = bundled_tasks("chat")
+    with sweep_of(tasks) as sweep:
+        names = [loaded.name for loaded in sweep.configurations]
         assert names == [PLAIN, "suffix", "lookup", "ngram", "pycode-4m-q4_0", "auto"]
-        assert field.left_out == []
+        assert sweep.left_out == []
         # The bundled model is not made for chats: it gets them as a transcript.
-        prompt = field.plain.model.tokenize(str(tasks[4].prompt_for(field.plain)))
-        assert tokens_of(field.plain, tasks, 16)[4] == prompt
+        prompt = sweep.plain.model.tokenize(str(tasks[4].prompt_for(sweep.plain)))
+        assert tokenize_prompts(sweep.plain, tasks, 16)[4] == prompt
 
 
 def test_a_prompt_must_leave_room_for_its_text() -> None:
     tasks = [Task("mine", 1, "x " * 3000)]
-    with field_of(tasks, drafts=["none"]) as field, pytest.raises(InvalidValueError) as raised:
-        tokens_of(field.plain, tasks, 16)
+    with sweep_of(tasks, drafts=["none"]) as sweep, pytest.raises(InvalidValueError) as raised:
+        tokenize_prompts(sweep.plain, tasks, 16)
     assert "--ctx" in str(raised.value)
 
 
@@ -166,36 +170,42 @@ def test_without_a_drafter_model_it_is_left_out_unless_asked_for(
 ) -> None:
     copy = tmp_path / "copy.gguf"
     copy.write_bytes(target_path.read_bytes())
-    tasks = shipped("code")
-    with Entry(copy, None, None, [None]).opened(RUNTIME, tasks, 16) as field:
-        assert [lane.name for lane in field.lanes] == [PLAIN, "suffix", "lookup", "ngram", "auto"]
-        assert field.left_out == [
+    tasks = bundled_tasks("code")
+    with Sweep(copy, None, None, [None]).load(RUNTIME, tasks, 16) as sweep:
+        assert [loaded.name for loaded in sweep.configurations] == [
+            PLAIN,
+            "suffix",
+            "lookup",
+            "ngram",
+            "auto",
+        ]
+        assert sweep.left_out == [
             "model is left out: no drafter is known for copy.gguf; name one with --draft"
         ]
     with (
         pytest.raises(DrafterMismatchError),
-        Entry(copy, None, ["model"], [None]).opened(RUNTIME, tasks, 16),
+        Sweep(copy, None, ["model"], [None]).load(RUNTIME, tasks, 16),
     ):
         pass
 
 
 def test_rounds_turn_around_and_texts_are_equal() -> None:
-    tasks = shipped("edit")[:2]
-    with field_of(tasks, drafts=["suffix", "none"], depths=[2, 4]) as field:
-        found = list(measured(field, tasks, rounds=2))
+    tasks = bundled_tasks("edit")[:2]
+    with sweep_of(tasks, drafts=["suffix", "none"], depths=[2, 4]) as sweep:
+        found = list(measured(sweep, tasks, rounds=2))
     names = [PLAIN, "suffix, depth 2", "suffix, depth 4"]
-    assert [each.contender for each in found] == names * 2 + names[::-1] * 2
+    assert [each.configuration for each in found] == names * 2 + names[::-1] * 2
     assert {len(each.token_ids) for each in found} == {16}
     assert require_same_texts(found, tasks) == 8
     assert max(width for each in found for width in each.stats.widths) <= 5
 
 
 def test_nothing_is_copied_from_the_round_before() -> None:
-    tasks = shipped("prose")[:1]
-    with field_of(tasks, drafts=["suffix", "lookup", "ngram"], depths=[3]) as field:
-        found = list(measured(field, tasks, rounds=2))
-    for lane in field.lanes:
-        first, second = (each for each in found if each.contender == lane.name)
+    tasks = bundled_tasks("prose")[:1]
+    with sweep_of(tasks, drafts=["suffix", "lookup", "ngram"], depths=[3]) as sweep:
+        found = list(measured(sweep, tasks, rounds=2))
+    for loaded in sweep.configurations:
+        first, second = (each for each in found if each.configuration == loaded.name)
         # Greedy, so the texts of both rounds are one; a drafter that knew it would be right.
         assert first.token_ids == second.token_ids
         assert first.stats.drafted == second.stats.drafted
@@ -203,9 +213,9 @@ def test_nothing_is_copied_from_the_round_before() -> None:
 
 
 def test_cancelling_ends_it_and_gives_no_half_text() -> None:
-    tasks, cancel = shipped("code"), threading.Event()
-    with field_of(tasks, drafts=["lookup"]) as field:
-        going = measured(field, tasks, cancel=cancel)
+    tasks, cancel = bundled_tasks("code"), threading.Event()
+    with sweep_of(tasks, drafts=["lookup"]) as sweep:
+        going = measured(sweep, tasks, cancel=cancel)
         assert len(next(going).token_ids) == 16
         cancel.set()
         assert list(going) == []
@@ -266,7 +276,7 @@ def test_a_summary_of_two_sets() -> None:
         run("fast", seconds=0.5, accepted=(1,)),
         run("fast", seconds=0.25, task=1, accepted=(1, 1)),
     ]
-    rows = {(row.set, row.contender): row for row in summarised(found, tasks)}
+    rows = {(row.set, row.configuration): row for row in summarise(found, tasks)}
     assert list(rows) == [
         (set_, name) for set_ in ("one", "two", "all") for name in (PLAIN, "fast")
     ]
@@ -282,8 +292,8 @@ def test_a_summary_of_two_sets() -> None:
     assert len(cells(fast)) == len(COLUMNS)
 
 
-def test_a_contender_without_its_plain_partner_has_no_ratio() -> None:
-    [row] = summarised([run("alone")], [Task("one", 1, "x")])
+def test_a_configuration_without_its_plain_partner_has_no_ratio() -> None:
+    [row] = summarise([run("alone")], [Task("one", 1, "x")])
     assert row.ratio is None and row.compared == 0
     assert cells(row)[3] == "-"
 
@@ -292,27 +302,27 @@ def test_a_contender_without_its_plain_partner_has_no_ratio() -> None:
 
 
 def small_report() -> Report:
-    tasks = [*shipped("edit")[:1], *shipped("code")[:1]]
-    with field_of(tasks, drafts=["suffix", "auto"]) as field:
-        found = list(measured(field, tasks))
+    tasks = [*bundled_tasks("edit")[:1], *bundled_tasks("code")[:1]]
+    with sweep_of(tasks, drafts=["suffix", "auto"]) as sweep:
+        found = list(measured(sweep, tasks))
         conditions = Conditions(
             tokens=16,
             rounds=1,
             seed=1,
             rule="coupled",
             temperature=0.0,
-            context=field.plain.context,
+            context=sweep.plain.context,
             threads=1,
             gpu_layers=None,
             reproducible=False,
             prompts={"edit": 1, "code": 1, "<script>": 0},
         )
-        return report(field, tasks, found, conditions, interrupted=True)
+        return build_report(sweep, tasks, found, conditions, interrupted=True)
 
 
 def test_the_page_is_one_well_formed_file_with_every_plot() -> None:
     found = small_report()
-    written = page(found)
+    written = html_page(found)
     first, _, rest = written.partition("\n")
     assert first == "<!DOCTYPE html>"
     root = ET.fromstring(rest)
@@ -331,7 +341,7 @@ def test_the_page_is_one_well_formed_file_with_every_plot() -> None:
 
 
 def test_the_page_needs_nothing_else() -> None:
-    written = page(small_report()).replace('xmlns="http://www.w3.org/2000/svg"', "")
+    written = html_page(small_report()).replace('xmlns="http://www.w3.org/2000/svg"', "")
     for outside in ("http", "src=", "href=", "url(", "@import"):
         assert outside not in written
 

@@ -18,13 +18,13 @@ import pytest
 from fakes.terminal import COLUMNS, on_terminal
 from rich.console import Console
 
+from localspec.bench import Comparison
 from localspec.cli import demo_output, demo_screen
 from localspec.cli.demo_screen import Lines, Panes, legend, screen_for
 from localspec.cli.main import main
 from localspec.cli.output import Output
 from localspec.scaling import scale
 from localspec.scaling.demo_pair import DemoPair
-from localspec.scaling.race import Race
 
 PROMPT = "def f(x):"
 # The least that can be written: 35 MB, in less than a second.
@@ -77,15 +77,15 @@ def demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.fixture
-def race(target_path: Path, drafter_path: Path) -> Iterator[Race]:
+def comparison(target_path: Path, drafter_path: Path) -> Iterator[Comparison]:
     """Of the bundled pair itself, run to the end."""
-    with Race(target_path, drafter_path, threads=1) as race:
-        for _ in race.run(PROMPT, threading.Event(), max_tokens=40, seed=3, ignore_eos=True):
+    with Comparison(target_path, drafter_path, threads=1) as comparison:
+        for _ in comparison.run(PROMPT, threading.Event(), max_tokens=40, seed=3, ignore_eos=True):
             pass
-        yield race
+        yield comparison
 
 
-def lane_texts(out: str) -> list[str]:
+def shown_texts(out: str) -> list[str]:
     """What stands under each heading."""
     return [part.split("\n--- ")[0] for part in re.split(r"--- (?:plain|localspec)\n", out)[1:]]
 
@@ -97,14 +97,14 @@ def test_into_a_pipe(demo: Run, folder: Path) -> None:
     done = demo("--yes", *SMALL)
     assert done.code == 0, done.err
     assert "\x1b" not in done.out + done.err
-    plain, speculative = lane_texts(done.out)
+    plain, speculative = shown_texts(done.out)
     assert plain == speculative and plain.startswith("def fibonacci")
     assert IDENTICAL.search(done.out)
     (file,) = folder.iterdir()
     assert 30e6 < file.stat().st_size < 40e6
     again = demo(*SMALL)
     assert again.code == 0 and "written" not in again.err
-    assert lane_texts(again.out) == [plain, speculative]
+    assert shown_texts(again.out) == [plain, speculative]
 
 
 def test_without_a_terminal_it_writes_nothing_unasked(demo: Run, folder: Path) -> None:
@@ -193,31 +193,33 @@ def test_a_drafter_is_a_twelfth_of_its_target(folder: Path) -> None:
 # What it shows.
 
 
-def test_both_panes_show_the_whole_text(race: Race) -> None:
+def test_both_panes_show_the_whole_text(comparison: Comparison) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=90, height=30, record=True)
-    with Panes(console, race, PROMPT) as panes:
-        for lane in race.lanes:
-            for token in lane.tokens:
-                panes.show(lane, token)
+    with Panes(console, comparison, PROMPT) as panes:
+        for decoding in comparison.decodings:
+            for token in decoding.tokens:
+                panes.show(decoding, token)
     shown = console.export_text()
     assert "╭─ plain ─" in shown and "╭─ localspec ─" in shown
-    assert demo_output.speed_text(race.plain, race) in shown
-    assert f"{race.ratio:.2f} x" in demo_output.speed_text(race.speculative, race)
+    assert demo_output.speed_text(comparison.plain, comparison) in shown
+    assert f"{comparison.speed_up:.2f} x" in demo_output.speed_text(
+        comparison.speculative, comparison
+    )
     last = shown.rpartition("╭─ plain ─")[2]
     rows = [line for line in last.splitlines() if line.startswith("│")]
     assert all(row[:45] == row[45:] for row in rows[1:])
     left = "".join(row[2:43] for row in rows)
-    text = PROMPT + "".join(token.text for token in race.plain.tokens)
+    text = PROMPT + "".join(token.text for token in comparison.plain.tokens)
     assert "".join(left.split()) == "".join(text.split())
 
 
-def test_origins_can_be_told_apart(race: Race, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origins_can_be_told_apart(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which there are depends on what paid; here there is one of each, by turns."""
     origins = itertools.cycle(["suffix", "corrected", "bonus", "plain"])
-    tokens = [replace(token, origin=next(origins)) for token in race.speculative.tokens]
-    monkeypatch.setattr(race.speculative.running, "tokens", tokens)
+    tokens = [replace(token, origin=next(origins)) for token in comparison.speculative.tokens]
+    monkeypatch.setattr(comparison.speculative.generation, "tokens", tokens)
     console = Console(file=io.StringIO(), force_terminal=True, width=90, height=30)
-    console.print(Panes(console, race, PROMPT)._frame())
+    console.print(Panes(console, comparison, PROMPT)._frame())
     drawn = console.file.getvalue()  # type: ignore[attr-defined]
     for code in ("4;32m", "1;31m", "3;36m"):
         assert drawn.count(code) > 1  # the legend, and the text
@@ -235,7 +237,7 @@ def test_origins_can_be_told_apart(race: Race, monkeypatch: pytest.MonkeyPatch) 
 )
 def test_small_and_colourless_screens_get_lines(
     monkeypatch: pytest.MonkeyPatch,
-    race: Race,
+    comparison: Comparison,
     width: int,
     environment: dict[str, str],
     panes: bool,
@@ -243,7 +245,7 @@ def test_small_and_colourless_screens_get_lines(
     for name, value in {"COLUMNS": str(width), "LINES": "40", **environment}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    screen = screen_for(Output(color=True), race, PROMPT)
+    screen = screen_for(Output(color=True), comparison, PROMPT)
     assert isinstance(screen, Panes if panes else Lines)
 
 
@@ -258,29 +260,31 @@ def test_long_prompts_are_cut() -> None:
 # What it claims.
 
 
-def test_identity_is_claimed_only_when_it_holds(race: Race) -> None:
-    assert race.difference is None
-    assert demo_output.verdict_line(race).endswith("the two texts are identical (40 tokens)")
-    assert race.speculative.running is not None
-    tokens = race.speculative.running.tokens
+def test_identity_is_claimed_only_when_it_holds(comparison: Comparison) -> None:
+    assert comparison.first_difference is None
+    assert demo_output.verdict_line(comparison).endswith("the two texts are identical (40 tokens)")
+    assert comparison.speculative.generation is not None
+    tokens = comparison.speculative.generation.tokens
     kept = tokens[7]
     tokens[7] = replace(kept, id=kept.id + 1)
-    assert race.difference == 7
-    assert demo_output.verdict_line(race).endswith("the two texts differ from token 8 of 40 on")
-    said = " ".join(demo_output.remark_lines(race))
-    pieces = [race.plain.engine.model.piece_text(token) for token in (kept.id, kept.id + 1)]
+    assert comparison.first_difference == 7
+    assert demo_output.verdict_line(comparison).endswith(
+        "the two texts differ from token 8 of 40 on"
+    )
+    said = " ".join(demo_output.remark_lines(comparison))
+    pieces = [comparison.plain.engine.model.piece_text(token) for token in (kept.id, kept.id + 1)]
     assert f"token 8 is {pieces[0]!r} plainly and {pieces[1]!r} with drafts" in said
     assert "--reproducible" in said
     tokens[7:] = []
-    assert race.difference == 7
-    assert "and missing with drafts" in " ".join(demo_output.remark_lines(race))
+    assert comparison.first_difference == 7
+    assert "and missing with drafts" in " ".join(demo_output.remark_lines(comparison))
 
 
-def test_a_loss_is_said(race: Race) -> None:
-    assert race.plain.running is not None
-    race.plain.running.stats.seconds.generate = 1e-6
-    assert race.ratio is not None and race.ratio < 1
-    assert any("did not pay" in each for each in demo_output.remark_lines(race))
+def test_a_loss_is_said(comparison: Comparison) -> None:
+    assert comparison.plain.generation is not None
+    comparison.plain.generation.stats.seconds.generate = 1e-6
+    assert comparison.speed_up is not None and comparison.speed_up < 1
+    assert any("did not pay" in each for each in demo_output.remark_lines(comparison))
 
 
 def test_a_busy_machine_is_said() -> None:

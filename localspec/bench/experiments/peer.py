@@ -19,16 +19,17 @@ import subprocess
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from localspec.bench.configurations import Sweep
 from localspec.bench.experiments.command_line import Table, argument_parser
-from localspec.bench.prompt_sets import Task, tasks_of
-from localspec.drafters.suffix import Suffix
-from localspec.engine.engine import Engine, load
+from localspec.bench.prompt_sets import Task, load_tasks
+from localspec.bench.runner import warm_up
+from localspec.engine.engine import Engine
 from localspec.errors import LocalspecError
+from localspec.loading.config import RuntimeConfig
 
 _DECODED = re.compile(r"decoded +(\d+) tokens in +([\d.]+) seconds")
 _TIMEOUT = 600  # seconds
@@ -38,7 +39,6 @@ _ALL_LAYERS = 999
 _CONTEXT = 2048
 # After a very short run the end of what the tool prints may be missing, though it did not fail.
 _ATTEMPTS = 8
-_WARM_UP = 8
 # What `auto` generates before: a prompt, and how many tokens.
 _FIRST_TEXT = "def main():\n", 160
 
@@ -136,7 +136,7 @@ def _compare(
 
 def _own_speed(engine: Engine, task: Task, tool: _Tool, seed: int) -> float:
     # The tool warms up, too: weights that nobody has read for a while are slow to come.
-    engine.generate([0], max_tokens=_WARM_UP, temperature=0, ignore_eos=True, depth=1)
+    warm_up(engine, temperature=0, ignore_eos=True, depth=1)
     result = engine.generate(
         task.prompt_for(engine),
         max_tokens=tool.tokens,
@@ -180,19 +180,10 @@ def main() -> None:
         # An n-gram draft is as long as the match: its depth is a bound that seldom matters.
         for depth in (options.depths.split(",") if kind.startswith("draft") else ["16"])
     ]
-    ratios = []
-    with ExitStack() as stack:
-        # The suffix drafter keeps nothing from one run to the next.
-        drafts: dict[str, str | list[Suffix | Path]] = {
-            "plain": "none",
-            "auto": [Suffix(spare=0), tool.drafter],
-        }
-        engines = {
-            name: stack.enter_context(
-                load(tool.target, draft, threads=tool.threads, context=_CONTEXT)
-            )
-            for name, draft in drafts.items()
-        }
+    tasks, ratios = load_tasks(options.sets.split(","), None), []
+    sweep = Sweep(tool.target, tool.drafter, ["auto"], [None])
+    with sweep.load(RuntimeConfig(_CONTEXT, threads=tool.threads), tasks, tool.tokens) as loaded:
+        engines = {each.name: each.engine for each in loaded.configurations}
         prompt, tokens = _FIRST_TEXT
         engines["auto"].generate(
             prompt, max_tokens=tokens, temperature=tool.temperature, ignore_eos=True
@@ -205,7 +196,7 @@ def main() -> None:
             ("auto/peer", "9.2f"),
             ("its best", "<8"),
         )
-        for task in tasks_of(options.sets.split(","), None):
+        for task in tasks:
             found = _compare(tool, engines, task, kinds_and_depths, options.rounds)
             ratios.append(found.ratio)
             table.print_row(

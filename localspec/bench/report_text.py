@@ -1,0 +1,104 @@
+"""Report text: a report as lines and table cells, for the terminal and for the page."""
+
+from localspec.bench.median import Median
+from localspec.bench.report import Footprint, MeasuredModel, Report
+from localspec.bench.summary import Summary
+
+_GIB, _MIB = 2**30, 2**20
+_PHASES = ("draft", "verify", "host")
+COLUMNS = ("prompts", "drafter", "tok/s", "x plain", "accept", "tok/step", *_PHASES, "same text")
+LEGEND = "x plain: median [95 % interval over prompts] · draft, verify, host: shares of the time"
+
+
+def facts(report: Report) -> list[str]:
+    """What was measured and where, a line each: models, conditions, memory and machine."""
+    return [_models(report), _conditions(report), _peak_memory(report), _machine(report)]
+
+
+def cells(summary: Summary) -> tuple[str, ...]:
+    """The text of each of the COLUMNS."""
+    speed = summary.tokens_per_second.value
+    rate = summary.acceptance_rate
+    return (
+        summary.set,
+        summary.configuration,
+        f"{speed:.{1 if speed < 100 else 0}f}",
+        _with_interval(summary.ratio) if summary.ratio else "-",
+        "-" if rate is None else f"{rate:.0%}",
+        f"{summary.tokens_per_step:.2f}",
+        *(f"{summary.share(phase):.0%}" for phase in _PHASES),
+        _same_text(summary),
+    )
+
+
+def _with_interval(median: Median) -> str:
+    value = f"{median.value:.2f}"
+    if median.low is None or median.high is None or median.low == median.high:
+        return value
+    return f"{value} [{median.low:.2f}, {median.high:.2f}]"
+
+
+def _same_text(summary: Summary) -> str:
+    if not summary.compared:
+        return "-"
+    same, compared = summary.same, summary.compared
+    return "yes" if same == compared else f"{same} of {compared}"
+
+
+def _models(report: Report) -> str:
+    drafters = [f"drafter {_model(used)}" for used in report.draft_models]
+    return " · ".join([f"target {_model(report.target)}", *drafters])
+
+
+def _model(used: MeasuredModel) -> str:
+    return f"{used.file.stem} ({_footprint(used.memory)})"
+
+
+def _footprint(memory: Footprint) -> str:
+    cache = "" if memory.cache is None else f" + cache {_size(memory.cache)}"
+    return f"weights {_size(memory.weights)}{cache}"
+
+
+def _conditions(report: Report) -> str:
+    its = report.conditions
+    sets = ", ".join(f"{name} ({count})" for name, count in its.prompts.items())
+    parts = [
+        f"prompts: {sets}",
+        f"{its.tokens} tokens each, {its.rounds} {'round' if its.rounds == 1 else 'rounds'}",
+        f"rule {its.rule}, temperature {its.temperature:g}, seed {its.seed}",
+        f"context {its.context}",
+        "reproducible" if its.reproducible else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _peak_memory(report: Report) -> str:
+    main = "main " if report.machine.gpu else ""
+    peak = _size(report.peak_resident)
+    return f"peak {main}memory of the process, all loaded side by side: {peak}"
+
+
+def _machine(report: Report) -> str:
+    machine, its = report.machine, report.conditions
+    cores = "" if machine.cores is None else f"{machine.cores} cores, "
+    parts = [
+        machine.cpu,
+        f"{cores}{its.threads} {'thread' if its.threads == 1 else 'threads'} used",
+        f"{_size(machine.memory)} memory",
+        _gpu(report),
+        machine.system,
+        ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
+    ]
+    return " · ".join(parts)
+
+
+def _gpu(report: Report) -> str:
+    if not report.machine.gpu:
+        return "no GPU"
+    name = ", ".join(report.machine.gpus) or "GPU"
+    layers = report.conditions.gpu_layers
+    return f"{name}: all layers" if layers in (None, -1) else f"{name}: {layers} layers"
+
+
+def _size(count: int) -> str:
+    return f"{count / _GIB:.1f} GiB" if count >= _GIB else f"{count / _MIB:.1f} MiB"
