@@ -1,40 +1,103 @@
-"""The README cannot drift: its Python runs, its help text is the real one."""
+"""README and docs cannot drift: their Python runs; their commands, options, modules, links exist."""
 
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+import click
 import pytest
 
-_ROOT = Path(__file__).parents[1]
-README = (_ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [README, (_ROOT / "docs" / "conversations.md").read_text(encoding="utf-8")]
-CODE = [code for page in PAGES for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
+from localspec.cli.main import localspec
+
+ROOT = Path(__file__).parents[1]
+FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in FILES}
+README = PAGES["README.md"]
+PYTHON = [
+    code for page in PAGES.values() for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+]
+# Options of other programs in the README: of pip.
+FOREIGN = {"--force-reinstall", "--no-cache-dir"}
+OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 
 
-@pytest.mark.parametrize("code", CODE)
+def options_of(name: str) -> set[str]:
+    """All spellings of a command's options."""
+    command = localspec.get_command(click.Context(localspec), name)
+    assert command is not None, f"there is no command {name!r}"
+    context = click.Context(command)
+    return {
+        spelling
+        for parameter in command.get_params(context)
+        for spelling in (*parameter.opts, *parameter.secondary_opts)
+    }
+
+
+def code_in(page: str) -> list[str]:
+    """The spans of code in running text, and the lines of blocks, without their comments."""
+    blocks = re.findall(r"```(?:sh|console)\n(.*?)```", page, re.DOTALL)
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", page, flags=re.DOTALL))
+    return [*spans, *(line.partition("  #")[0] for block in blocks for line in block.splitlines())]
+
+
+@pytest.mark.parametrize("code", PYTHON)
 def test_its_python_runs(code: str) -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip()
 
 
-def test_its_help_is_the_real_one() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "localspec", "generate", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"COLUMNS": "80", "PATH": "", "TERM": "dumb"},
-    ).stdout
-    quoted = README.split("<summary>Every option")[1].split("```")[1]
-    assert quoted.strip() == shown.replace("python -m localspec", "localspec").strip()
+@pytest.mark.parametrize("page", PAGES)
+def test_its_commands_take_the_options_it_gives_them(page: str) -> None:
+    for code in code_in(PAGES[page]):
+        for name, arguments in re.findall(r"(?:^|\s|/)localspec ([a-z]+)\b([^|]*)", code):
+            given = OPTION.findall(re.sub(r'"[^"]*"', "", arguments))
+            assert {*given} <= options_of(name), code
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_option_it_names_exists(page: str) -> None:
+    known = FOREIGN.union(*map(options_of, localspec.list_commands(click.Context(localspec))))
+    for code in code_in(PAGES[page]):
+        if code.startswith("--"):
+            assert {*OPTION.findall(code)} <= known, code
+
+
+def test_its_table_names_options_of_generate() -> None:
+    table = README.split("| option of `localspec generate` |")[1].split("\n\n")[0]
+    named = {*OPTION.findall(" ".join(re.findall(r"`([^`]+)`", table)))}
+    assert len(named) > 12
+    assert named <= options_of("generate")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_module_it_runs_exists(page: str) -> None:
+    modules = re.findall(r"python -m (localspec[\w.]*)", PAGES[page])
+    assert [name for name in modules if find_spec(name) is None] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    folder = (ROOT / page).parent
+    for link in re.findall(r"\]\(([^)\s]+)\)", PAGES[page]):
+        if not link.startswith("http"):
+            path, _, heading = link.partition("#")
+            target = folder / path if path else ROOT / page
+            assert target.exists(), link
+            assert not heading or heading in headings(target), link
+
+
+def headings(file: Path) -> set[str]:
+    """The headings of a page as links name them."""
+    lines = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
 
 
 def test_two_commands_and_the_second_is_the_one_ci_runs() -> None:
     commands = re.findall(r"^python3 -m venv .*$", README, re.MULTILINE)
     assert len(commands) == 2
     assert commands[1].endswith("pytest -n auto")
-    ci = (Path(__file__).parents[1] / ".ci" / "run").read_text(encoding="utf-8")
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "python3 -m venv .*pytest" in ci
