@@ -1,4 +1,4 @@
-"""README and docs cannot drift: their Python runs; their commands, options, modules, links exist."""
+"""README and docs cannot drift: their Python runs, what they name exists."""
 
 import re
 import subprocess
