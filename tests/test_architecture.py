@@ -1,5 +1,6 @@
-"""The map in docs/architecture.md shows the house as it is; the public names are those promised."""
+"""docs/architecture.md shows the folders and files that exist; the public names are all there."""
 
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -28,22 +29,36 @@ def drawn() -> set[str]:
 
 
 def modules() -> dict[str, Path]:
-    """All that there are, by where they lie."""
+    """All modules by their paths."""
     found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     return {path.relative_to(ROOT).as_posix(): path for path in found}
 
 
-def test_the_map_is_the_house() -> None:
+def test_the_tree_shows_the_folders() -> None:
     assert drawn() == {path.rpartition("/")[0] + "/" for path in modules()}
 
 
-def test_nothing_lies_loose() -> None:
+def test_every_file_the_page_names_exists() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    room = ""
+    for line in page.split("## The rooms")[1].split("```")[1].splitlines()[1:]:
+        depth = (len(line) - len(line.lstrip())) // 2
+        room = "/".join([*room.split("/")[:depth], line.split()[0].rstrip("/")])
+        for name in re.findall(r"\b\w+\.py\b", line):
+            assert (ROOT / room / name).exists(), f"{room}/{name}"
+    paths = re.findall(r"`([\w/]+/[\w/]*\.(?:py|toml)|[\w/]+/)`", page)
+    assert len(paths) > 12
+    for path in paths:
+        assert (ROOT / path).exists() or (ROOT / "localspec" / path).exists(), path
+
+
+def test_no_module_lies_beside_the_rooms_but_these() -> None:
     loose = {path for path in modules() if path.count("/") == 1 and path.startswith("localspec/")}
     names = ("__init__", "__main__", "errors", "generation_config", "stats")
     assert loose == {f"localspec/{name}.py" for name in names}
 
 
-def test_no_file_outgrows_the_house() -> None:
+def test_no_file_has_more_than_400_lines() -> None:
     sizes = {name: len(path.read_text().splitlines()) for name, path in modules().items()}
     assert {name: size for name, size in sizes.items() if size > 400} == {}
 

@@ -1,10 +1,23 @@
-"""Rollback: what a cache's memory can forget, and how.
+"""Rollback: what the memory of a context can forget, and how; tried out when the model is loaded.
 
-Attention keeps something of each token, so any last tokens can be cut off, unless what a sliding
-window needs of the earlier ones is gone. A recurrent layer keeps one running state of all the text.
-Of the last few states of a pass there are snapshots, if the library makes them for the architecture
-and was asked to; else a copy of the state, taken before, is put back, and what the text has beyond
-it is evaluated again. Such copies are the checkpoint, taken before a draft, and the marks.
+Attention (`PARTIAL`) keeps something of each token, so any last tokens can be cut off, unless what
+a sliding window needs of earlier tokens is gone. Once the window has moved on, the library claims
+that deeper cuts work too, and then computes wrong logits; so `Memory` works out how deep it may go.
+
+A recurrent layer keeps one running state of the whole text, which cannot be cut. For some
+architectures the library makes snapshots of the state after each of the last rows of a pass, if
+asked to (`BOUNDED`: Qwen3.5, Nemotron-H, LFM2, ...): up to `SNAPSHOTS` tokens of the last pass can
+be taken back, once per pass, and never the first of its rows. The library accepts more and then
+computes wrong logits, so the rows are counted here.
+
+Elsewhere (`FULL`: Mamba, RWKV, Jamba, ...), and for deeper drafts, the state is copied before a
+pass with a draft (the checkpoint) and put back after a rejection. Nothing is evaluated again at
+once: `Context` puts the tokens that are then missing in front of its next pass. A draft model of
+this kind takes its checkpoint before the second token of a draft. States that cannot be copied
+(`NOTHING`) can only be cleared, so such models are decoded plainly.
+
+A mark is a copy of a state that is kept longer: where a prompt ends and where an answer ends, so
+that an answer can be regenerated and a question edited. Sliding windows have marks too.
 """
 
 import ctypes
@@ -29,10 +42,10 @@ _Copy = NDArray[np.uint8]
 
 
 class Rollback(Enum):
-    """What a cache can forget: the kinds of memory llama.cpp has.
+    """The kinds of memory that llama.cpp has, by what they can forget.
 
-    PARTIAL: any number of last tokens. BOUNDED: a few of the last pass, and as FULL. FULL: what
-    came after a checkpoint. NOTHING: nothing but everything.
+    PARTIAL: any number of last tokens. BOUNDED: a few tokens of the last pass, more as FULL. FULL:
+    what came after a checkpoint. NOTHING: everything at once, nothing less.
     """
 
     PARTIAL = "any last tokens"
