@@ -1,1 +1,1 @@
-"""The chat of localspec, a Textual app."""
+"""localspec chat: a Textual app."""

@@ -1,4 +1,4 @@
-"""Chat app: what there is once, whatever screen is shown."""
+"""Chat app: what all screens share."""
 
 import asyncio
 import os
@@ -23,35 +23,34 @@ from textual.widgets import Input, TextArea
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
 from localspec_tui.archive import Archive
-from localspec_tui.autosave import Keeper
-from localspec_tui.clipboard import to_clipboard
-from localspec_tui.code_blocks import last_code
-from localspec_tui.engine_events import Ready
-from localspec_tui.glyphs import PlainGlyphs
-from localspec_tui.launch_options import Start
+from localspec_tui.autosave import Autosave
+from localspec_tui.clipboard import copy_to_desktop_clipboard
+from localspec_tui.code_blocks import last_code_block
+from localspec_tui.encoding_filter import EncodingFilter
+from localspec_tui.engine_events import ModelReady
+from localspec_tui.engine_thread import EngineThread
+from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.log_lines import LogLines
-from localspec_tui.messages import model_name
+from localspec_tui.notes import model_label
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.chat import ChatScreen
-from localspec_tui.screens.help import Groups, HelpScreen, listed
+from localspec_tui.screens.help import HelpScreen, KeyGroups, as_bindings
 from localspec_tui.screens.sessions import SessionsScreen
-from localspec_tui.screens.settings import SAMPLING, Chosen, SettingsScreen
-from localspec_tui.screens.system import SystemScreen
+from localspec_tui.screens.settings import SAMPLING_DEFAULTS, ChatSettings, SettingsScreen
+from localspec_tui.screens.system_prompt import SystemPromptScreen
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
 from localspec_tui.widgets.turn_view import TurnView
-from localspec_tui.worker import Worker
 
-# Seconds within which ctrl+c has to come twice.
-_TWICE = 2.0
+# Seconds within which ctrl+c must be pressed twice to quit.
+_QUIT_INTERVAL = 2.0
 
 
 class ChatApp(App[None]):
-    """The worker, the archive and what was chosen; screens are given them here.
+    """Owns the engine thread, the archive and the settings; screens reach them through the app.
 
-    glyphs: the encoding of a terminal that has not all of Unicode.
-    main: the conversation's screen, whatever lies over it. chosen: what holds now. system: what the
-    model is told before everything else.
+    encoding: of a terminal without Unicode; None for UTF-8. main: the chat screen, which is always
+    the lowest. settings: the model, drafters and sampling in use. system: the system prompt.
     """
 
     TITLE = "localspec"
@@ -59,8 +58,10 @@ class ChatApp(App[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 (as Textual has it)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (16, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1", "keys", "Help", tooltip="what every key does"),
-        Binding("ctrl+c", "leave", "Stop or quit", tooltip="twice", show=False, priority=True),
+        Binding("f1", "help", "Help", tooltip="what every key does"),
+        Binding(
+            "ctrl+c", "stop_or_quit", "Stop or quit", tooltip="twice", show=False, priority=True
+        ),
         Binding(
             "ctrl+p",
             "command_palette",
@@ -73,53 +74,59 @@ class ChatApp(App[None]):
     ]
 
     def __init__(
-        self, worker: Worker, archive: Archive, start: Start, *, glyphs: str | None = None
+        self,
+        engine_thread: EngineThread,
+        archive: Archive,
+        options: LaunchOptions,
+        *,
+        encoding: str | None = None,
     ) -> None:
-        # Without colours, whatever the theme, but those of the terminal.
+        # With NO_COLOR all colours are the terminal's own, whatever the theme.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
-        self.worker = worker
+        self.engine_thread = engine_thread
         self.archive = archive
-        self.keeper = Keeper(archive)
+        self.autosave = Autosave(archive)
         self.log_lines = LogLines()
-        self.system = start.system
-        self.chosen = Chosen(start.model, start.draft, start.sampling)
+        self.system = options.system
+        self.settings = ChatSettings(options.model, options.draft, options.sampling)
         self.main = ChatScreen()
-        self._good = self.chosen
-        self._start = start
+        # The settings of the model that is loaded, to go back to if a switch fails.
+        self._working_settings = self.settings
+        self._launch_options = options
         self._preferences = Preferences.read()
-        self._plain = PlainGlyphs(glyphs) if glyphs else None
-        self._asked_to_leave = float("-inf")
+        self._encoding_filter = EncodingFilter(encoding) if encoding else None
+        self._ctrl_c_pressed = float("-inf")
 
-    # Life.
+    # Start and end.
 
     def get_default_screen(self) -> Screen[None]:
-        """The conversation."""
+        """The chat screen."""
         return self.main
 
     def on_mount(self) -> None:
-        theme = self._start.theme or self._preferences.theme
+        theme = self._launch_options.theme or self._preferences.theme
         if theme in BUILTIN_THEMES:
             self.theme = theme
         self.theme_changed_signal.subscribe(self, lambda new: self._remember(theme=new.name))
         self.log_lines.attach()
-        self._listen()
-        self.call_after_refresh(self._begin)
+        self._handle_signals()
+        self.call_after_refresh(self._open_session)
 
-    def _begin(self) -> None:
-        """Show what was said before, and load, now that something is on the screen."""
-        start, screen = self._start, self.main
-        for note in filter(None, (*start.notes, self.archive.problem)):
+    def _open_session(self) -> None:
+        """Show the resumed session and load the model, once the first frame is drawn."""
+        options, screen = self._launch_options, self.main
+        for note in filter(None, (*options.notes, self.archive.problem)):
             screen.view.note(note, warning=True)
-        if start.session:
-            screen.resume(start.session, start.system)
+        if options.session:
+            screen.resume(options.session, options.system)
         else:
-            screen.begin(start.system)
-        self.worker.load(
-            start.model, start.draft, when_full="stop", **start.runtime, **start.sampling
+            screen.set_system_prompt(options.system)
+        self.engine_thread.load(
+            options.model, options.draft, when_full="stop", **options.runtime, **options.sampling
         )
 
-    def _listen(self) -> None:
-        """End in good order where the terminal is closed, or somebody asks for it."""
+    def _handle_signals(self) -> None:
+        """Exit the app, and so save the session, when the terminal is closed."""
         for name in ("SIGTERM", "SIGHUP"):
             # Windows has neither.
             with suppress(NotImplementedError, AttributeError, RuntimeError):
@@ -128,45 +135,45 @@ class ChatApp(App[None]):
 
     @property
     def is_loading(self) -> bool:
-        """Whether a model is being loaded, for the end of which nobody has to wait."""
-        return self.main.reports.state == "loading"
+        """Whether a model is being loaded. Quitting does not wait for that."""
+        return self.main.event_handler.state == "loading"
 
     def on_unmount(self) -> None:
         if not self.is_loading:
-            self.worker.close()
-        for happening in self.worker.drain():
-            self.keeper.hear(happening)
-        self.keeper.save()
+            self.engine_thread.close()
+        for event in self.engine_thread.drain():
+            self.autosave.handle(event)
+        self.autosave.save_answer()
         self.archive.close()
         self.log_lines.detach()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Those of Textual, and what a terminal without Unicode needs."""
-        plain = [self._plain] if self._plain else []
-        return [*super().get_line_filters(), *plain]
+        """Textual's filters, and the one for terminals without Unicode."""
+        own = [self._encoding_filter] if self._encoding_filter else []
+        return [*super().get_line_filters(), *own]
 
-    # What was chosen.
+    # Settings.
 
-    def use(self, chosen: Chosen) -> None:
-        """Go on with another model, drafters or sampling, as far as they are others."""
-        now, self.chosen = self.chosen, chosen
-        sampling = {name: chosen.sampling.get(name) for name in SAMPLING}
-        self.worker.switch(
-            chosen.model or _bundled() if chosen.model != now.model else None,
-            chosen.draft if chosen.draft != now.draft else None,
-            when_full="drop" if chosen.drop else "stop",
+    def apply_settings(self, settings: ChatSettings) -> None:
+        """Switch to these settings; what did not change is not loaded again."""
+        before, self.settings = self.settings, settings
+        sampling = {name: settings.sampling.get(name) for name in SAMPLING_DEFAULTS}
+        self.engine_thread.switch(
+            settings.model or _bundled_model() if settings.model != before.model else None,
+            settings.draft if settings.draft != before.draft else None,
+            when_full="drop" if settings.drop_oldest else "stop",
             **sampling,
         )
 
-    def now_ready(self, ready: Ready) -> None:
-        """This model answers from here on."""
-        self.chosen = self._good = replace(self.chosen, model=ready.model)
-        self.main.composer.border_subtitle = model_name(ready.model)
+    def confirm_settings(self, ready: ModelReady) -> None:
+        """Note that the settings are in use now, with this model."""
+        self.settings = self._working_settings = replace(self.settings, model=ready.model)
+        self.main.composer.border_subtitle = model_label(ready.model)
         self._remember(model=None if ready.bundled else ready.model)
 
-    def not_switched(self) -> None:
-        """What was chosen last does not hold; what was before it does."""
-        self.chosen = self._good
+    def revert_settings(self) -> None:
+        """Go back to the settings in use, after a switch failed."""
+        self.settings = self._working_settings
 
     def _remember(self, **changed: str | None) -> None:
         try:
@@ -177,62 +184,62 @@ class ChatApp(App[None]):
     # The clipboard.
 
     def copy(self, text: str, *, code: bool) -> None:
-        """Copy a message, or the last block of code in it."""
-        copied = last_code(text) if code else text
+        """Copy a text to the clipboard. code: only its last block of code."""
+        copied = last_code_block(text) if code else text
         if copied is None:
             self.notify("there is no block of code in it", timeout=2)
             return
         self.copy_to_clipboard(copied)
-        self.run_worker(partial(to_clipboard, copied), thread=True)
+        self.run_worker(partial(copy_to_desktop_clipboard, copied), thread=True)
         self.notify(f"copied: {len(copied):,} letters", timeout=2)
 
     # Keys.
 
-    async def action_leave(self) -> None:
-        """Copy what is selected; else stop what runs, and quit the second time."""
-        if selected := self._selected:
+    async def action_stop_or_quit(self) -> None:
+        """Copy the selected text, if any; else stop the answer, and quit the second time."""
+        if selected := self._selected_text:
             self.copy(selected, code=False)
             return
-        self.worker.stop()
-        if monotonic() - self._asked_to_leave < _TWICE:
+        self.engine_thread.stop()
+        if monotonic() - self._ctrl_c_pressed < _QUIT_INTERVAL:
             self.exit()
-        self._asked_to_leave = monotonic()
-        self.notify("ctrl+c again quits", timeout=_TWICE)
+        self._ctrl_c_pressed = monotonic()
+        self.notify("ctrl+c again quits", timeout=_QUIT_INTERVAL)
 
     @property
-    def _selected(self) -> str | None:
+    def _selected_text(self) -> str | None:
         focused = self.focused
         if isinstance(focused, (Input, TextArea)):
             return focused.selected_text
         return self.screen.get_selected_text()
 
-    def action_keys(self) -> None:
-        """What every key does."""
+    def action_help(self) -> None:
+        """Show what every key does."""
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(groups()))
+            self.push_screen(HelpScreen(key_groups()))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Everything there is a key for, and the themes."""
+        """Every action that has a key, and the themes."""
         yield SystemCommand("Theme", "Other colours", self.action_change_theme)
-        for node in self._actors(screen):
-            for binding in listed(node.BINDINGS):
+        for node in self._action_owners(screen):
+            for binding in as_bindings(node.BINDINGS):
                 key = self.get_key_display(binding)
                 about = f"{key}: {binding.tooltip}" if binding.tooltip else key
                 run = partial(node.run_action, binding.action)
                 yield SystemCommand(binding.description, about, run)
 
-    def _actors(self, screen: Screen[Any]) -> Iterator[App[Any] | Screen[Any] | Widget]:
-        """Whatever has keys of its own just now."""
+    def _action_owners(self, screen: Screen[Any]) -> Iterator[App[Any] | Screen[Any] | Widget]:
+        """The parts of the app that have keys of their own now."""
         yield screen
         if isinstance(screen, ChatScreen):
             yield from (screen.view, screen.composer)
-            if screen.view.chosen:
-                yield screen.view.chosen
+            if screen.view.focused_turn_view:
+                yield screen.view.focused_turn_view
         yield self
 
 
-def groups() -> Groups:
-    """All keys of the chat, by where they hold; those of Textual are the last."""
+def key_groups() -> KeyGroups:
+    """All keys of the chat, by the place where they work; Textual's own keys come last."""
     owners: dict[str, type[DOMNode]] = {
         "Everywhere": ChatApp,
         "The conversation": ChatScreen,
@@ -240,7 +247,7 @@ def groups() -> Groups:
         "A message that has the focus": ConversationView,
         "Sessions": SessionsScreen,
         "Model and sampling": SettingsScreen,
-        "System prompt and presets": SystemScreen,
+        "System prompt and presets": SystemPromptScreen,
         "Going about": Screen,
         "Editing text": TextArea,
     }
@@ -249,8 +256,8 @@ def groups() -> Groups:
     return found
 
 
-def _bundled() -> str | Path:
-    """The pair that comes along, by a name that loads it."""
+def _bundled_model() -> str | Path:
+    """A name or path that loads the bundled pair."""
     path = registry.bundled().target
     pair = pair_of(path)
     return pair.name if pair else path

@@ -1,4 +1,4 @@
-"""Archive: the sessions of the past, on disk."""
+"""Archive: the saved sessions."""
 
 import sqlite3
 import time
@@ -10,24 +10,21 @@ from uuid import uuid4
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.utils.format import printable
 from localspec.utils.paths import data_folder
 from localspec_tui import search_index, turn_rows
 from localspec_tui.database import Database
-from localspec_tui.turn_rows import Run, State, storable
-
-__all__ = ["Archive", "Opened", "Run", "Summary"]
+from localspec_tui.origins import OriginSegment
+from localspec_tui.sanitized import single_line
+from localspec_tui.turn_rows import SavedTurn, without_surrogates
 
 _KEY_LETTERS = 12
 _TITLE_LETTERS = 60
 _UNTITLED = "untitled"
-# Letters that join others to one sign.
-_JOINERS = "\u200c\u200d"
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """A session in a list. changed: when, with a time zone. turns: of the branch that goes on."""
+class SessionSummary:
+    """A session as a list shows it. changed: with a time zone. turns: of the active branch."""
 
     key: str
     title: str
@@ -37,48 +34,52 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A session to go on with. origins: of answers, by the keys of their turns."""
+class SavedSession:
+    """A session with all its turns. origins: of its answers, by the key of the turn."""
 
     key: str
     title: str
     model: str
     system: str | None
     conversation: Conversation
-    origins: Mapping[str, Sequence[Run]]
+    origins: Mapping[str, Sequence[OriginSegment]]
 
 
-Summaries = list[Summary]
-Found = list[tuple[Summary, str]]
+Summaries = list[SessionSummary]
+SearchResults = list[tuple[SessionSummary, str]]
 
 
 @dataclass(slots=True)
-class _Known:
-    """A session that was begun or opened here; states and last: what the file has of it."""
+class _Session:
+    """A session that was created or opened here. saved, last: what the database has of it.
+
+    title: None until the first save or `rename`. saved: by the key of the turn. last: key of the
+    turn where the active branch ends.
+    """
 
     model: str
     system: str | None
     title: str | None = None
-    states: dict[str, State] = field(default_factory=dict)
+    saved: dict[str, SavedTurn] = field(default_factory=dict)
     last: str | None = None
 
 
 class Archive:
-    """Past sessions in a file; for one thread. Close it at the end.
+    """The sessions in a database file; for one thread. Close it at the end.
 
-    problem: one line about the file, or about what is not saved yet; None if all is well.
-    Several processes may use a file at once.
+    problem: one line about the file, or about what is not saved yet; None if there is no problem.
+    Several processes may use one file at once.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self._database = Database(file or data_folder("sessions") / "sessions.sqlite3")
         self.problem = self._database.problem
-        self._known: dict[str, _Known] = {}
+        self._sessions: dict[str, _Session] = {}
 
-    def begin(self, model: str, system: str | None) -> str:
-        """The key of a new session, which is in no list before something of it is saved."""
+    def create(self, model: str, system: str | None) -> str:
+        """Create a session and return its key. It is not listed before its first turn is saved."""
         key = uuid4().hex[:_KEY_LETTERS]
-        self._known[key] = _Known(model, system)
+        self._sessions[key] = _Session(model, system)
         return key
 
     def save(
@@ -86,104 +87,104 @@ class Archive:
         key: str,
         turns: Iterable[Turn],
         last: Turn | None,
-        origins: Mapping[str, Sequence[Run]] | None = None,
+        origins: Mapping[str, Sequence[OriginSegment]] | None = None,
     ) -> None:
-        """Keep what is new or changed of these turns, of `last`, and of those before them.
+        """Save these turns, `last` and their ancestors, as far as they are new or have changed.
 
-        key: of a session that was begun or opened here; if it was deleted, it is there again. last:
-        where the conversation goes on. origins: by the keys of turns; those of others stay as they
-        are. What cannot be saved becomes `problem`, and is tried again with the next call.
+        key: of a session that was created or opened here; if it was deleted since, it is saved
+        again. last: where the active branch ends. origins: by the key of the turn; other turns keep
+        theirs. If SQLite refuses, that becomes `problem`, and the next call tries again.
         """
-        known, now_last = self._known[key], last.key if last else None
+        session, last_key = self._sessions[key], last.key if last else None
         turns, origins = [*turns, *([last] if last else [])], origins or {}
-        unsaved = turn_rows.unsaved(turns, known.states, origins)
-        if not unsaved and now_last == known.last:
+        unsaved = turn_rows.unsaved(turns, session.saved, origins)
+        if not unsaved and last_key == session.last:
             return
         try:
-            with self._database.changing() as connection:
-                number, is_new = _row(connection, key, known)
-                if is_new and known.states:  # it was deleted
-                    known.states.clear()
+            with self._database.writing() as connection:
+                number, is_new = _session_row(connection, key, session)
+                if is_new and session.saved:  # it was deleted
+                    session.saved.clear()
                     unsaved = turn_rows.unsaved(turns, {}, origins)
-                for turn, state in unsaved:
-                    turn_rows.put(connection, number, turn, state)
-                _note(connection, number, last)
+                for turn, columns in unsaved:
+                    turn_rows.upsert(connection, number, turn, columns)
+                _update_session_row(connection, number, last)
         except LocalspecError as error:
             self.problem = f"not saved yet: {error}"
             return
-        known.states.update((turn.key, state) for turn, state in unsaved)
-        known.last = now_last
+        session.saved.update((turn.key, columns) for turn, columns in unsaved)
+        session.last = last_key
         self.problem = self._database.problem
 
-    def open(self, key: str) -> Opened:
-        """A session of the past. An answer that was never finished is `interrupted`.
+    def open(self, key: str) -> SavedSession:
+        """Read a session, to continue it. An answer that was never finished is "interrupted".
 
-        Raises InvalidValueError if there is none of this key.
+        Raises InvalidValueError for an unknown key.
         """
         with self._database.reading() as connection:
-            session = connection.execute(
+            row = connection.execute(
                 "SELECT number, title, model, system, last FROM session WHERE key = ?", [key]
             ).fetchone()
-            if session is None:
+            if row is None:
                 raise _unknown(key)
-            number, title, model, system, last = session
-            conversation, states = turn_rows.conversation_of(connection, number, last)
-        here = conversation.last.key if conversation.last else None
-        self._known[key] = _Known(model, system, title, states, here)
-        origins = turn_rows.origins_of(states)
-        return Opened(key, title or _UNTITLED, model, system, conversation, origins)
+            number, title, model, system, last = row
+            conversation, saved = turn_rows.load_conversation(connection, number, last)
+        last_key = conversation.last.key if conversation.last else None
+        self._sessions[key] = _Session(model, system, title, saved, last_key)
+        origins = turn_rows.origins_of(saved)
+        return SavedSession(key, title or _UNTITLED, model, system, conversation, origins)
 
     def list(self, limit: int | None = None) -> Summaries:
-        """The newest first."""
+        """Up to `limit` sessions, the one that was changed last first."""
         return [summary for _, summary in self._summaries(limit)]
 
-    def search(self, words: str) -> Found:
-        """The sessions with a turn that has all these words, the newest first, and a piece of it.
+    def search(self, words: str) -> SearchResults:
+        """The sessions with a turn that contains all these words, each with a snippet of the turn.
 
-        The last word may be the beginning of one.
+        The session that was changed last comes first. The last word may be incomplete.
         """
         with self._database.reading() as connection:
-            found = search_index.find(connection, words)
-        summaries = self._summaries() if found else ()
-        return [(summary, found[number]) for number, summary in summaries if number in found]
+            snippets = search_index.search(connection, words)
+        summaries = self._summaries() if snippets else ()
+        return [(summary, snippets[row]) for row, summary in summaries if row in snippets]
 
     def rename(self, key: str, title: str) -> None:
-        """Raises InvalidValueError for an empty title, or if there is no such session."""
-        title = _in_a_line(title)
+        """Set the title of a session. Raises InvalidValueError: empty title, or unknown key."""
+        title = single_line(title)
         if not title:
             raise InvalidValueError("the title is empty; give it a letter or two")
-        if key in self._known:
-            self._known[key].title = title
+        if key in self._sessions:
+            self._sessions[key].title = title
         self._update(key, "UPDATE session SET title = ? WHERE key = ?", title)
 
     def set_model(self, key: str, model: str) -> None:
-        """The session goes on with this one. Raises InvalidValueError if there is no session."""
-        if key in self._known:
-            self._known[key].model = model
-        self._update(key, "UPDATE session SET model = ? WHERE key = ?", storable(model))
+        """Set the model of a session. Raises InvalidValueError for an unknown key."""
+        if key in self._sessions:
+            self._sessions[key].model = model
+        self._update(key, "UPDATE session SET model = ? WHERE key = ?", without_surrogates(model))
 
     def set_system(self, key: str, system: str | None) -> None:
-        """It goes on with this system prompt. Raises InvalidValueError if there is no session."""
-        if key in self._known:
-            self._known[key].system = system
-        value = system and storable(system)
+        """Set the system prompt of a session. Raises InvalidValueError for an unknown key."""
+        if key in self._sessions:
+            self._sessions[key].system = system
+        value = system and without_surrogates(system)
         self._update(key, "UPDATE session SET system = ? WHERE key = ?", value)
 
     def delete(self, key: str) -> None:
-        """Delete a session, if it is there."""
-        with self._database.changing() as connection:
+        """Delete a session. An unknown key is not an error."""
+        with self._database.writing() as connection:
             connection.execute("DELETE FROM session WHERE key = ?", [key])
 
     def latest(self) -> str | None:
-        """The key of the session that was changed last."""
+        """The key of the session that was changed last, or None."""
         return next((summary.key for _, summary in self._summaries(1)), None)
 
     def close(self) -> None:
-        """Nothing can be done with it from here on."""
+        """Close the file. Nothing else works after that."""
         self._database.close()
 
-    def _summaries(self, limit: int | None = None) -> Iterator[tuple[int, Summary]]:
-        """With the numbers of their rows."""
+    def _summaries(self, limit: int | None = None) -> Iterator[tuple[int, SessionSummary]]:
+        """Row numbers and summaries, the session that was changed last first."""
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT number, key, title, model, changed, length FROM session "
@@ -192,29 +193,29 @@ class Archive:
             ).fetchall()
         for number, key, title, model, changed, length in rows:
             when = datetime.fromtimestamp(changed, UTC).astimezone()
-            yield number, Summary(key, title or _UNTITLED, model, when, length)
+            yield number, SessionSummary(key, title or _UNTITLED, model, when, length)
 
     def _update(self, key: str, statement: str, value: str | None) -> None:
-        with self._database.changing() as connection:
+        with self._database.writing() as connection:
             changed = connection.execute(statement, [value, key]).rowcount
-        if not changed and key not in self._known:
+        if not changed and key not in self._sessions:
             raise _unknown(key)
 
 
-def _row(connection: sqlite3.Connection, key: str, known: _Known) -> tuple[int, bool]:
-    """The number of the session's row, and whether it was made now."""
-    values = [key, known.title, storable(known.model), known.system and storable(known.system)]
-    made = connection.execute(
+def _session_row(connection: sqlite3.Connection, key: str, session: _Session) -> tuple[int, bool]:
+    """Insert the row of a session if there is none. Returns its number, and whether it is new."""
+    model, system = session.model, session.system
+    inserted = connection.execute(
         "INSERT OR IGNORE INTO session (key, title, model, system, changed, length) "
         "VALUES (?, ?, ?, ?, 0, 0)",
-        values,
+        [key, session.title, without_surrogates(model), system and without_surrogates(system)],
     ).rowcount
     [(number,)] = connection.execute("SELECT number FROM session WHERE key = ?", [key])
-    return number, made == 1
+    return number, inserted == 1
 
 
-def _note(connection: sqlite3.Connection, number: int, last: Turn | None) -> None:
-    """What the row of a session says about its turns."""
+def _update_session_row(connection: sqlite3.Connection, number: int, last: Turn | None) -> None:
+    """Set what the row of a session says about its turns."""
     branch = last.path if last else []
     first = next((turn.content for turn in branch if turn.role == "user"), None)
     connection.execute(
@@ -232,18 +233,14 @@ def _note(connection: sqlite3.Connection, number: int, last: Turn | None) -> Non
 
 
 def _title(text: str) -> str:
-    """The first line that says something, shortened between words if that is possible."""
-    lines = (_in_a_line(line) for line in text.splitlines())
+    """The first line with words in it, shortened between words if possible."""
+    lines = (single_line(line) for line in text.splitlines())
     line = next((line for line in lines if line), _UNTITLED)
     if len(line) <= _TITLE_LETTERS:
         return line
     start = line[:_TITLE_LETTERS]
     whole_words = start.rpartition(" ")[0]
     return (whole_words if len(whole_words) > _TITLE_LETTERS // 2 else start[:-1]) + "…"
-
-
-def _in_a_line(text: str) -> str:
-    return printable(" ".join(text.split()), also=_JOINERS, instead="")
 
 
 def _unknown(key: str) -> InvalidValueError:

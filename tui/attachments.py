@@ -1,6 +1,6 @@
-"""Attachments: files named in a message, put into it.
+"""Attachments: puts the text of files into a message that names them.
 
-`@notes.txt`, `@~/notes.txt`, or `@"my notes.txt"`. What stands between backticks is left alone.
+A file is named `@notes.txt`, `@~/notes.txt` or `@"my notes.txt"`, but not between backticks.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from localspec.errors import InvalidValueError
 from localspec.utils.format import printable
 
-MOST_BYTES = 256 * 1024
+MAX_BYTES = 256 * 1024
 
 # Code, or an @ that begins a word.
 _CODE_OR_WORD = re.compile(
@@ -23,30 +23,32 @@ _GAP = re.compile(r"[ \t]*\n+|[ \t]+")
 _FENCES = re.compile(r"`{3,}")
 
 
-def expand(text: str, folder: Path) -> tuple[str, list[str]]:
-    """The message with the files in it, and their names as they were typed.
+def attach_files(text: str, folder: Path) -> tuple[str, list[str]]:
+    """Replace each file name in a message by a code block with the file.
 
-    folder: where relative paths begin. A word that is no existing path stays as it is. Raises
-    InvalidValueError for a path that is no text file of at most MOST_BYTES.
+    folder: base of relative paths. A word after @ that is no existing path stays. Returns the new
+    message and the file names as they were typed. Raises InvalidValueError for a path that is not
+    a text file, or is larger than MAX_BYTES.
     """
     parts: list[str] = []
     names: list[str] = []
     end = 0
     for match in _CODE_OR_WORD.finditer(text):
-        if name := _named(match, folder):
+        if name := _existing_path(match, folder):
             names.append(name)
-            parts += [_outside(text, end, match.start()), _block(name, folder)]
+            parts += [_text_between(text, end, match.start()), _block(name, folder)]
             end = match.start("bare") + len(name) if match["bare"] else match.end()
     if not names:
         return text, []
-    parts.append(_outside(text, end, len(text)))
+    parts.append(_text_between(text, end, len(text)))
     return "\n\n".join(part for part in parts if part), names
 
 
-def completions(prefix: str, folder: Path) -> list[str]:
-    """What may follow an @ that is followed by this much of a path; folders end with a slash.
+def complete_path(prefix: str, folder: Path) -> list[str]:
+    """The paths that begin with a prefix, as they are written after @.
 
-    Hidden files are left out unless their dot was typed. What has spaces is in quotes.
+    folder: base of relative paths. Folders end with a slash, and paths with spaces are quoted.
+    Hidden files are left out unless the prefix has their dot.
     """
     quoted = prefix.startswith('"')
     parent, begun = os.path.split(prefix.removeprefix('"'))
@@ -64,8 +66,8 @@ def completions(prefix: str, folder: Path) -> list[str]:
     ]
 
 
-def _named(match: re.Match[str], folder: Path) -> str | None:
-    """The path that is meant, if it exists."""
+def _existing_path(match: re.Match[str], folder: Path) -> str | None:
+    """The path that a match names, if it exists."""
     bare = match["bare"] or ""
     names = (match["double"], match["single"], bare, bare.rstrip(_AFTER_WORDS))
     return next((name for name in names if name and os.path.exists(_path(name, folder))), None)
@@ -75,8 +77,8 @@ def _path(name: str, folder: Path) -> Path:
     return folder / os.path.expanduser(name)
 
 
-def _outside(text: str, start: int, end: int) -> str:
-    """What stands before, between or after files."""
+def _text_between(text: str, start: int, end: int) -> str:
+    """The part of a message before, between or after file names."""
     gap = _GAP.match(text, start, end) if start else None
     return text[gap.end() if gap else start : end].rstrip()
 
@@ -92,26 +94,24 @@ def _block(name: str, folder: Path) -> str:
 def _content(name: str, path: Path) -> str:
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "no file"
-        raise _refusal(name, f"is {kind}", "name a text file")
+        raise _error(name, f"is {kind}", "name a text file")
     try:
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise _refusal(
-            name, f"cannot be read ({error.strerror})", "check its permissions"
-        ) from error
-    if len(data) > MOST_BYTES:
-        raise _refusal(name, f"has more than {MOST_BYTES // 1024} KiB", "copy what matters of it")
+        raise _error(name, f"cannot be read ({error.strerror})", "check its permissions") from error
+    if len(data) > MAX_BYTES:
+        raise _error(name, f"has more than {MAX_BYTES // 1024} KiB", "copy what matters of it")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _refusal(name, f"is no UTF-8 text at byte {error.start}", "convert it") from error
+        raise _error(name, f"is no UTF-8 text at byte {error.start}", "convert it") from error
     if "\0" in text:
-        raise _refusal(name, "is no text, as it has a zero byte", "attach text files only")
+        raise _error(name, "is no text, as it has a zero byte", "attach text files only")
     return text.replace("\r\n", "\n").rstrip("\n")
 
 
-def _refusal(name: str, what: str, way_out: str) -> InvalidValueError:
+def _error(name: str, what: str, way_out: str) -> InvalidValueError:
     return InvalidValueError(
         f"@{printable(name)} {what}; {way_out}, or put the word between backticks"
     )

@@ -1,78 +1,71 @@
-"""Keeper: saves the conversation as it grows."""
+"""Autosave: writes the conversation to the archive while it grows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Turn
-from localspec_tui.archive import Archive, Opened, Run
-from localspec_tui.engine_events import Answering, Happening
+from localspec_tui.archive import Archive, SavedSession
+from localspec_tui.engine_events import AnswerStarted, EngineEvent
+from localspec_tui.origins import Origins, OriginSegment
 
 
-class Keeper:
-    """What is said goes to the archive; a session begins with its first turn.
+class Autosave:
+    """Saves questions and answers of the current session. Its first turn creates the session.
 
-    key: of the session, None before that. origins: of the answers of this session, by the keys of
-    their turns.
+    key: of the current session; None before its first turn. origins: of each answer of this
+    session, by the key of the turn.
     """
 
     def __init__(self, archive: Archive) -> None:
         self.key: str | None = None
-        self.origins: dict[str, Sequence[Run]] = {}
+        self.origins: dict[str, Sequence[OriginSegment]] = {}
         self._archive = archive
         self._answer: Turn | None = None
-        self._runs: list[Run] = []
+        self._answer_origins = Origins()
 
-    def begin(self) -> None:
-        """What is said from here on is another session."""
+    def start_session(self) -> None:
+        """Save what follows as a new session."""
         self.key, self.origins, self._answer = None, {}, None
 
-    def go_on(self, opened: Opened) -> None:
-        """What is said from here on belongs to a session of the past."""
-        self.begin()
-        self.key, self.origins = opened.key, dict(opened.origins)
+    def resume_session(self, session: SavedSession) -> None:
+        """Save what follows in a session of the archive."""
+        self.start_session()
+        self.key, self.origins = session.key, dict(session.origins)
 
-    def asked(self, turn: Turn, model: str, system: str | None) -> None:
-        """A question was asked. Raises LocalspecError for what SQLite refuses."""
+    def save_question(self, turn: Turn, model: str, system: str | None) -> None:
+        """Save a user turn. Raises LocalspecError if SQLite refuses to write."""
         if self.key is None:
-            self.key = self._archive.begin(model, system)
+            self.key = self._archive.create(model, system)
         else:
             self._archive.set_model(self.key, model)
             self._archive.set_system(self.key, system)
         self._save(turn)
 
-    def hear(self, happening: Happening) -> None:
-        """Something came of an answer."""
-        match happening:
-            case Answering(turn):
-                self._answer, self._runs = turn, []
-                self.origins[turn.key] = self._runs
+    def handle(self, event: EngineEvent) -> None:
+        """Take over what an event adds to an answer. The end of an answer saves it."""
+        match event:
+            case AnswerStarted(turn):
+                self._answer, self._answer_origins = turn, Origins()
+                self.origins[turn.key] = self._answer_origins.segments
             case Piece():
-                self._add(happening.said, happening.token.origin)
+                self._answer_origins.append(event.said, event.token.origin)
             case Ended():
-                self._add(happening.said, self._runs[-1][1] if self._runs else "plain")
-                self.save()
+                self._answer_origins.append_rest(event.said)
+                self.save_answer()
                 self._answer = None
 
-    def save(self) -> None:
-        """Keep the answer that is being written, as far as it is."""
+    def save_answer(self) -> None:
+        """Save the answer that is being written, as far as it goes."""
         if self._answer:
             self._save(self._answer)
 
-    def chose(self, last: Turn | None) -> None:
-        """The conversation goes on after this turn."""
+    def save_branch(self, last: Turn | None) -> None:
+        """Save that the conversation continues after this turn."""
         if last:
             self._save(last)
 
-    def _add(self, text: str, origin: str) -> None:
-        if not text:
-            return
-        if self._runs and self._runs[-1][1] == origin:
-            text = self._runs.pop()[0] + text
-        self._runs.append((text, origin))
-
     def _save(self, turn: Turn) -> None:
         if self.key:
-            origins: Mapping[str, Sequence[Run]] = (
-                {turn.key: tuple(self._runs)} if turn is self._answer else {}
-            )
+            is_answer = turn is self._answer
+            origins = {turn.key: tuple(self._answer_origins.segments)} if is_answer else {}
             self._archive.save(self.key, [turn], turn, origins)

@@ -1,11 +1,11 @@
-"""Clipboard: the desktop's own, for terminals that do not pass on what is copied."""
+"""Clipboard: the one of the desktop. Many terminals do not support Textual's way to copy."""
 
 from contextlib import suppress
 from importlib import import_module
 
 
-def to_clipboard(text: str) -> None:
-    """Copy a text, where pyperclip is installed and finds a clipboard."""
-    # pyperclip raises a RuntimeError of its own where there is no clipboard.
+def copy_to_desktop_clipboard(text: str) -> None:
+    """Copy a text, if pyperclip is installed and finds a clipboard."""
+    # pyperclip raises a kind of RuntimeError if there is no clipboard.
     with suppress(ImportError, RuntimeError):
         import_module("pyperclip").copy(text)

@@ -1,4 +1,4 @@
-"""Comparison: an answer once more, without drafts."""
+"""Comparison: generates an answer again without drafts."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -11,28 +11,28 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.utils.tokens import common_prefix
-from localspec_tui.engine_events import Compared
+from localspec_tui.engine_events import Comparison
 
 
-def compare(session: Session, answer: Answer, watch: Callable[[Answer], None]) -> Compared:
-    """Write what the session answered last once more, as it was drawn but plainly.
+def compare(session: Session, answer: Answer, on_start: Callable[[Answer], None]) -> Comparison:
+    """Generate the last answer again, with the same options and seed but without drafts.
 
-    watch: is given the answer to compare with, before its first token. Whatever happens, the
-    conversation stays as it is. Raises InvalidValueError where a difference would mean nothing,
-    and LocalspecError if it is stopped.
+    on_start: called with the new answer before its first token. The conversation does not change.
+    Raises InvalidValueError if the rule of the answer does not promise the same text, and
+    LocalspecError if the new answer is stopped.
     """
     if not answer.settings.verification.same_text:
         raise InvalidValueError(
             f"by rule {answer.settings.rule} a text without drafts is another one; "
             "compare answers of rule coupled"
         )
-    plain = _begun(session, answer.settings)
-    watch(plain)
-    _write(plain, session.conversation, len(answer.origins))
-    tokens, again = _tokens(answer.turn), _tokens(plain.turn)
-    same = common_prefix(tokens, again)
-    identical = same == len(tokens) == len(again)
-    return Compared(
+    plain = _regenerate(session, answer.settings)
+    on_start(plain)
+    _generate(plain, session.conversation, len(answer.origins))
+    tokens, plain_tokens = _tokens(answer.turn), _tokens(plain.turn)
+    same = common_prefix(tokens, plain_tokens)
+    identical = same == len(tokens) == len(plain_tokens)
+    return Comparison(
         plain_rate=plain.stats.tokens_per_second or 0.0,
         rate=answer.stats.tokens_per_second or 0.0,
         identical=identical,
@@ -40,40 +40,40 @@ def compare(session: Session, answer: Answer, watch: Callable[[Answer], None]) -
     )
 
 
-def _begun(session: Session, settings: GenerationConfig) -> Answer:
-    """Another answer to the question answered last; the branch stays as it is."""
+def _regenerate(session: Session, config: GenerationConfig) -> Answer:
+    """Start another answer to the last question, but leave the active branch as it is."""
     conversation = session.conversation
     last = conversation.last
     variants = len(conversation.variants(last)) if last else 0
     try:
-        return session.regenerate(**_plainly(settings, variants))
+        return session.regenerate(**_plain_options(config, variants))
     finally:
         conversation.back_to(last)
 
 
-def _plainly(settings: GenerationConfig, variants: int) -> GenerationOptions:
-    """These very settings, but without drafts; what they leave open is the default."""
-    named: dict[str, Any] = {each.name: getattr(settings, each.name) for each in fields(settings)}
+def _plain_options(config: GenerationConfig, variants: int) -> GenerationOptions:
+    """The options of a config, without drafts."""
+    named: dict[str, Any] = {each.name: getattr(config, each.name) for each in fields(config)}
     sampling = named.pop("sampling")
-    # To the seed it is given, a session adds how many variants of the answer there are.
-    changed = {"depth": 0, "seed": (settings.seed - variants) % 2**64}
+    # The session adds the number of variants to the seed.
+    changed = {"depth": 0, "seed": (config.seed - variants) % 2**64}
     unset = dict.fromkeys(GenerationOptions.__annotations__)
     return cast("GenerationOptions", {**unset, **named, **sampling, **changed})
 
 
-def _write(plain: Answer, conversation: Conversation, count: int) -> None:
-    """Write so many tokens of it, or as many as there are, and leave no turn behind."""
+def _generate(plain: Answer, conversation: Conversation, count: int) -> None:
+    """Generate up to `count` tokens, and remove the turn of the answer from the conversation."""
     last = conversation.last
     with plain:
         for event in plain:
-            _take_back(plain.turn, conversation, last)
+            _remove_turn(plain.turn, conversation, last)
             if len(plain.origins) >= count:
                 return
             if isinstance(event, Ended) and event.stop_reason == "cancelled":
                 raise LocalspecError("the comparison was stopped")
 
 
-def _take_back(turn: Turn | None, conversation: Conversation, last: Turn | None) -> None:
+def _remove_turn(turn: Turn | None, conversation: Conversation, last: Turn | None) -> None:
     if turn and turn is conversation.last:
         conversation.remove(turn)
         conversation.back_to(last)

@@ -1,4 +1,4 @@
-"""Database: a file of SQLite for one user, which several processes may have open at once."""
+"""Database: the SQLite file of the sessions; several processes may use it at once."""
 
 import os
 import sqlite3
@@ -14,17 +14,17 @@ from localspec_tui.migrations import DamagedError, UnusableError, check, migrate
 from localspec_tui.transaction import transaction
 
 # Seconds to wait while another process writes, which takes it milliseconds.
-_PATIENCE = 2.0
-# Every page of a file is looked at, unless that takes more than an instant.
-_MOST_PAGES = 25_000
-_BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_BUSY_TIMEOUT = 2.0
+# Pages up to which the whole file is checked, in less than a second.
+_MAX_CHECKED_PAGES = 25_000
+_DAMAGED_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 class Database:
-    """The tables of `migrations`, and the index over them.
+    """The tables of `migrations`, and the search index.
 
-    problem: one line about what is not as it should be with the file, None if nothing is. A file
-    that cannot be used is kept under another name; where there can be none, all is in memory.
+    problem: one line about the file; None if there is no problem. A file that cannot be used is
+    renamed, and a new one is created. If that is not possible, the sessions are in memory only.
     """
 
     def __init__(self, file: Path) -> None:
@@ -37,81 +37,81 @@ class Database:
             self.problem = (
                 f"sessions cannot be kept in {file}: {reason}; this one is lost when the chat ends"
             )
-            self._connection = _opened(":memory:")
+            self._connection = _open(":memory:")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Raises LocalspecError for what SQLite refuses."""
+        """Run queries in the block. Raises LocalspecError if SQLite refuses."""
         try:
             yield self._connection
         except sqlite3.Error as error:
-            way_out = "; move the file away to begin anew" if _is_broken(error) else ""
+            way_out = "; move the file away to begin anew" if _is_damaged(error) else ""
             raise LocalspecError(f"the sessions in {self._file}: {error}{way_out}") from error
 
     @contextmanager
-    def changing(self) -> Iterator[sqlite3.Connection]:
-        """All that is done with it or nothing. Raises LocalspecError for what SQLite refuses."""
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Run the block as one transaction. Raises LocalspecError if SQLite refuses."""
         with self.reading() as connection, transaction(connection):
             yield connection
 
     def close(self) -> None:
-        """Nothing can be done with it from here on."""
+        """Close the file."""
         self._connection.close()
 
     def _connect(self) -> sqlite3.Connection:
         make_private_folder(self._file.parent)
         try:
-            return _opened(self._created())
+            return _open(self._create_file())
         except UnusableError as reason:
             if not isinstance(reason, DamagedError):
-                _fold_in(self._file)
-            kept = _put_aside(self._file)
+                _checkpoint(self._file)
+            kept = _move_aside(self._file)
             self.problem = f"{self._file} {reason}; it is kept as {kept.name}, and a new one begins"
-            return _opened(self._created())
+            return _open(self._create_file())
 
-    def _created(self) -> Path:
-        """The file, which SQLite itself would make readable by others."""
+    def _create_file(self) -> Path:
+        """Create the file if it is missing. SQLite would let other users read it."""
         os.close(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600))
         return self._file
 
 
-def _opened(file: Path | str) -> sqlite3.Connection:
-    """Raises UnusableError if it holds something else than sessions."""
-    connection = sqlite3.connect(file, timeout=_PATIENCE, isolation_level=None)
+def _open(file: Path | str) -> sqlite3.Connection:
+    """Open a file and bring it up to date. Raises UnusableError if that is not possible."""
+    connection = sqlite3.connect(file, timeout=_BUSY_TIMEOUT, isolation_level=None)
     try:
         check(connection)
-        _look_through(connection)
+        _check_pages(connection)
         connection.execute("PRAGMA journal_mode = WAL")
-        # What was written survives a crash of the program; that of the machine may cost a second.
+        # A crash of the program loses nothing; a crash of the machine may lose the last second.
         connection.execute("PRAGMA synchronous = NORMAL")
         migrate(connection)
         connection.execute("PRAGMA foreign_keys = ON")
-        search_index.keep(connection)
+        search_index.set_up(connection)
     except BaseException as error:
         connection.close()
-        if _is_broken(error):
+        if _is_damaged(error):
             raise DamagedError("is damaged") from error
         raise
     return connection
 
 
-def _look_through(connection: sqlite3.Connection) -> None:
-    """Raises DamagedError."""
+def _check_pages(connection: sqlite3.Connection) -> None:
+    """Check the whole file, unless it is large. Raises DamagedError."""
     [(pages,)] = connection.execute("PRAGMA page_count")
-    if pages <= _MOST_PAGES:
-        [(said,)] = connection.execute("PRAGMA quick_check(1)")
-        if said != "ok":
+    if pages <= _MAX_CHECKED_PAGES:
+        [(result,)] = connection.execute("PRAGMA quick_check(1)")
+        if result != "ok":
             raise DamagedError("is damaged")
 
 
-def _is_broken(error: BaseException) -> bool:
+def _is_damaged(error: BaseException) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
-    # The lower byte is the kind of error, the upper ones tell more.
-    return code is not None and code & 0xFF in _BROKEN
+    # The lower byte is the kind of the error.
+    return code is not None and code & 0xFF in _DAMAGED_CODES
 
 
-def _put_aside(file: Path) -> Path:
-    """Rename a file to one that is not there yet. Raises OSError."""
+def _move_aside(file: Path) -> Path:
+    """Rename a file, and its log, to a name that is free. Raises OSError."""
     names = (file.with_name(f"{file.name}.aside-{number}") for number in count(1))
     kept = next(name for name in names if not name.exists())
     for end in ("-wal", "-shm", ""):
@@ -121,7 +121,7 @@ def _put_aside(file: Path) -> Path:
     return kept
 
 
-def _fold_in(file: Path) -> None:
-    """Put what is still in the log into the file. Raises sqlite3.Error where it is in use."""
-    with closing(sqlite3.connect(file, timeout=_PATIENCE)) as connection:
+def _checkpoint(file: Path) -> None:
+    """Write the log into the file. Raises sqlite3.Error if another process uses the file."""
+    with closing(sqlite3.connect(file, timeout=_BUSY_TIMEOUT)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")

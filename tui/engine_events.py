@@ -1,4 +1,4 @@
-"""Happenings: what the engine's thread has to tell the screen, beside a session's own events."""
+"""Engine events: what the engine thread reports to the screen, beside the events of a session."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,24 +11,25 @@ from localspec.models.pair_finder import pair_of
 
 
 @dataclass(frozen=True, slots=True)
-class Loading:
-    """Models are being loaded, which may take a while.
+class ModelLoading:
+    """A model or a drafter is being loaded.
 
-    doing: in words. percent: how much of that is done, where it is known.
+    action: one line for the user, such as "loading big.gguf". percent: how much of it is done, or
+    None where that is not known.
     """
 
-    doing: str
+    action: str
     percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """This is what answers from here on; after a failed switch, what did before.
+class ModelReady:
+    """The model that answers from now on. After a failed switch, it is the model from before.
 
-    model: by which it can be named to load it again. draft: the names of the drafters. reason: why
-    there are none, or why one is missing. notes: what is less than could be expected, a line each.
-    context: tokens. bundled: whether it is the pair that comes along. has_template: whether it is
-    made for chats.
+    model: a name or path that loads this model again. draft: names of the drafters. reason: why
+    there is no drafter, or why one is missing; None if nothing is missing. notes: requests that
+    could not be met in full, one line each. context: its size in tokens. bundled: whether this is
+    the bundled pair. has_template: whether the model has a chat template.
     """
 
     model: str
@@ -40,8 +41,8 @@ class Ready:
     has_template: bool
 
     @classmethod
-    def of(cls, engine: Engine, name: str | Path | None) -> "Ready":
-        """name: by which the model was asked for; None is the one that comes along."""
+    def of(cls, engine: Engine, name: str | Path | None) -> "ModelReady":
+        """Describe a loaded engine. name: what the user asked for; None is the bundled pair."""
         path, drafting = engine.model.path, engine.drafting
         pair = pair_of(path) if name is None else None
         return cls(
@@ -56,45 +57,45 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """Something was not done.
+class CommandFailed:
+    """A command raised an error.
 
-    error: a line. during: the name of the worker's method. full: only what was said before it is
-    too much for the context.
+    error: one line. command: the name of the `EngineThread` method. context_full: whether the
+    earlier turns alone are too long for the context, so that dropping some of them would help.
     """
 
     error: str
-    during: str
-    full: bool = False
+    command: str
+    context_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A turn was said to the model."""
+class QuestionAsked:
+    """A user turn was added to the conversation."""
 
     turn: Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
-    """An answer has begun; its pieces follow."""
+class AnswerStarted:
+    """The first token of an answer is there. The answer's own events follow."""
 
     turn: Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """The conversation goes on with another branch, or is another. turns: of it."""
+class ConversationChanged:
+    """Another branch was chosen, or another conversation was opened. turns: its active branch."""
 
     turns: tuple[Turn, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """The last answer was written again without drafts.
+class Comparison:
+    """The last answer was generated a second time, without drafts.
 
-    plain_rate, rate: tokens per second without and with. first_difference: the number, from 0, of
-    the first token that is not the same; None if all are.
+    plain_rate, rate: tokens per second without and with drafts. first_difference: index of the
+    first token that differs, from 0; None if the two answers are identical.
     """
 
     plain_rate: float
@@ -103,4 +104,13 @@ class Compared:
     first_difference: int | None
 
 
-Happening = Event | Loading | Ready | Failed | Asked | Answering | Changed | Compared
+EngineEvent = (
+    Event
+    | ModelLoading
+    | ModelReady
+    | CommandFailed
+    | QuestionAsked
+    | AnswerStarted
+    | ConversationChanged
+    | Comparison
+)

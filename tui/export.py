@@ -1,4 +1,4 @@
-"""Export: a conversation as a file for people or for programs."""
+"""Export: writes a conversation to a file, as Markdown or as JSON."""
 
 import os
 from collections.abc import Iterator
@@ -11,24 +11,24 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError
 
 _FORMAT = 1
-# How an answer came to its end, where that was not its own.
-_CUT_OFF = {
+# Why an answer is not complete, by its stop reason.
+_INCOMPLETE = {
     "cancelled": "stopped",
     "interrupted": "interrupted",
     "length": "cut off: it was as long as it might be",
     "context": "cut off: the context was full",
     None: "not finished yet",
 }
-_OWN_END = ("eos", "stop")
+_COMPLETE = ("eos", "stop")
 
 
-def markdown(
+def as_markdown(
     conversation: Conversation, title: str, model: str, *, system: str | None = None
 ) -> str:
-    """The branch that goes on, as Markdown: a heading per turn, thoughts folded up."""
+    """The active branch as Markdown: a heading for each turn, and thoughts folded up."""
     parts = [f"# {title}", f"Model: {model}"]
     if system:
-        parts += ["## System", _closed(system)]
+        parts += ["## System", _with_closed_fence(system)]
     for turn in conversation.turns:
         parts += _turn_parts(turn)
     return "\n\n".join(parts) + "\n"
@@ -37,19 +37,19 @@ def markdown(
 def as_json(
     conversation: Conversation, title: str, model: str, *, system: str | None = None
 ) -> dict[str, Any]:
-    """The whole tree, as JSON.
+    """All branches as a JSON object.
 
-    format: 1. title, model: text. system: what the model was told first, or null. last: the key of
-    the turn where the conversation goes on, or null. turns: of all branches, each after the one it
-    answers and those beside each other in the order they were said:
+    format: 1. title, model: text. system: the system prompt, or null. last: key of the last turn of
+    the active branch, or null. turns: a list of objects; each turn comes after the turn before it,
+    and variants are in the order in which they were said:
 
-        key          tells it from all other turns
-        before       the key of the turn it answers; null at the beginning
+        key          identifies the turn
+        before       key of the turn before it; null for a first turn
         role         system, user, assistant or tool
-        content      what was said
-        thought      what the model thought before; it may be empty
-        raw          an answer as it was generated, thoughts and tags included; else empty
-        tokens       ids of the tokens that raw, or its beginning, was generated as
+        content      the text of the turn
+        thought      what the model thought before its answer; may be empty
+        raw          an answer as it was generated, with thoughts and tags; else empty
+        tokens       ids of the generated tokens; they spell raw or its beginning
         stop_reason  of an answer: eos, stop, length, context, cancelled, interrupted, or null while
                      it is being written; of other turns null
     """
@@ -65,11 +65,11 @@ def as_json(
 
 
 def write_export(path: str | Path, text: str) -> Path:
-    """Write a new file, and say where it is. `~` is the user's home.
+    """Write a new file and return its absolute path. `~` is the user's home folder.
 
-    Raises InvalidValueError where there is a file already, or none can be written.
+    Raises InvalidValueError if the file exists or cannot be written.
     """
-    # Path.expanduser raises RuntimeError where there is no such user.
+    # Path.expanduser would raise RuntimeError for an unknown user.
     file = Path(os.path.expanduser(path)).absolute()
     try:
         with file.open("xb") as stream:
@@ -88,16 +88,16 @@ def _turn_parts(turn: Turn) -> Iterator[str]:
     yield f"## {turn.role.capitalize()}"
     if turn.thought:
         yield "<details>\n<summary>Thought</summary>"
-        yield _closed(turn.thought).replace("</details", "&lt;/details")
+        yield _with_closed_fence(turn.thought).replace("</details", "&lt;/details")
         yield "</details>"
     if turn.content:
-        yield _closed(turn.content)
-    if turn.role == "assistant" and turn.stop_reason not in _OWN_END:
-        yield f"*({_CUT_OFF.get(turn.stop_reason, turn.stop_reason)})*"
+        yield _with_closed_fence(turn.content)
+    if turn.role == "assistant" and turn.stop_reason not in _COMPLETE:
+        yield f"*({_INCOMPLETE.get(turn.stop_reason, turn.stop_reason)})*"
 
 
-def _closed(text: str) -> str:
-    """With the code fence closed that an answer may have been stopped in."""
+def _with_closed_fence(text: str) -> str:
+    """Close the code fence that a text may end in, because the answer was stopped there."""
     text = text.strip("\n")
     last = MarkdownIt().parse(f"{text}\n\n# what follows")[-1]
     return f"{text}\n{last.markup}" if last.type == "fence" else text

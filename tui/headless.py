@@ -1,4 +1,4 @@
-"""Unattended: the chat on a terminal that is not there, with nothing kept of it."""
+"""Headless: runs the chat without a terminal and without the user's files."""
 
 import asyncio
 import os
@@ -9,34 +9,34 @@ from pathlib import Path
 
 from localspec_tui.app import ChatApp
 from localspec_tui.archive import Archive
-from localspec_tui.interpreter import favour_engine
-from localspec_tui.launch_options import Start
-from localspec_tui.worker import Worker
+from localspec_tui.engine_thread import EngineThread
+from localspec_tui.interpreter import prioritize_engine
+from localspec_tui.launch_options import LaunchOptions
 
-_PAUSE = 0.02
-# Until what happened last is on the screen too.
-_SHOWN = 0.3
+_POLL_INTERVAL = 0.02
+# Seconds until the last event is on the screen too.
+_DRAWING_TIME = 0.3
 
 
-def forget_home() -> None:
-    """Nothing that was learnt or set on this machine, nor anything to be kept, from here on."""
+def use_temporary_home() -> None:
+    """Ignore what this machine has measured or configured, and keep nothing of what follows."""
     os.environ["LOCALSPEC_HOME"] = tempfile.mkdtemp()
 
 
 @asynccontextmanager
-async def unattended(start: Start, size: tuple[int, int]) -> AsyncIterator[ChatApp]:
+async def headless_chat(options: LaunchOptions, size: tuple[int, int]) -> AsyncIterator[ChatApp]:
     """A chat whose model is loaded. size: of the screen, in columns and rows."""
-    favour_engine()
+    prioritize_engine()
     archive = Archive(Path(tempfile.mkdtemp()) / "sessions.sqlite3")
-    app = ChatApp(Worker(), archive, start)
+    app = ChatApp(EngineThread(), archive, options)
     async with app.run_test(size=size):
-        await rest(app)
+        await wait_until_idle(app)
         yield app
 
 
-async def rest(app: ChatApp) -> None:
-    """Until the engine has nothing to do, and the screen shows it."""
-    await asyncio.sleep(_PAUSE)
-    while app.worker.busy or app.worker.session is None:
-        await asyncio.sleep(_PAUSE)
-    await asyncio.sleep(_SHOWN)
+async def wait_until_idle(app: ChatApp) -> None:
+    """Wait until the engine thread has nothing to do, and the screen shows its last event."""
+    await asyncio.sleep(_POLL_INTERVAL)
+    while app.engine_thread.busy or app.engine_thread.session is None:
+        await asyncio.sleep(_POLL_INTERVAL)
+    await asyncio.sleep(_DRAWING_TIME)

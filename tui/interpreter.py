@@ -1,22 +1,22 @@
-"""Interpreter: how Python is to divide its time between the screen and the engine."""
+"""Interpreter: settings of Python that give the engine thread more time than the screen."""
 
 import gc
 import sys
 
-# Seconds that the engine's thread waits, at most, for the screen's to let go of the interpreter.
-_SWITCH = 0.0005
-# Objects made before the young ones are looked through; a screen makes some 10,000 a second.
-_YOUNG = 10_000
+# Seconds the engine thread waits at most for the screen's thread to release the GIL.
+_SWITCH_INTERVAL = 0.0005
+# New objects between two garbage collections; the screen creates about 10,000 a second.
+_YOUNG_THRESHOLD = 10_000
 
 
-def favour_engine() -> None:
-    """Let the screen hold it up as little as may be."""
-    sys.setswitchinterval(_SWITCH)
-    gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
+def prioritize_engine() -> None:
+    """Switch threads more often, and collect garbage less often."""
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    gc.set_threshold(_YOUNG_THRESHOLD, *gc.get_threshold()[1:])
 
 
-def keep_what_is_there() -> None:
-    """Do not look through it again for what nobody needs: that takes 70 ms beside a model."""
+def freeze_garbage_collector() -> None:
+    """Exclude all objects that exist now from later collections, which would take 70 ms each."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Start: what a chat begins with."""
+"""Launch options: how a chat starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """model: None is the one that comes along. draft: what may draft. runtime: the other options of
-    `localspec.load`. sampling: settings that are not the default. system: what the model is told
-    first. session: the key of the conversation to go on with. theme: None is what is remembered.
-    notes: lines to be shown first.
+class LaunchOptions:
+    """model: None is the bundled pair. draft: the drafters. runtime: other options of
+    `localspec.load`. sampling: options of GenerationConfig that are not the default. system: the
+    system prompt. session: key of the session to resume. theme: None is the theme used last.
+    notes: lines to show first.
     """
 
     model: str | None = None

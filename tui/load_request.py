@@ -1,4 +1,4 @@
-"""Wanted: which models are to be loaded, and how."""
+"""Load request: which model to load, with which drafters and options."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -12,37 +12,38 @@ from localspec.loading.drafter_loader import AUTO, Choice
 Model = str | Path | None
 Draft = Choice | Sequence[Choice]
 
-_OF_ENGINE = frozenset(inspect.signature(engine.load).parameters)
-_OF_TALK = frozenset({"conversation", "system"})
+_ENGINE_OPTIONS = frozenset(inspect.signature(engine.load).parameters)
+_CONVERSATION_OPTIONS = frozenset({"conversation", "system"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """model, draft: as `localspec.load` takes them. options: its others, and those of Session."""
+class LoadRequest:
+    """model, draft: as `localspec.load` takes them. options: its other options, and Session's."""
 
     model: Model = None
     draft: Draft = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def of_engine(self) -> dict[str, Any]:
+    def engine_options(self) -> dict[str, Any]:
         """The options of `localspec.load`."""
-        return {name: value for name, value in self.options.items() if name in _OF_ENGINE}
+        return {name: value for name, value in self.options.items() if name in _ENGINE_OPTIONS}
 
     @property
-    def of_session(self) -> dict[str, Any]:
+    def session_options(self) -> dict[str, Any]:
         """The options of Session."""
-        return {name: value for name, value in self.options.items() if name not in _OF_ENGINE}
+        return {name: value for name, value in self.options.items() if name not in _ENGINE_OPTIONS}
 
-    @property
-    def again(self) -> "Wanted":
-        """Without what was said, as more may have been said since."""
-        kept = {name: self.options[name] for name in self.options.keys() - _OF_TALK}
-        return Wanted(self.model, self.draft, kept)
+    def without_conversation(self) -> "LoadRequest":
+        """The same request without the conversation and the system prompt, for a later load."""
+        kept = {name: self.options[name] for name in self.options.keys() - _CONVERSATION_OPTIONS}
+        return LoadRequest(self.model, self.draft, kept)
 
-    def but(self, model: Model, draft: Draft | None, options: Mapping[str, Any]) -> "Wanted":
-        """With these changes; what is None, or no option named, stays."""
-        return Wanted(
+    def changed(
+        self, model: Model, draft: Draft | None, options: Mapping[str, Any]
+    ) -> "LoadRequest":
+        """A request with another model, drafter or options; None keeps what this request has."""
+        return LoadRequest(
             self.model if model is None else model,
             self.draft if draft is None else draft,
             {**self.options, **options},

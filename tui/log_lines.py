@@ -1,11 +1,11 @@
-"""Log lines: what localspec tells of itself while it works, for the screen to fetch."""
+"""Log lines: what localspec logs, for the screen to show."""
 
 import logging
 from collections import deque
 
 
 class LogLines(logging.Handler):
-    """Keeps what is logged from `attach` to `detach`, from any thread."""
+    """Collects log messages of localspec, from any thread, between `attach` and `detach`."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -14,19 +14,19 @@ class LogLines(logging.Handler):
         self._level = self._logger.level
 
     def attach(self) -> None:
-        """From here on."""
+        """Start to collect."""
         self._logger.addHandler(self)
         self._logger.setLevel(logging.INFO)
 
     def detach(self) -> None:
-        """No longer."""
+        """Stop collecting."""
         self._logger.removeHandler(self)
         self._logger.setLevel(self._level)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line."""
+        """Collect one message; `logging` calls this."""
         self._lines.append(record.getMessage())
 
     def drain(self) -> list[str]:
-        """What was logged since the last call."""
+        """The messages since the last call, in order."""
         return [self._lines.popleft() for _ in range(len(self._lines))]

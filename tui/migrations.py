@@ -1,15 +1,15 @@
-"""Migrations: the tables of past sessions, and bringing older files up to them."""
+"""Migrations: creates the tables of the sessions, and updates files of older versions."""
 
 import sqlite3
 from collections.abc import Sequence
 
 from localspec_tui.transaction import transaction
 
-# "lspc": tells files of sessions from other databases.
-_APPLICATION = 0x6C737063
+# "lspc": marks a database file as one of localspec.
+_APPLICATION_ID = 0x6C737063
 
 _FIRST = (
-    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
     """
     CREATE TABLE session (
         number INTEGER PRIMARY KEY,
@@ -23,8 +23,8 @@ _FIRST = (
     )
     """,
     "CREATE INDEX session_by_change ON session (changed)",
-    # To cascade along `before` too would go as deep as a conversation is long, and SQLite stops at
-    # a depth of 1,000; all turns of a session go at once, and `before` is looked at afterwards.
+    # `before` does not cascade: SQLite stops at a depth of 1,000, and conversations may be longer.
+    # All turns of a session are deleted at once, and `before` is checked afterwards.
     """
     CREATE TABLE turn (
         number INTEGER PRIMARY KEY,
@@ -47,33 +47,33 @@ _FIRST = (
     "CREATE INDEX session_by_last ON session (last)",
 )
 
-# What makes each version of the one before, from an empty file on.
+# The statements that make each version from the version before; version 0 is an empty file.
 STEPS: Sequence[Sequence[str]] = (_FIRST,)
 
 
 class UnusableError(sqlite3.Error):
-    """Not a file of sessions that can be read here; the message ends a sentence about it."""
+    """The file cannot be used. The message completes a sentence that begins with the file name."""
 
 
 class DamagedError(UnusableError):
-    """Not what SQLite wrote."""
+    """The file is not what SQLite wrote."""
 
 
 def check(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = STEPS) -> None:
-    """Raises UnusableError for another program's file, or that of a newer localspec."""
+    """Raises UnusableError for a file of another program, or of a newer localspec."""
     [(tables,)] = connection.execute("SELECT count(*) FROM sqlite_master")
-    if tables and _pragma(connection, "application_id") != _APPLICATION:
+    if tables and _pragma(connection, "application_id") != _APPLICATION_ID:
         raise UnusableError("holds no sessions")
     if _pragma(connection, "user_version") > len(steps):
         raise UnusableError("is of a newer localspec")
 
 
 def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = STEPS) -> None:
-    """Take the steps that a file lacks, all or none."""
+    """Update a file to the newest version, in one transaction."""
     if _pragma(connection, "user_version") == len(steps):
         return
     with transaction(connection):
-        # Another process may have been faster.
+        # Another process may have updated the file meanwhile.
         for step in steps[_pragma(connection, "user_version") :]:
             for statement in step:
                 connection.execute(statement)

@@ -10,14 +10,14 @@ from localspec.utils.paths import config_folder, write_atomically
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """The theme, and the model that was loaded last; None is what comes first."""
+    """theme, model: what was used last; None is the default."""
 
     theme: str | None = None
     model: str | None = None
 
     @classmethod
     def read(cls) -> "Preferences":
-        """What was remembered; the first ones where there is nothing that can be read."""
+        """Read the file; the defaults if it is missing or cannot be read."""
         try:
             found: Any = json.loads(_file().read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -27,11 +27,11 @@ class Preferences:
         return cls(**{name: text for name, text in texts.items() if isinstance(text, str)})
 
     def remember(self, **changed: str | None) -> "Preferences":
-        """These with some changed, written down. Raises OSError where nothing can be written."""
-        now = replace(self, **changed)
-        if now != self:
-            write_atomically(_file(), json.dumps({"theme": now.theme, "model": now.model}) + "\n")
-        return now
+        """Change some of them and write the file. Raises OSError if it cannot be written."""
+        new = replace(self, **changed)
+        if new != self:
+            write_atomically(_file(), json.dumps({"theme": new.theme, "model": new.model}) + "\n")
+        return new
 
 
 def _file() -> Path:

@@ -1,4 +1,4 @@
-"""Presets: system prompts and samplings by name, in a file that people may write themselves.
+"""Presets: named system prompts and sampling options, in a file that users can edit.
 
 [presets.reviewer]
 system = "You review code, briefly."
@@ -22,61 +22,63 @@ _NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """system: what the model is told before everything else. options: those of GenerationConfig."""
+    """system: the system prompt. options: of GenerationConfig."""
 
     system: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def file() -> Path:
-    """Where they are, if there are any."""
+def presets_file() -> Path:
+    """The file of the presets; it may not exist."""
     return config_folder() / "presets.toml"
 
 
-def presets() -> Mapping[str, Preset]:
-    """All of them by name. Raises InvalidValueError for a file that cannot be used."""
+def load_all() -> Mapping[str, Preset]:
+    """All presets by name. Raises InvalidValueError for a file that cannot be used."""
     try:
-        tables = tomllib.loads(file().read_text(encoding="utf-8"))
+        tables = tomllib.loads(presets_file().read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise InvalidValueError(f"{file()} cannot be read: {error.strerror}; mend it") from error
+        raise InvalidValueError(
+            f"{presets_file()} cannot be read: {error.strerror}; mend it"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise InvalidValueError(f"{file()} is no TOML: {error}") from error
+        raise InvalidValueError(f"{presets_file()} is no TOML: {error}") from error
     entries = tables.get("presets", {})
     if not isinstance(entries, dict) or tables.keys() - {"presets"}:
-        raise InvalidValueError(f"{file()}: a preset begins with [presets.NAME]")
+        raise InvalidValueError(f"{presets_file()}: a preset begins with [presets.NAME]")
     return {name: _preset(name, entry) for name, entry in entries.items()}
 
 
-def named(name: str) -> Preset:
-    """One of them. Raises InvalidValueError where there is none of this name."""
-    known = presets()
+def load(name: str) -> Preset:
+    """The preset of this name. Raises InvalidValueError if there is none."""
+    known = load_all()
     if name not in known:
-        choice = f"choose {', '.join(known)}" if known else f"{file()} has none"
+        choice = f"choose {', '.join(known)}" if known else f"{presets_file()} has none"
         raise InvalidValueError(f"there is no preset {name!r}; {choice}")
     return known[name]
 
 
 def add(name: str, preset: Preset) -> None:
-    """Write one behind the others. Raises InvalidValueError where that cannot be."""
+    """Append a preset to the file. Raises InvalidValueError: bad name, or file not writable."""
     if not _NAME.fullmatch(name):
         raise InvalidValueError(f"{name!r} is no name; letters, digits, dots, hyphens")
-    if name in presets():
-        raise InvalidValueError(f"there is a preset {name!r}; change it in {file()}")
+    if name in load_all():
+        raise InvalidValueError(f"there is a preset {name!r}; change it in {presets_file()}")
     given = {"system": preset.system, **preset.options}
     lines = [f"{key} = {_toml(value)}" for key, value in given.items() if value is not None]
     text = "\n".join([f'\n[presets."{name}"]', *lines, ""])
     try:
-        make_private_folder(file().parent)
-        with file().open("a", encoding="utf-8") as end:
-            end.write(text)
+        make_private_folder(presets_file().parent)
+        with presets_file().open("a", encoding="utf-8") as stream:
+            stream.write(text)
     except OSError as error:
-        raise InvalidValueError(f"{file()} cannot be written: {error.strerror}") from error
+        raise InvalidValueError(f"{presets_file()} cannot be written: {error.strerror}") from error
 
 
 def _preset(name: str, entry: Any) -> Preset:
-    where = f"{file()}: [presets.{name}]"
+    where = f"{presets_file()}: [presets.{name}]"
     if not isinstance(entry, dict):
         raise InvalidValueError(f"{where} is no table")
     options = {key: value for key, value in entry.items() if key != "system"}
@@ -91,5 +93,5 @@ def _preset(name: str, entry: Any) -> Preset:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML, which for texts and numbers is written as JSON is."""
+    """A value as TOML; texts, numbers and lists are the same in JSON."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,15 +1,15 @@
 """Screenshot: a picture of the chat in origin view.
 
 `python -m localspec_tui.screenshot FILE.svg [TARGET DRAFTER]`: a real model answers, by default the
-bundled pair, and speeds are those of the machine.
+bundled pair. The speeds in the picture are those of this machine.
 """
 
 import asyncio
 import sys
 from pathlib import Path
 
-from localspec_tui.headless import forget_home, rest, unattended
-from localspec_tui.launch_options import Start
+from localspec_tui.headless import headless_chat, use_temporary_home, wait_until_idle
+from localspec_tui.launch_options import LaunchOptions
 
 _SIZE = (100, 34)
 _PROMPT = "def fibonacci(n):\n"
@@ -17,19 +17,19 @@ _SAMPLING = {"max_tokens": 110, "temperature": 0.8, "seed": 4}
 
 
 def main() -> None:
-    """Write it to the file that is named."""
-    forget_home()
+    """Write the picture to the file of the first argument."""
+    use_temporary_home()
     file, *models = sys.argv[1:]
     model, draft = (models[0], f"suffix,{models[1]}") if models else (None, "auto")
-    asyncio.run(_take(Path(file), Start(model, draft, sampling=_SAMPLING)))
+    asyncio.run(_write(Path(file), LaunchOptions(model, draft, sampling=_SAMPLING)))
 
 
-async def _take(file: Path, start: Start) -> None:
-    async with unattended(start, _SIZE) as app:
+async def _write(file: Path, options: LaunchOptions) -> None:
+    async with headless_chat(options, _SIZE) as app:
         for action in ("screen.origins", "screen.panel"):
             await app.run_action(action)
-        app.worker.send(_PROMPT)
-        await rest(app)
+        app.engine_thread.send(_PROMPT)
+        await wait_until_idle(app)
         file.write_text(app.export_screenshot(title="localspec chat"), encoding="utf-8")
 
 

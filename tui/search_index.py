@@ -1,4 +1,4 @@
-"""The search index: which sessions hold some words. Without FTS5, all turns are read instead."""
+"""Search index: finds sessions by words, with SQLite's FTS5; without FTS5 all turns are read."""
 
 import re
 import sqlite3
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from string import punctuation
 
 from localspec.utils.format import printable
+from localspec_tui.sanitized import single_line
 from localspec_tui.transaction import transaction
 
 _INDEX = (
@@ -34,18 +35,19 @@ _INDEX = (
     "INSERT INTO found (found) VALUES ('rebuild')",
 )
 _TRIGGERS = ("found_added", "found_changed", "found_removed")
-# Of what is searched for: more letters or words say nothing more, and SQLite has limits.
-_MOST_LETTERS, _MOST_WORDS = 1000, 32
-# Letters of a snippet, before and after what was found.
-_AROUND = 40
+# Limits of a query, because SQLite has limits too.
+_MAX_LETTERS, _MAX_WORDS = 1000, 32
+# Letters of a snippet before and after the word.
+_SNIPPET_LETTERS = 40
 
 
-def keep(connection: sqlite3.Connection) -> None:
-    """See to it that every change of a turn goes to the index, or none where there is no FTS5.
+def set_up(connection: sqlite3.Connection) -> None:
+    """Create the index if it is missing or incomplete. Without FTS5, remove its triggers.
 
-    The triggers tell whether the index is complete: a file may have been used without FTS5.
+    The index is complete only while the triggers exist: the file may have been written without
+    FTS5.
     """
-    if has_fts5(connection) == _is_kept(connection):
+    if has_fts5(connection) == _is_complete(connection):
         return
     with transaction(connection):
         for trigger in _TRIGGERS:
@@ -57,31 +59,31 @@ def keep(connection: sqlite3.Connection) -> None:
 
 
 def has_fts5(connection: sqlite3.Connection) -> bool:
-    """Whether SQLite was built with it."""
+    """Whether SQLite was built with FTS5."""
     modules = "SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'"
     return bool(connection.execute(modules).fetchone()[0])
 
 
-def find(connection: sqlite3.Connection, text: str) -> Mapping[int, str]:
-    """A snippet of the latest turn that has all these words, by the number of its session.
+def search(connection: sqlite3.Connection, text: str) -> Mapping[int, str]:
+    """A snippet of the latest turn that contains all words of a text, by the session's row number.
 
-    The last word may be the beginning of one. What is found nowhere as words (they are not told
-    apart in every language, and some queries have none) may be any part of a turn.
+    The last word may be incomplete. If no turn contains the words as words, parts of words count
+    too: not every language separates words, and some queries have no letters.
     """
-    words = printable(text[:_MOST_LETTERS], instead=" ").split()[:_MOST_WORDS]
+    words = printable(text[:_MAX_LETTERS], instead=" ").split()[:_MAX_WORDS]
     if not words:
         return {}
-    found = _by_words(connection, words) if _is_kept(connection) else {}
+    found = _by_words(connection, words) if _is_complete(connection) else {}
     return found or _by_parts(connection, words)
 
 
-def _is_kept(connection: sqlite3.Connection) -> bool:
+def _is_complete(connection: sqlite3.Connection) -> bool:
     query = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'found%'"
     return bool(connection.execute(query).fetchone()[0] == len(_TRIGGERS))
 
 
 def _by_words(connection: sqlite3.Connection, words: list[str]) -> dict[int, str]:
-    # In quotation marks, everything but these is taken as it is.
+    # In quotation marks, FTS5 gives no character a meaning except the marks.
     quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words)
     query = quoted + "*" if words[-1][-1].isalnum() else quoted
     return _snippets(
@@ -98,7 +100,7 @@ def _by_parts(connection: sqlite3.Connection, words: list[str]) -> dict[int, str
     return _snippets(
         connection,
         f"SELECT session, max(number) AS number FROM turn WHERE {like} GROUP BY session",
-        [f"%{_escaped(word)}%" for word in words],
+        [f"%{_escape_like(word)}%" for word in words],
         words[0],
     )
 
@@ -106,7 +108,7 @@ def _by_parts(connection: sqlite3.Connection, words: list[str]) -> dict[int, str
 def _snippets(
     connection: sqlite3.Connection, latest: str, values: list[str], word: str
 ) -> dict[int, str]:
-    """Of the latest turn of each session, which a query finds."""
+    """Snippets around a word. latest: a query for the latest matching turn of each session."""
     rows = connection.execute(
         f"WITH latest AS ({latest}) "
         "SELECT latest.session, content FROM latest JOIN turn USING (number)",
@@ -115,20 +117,16 @@ def _snippets(
     return {session: _snippet(content, word) for session, content in rows}
 
 
-def _escaped(word: str) -> str:
+def _escape_like(word: str) -> str:
     for special in "\\%_":
         word = word.replace(special, f"\\{special}")
     return word
 
 
 def _snippet(content: str, word: str) -> str:
-    """What is around a word, or the beginning if it is spelt otherwise there."""
+    """The text around a word, or the start of the content if only FTS5 can match the word."""
     found = re.search(re.escape(word.strip(punctuation) or word), content, re.IGNORECASE)
     at, end = found.span() if found else (0, 0)
-    start, end = max(at - _AROUND, 0), end + _AROUND
+    start, end = max(at - _SNIPPET_LETTERS, 0), end + _SNIPPET_LETTERS
     before, after = "…" * (start > 0), "…" * (end < len(content))
-    return f"{before}{_in_a_line(content[start:end])}{after}"
-
-
-def _in_a_line(text: str) -> str:
-    return printable(" ".join(text.split()), instead="")
+    return f"{before}{single_line(content[start:end])}{after}"

@@ -1,4 +1,4 @@
-"""Transaction: all of it or nothing."""
+"""Transaction: several statements as one change."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,13 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """What is done within, as one change; nobody else writes meanwhile."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    """Commit what the block does, or roll it back on an exception. Nobody else writes meanwhile."""
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
         yield
-        connection.execute("COMMIT")
-    except BaseException:
-        # After some errors SQLite has done so itself.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise

@@ -1,4 +1,4 @@
-"""Turn rows: the turns of a conversation as rows of a table, and back."""
+"""Turn rows: the turns of a conversation as rows of the database."""
 
 import json
 import sqlite3
@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from localspec.conversation.turns import Conversation, Turn, Written
-
-# A stretch of an answer, and where its tokens are from, as in `Token.origin`.
-Run = tuple[str, str]
+from localspec_tui.origins import OriginSegment
 
 INTERRUPTED = "interrupted"
 
 
-class State(NamedTuple):
-    """All of a turn that may change. origins: as JSON."""
+class SavedTurn(NamedTuple):
+    """The columns of a turn that may change. origins: as JSON."""
 
     stop_reason: str | None
     content: str
@@ -27,25 +25,28 @@ class State(NamedTuple):
 
 def unsaved(
     turns: Iterable[Turn],
-    saved: Mapping[str, State],
-    origins: Mapping[str, Sequence[Run]],
-) -> list[tuple[Turn, State]]:
-    """Those of these turns, and of those before them, that are not as they were saved.
+    saved: Mapping[str, SavedTurn],
+    origins: Mapping[str, Sequence[OriginSegment]],
+) -> list[tuple[Turn, SavedTurn]]:
+    """The turns that differ from their saved rows, with new columns; their ancestors are included.
 
-    saved, origins: by the keys of turns. Each turn comes after the one it answers.
+    saved, origins: by the key of the turn. In the result, each turn comes after its ancestors.
     """
     found = []
-    for turn in _with_those_before(turns):
-        state = _state(turn, saved.get(turn.key), origins.get(turn.key))
-        if state != saved.get(turn.key):
-            found.append((turn, state))
+    for turn in _with_ancestors(turns):
+        columns = _columns(turn, saved.get(turn.key), origins.get(turn.key))
+        if columns != saved.get(turn.key):
+            found.append((turn, columns))
     return found
 
 
-def put(connection: sqlite3.Connection, session: int, turn: Turn, state: State) -> None:
-    """Add or replace a row. The turn before it has one already."""
+def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: SavedTurn) -> None:
+    """Insert or replace the row of a turn. The turn before it must have a row.
+
+    session: number of the session's row.
+    """
     before = turn.before.key if turn.before else None
-    stop_reason, content, thought, raw, written, vocabulary, origins = state
+    stop_reason, content, thought, raw, written, vocabulary, origins = columns
     connection.execute(
         """
         INSERT INTO turn (
@@ -68,10 +69,10 @@ def put(connection: sqlite3.Connection, session: int, turn: Turn, state: State) 
             "role": turn.role,
             "before": before,
             "stop_reason": stop_reason,
-            "content": storable(content),
-            "thought": storable(thought),
-            "raw": storable(raw),
-            "spelt": storable(written.text),
+            "content": without_surrogates(content),
+            "thought": without_surrogates(thought),
+            "raw": without_surrogates(raw),
+            "spelt": without_surrogates(written.text),
             "tokens": json.dumps(written.tokens),
             "vocabulary": vocabulary,
             "origins": origins,
@@ -79,55 +80,59 @@ def put(connection: sqlite3.Connection, session: int, turn: Turn, state: State) 
     )
 
 
-def conversation_of(
+def load_conversation(
     connection: sqlite3.Connection, session: int, last: int | None
-) -> tuple[Conversation, dict[str, State]]:
-    """All turns of a session, and as what they are saved, by their keys. last: of the branch.
+) -> tuple[Conversation, dict[str, SavedTurn]]:
+    """All turns of a session, and their saved columns by the key of the turn.
 
-    Rows of an older turn come first, so those beside each other are in their order.
+    session: number of the session's row. last: number of the last row of the active branch.
     """
-    conversation, states = Conversation(), {}
+    conversation, saved = Conversation(), {}
     turns: dict[int | None, Turn] = {}
     rows = connection.cursor()
     rows.row_factory = sqlite3.Row
+    # In the order in which they were said, which is the order of variants too.
     for row in rows.execute("SELECT * FROM turn WHERE session = ? ORDER BY number", [session]):
         turn = _turn(row)
         conversation.back_to(turns.get(row["before"]))
         turns[row["number"]] = conversation.add(turn)
-        states[turn.key] = _state(turn, None, None)._replace(origins=row["origins"])
+        saved[turn.key] = _columns(turn, None, None)._replace(origins=row["origins"])
     conversation.back_to(turns.get(last))
-    return conversation, states
+    return conversation, saved
 
 
-def origins_of(states: Mapping[str, State]) -> dict[str, list[Run]]:
-    """By the keys of turns, where there are any."""
+def origins_of(saved: Mapping[str, SavedTurn]) -> dict[str, list[OriginSegment]]:
+    """The origins of saved turns that have some, by the key of the turn."""
     return {
-        key: [(text, origin) for text, origin in json.loads(state.origins)]
-        for key, state in states.items()
-        if state.origins
+        key: [OriginSegment(*segment) for segment in json.loads(columns.origins)]
+        for key, columns in saved.items()
+        if columns.origins
     }
 
 
-def storable(text: str) -> str:
-    """A text without halves of characters, which have no place in UTF-8."""
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode, with question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _with_those_before(turns: Iterable[Turn]) -> Iterator[Turn]:
+def _with_ancestors(turns: Iterable[Turn]) -> Iterator[Turn]:
     seen: set[str] = set()
     for turn in turns:
         new = []
-        each: Turn | None = turn
-        while each is not None and each.key not in seen:
-            seen.add(each.key)
-            new.append(each)
-            each = each.before
+        ancestor: Turn | None = turn
+        while ancestor is not None and ancestor.key not in seen:
+            seen.add(ancestor.key)
+            new.append(ancestor)
+            ancestor = ancestor.before
         yield from reversed(new)
 
 
-def _state(turn: Turn, saved: State | None, origins: Sequence[Run] | None) -> State:
-    # The reason comes first: once there is one, nothing else changes.
-    return State(
+def _columns(
+    turn: Turn, saved: SavedTurn | None, origins: Sequence[OriginSegment] | None
+) -> SavedTurn:
+    # The engine thread may be writing the turn. Read the stop reason first: once it is set, nothing
+    # else changes.
+    return SavedTurn(
         turn.stop_reason,
         turn.content,
         turn.thought,
@@ -142,7 +147,7 @@ def _turn(row: sqlite3.Row) -> Turn:
     turn = Turn(row["role"], row["content"], row["thought"], key=row["key"])
     turn.vocabulary = row["vocabulary"]
     if turn.role == "assistant" and row["stop_reason"] is None:
-        # Only what was shown is whole: its tokens come with its end.
+        # The tokens of an answer are saved at its end; its content may be longer than they are.
         turn.stop_reason = INTERRUPTED
         return turn
     turn.stop_reason = row["stop_reason"]

@@ -1,4 +1,4 @@
-"""Web: the chat in a browser on this machine, through textual-serve."""
+"""Web: serves the chat to a browser on this machine, with textual-serve."""
 
 from collections.abc import Awaitable, Callable
 from importlib import import_module
@@ -7,34 +7,36 @@ from typing import Any
 
 from localspec.errors import InvalidValueError
 
-_HOST, _PORT = "127.0.0.1", 8000
-# Pages that may talk to it: any other one could have it read this user's files.
-_OWN = {f"http://{name}:{_PORT}" for name in (_HOST, "localhost")}
+HOST, PORT = "127.0.0.1", 8000
 
-Handle = Callable[[Any], Awaitable[Any]]
+Handler = Callable[[Any], Awaitable[Any]]
 
 
-def serve(command: str) -> None:
-    """Run a command for each browser that connects, until Ctrl-C.
+def serve(command: str, port: int = PORT) -> None:
+    """Serve on 127.0.0.1 until Ctrl-C. Each browser window runs the command once.
 
-    Raises InvalidValueError where textual-serve is not installed.
+    command: for the shell. Raises InvalidValueError if textual-serve is not installed.
     """
     if find_spec("textual_serve") is None:
         raise InvalidValueError("--web needs an extra: pip install 'localspec[web]'")
     server = import_module("textual_serve.server").Server(
-        command, host=_HOST, port=_PORT, title="localspec"
+        command, host=HOST, port=port, title="localspec"
     )
-    server.handle_websocket = only_for_own_pages(server.handle_websocket)
+    server.handle_websocket = same_origin_only(server.handle_websocket, port)
     server.serve()
 
 
-def only_for_own_pages(handle: Handle) -> Handle:
-    """What answers its own pages only; a browser says which page asks."""
+def same_origin_only(handler: Handler, port: int = PORT) -> Handler:
+    """Refuse websockets of other web pages, which could read this user's files through the chat.
+
+    A browser sends the origin of the page.
+    """
+    origins = {f"http://{name}:{port}" for name in (HOST, "localhost")}
     forbidden = import_module("aiohttp.web").HTTPForbidden
 
     async def guarded(request: Any) -> Any:
-        if request.headers.get("Origin") not in _OWN:
+        if request.headers.get("Origin") not in origins:
             raise forbidden(text="only its own page may talk to the chat")
-        return await handle(request)
+        return await handler(request)
 
     return guarded

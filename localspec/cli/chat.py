@@ -65,10 +65,10 @@ def chat(
     a tiny bundled pair that continues Python code.
     """
     # `--help` must not wait for these imports.
-    from localspec_tui import run
     from localspec_tui import web as web_chat
     from localspec_tui.archive import Archive
-    from localspec_tui.launch_options import Start
+    from localspec_tui.launch import launch
+    from localspec_tui.launch_options import LaunchOptions
 
     runtime = {name: options.pop(option) for option, name in _RUNTIME.items()}
     chosen = _merged_preset(preset, system, options)
@@ -78,7 +78,7 @@ def chat(
     _require_terminal()
     archive = Archive()
     session = _session(archive, resume, latest=latest)
-    start = Start(
+    launch_options = LaunchOptions(
         model=_absolute(model),
         draft=draft,
         runtime=runtime,
@@ -88,15 +88,16 @@ def chat(
         theme=theme,
         notes=("there is no conversation to go on with yet",) if latest and not session else (),
     )
-    return run.run(start, archive)
+    return launch(launch_options, archive)
 
 
 def _merged_preset(preset: str | None, system: str | None, options: Mapping[str, Any]) -> "Preset":
     """Return system prompt and sampling: the command line's, else the preset's."""
     from localspec.generation_config import GenerationConfig
-    from localspec_tui.presets import Preset, named
+    from localspec_tui import presets
+    from localspec_tui.presets import Preset
 
-    kept = named(preset) if preset else Preset()
+    kept = presets.load(preset) if preset else Preset()
     given = {name: value for name, value in options.items() if value is not None}
     if given["rule"] == GenerationConfig().rule:
         del given["rule"]

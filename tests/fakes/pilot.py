@@ -12,10 +12,10 @@ from textual.pilot import Pilot
 from localspec.models import registry
 from localspec_tui.app import ChatApp
 from localspec_tui.archive import Archive
-from localspec_tui.launch_options import Start
+from localspec_tui.engine_thread import EngineThread
+from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.widgets.conversation_view import Note
-from localspec_tui.worker import Worker
 
 PATIENCE = 60.0
 _STEP = 0.01
@@ -38,10 +38,12 @@ class Chat:
 
     async def ready(self) -> None:
         """Wait until nothing is being done, and all that happened is on the screen."""
-        await self.until(lambda: not self.app.worker.busy and not self.app.worker._happened)
+        await self.until(
+            lambda: not self.app.engine_thread.busy and not self.app.engine_thread._events
+        )
         # What timers would do a moment later.
-        self.screen.reports.take()
-        self.screen.show_state()
+        self.screen.event_handler.poll()
+        self.screen.update_status()
         await self.pilot.pause()
 
     async def keys(self, *keys: str) -> None:
@@ -49,7 +51,7 @@ class Chat:
 
     async def say(self, text: str) -> None:
         """Write a message and send it."""
-        self.screen.composer.write(text)
+        self.screen.composer.set_text(text)
         await self.keys("enter")
 
     async def ask(self, text: str) -> None:
@@ -60,7 +62,7 @@ class Chat:
     @property
     def contents(self) -> list[str]:
         """What was said, on the branch that goes on."""
-        session = self.app.worker.session
+        session = self.app.engine_thread.session
         return [turn.content for turn in session.turns] if session else []
 
     @property
@@ -92,7 +94,7 @@ async def chatting(
     folder: Path,
     *,
     size: tuple[int, int] = (80, 24),
-    glyphs: str | None = None,
+    encoding: str | None = None,
     latest: bool = False,
     bundled: bool = False,
     loaded: bool = True,
@@ -101,22 +103,22 @@ async def chatting(
     """A chat with a scripted model. folder: where its sessions are.
 
     latest: go on with the latest of them. bundled: the model is the one that comes along.
-    loaded: wait until it is there. start: as for `Start`.
+    loaded: wait until it is there. start: as for `LaunchOptions`.
     """
     archive = Archive(folder / "sessions.sqlite3")
     model = str(registry.bundled().target) if bundled else "scripted"
     session = archive.latest() if latest else None
     given = {"model": model, "session": session, **start}
-    app = ChatApp(Worker(script.load), archive, Start(**given), glyphs=glyphs)
+    app = ChatApp(EngineThread(script.load), archive, LaunchOptions(**given), encoding=encoding)
     app.animation_level = "none"
     async with app.run_test(size=size) as pilot:
         chat = Chat(app, pilot)
         if loaded:
-            await chat.until(lambda: chat.screen.reports.state != "loading")
+            await chat.until(lambda: chat.screen.event_handler.state != "loading")
             await chat.ready()
         yield chat
 
 
 def played(body: Coroutine[Any, Any, None]) -> None:
-    """Run a test that is a coroutine."""
+    """OriginSegment a test that is a coroutine."""
     asyncio.run(body)

@@ -5,53 +5,53 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fakes.event_recorder import EventRecorder, kinds
 from fakes.scripted import Script
-from fakes.watched import Watched, kinds
 
 from localspec_tui.archive import Archive
-from localspec_tui.engine_events import Ready
-from localspec_tui.worker import Worker
+from localspec_tui.engine_events import ModelReady
+from localspec_tui.engine_thread import EngineThread
 
 
 @pytest.fixture
-def begin() -> Iterator[Callable[..., Watched]]:
+def begin() -> Iterator[Callable[..., EventRecorder]]:
     """Workers over a script, loaded unless told otherwise."""
-    made: list[Worker] = []
+    made: list[EngineThread] = []
 
-    def make(script: Script, *, load: bool = True, **options: object) -> Watched:
-        made.append(Worker(script.load))
-        watched = Watched(made[-1])
+    def make(script: Script, *, load: bool = True, **options: object) -> EventRecorder:
+        made.append(EngineThread(script.load))
+        watched = EventRecorder(made[-1])
         if load:
-            watched.worker.load(**options)  # type: ignore[arg-type]
-            assert kinds(watched.done()) == ["Loading", "Ready"]
+            watched.engine_thread.load(**options)  # type: ignore[arg-type]
+            assert kinds(watched.done()) == ["ModelLoading", "ModelReady"]
         return watched
 
     yield make
-    for worker in made:
-        worker.close()
+    for engine_thread in made:
+        engine_thread.close()
 
 
 @pytest.fixture(scope="module")
-def real() -> Iterator[Watched]:
+def real() -> Iterator[EventRecorder]:
     """The pair that comes along, in one thread, whose numbers are the same at every width."""
-    worker = Worker()
-    watched = Watched(worker)
-    worker.load(context=512, threads=1, flash_attention=True, max_tokens=24, temperature=0)
+    engine_thread = EngineThread()
+    watched = EventRecorder(engine_thread)
+    engine_thread.load(context=512, threads=1, flash_attention=True, max_tokens=24, temperature=0)
     ready = watched.done()[-1]
-    assert isinstance(ready, Ready), ready
+    assert isinstance(ready, ModelReady), ready
     assert ready.bundled and ready.model == "pycode"
     yield watched
-    worker.close()
+    engine_thread.close()
 
 
 @pytest.fixture
-def pair(real: Watched) -> Watched:
+def pair(real: EventRecorder) -> EventRecorder:
     """It, with nothing said yet."""
-    real.worker.reset()
-    real.worker.switch(
+    real.engine_thread.reset()
+    real.engine_thread.switch(
         draft="auto", depth=3, temperature=0, seed=None, max_tokens=24, ignore_eos=False
     )
-    assert isinstance(real.done()[-1], Ready)
+    assert isinstance(real.done()[-1], ModelReady)
     return real
 
 

@@ -15,7 +15,7 @@ LONG = "one two three four five six seven eight nine ten " * 40
 
 def marks(chat: Chat) -> list[str]:
     """What is said of the answers on the screen beside their texts."""
-    found = [view.query_one("#mark") for view in chat.screen.view.query(TurnView)]
+    found = [view.query_one("#stop-reason") for view in chat.screen.view.query(TurnView)]
     return [str(mark.render()) for mark in found if mark.display]
 
 
@@ -62,9 +62,9 @@ def test_what_was_said_is_there_before_the_model(tmp_path: Path) -> None:
         script.loaded = loaded
         async with chatting(script, tmp_path, latest=True, loaded=False) as chat:
             await chat.until(lambda: "Said long ago." in chat.text)
-            assert chat.screen.reports.state == "loading"
+            assert chat.screen.event_handler.state == "loading"
             loaded.set()
-            await chat.until(lambda: chat.screen.reports.ready)
+            await chat.until(lambda: chat.screen.event_handler.ready)
             await chat.ask("and now?")
             assert chat.contents == ["hi", "Said long ago.", "and now?", "Hello, I am a script."]
 
@@ -89,7 +89,7 @@ def test_answers_of_a_model_without_a_template_are_shown_as_they_are(tmp_path: P
 def test_how_much_of_a_prompt_is_read(tmp_path: Path) -> None:
     async def body() -> None:
         async with chatting(Script(), tmp_path) as chat:
-            chat.screen.reports.show(Reading(1024, 4096))
+            chat.screen.event_handler.handle(Reading(1024, 4096))
             await chat.pilot.pause()
             assert "██████░░░░░░░░░░░░░░░░░░ tokens of the prompt read 1,024 of 4,096" in chat.text
 
@@ -122,8 +122,8 @@ def test_escape_keeps_what_was_said_marked(tmp_path: Path) -> None:
             assert (kept.content, kept.stop_reason) == (partial, "cancelled")
             script.rate = 0
             await chat.ask("go on")
-            prompt = chat.app.worker.session.engine.slot._running.prompt
-            model = chat.app.worker.session.engine.model
+            prompt = chat.app.engine_thread.session.engine.slot._running.prompt
+            model = chat.app.engine_thread.session.engine.model
             told = b"".join(map(model.piece, prompt)).decode()
             assert f"<user>count\n<assistant>{partial}\n<user>go on" in told
             assert chat.contents == ["count", partial, "go on", "The end."]
@@ -149,7 +149,7 @@ def test_ctrl_c_stops_and_the_second_one_quits(tmp_path: Path) -> None:
 def test_ctrl_c_copies_what_is_selected(tmp_path: Path) -> None:
     async def body() -> None:
         async with chatting(Script(), tmp_path) as chat:
-            chat.screen.composer.write("some words")
+            chat.screen.composer.set_text("some words")
             await chat.keys("shift+home", "ctrl+c", "ctrl+c")
             assert chat.app.clipboard == "some words"
             assert chat.app.is_running
@@ -167,7 +167,7 @@ def test_variants_are_kept_and_reached_again(tmp_path: Path) -> None:
             assert chat.contents == ["say something", "second"]
             assert "Answer 2/2" in chat.text
             # Only what is new is read: of the answer nothing, of the question its last token.
-            assert chat.app.worker.stats.prompt_evaluated == 1
+            assert chat.app.engine_thread.stats.prompt_evaluated == 1
             await chat.keys("up", "left")
             await chat.ready()
             assert chat.contents == ["say something", "first"]
@@ -190,7 +190,7 @@ def test_an_edited_question_is_a_branch(tmp_path: Path) -> None:
             await chat.ask("a colour")
             await chat.ask("another")
             await chat.keys("up", "up", "up", "up")
-            assert chat.screen.view.chosen.turn.content == "a colour"
+            assert chat.screen.view.focused_turn_view.turn.content == "a colour"
             chat.screen.composer.load_text("half a thought")
             await chat.keys("e")
             assert chat.screen.composer.text == "a colour"
@@ -199,7 +199,7 @@ def test_an_edited_question_is_a_branch(tmp_path: Path) -> None:
             assert chat.screen.composer.text == "half a thought"
             chat.screen.composer.load_text("")
             await chat.keys("up", "up", "up", "up", "e")
-            chat.screen.composer.write("a dark colour")
+            chat.screen.composer.set_text("a dark colour")
             await chat.keys("enter")
             await chat.ready()
             assert chat.contents == ["a dark colour", "green"]
@@ -272,11 +272,11 @@ def test_a_system_prompt_from_the_start(tmp_path: Path) -> None:
     async def body() -> None:
         async with chatting(Script(), tmp_path, system="Be brief.") as chat:
             await chat.ask("x?")
-            assert chat.app.worker.session.system == "Be brief."
+            assert chat.app.engine_thread.session.system == "Be brief."
         async with chatting(Script(), tmp_path, latest=True) as chat:
-            assert chat.app.worker.session.system == "Be brief."
+            assert chat.app.engine_thread.session.system == "Be brief."
         async with chatting(Script(), tmp_path, latest=True, system="Be long.") as chat:
-            assert chat.app.worker.session.system == "Be long."
+            assert chat.app.engine_thread.session.system == "Be long."
 
     played(body())
 
@@ -285,7 +285,7 @@ def test_a_new_chat_right_after_a_question(tmp_path: Path) -> None:
     async def body() -> None:
         async with chatting(Script([LONG], rate=200), tmp_path) as chat:
             for number in range(5):
-                chat.app.worker.send(f"question {number}")
+                chat.app.engine_thread.send(f"question {number}")
                 chat.screen.action_new()
                 await chat.ready()
                 assert chat.contents == []
@@ -361,6 +361,6 @@ def test_origins_of_answers_that_come_at_once(tmp_path: Path) -> None:
                 await chat.keys("ctrl+r")
             await chat.ready()
             await chat.ask("More")
-            assert len(chat.screen.view.views) == 4
+            assert len(chat.screen.view.turn_views) == 4
 
     played(body())

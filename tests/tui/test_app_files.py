@@ -35,17 +35,20 @@ def test_what_cannot_be_read_counts_for_nothing(home: Path, text: str) -> None:
 
 def test_a_preset_that_was_added_is_found_and_the_rest_stays(home: Path) -> None:
     mine = '# mine\n[presets.short]\nsystem = "Be short."\ntemperature = 0.2\n'
-    presets.file().write_text(mine)
+    presets.presets_file().write_text(mine)
     odd = Preset('Say "ah\\oh",\nthen\t\x07\x7f 😀 stop.', {"top_k": 3, "stop": ["a", "b"]})
     presets.add("odd.one", odd)
-    assert presets.file().read_text().startswith(mine)
-    assert presets.presets() == {"short": Preset("Be short.", {"temperature": 0.2}), "odd.one": odd}
-    assert presets.named("short").system == "Be short."
+    assert presets.presets_file().read_text().startswith(mine)
+    assert presets.load_all() == {
+        "short": Preset("Be short.", {"temperature": 0.2}),
+        "odd.one": odd,
+    }
+    assert presets.load("short").system == "Be short."
 
 
 def test_a_preset_without_a_system_prompt() -> None:
     presets.add("cold", Preset(None, {"temperature": 0.0}))
-    assert presets.named("cold") == Preset(None, {"temperature": 0.0})
+    assert presets.load("cold") == Preset(None, {"temperature": 0.0})
 
 
 @pytest.mark.parametrize(
@@ -76,21 +79,21 @@ def test_names_that_are_refused(name: str, message: str) -> None:
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(text: str, message: str) -> None:
-    presets.file().write_text(text)
+    presets.presets_file().write_text(text)
     with pytest.raises(InvalidValueError) as refused:
-        presets.presets()
+        presets.load_all()
     assert message in str(refused.value)
 
 
 def test_an_unknown_preset_names_those_there_are() -> None:
     with pytest.raises(InvalidValueError, match=r"presets\.toml has none"):
-        presets.named("short")
+        presets.load("short")
     presets.add("long", Preset("Be long."))
     with pytest.raises(InvalidValueError, match=r"there is no preset 'short'; choose long"):
-        presets.named("short")
+        presets.load("short")
 
 
 def test_a_folder_in_its_place_is_said(home: Path) -> None:
     (home / "presets.toml").mkdir()
     with pytest.raises(InvalidValueError, match=r"presets\.toml cannot be read: "):
-        presets.presets()
+        presets.load_all()

@@ -1,19 +1,19 @@
-"""Small things that are shown: glyphs, code, sentences."""
+"""Small things that are shown: encoding, code, sentences."""
 
 import pytest
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.color import Color
 
-from localspec_tui import messages
-from localspec_tui.code_blocks import last_code
-from localspec_tui.engine_events import Compared
-from localspec_tui.glyphs import PlainGlyphs
+from localspec_tui import notes
+from localspec_tui.code_blocks import last_code_block
+from localspec_tui.encoding_filter import EncodingFilter
+from localspec_tui.engine_events import Comparison
 from localspec_tui.widgets.progress_line import bar
 
 
 def shown(text: str, encoding: str = "ascii") -> str:
-    segments = PlainGlyphs(encoding).apply([Segment(text)], Color.parse("black"))
+    segments = EncodingFilter(encoding).apply([Segment(text)], Color.parse("black"))
     return "".join(segment.text for segment in segments)
 
 
@@ -50,14 +50,14 @@ def test_what_the_terminal_knows_stays() -> None:
     ],
 )
 def test_the_last_block_of_code(message: str, code: str | None) -> None:
-    assert last_code(message) == code
+    assert last_code_block(message) == code
 
 
 def test_a_comparison_in_words() -> None:
-    assert messages.compared(Compared(20.0, 42.0, True, None)) == (
+    assert notes.comparison(Comparison(20.0, 42.0, True, None)) == (
         "plain 20.0 tok/s · with drafts 42.0 tok/s (2.10x) · identical: yes"
     )
-    assert messages.compared(Compared(0.0, 42.0, False, 6)) == (
+    assert notes.comparison(Comparison(0.0, 42.0, False, 6)) == (
         "plain 0.0 tok/s · with drafts 42.0 tok/s · identical: no, from token 7"
     )
 

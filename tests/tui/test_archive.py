@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes.sessions import found, kept, query, titles, tree
+from fakes.saved_sessions import found, kept, query, titles, tree
 
 from localspec.conversation.turns import Conversation, Turn, Written
 from localspec.errors import InvalidValueError
@@ -19,7 +19,7 @@ from localspec_tui.archive import Archive
 
 
 def test_a_session_is_there_once_something_of_it_is(archive: Archive) -> None:
-    key = archive.begin("tiny", None)
+    key = archive.create("tiny", None)
     assert archive.list() == [] and archive.latest() is None
     with pytest.raises(InvalidValueError, match=f"there is no session '{key}'"):
         archive.open(key)
@@ -40,7 +40,7 @@ def test_the_turns_of_the_branch_are_counted(archive: Archive) -> None:
     conversation.back_to(conversation.turns[0])
     conversation.add(Turn("assistant", "c", stop_reason="eos"))
     conversation.add(Turn("user", "d"))
-    key = archive.begin("tiny", None)
+    key = archive.create("tiny", None)
     archive.save(key, conversation.everything(), conversation.last)
     assert archive.list()[0].turns == 3
     archive.save(key, [], None)
@@ -73,7 +73,7 @@ def grown(archive: Archive, key: str, size: int) -> tuple[Conversation, dict[str
 def test_a_tree_of_500_turns_comes_back_exactly(
     archive: Archive, file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    key = archive.begin("a/model.gguf", "Be\nbrief.")
+    key = archive.create("a/model.gguf", "Be\nbrief.")
     conversation, origins = grown(archive, key, 500)
     assert sum(len(turn.after) > 1 for turn in conversation.everything()) > 10
     archive.close()
@@ -93,7 +93,7 @@ def test_a_tree_of_500_turns_comes_back_exactly(
 
 def test_turns_before_those_that_are_given_are_saved_too(archive: Archive) -> None:
     conversation = Conversation([Turn("user", str(number)) for number in range(5)])
-    key = archive.begin("tiny", None)
+    key = archive.create("tiny", None)
     archive.save(key, [], conversation.last)
     assert tree(archive.open(key).conversation) == tree(conversation)
 
@@ -111,7 +111,7 @@ def test_a_session_goes_on(archive: Archive, file: Path) -> None:
 
 def test_only_what_changed_is_written(archive: Archive, file: Path) -> None:
     conversation = Conversation([Turn("user", "a"), Turn("user", "b"), Turn("user", "c")])
-    key = archive.begin("tiny", None)
+    key = archive.create("tiny", None)
     archive.save(key, conversation.everything(), conversation.last)
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE log (content)")
@@ -135,7 +135,7 @@ def test_only_what_changed_is_written(archive: Archive, file: Path) -> None:
 def test_an_answer_that_never_ended_was_interrupted(archive: Archive) -> None:
     answer = Turn("assistant", "So", "Hm", "So", Written("S", (1,)), "some")
     conversation = Conversation([Turn("user", "Why?"), answer])
-    key = archive.begin("tiny", None)
+    key = archive.create("tiny", None)
     archive.save(key, [], answer, {answer.key: [("So", "plain")]})
     for _ in range(2):
         opened = archive.open(key)
@@ -153,7 +153,7 @@ def test_an_answer_that_never_ended_was_interrupted(archive: Archive) -> None:
 
 def test_halves_of_characters_are_replaced(archive: Archive) -> None:
     turn = Turn("user", "a\udc80b", raw="\ud800")
-    key = archive.begin("m\udc80", "s\udc80")
+    key = archive.create("m\udc80", "s\udc80")
     archive.save(key, [turn], turn, {turn.key: [("\udc80", "plain")]})
     opened = archive.open(key)
     assert opened.conversation.turns[0].content == "a?b"
@@ -181,7 +181,7 @@ def test_the_title_is_the_first_line(archive: Archive, said: str, title: str) ->
 
 
 def test_the_title_is_what_a_person_said(archive: Archive) -> None:
-    key = archive.begin("tiny", None)
+    key = archive.create("tiny", None)
     conversation = Conversation([Turn("assistant", "Hello!", stop_reason="eos")])
     archive.save(key, [], conversation.last)
     assert titles(archive) == ["untitled"]
@@ -190,7 +190,7 @@ def test_the_title_is_what_a_person_said(archive: Archive) -> None:
 
 
 def test_a_title_that_was_given_stays(archive: Archive, file: Path) -> None:
-    key = archive.begin("tiny", None)
+    key = archive.create("tiny", None)
     archive.rename(key, "  before\nits first turn ")
     question = Turn("user", "Why?")
     archive.save(key, [question], question)
@@ -210,7 +210,7 @@ def test_another_model(archive: Archive) -> None:
     key = kept(archive, "a", model="one")
     archive.set_model(key, "two")
     assert (archive.list()[0].model, archive.open(key).model) == ("two", "two")
-    begun = archive.begin("one", None)
+    begun = archive.create("one", None)
     archive.set_model(begun, "three")
     archive.save(begun, [], Turn("user", "b"))
     assert archive.open(begun).model == "three"
@@ -255,7 +255,7 @@ def test_what_is_deleted_is_gone(archive: Archive, file: Path) -> None:
 def test_a_long_session_can_be_deleted(archive: Archive, file: Path) -> None:
     """SQLite gives up when rows delete each other in a chain of more than 1,000."""
     conversation = Conversation([Turn("user", str(number)) for number in range(1500)])
-    key = archive.begin("tiny", None)
+    key = archive.create("tiny", None)
     archive.save(key, [], conversation.last)
     assert archive.list()[0].turns == 1500
     archive.delete(key)
@@ -263,7 +263,7 @@ def test_a_long_session_can_be_deleted(archive: Archive, file: Path) -> None:
 
 
 def test_a_session_that_goes_on_after_it_was_deleted_is_whole(archive: Archive) -> None:
-    key = archive.begin("tiny", "system")
+    key = archive.create("tiny", "system")
     conversation = Conversation([Turn("user", "one"), Turn("assistant", "two", stop_reason="eos")])
     archive.save(key, [], conversation.last)
     archive.delete(key)

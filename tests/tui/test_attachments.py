@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import InvalidValueError
-from localspec_tui.attachments import MOST_BYTES, completions, expand
+from localspec_tui.attachments import MAX_BYTES, attach_files, complete_path
 
 
 @pytest.fixture
@@ -19,20 +19,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_file_stands_in_the_message_as_a_block_with_its_name(folder: Path) -> None:
-    text, names = expand("Explain @main.py to me", folder)
+    text, names = attach_files("Explain @main.py to me", folder)
     assert text == "Explain\n\nmain.py:\n```py\nprint(1)\n```\n\nto me"
     assert names == ["main.py"]
 
 
 @pytest.mark.parametrize("quote", "\"'")
 def test_quotes_hold_a_path_with_spaces_together(folder: Path, quote: str) -> None:
-    text, names = expand(f"@{quote}my notes.txt{quote}", folder)
+    text, names = attach_files(f"@{quote}my notes.txt{quote}", folder)
     assert text == "my notes.txt:\n```txt\none\ntwo\n```"
     assert names == ["my notes.txt"]
 
 
 def test_several_files_and_what_stands_between_them(folder: Path) -> None:
-    text, names = expand("See @main.py, then (@src/deep.md).\n    indented", folder)
+    text, names = attach_files("See @main.py, then (@src/deep.md).\n    indented", folder)
     assert names == ["main.py", "src/deep.md"]
     before, rest = text.split("\n\nmain.py:\n", 1)
     between, after = rest.split("\n\nsrc/deep.md:\n", 1)
@@ -42,11 +42,11 @@ def test_several_files_and_what_stands_between_them(folder: Path) -> None:
 
 
 def test_a_line_after_a_file_keeps_its_indentation(folder: Path) -> None:
-    assert expand("@main.py\n    x = 2", folder)[0].endswith("```\n\n    x = 2")
+    assert attach_files("@main.py\n    x = 2", folder)[0].endswith("```\n\n    x = 2")
 
 
 def test_a_fence_is_longer_than_those_in_the_file(folder: Path) -> None:
-    text, _ = expand("@src/deep.md", folder)
+    text, _ = attach_files("@src/deep.md", folder)
     assert text == "src/deep.md:\n````md\nUse:\n```\nx\n```\n````"
 
 
@@ -54,8 +54,8 @@ def test_home_and_absolute_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("USERPROFILE", str(folder))
     elsewhere = folder / "src"
-    assert expand("@~/main.py", elsewhere)[1] == ["~/main.py"]
-    assert expand(f"@{folder}/main.py", elsewhere)[1] == [f"{folder}/main.py"]
+    assert attach_files("@~/main.py", elsewhere)[1] == ["~/main.py"]
+    assert attach_files(f"@{folder}/main.py", elsewhere)[1] == [f"{folder}/main.py"]
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_home_and_absolute_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_what_is_no_path_stays_as_it_is(folder: Path, text: str) -> None:
-    assert expand(text, folder) == (text, [])
+    assert attach_files(text, folder) == (text, [])
 
 
 def test_a_file_of_the_greatest_size_is_taken_and_one_byte_more_is_not(folder: Path) -> None:
-    (folder / "big.txt").write_text("x" * MOST_BYTES)
-    assert "x" * MOST_BYTES in expand("@big.txt", folder)[0]
-    (folder / "big.txt").write_text("x" * (MOST_BYTES + 1))
+    (folder / "big.txt").write_text("x" * MAX_BYTES)
+    assert "x" * MAX_BYTES in attach_files("@big.txt", folder)[0]
+    (folder / "big.txt").write_text("x" * (MAX_BYTES + 1))
     assert "256 KiB" in refused("@big.txt", folder)
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_may_not_be_read_is_refused(folder: Path) -> None:
 
 def refused(text: str, folder: Path) -> str:
     with pytest.raises(InvalidValueError) as caught:
-        expand(text, folder)
+        attach_files(text, folder)
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -114,12 +114,12 @@ def refused(text: str, folder: Path) -> str:
 
 def test_windows_line_ends_and_byte_order_marks_are_left_out(folder: Path) -> None:
     (folder / "dos.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
-    assert expand("@dos.txt", folder)[0] == "dos.txt:\n```txt\none\ntwo\n```"
+    assert attach_files("@dos.txt", folder)[0] == "dos.txt:\n```txt\none\ntwo\n```"
 
 
 def test_an_at_within_an_attached_file_is_left_alone(folder: Path) -> None:
     (folder / "loop.txt").write_text("@loop.txt @main.py")
-    assert expand("@loop.txt", folder) == (
+    assert attach_files("@loop.txt", folder) == (
         "loop.txt:\n```txt\n@loop.txt @main.py\n```",
         ["loop.txt"],
     )
@@ -128,19 +128,19 @@ def test_an_at_within_an_attached_file_is_left_alone(folder: Path) -> None:
 def test_completions_are_what_is_in_the_folder(folder: Path) -> None:
     (folder / ".hidden").touch()
     (folder / "Makefile").touch()
-    assert completions("", folder) == ["main.py", "Makefile", '"my notes.txt"', "src/"]
-    assert completions("ma", folder) == ["main.py", "Makefile"]
-    assert completions("src/", folder) == ["src/deep.md"]
-    assert completions("src/d", folder) == ["src/deep.md"]
-    assert completions(".h", folder) == [".hidden"]
-    assert completions('"my', folder) == ['"my notes.txt"']
-    assert completions("nothing/", folder) == []
-    assert completions("main.py/", folder) == []
+    assert complete_path("", folder) == ["main.py", "Makefile", '"my notes.txt"', "src/"]
+    assert complete_path("ma", folder) == ["main.py", "Makefile"]
+    assert complete_path("src/", folder) == ["src/deep.md"]
+    assert complete_path("src/d", folder) == ["src/deep.md"]
+    assert complete_path(".h", folder) == [".hidden"]
+    assert complete_path('"my', folder) == ['"my notes.txt"']
+    assert complete_path("nothing/", folder) == []
+    assert complete_path("main.py/", folder) == []
 
 
 def test_every_completion_of_a_file_is_one_that_expand_takes(folder: Path) -> None:
     (folder / "a b").mkdir()
     (folder / "a b" / "c d.txt").write_text("x")
-    assert completions("a", folder) == ['"a b/']
-    for name in [*completions('"a b/', folder), *completions("m", folder)]:
-        assert expand(f"@{name}", folder)[1] == [name.strip('"')]
+    assert complete_path("a", folder) == ['"a b/']
+    for name in [*complete_path('"a b/', folder), *complete_path("m", folder)]:
+        assert attach_files(f"@{name}", folder)[1] == [name.strip('"')]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import platformdirs
 import pytest
-from fakes.sessions import found, kept, query, titles, tree
+from fakes.saved_sessions import found, kept, query, titles, tree
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import LocalspecError
@@ -131,7 +131,7 @@ def test_what_is_not_of_this_version_is_kept_aside(
 def test_a_newer_file_that_is_in_use_stays_where_it_is(
     archive: Archive, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_PATIENCE", 0)
+    monkeypatch.setattr(database, "_BUSY_TIMEOUT", 0)
     kept(archive, "of the newer one")
     newer(file)
     with closing(Archive(file)) as older:
@@ -148,7 +148,7 @@ from pathlib import Path
 from localspec_tui.archive import Archive
 from localspec.conversation.turns import Turn
 archive = Archive(Path({str(file)!r}))
-archive.save(archive.begin("tiny", None), [], Turn("user", "said"))
+archive.save(archive.create("tiny", None), [], Turn("user", "said"))
 archive._database._connection.execute("PRAGMA user_version = 99")
 os._exit(0)
 """
@@ -226,9 +226,9 @@ def test_a_step_that_fails_changes_nothing(archive: Archive, file: Path) -> None
 def test_what_cannot_be_saved_now_is_saved_later(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_PATIENCE", 0)
+    monkeypatch.setattr(database, "_BUSY_TIMEOUT", 0)
     with closing(Archive(file)) as archive:
-        key = archive.begin("tiny", None)
+        key = archive.create("tiny", None)
         conversation = Conversation([Turn("user", "one")])
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -261,7 +261,7 @@ from localspec.conversation.turns import Conversation, Turn
 
 archive, name = Archive(Path(sys.argv[1])), sys.argv[2]
 assert archive.problem is None, archive.problem
-key, conversation = archive.begin("tiny", None), Conversation()
+key, conversation = archive.create("tiny", None), Conversation()
 for number in range(40):
     turn = conversation.add(Turn("user", f"{name} {number}"))
     archive.save(key, [turn], turn)
@@ -290,7 +290,7 @@ from localspec.conversation.turns import Conversation, Turn
 
 archive = Archive(Path(sys.argv[1]))
 conversation = Conversation([Turn("user", "Count.")])
-key = archive.begin("tiny", None)
+key = archive.create("tiny", None)
 archive.save(key, [], conversation.last)
 turn = conversation.add(Turn("assistant", ""))
 number = 0

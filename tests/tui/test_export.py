@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 
 from localspec.conversation.turns import Conversation, Turn, Written
 from localspec.errors import InvalidValueError
-from localspec_tui.export import as_json, markdown, write_export
+from localspec_tui.export import as_json, as_markdown, write_export
 
 
 def asked_twice() -> Conversation:
@@ -38,11 +38,11 @@ def headings(text: str) -> list[str]:
 
 
 def test_markdown_is_the_branch() -> None:
-    assert markdown(asked_twice(), "Why", "tiny", system="Be brief.") == (
+    assert as_markdown(asked_twice(), "Why", "tiny", system="Be brief.") == (
         "# Why\n\nModel: tiny\n\n## System\n\nBe brief.\n\n## User\n\nWhy?\n\n## Assistant\n\n"
         "<details>\n<summary>Thought</summary>\n\nLet me see.\n\n</details>\n\nBecause.\n"
     )
-    assert markdown(Conversation(), "Nothing", "tiny") == "# Nothing\n\nModel: tiny\n"
+    assert as_markdown(Conversation(), "Nothing", "tiny") == "# Nothing\n\nModel: tiny\n"
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_markdown_is_the_branch() -> None:
 )
 def test_how_an_answer_ended_is_said(reason: str | None, mark: str) -> None:
     conversation = Conversation([Turn("user", "?"), Turn("assistant", "Yes", stop_reason=reason)])
-    assert markdown(conversation, "t", "m").rpartition("Yes")[2].strip() == mark
+    assert as_markdown(conversation, "t", "m").rpartition("Yes")[2].strip() == mark
 
 
 def test_a_thought_cannot_end_its_own_block() -> None:
     turn = Turn("assistant", "a", thought="</details> is a tag", stop_reason="eos")
-    assert markdown(Conversation([turn]), "t", "m").count("</details") == 1
+    assert as_markdown(Conversation([turn]), "t", "m").count("</details") == 1
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_thought_cannot_end_its_own_block() -> None:
 )
 def test_what_follows_an_open_fence_is_read_as_markdown(text: str) -> None:
     turns = [Turn("user", "?"), Turn("assistant", text, thought=text), Turn("user", "!")]
-    written = markdown(Conversation(turns), "t", "m")
+    written = as_markdown(Conversation(turns), "t", "m")
     assert headings(written) == ["t", "User", "Assistant", "User"]
     assert text in written
 

@@ -4,14 +4,14 @@ from itertools import combinations, pairwise
 
 import pytest
 from fakes.scripted import Script
-from fakes.stage import Stage, played, stage
+from fakes.widget_pilot import Stage, played, stage
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.session import Session
+from localspec_tui.origins import Origins
 from localspec_tui.widgets.origin_view import OriginView
-from localspec_tui.widgets.origins import Origins
 from localspec_tui.widgets.turn_view import TurnView
 
 ORIGINS = ["suffix", "pycode-4m-q4_0", "corrected", "bonus", "plain"]
@@ -24,11 +24,11 @@ def test_runs_make_the_text(tokens: list[tuple[str, str]]) -> None:
     origins = Origins()
     for text, origin in tokens:
         origins.append(text, origin)
-    assert "".join(text for text, _ in origins.runs) == "".join(text for text, _ in tokens)
-    assert all(before != after for (_, before), (_, after) in pairwise(origins.runs))
-    assert all(text for text, _ in origins.runs)
+    assert "".join(text for text, _ in origins.segments) == "".join(text for text, _ in tokens)
+    assert all(before != after for (_, before), (_, after) in pairwise(origins.segments))
+    assert all(text for text, _ in origins.segments)
     assert sum(origins.counts.values()) == len(tokens)
-    assert Origins.of(origins.runs).runs == origins.runs
+    assert Origins.of(origins.segments).segments == origins.segments
 
 
 @pytest.mark.parametrize("answer", ["one two three four five", "<think>first\n</think>then this"])
@@ -50,7 +50,7 @@ def test_as_many_drafted_tokens_are_shown_as_the_statistics_count(answer: str) -
             stats = events[-1].stats  # type: ignore[union-attr]
             assert origins.drafted == stats.accepted > 0
             assert sum(origins.counts.values()) == stats.generated_tokens
-            assert "".join(text for text, _ in origins.runs) == turn.content
+            assert "".join(text for text, _ in origins.segments) == turn.content
         session.close()
 
     played(body)
@@ -89,7 +89,7 @@ def test_the_legend_names_what_there_is_and_counts_it() -> None:
         view = OriginView(Origins.of([("a", "suffix"), ("b", "plain")]))
         async with stage(view) as made:
             assert made.rows()[0] == "suffix · plain"
-            view.set_runs([])
+            view.set_segments([])
             for text, origin in [*WORDS, ("", "suffix"), ("!", "plain")]:
                 view.append(text, origin)
             await made.until(lambda: made.rows()[2] == "def f(n)!")

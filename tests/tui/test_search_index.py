@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from fakes.sessions import found, kept, query
+from fakes.saved_sessions import found, kept, query
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec_tui import search_index
@@ -58,7 +58,7 @@ def test_a_snippet_is_a_line_around_what_was_found(searched: Archive) -> None:
 
 def test_what_an_answer_says_is_found_while_it_grows(searched: Archive) -> None:
     answer = Conversation([Turn("user", "q"), Turn("assistant", "the be")]).turns[1]
-    key = searched.begin("tiny", None)
+    key = searched.create("tiny", None)
     searched.save(key, [], answer)
     answer.content += "ginning"
     searched.save(key, [], answer)

@@ -26,7 +26,7 @@ from localspec.hub.store import StoredModel
 from localspec.models.inventory import InventoryEntry
 from localspec_tui import archive
 from localspec_tui.screens import settings
-from localspec_tui.widgets import thought
+from localspec_tui.widgets import thought_view
 
 FOLDER = Path(__file__).parent / "snapshots"
 SIZES = [(120, 40), (80, 24), (60, 20)]
@@ -64,7 +64,7 @@ def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (generation, stats):
         monkeypatch.setattr(module, "perf_counter", lambda: next(ticks) / 1000)
     monkeypatch.setattr(archive, "uuid4", lambda: UUID(int=2**127))
-    monkeypatch.setattr(thought, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(thought_view, "monotonic", lambda: 0.0)
     monkeypatch.setattr(settings, "model_inventory", lambda: list(on_disk(tmp_path)))
 
 
@@ -103,7 +103,7 @@ async def others(chat: Chat) -> AsyncIterator[str]:
     await chat.keys("escape", "f1")
     yield "help"
     await chat.keys("escape")
-    chat.screen.reports.ask_when_full(lambda: None)
+    chat.screen.event_handler.ask_context_full(lambda: None)
     yield "full"
 
 

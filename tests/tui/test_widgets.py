@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from fakes.scripted import Script
-from fakes.stage import Stage, played, stage
+from fakes.widget_pilot import Stage, played, stage
 from rich.cells import cell_len
 
 from localspec.conversation.events import Ended, Event, Gauge, Piece
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Turn
 from localspec.stats import Seconds, Stats
-from localspec_tui.widgets.live_panel import LivePanel, Pulse, accepted_lengths, sparkline
-from localspec_tui.widgets.status_line import Now, StatusLine, status
+from localspec_tui.widgets.live_panel import LivePanel, SpeedSampler, accepted_lengths, sparkline
+from localspec_tui.widgets.status_line import Status, StatusLine, status_text
 from localspec_tui.widgets.turn_view import TurnView
 
 STATS = Stats(
@@ -27,8 +27,8 @@ STATS = Stats(
     accepted_per_position=[120, 90, 50, 24],
     seconds=Seconds(prompt=0.3, generate=10.0, draft=1.0, verify=7.0, first_token=0.31),
 )
-NOW = Now(STATS, Gauge(1204, 8192), 0.0428, ("suffix",), None, "answering")
-OFF = NOW._replace(draft=(), reason="vocabulary differs at token 151,643")
+STATUS = Status(STATS, Gauge(1204, 8192), 0.0428, ("suffix",), None, "answering")
+OFF = STATUS._replace(draft=(), reason="vocabulary differs at token 151,643")
 
 
 # The status line.
@@ -50,7 +50,7 @@ OFF = NOW._replace(draft=(), reason="vocabulary differs at token 151,643")
     ],
 )
 def test_what_does_not_fit_goes_the_least_important_first(width: int, line: str) -> None:
-    assert status(NOW, width) == line
+    assert status_text(STATUS, width) == line
 
 
 @pytest.mark.parametrize(
@@ -69,36 +69,38 @@ def test_what_does_not_fit_goes_the_least_important_first(width: int, line: str)
 )
 def test_that_nothing_drafts_is_never_silent(width: int, line: str) -> None:
     stats = replace(STATS, drafted=0, accepted=0)
-    assert status(OFF._replace(stats=stats, plain_seconds=None), width) == line
+    assert status_text(OFF._replace(stats=stats, plain_seconds=None), width) == line
 
 
 @pytest.mark.parametrize("width", range(1, 130))
 def test_the_line_never_is_too_long(width: int) -> None:
-    for now in (NOW, OFF, NOW._replace(gauge=Gauge(8192, 8192), state="reading")):
-        assert cell_len(status(now, width)) <= width
+    for status in (STATUS, OFF, STATUS._replace(gauge=Gauge(8192, 8192), state="reading")):
+        assert cell_len(status_text(status, width)) <= width
 
 
 @pytest.mark.parametrize(
-    ("now", "line"),
+    ("status", "line"),
     [
-        (Now(), "draft: off"),
-        (Now(state="no model"), "no model · draft: off"),
-        (Now(stats=Stats(), gauge=Gauge(0, 8192)), "ctx 0/8,192 · draft: off"),
-        (Now(draft=("suffix", "draft-model")), "draft: suffix or draft-model"),
+        (Status(), "draft: off"),
+        (Status(state="no model"), "no model · draft: off"),
+        (Status(stats=Stats(), gauge=Gauge(0, 8192)), "ctx 0/8,192 · draft: off"),
+        (Status(draft=("suffix", "draft-model")), "draft: suffix or draft-model"),
         (
-            NOW._replace(plain_seconds=None, gauge=None, state="reading"),
+            STATUS._replace(plain_seconds=None, gauge=None, state="reading"),
             "reading · 42.1 tok/s · accept 71 % (3.1 tok/step) · TTFT 0.31 s · draft: suffix",
         ),
     ],
 )
-def test_what_is_not_known_is_left_out(now: Now, line: str) -> None:
-    assert status(now, 120) == line
+def test_what_is_not_known_is_left_out(status: Status, line: str) -> None:
+    assert status_text(status, 120) == line
 
 
 def test_a_context_that_fills_matters_more_than_what_drafts() -> None:
-    assert status(NOW._replace(gauge=Gauge(6554, 8192)), 30) == "42.1 tok/s · ctx 6,554/8,192"
-    assert status(NOW._replace(gauge=Gauge(6553, 8192)), 30) == "42.1 tok/s · draft: suffix"
-    assert status(NOW._replace(gauge=Gauge(8192, 8192)), 22) == "ctx 8,192/8,192 full"
+    assert (
+        status_text(STATUS._replace(gauge=Gauge(6554, 8192)), 30) == "42.1 tok/s · ctx 6,554/8,192"
+    )
+    assert status_text(STATUS._replace(gauge=Gauge(6553, 8192)), 30) == "42.1 tok/s · draft: suffix"
+    assert status_text(STATUS._replace(gauge=Gauge(8192, 8192)), 22) == "ctx 8,192/8,192 full"
 
 
 def look(made: Stage, part: str) -> Any:
@@ -114,7 +116,7 @@ def test_a_context_that_fills_looks_different() -> None:
         async with stage(line) as made:
             styles = []
             for used in (6000, 7000, 8192):
-                line.show(*NOW._replace(gauge=Gauge(used, 8192)))
+                line.show(STATUS._replace(gauge=Gauge(used, 8192)))
                 await made.settle()
                 styles.append(look(made, f"ctx {used:,}"))
             calm, warned, full = styles
@@ -143,13 +145,13 @@ def test_a_sparkline_of_the_latest() -> None:
 
 
 def test_the_pulse_is_the_speed_since_the_last_look() -> None:
-    pulse, stats = Pulse(), Stats()
+    sampler, stats = SpeedSampler(), Stats()
     for tokens, seconds in [(10, 1.0), (10, 1.0), (40, 2.0)]:
         stats.generated_tokens, stats.seconds.generate = tokens, seconds
-        pulse.look(stats)
-    assert pulse.samples == [10.0, 30.0]
-    pulse.look(Stats(generated_tokens=5, seconds=Seconds(generate=1.0)))
-    assert pulse.samples == [5.0]
+        sampler.sample(stats)
+    assert sampler.samples == [10.0, 30.0]
+    sampler.sample(Stats(generated_tokens=5, seconds=Seconds(generate=1.0)))
+    assert sampler.samples == [5.0]
 
 
 def test_the_panel_shows_where_time_goes_and_what_was_accepted() -> None:
@@ -329,7 +331,7 @@ def test_origins_in_place_of_the_text_and_back() -> None:
             assert re.fullmatch(r"  suffix \d+ · corrected \d+.*", rows[1])
             assert rows[3] == "  Some *words* to draft."
             assert "  old" in rows
-            assert view.drafter == "suffix" and old.drafter is None
+            assert view.latest_drafter == "suffix" and old.latest_drafter is None
             for each in (view, old):
                 each.show_origins(False)
             await made.settle()
@@ -341,7 +343,7 @@ def test_origins_in_place_of_the_text_and_back() -> None:
 def test_origins_that_were_kept() -> None:
     async def body() -> None:
         turn = Turn("assistant", "a *b*", stop_reason="eos")
-        view = TurnView(turn, runs=[("a ", "lookup"), ("*b*", "plain")])
+        view = TurnView(turn, origins=[("a ", "lookup"), ("*b*", "plain")])
         view.show_origins(True)
         async with stage(view) as made:
             assert [row.strip() for row in made.rows()[1:4]] == ["lookup · plain", "", "a *b*"]

@@ -1,4 +1,4 @@
-"""Blocks: what a text in Markdown is made of."""
+"""Blocks: the block elements of Markdown."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,9 +11,9 @@ Row = tuple[Content, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """apart: a blank line comes before it."""
+    """blank_before: whether a blank line comes before the block."""
 
-    apart: bool
+    blank_before: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +26,30 @@ class Heading(Block):
 
 @dataclass(frozen=True, slots=True)
 class Paragraph(Block):
-    """Text; its lines are those of the source."""
+    """text: keeps the line breaks of the source."""
 
     text: Content
 
 
 @dataclass(frozen=True, slots=True)
-class Code(Block):
-    """language: as named in the source, or empty. growing: more of it may follow."""
+class CodeBlock(Block):
+    """language: as written in the source; may be empty. unfinished: whether more may follow."""
 
     text: str
     language: str
-    growing: bool
+    unfinished: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Quote(Block):
-    """What somebody else said."""
+    """A block quote."""
 
     blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Item(Block):
-    """One of a list. marker: its bullet or number."""
+class ListItem(Block):
+    """marker: the bullet or the number."""
 
     marker: str
     blocks: tuple[Block, ...]
@@ -57,7 +57,7 @@ class Item(Block):
 
 @dataclass(frozen=True, slots=True)
 class Table(Block):
-    """aligns: one per column. All rows have as many cells as the header."""
+    """aligns: one for each column. Every row has as many cells as the header."""
 
     header: Row
     rows: tuple[Row, ...]
@@ -65,5 +65,5 @@ class Table(Block):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Block):
-    """A line across."""
+class HorizontalRule(Block):
+    """A line across the page."""

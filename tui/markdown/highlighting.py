@@ -1,4 +1,4 @@
-"""Highlighting: code in the colours of a theme."""
+"""Highlighting: code in colours."""
 
 from functools import lru_cache
 
@@ -15,7 +15,7 @@ _NO_LANGUAGE = "text"
 
 @lru_cache(512)
 def highlighted(code: str, language: str, *, ansi: bool, dark: bool) -> Content:
-    """Code that names no language, or one that is not known, is not guessed at."""
+    """Highlight code for a theme. Code without a known language gets no colours."""
     return highlight(code, language=language or _NO_LANGUAGE, theme=_theme(ansi, dark))
 
 

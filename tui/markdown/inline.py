@@ -1,4 +1,4 @@
-"""Inline: text with emphasis, code and links in it."""
+"""Inline: text with emphasis, code and links."""
 
 import re
 
@@ -14,7 +14,7 @@ _ADDRESS = ".markdown--dim"
 
 
 def inline(token: Token) -> Content:
-    """What an inline token says. Its line breaks stay, as those of verses and addresses must."""
+    """The text of an inline token, with styles. Line breaks stay, for verses and addresses."""
     writer = _Writer()
     for child in token.children or ():
         writer.add(child)
@@ -26,7 +26,7 @@ class _Writer:
         self.texts: list[str] = []
         self.spans: list[Span] = []
         self._length = 0
-        # What is open, and from where.
+        # Tokens that are not closed yet, and where their text starts.
         self._open: list[tuple[Token, int]] = []
 
     def add(self, token: Token) -> None:

@@ -5,34 +5,43 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
-from localspec_tui.markdown.blocks import Block, Code, Heading, Item, Paragraph, Quote, Rule, Table
-from localspec_tui.markdown.grid import grid
+from localspec_tui.markdown.blocks import (
+    Block,
+    CodeBlock,
+    Heading,
+    HorizontalRule,
+    ListItem,
+    Paragraph,
+    Quote,
+    Table,
+)
 from localspec_tui.markdown.line import Line, wrapped
+from localspec_tui.markdown.table_layout import table_lines
 
-# Narrower, what is deep within lists goes beyond the edge instead.
-_LEAST_WIDTH = 12
+# Blocks nested too deeply for the width go beyond its edge.
+_MIN_WIDTH = 12
 _TAB = 4
-_EDGE = Content.styled("▏ ", ".markdown--edge")
-_MARK = Content.styled("▎ ", ".markdown--edge")
+_CODE_EDGE = Content.styled("▏ ", ".markdown--edge")
+_QUOTE_EDGE = Content.styled("▎ ", ".markdown--edge")
 
-# Code in a language, with styles.
+# Takes code and its language, and returns the code with styles.
 Highlight = Callable[[str, str], Content]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """highlight: is not asked for code that still grows."""
+class BlockLayout:
+    """highlight: is not called for an unfinished code block."""
 
     highlight: Highlight
 
     def lines(
         self, blocks: Iterable[Block], width: int, after: Block | None = None
     ) -> Iterator[Line]:
-        """One block below the other. after: the block above them, if there is one."""
+        """Lay out blocks in a width of cells. after: the block above them; None at the top."""
         for block in blocks:
-            if after is not None and (block.apart or isinstance(block, Heading)):
+            if after is not None and (block.blank_before or isinstance(block, Heading)):
                 yield Line()
-            yield from self._block(block, max(width, _LEAST_WIDTH))
+            yield from self._block(block, max(width, _MIN_WIDTH))
             after = block
 
     def _block(self, block: Block, width: int) -> Iterator[Line]:
@@ -42,16 +51,16 @@ class Layout:
             case Heading(level, text):
                 style = f".markdown--h{min(level, 3)}"
                 yield from wrapped(text.stylize_before(style), width)
-            case Code():
+            case CodeBlock():
                 yield from self._code(block, width)
-            case Item(marker, blocks):
+            case ListItem(marker, blocks):
                 yield from self._item(marker, blocks, width)
             case Quote(blocks):
-                inner = self.lines(blocks, width - _MARK.cell_length)
-                yield from (line.within(_MARK) for line in inner)
+                inner = self.lines(blocks, width - _QUOTE_EDGE.cell_length)
+                yield from (line.indented(_QUOTE_EDGE) for line in inner)
             case Table():
-                yield from grid(block, width)
-            case Rule():
+                yield from table_lines(block, width)
+            case HorizontalRule():
                 yield Line(Content.styled("─" * width, ".markdown--dim"))
 
     def _item(self, marker: str, blocks: Sequence[Block], width: int) -> Iterator[Line]:
@@ -59,12 +68,17 @@ class Layout:
         others = Content(" " * first.cell_length)
         inner = [*self.lines(blocks, width - first.cell_length)] or [Line()]
         for number, line in enumerate(inner):
-            yield line.within(others if number else first)
+            yield line.indented(others if number else first)
 
-    def _code(self, code: Code, width: int) -> Iterator[Line]:
+    def _code(self, code: CodeBlock, width: int) -> Iterator[Line]:
         text = code.text.expandtabs(_TAB)
-        content = Content(text) if code.growing else self.highlight(text, code.language)
+        content = Content(text) if code.unfinished else self.highlight(text, code.language)
         for line in content.split(allow_blank=True):
-            for number, part in enumerate(line.fold(width - _EDGE.cell_length)):
-                joint = "" if number else "\n"
-                yield Line(_EDGE + part, len(_EDGE), ground="markdown--code", joint=joint)
+            for number, part in enumerate(line.fold(width - _CODE_EDGE.cell_length)):
+                separator = "" if number else "\n"
+                yield Line(
+                    _CODE_EDGE + part,
+                    len(_CODE_EDGE),
+                    row_style="markdown--code",
+                    separator=separator,
+                )

@@ -1,52 +1,52 @@
-"""Line: a row of a text as it is laid out."""
+"""Line: one row of a text that is laid out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from textual.content import Content
 
-_NOTHING = Content("")
+_EMPTY = Content("")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """content: what is seen; so many letters at its start are not of the text, such as a bullet.
-
-    ground: a component class for the whole row, but for its margin. joint: what was in the text
-    between this line and the one before.
+    """content: what the row shows. prefix: how many characters at its start, such as those of a
+    bullet, are not text that can be selected. row_style: component class of the whole row, without
+    its margin. margin: shown before the content. separator: what the source has between the line
+    above and this one.
     """
 
-    content: Content = _NOTHING
-    skip: int = 0
-    ground: str = ""
-    margin: Content = _NOTHING
-    joint: str = "\n"
+    content: Content = _EMPTY
+    prefix: int = 0
+    row_style: str = ""
+    margin: Content = _EMPTY
+    separator: str = "\n"
 
     def looks_like(self, other: "Line") -> bool:
-        """Whether nobody sees a difference."""
+        """Whether both lines look the same on the screen."""
         return (
-            self.ground == other.ground
+            self.row_style == other.row_style
             and self.content.is_same(other.content)
             and self.margin.is_same(other.margin)
         )
 
-    def within(self, margin: Content) -> "Line":
-        """The same with more before it."""
-        if self.ground:
+    def indented(self, margin: Content) -> "Line":
+        """This line with more margin before it."""
+        if self.row_style:
             return replace(self, margin=margin + self.margin)
-        return replace(self, content=margin + self.content, skip=self.skip + len(margin))
+        return replace(self, content=margin + self.content, prefix=self.prefix + len(margin))
 
     def text(self, start: int, end: int) -> str:
-        """Of the text, what is between these letters of the content; end -1 is its end."""
-        return self.content.plain[max(start, self.skip) : None if end < 0 else end]
+        """The text between two character indices of the content; end -1 is its end."""
+        return self.content.plain[max(start, self.prefix) : None if end < 0 else end]
 
 
 def wrapped(text: Content, width: int) -> Iterator[Line]:
-    """Lines of words."""
+    """Wrap a text between words, in a width of cells."""
     for line in text.split(allow_blank=True):
-        rest, joint = line.plain, "\n"
+        rest, separator = line.plain, "\n"
         for part in line.wrap(width):
-            yield Line(part, joint=joint)
+            yield Line(part, separator=separator)
             rest = rest[len(part.plain) :]
-            joint = " " if rest[:1].isspace() else ""
+            separator = " " if rest[:1].isspace() else ""
             rest = rest.lstrip()

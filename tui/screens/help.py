@@ -1,4 +1,4 @@
-"""Help: every key, and what it does."""
+"""Help screen: every key, and what it does."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
@@ -10,24 +10,24 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Label, Static
 
-# Title -> the bindings that hold there.
-Groups = Mapping[str, Sequence[BindingType]]
+# The bindings of each group, by its title.
+KeyGroups = Mapping[str, Sequence[BindingType]]
 
 
-def listed(bindings: Iterable[BindingType]) -> Iterator[Binding]:
-    """Each with all its keys."""
+def as_bindings(bindings: Iterable[BindingType]) -> Iterator[Binding]:
+    """Bindings, where some may be tuples. One that has several keys stays one binding."""
     for each in bindings:
         yield each if isinstance(each, Binding) else Binding(*each)
 
 
 class HelpScreen(ModalScreen[None]):
-    """What every key does, by where it does it."""
+    """Lists the keys of each group."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1", "dismiss", "Close"),
     ]
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: KeyGroups) -> None:
         super().__init__()
         self._groups = groups
 
@@ -42,9 +42,9 @@ class HelpScreen(ModalScreen[None]):
         table = Table.grid(padding=(0, 2))
         table.add_column(width=min(18, self.app.size.width // 4))
         table.add_column()
-        for binding in listed(bindings):
-            more = f" ({binding.tooltip})" if binding.tooltip else ""
-            table.add_row(self._keys(binding), binding.description + more)
+        for binding in as_bindings(bindings):
+            tooltip = f" ({binding.tooltip})" if binding.tooltip else ""
+            table.add_row(self._keys(binding), binding.description + tooltip)
         return table
 
     def _keys(self, binding: Binding) -> str:

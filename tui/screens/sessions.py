@@ -1,4 +1,4 @@
-"""Sessions: the conversations that are kept."""
+"""Sessions screen: lists, searches and deletes saved sessions."""
 
 from collections.abc import Callable, Iterator
 from typing import ClassVar
@@ -15,22 +15,22 @@ from textual.widgets.option_list import Option
 
 from localspec.errors import LocalspecError
 from localspec.utils.format import ago
-from localspec_tui.archive import Archive, Summary
-from localspec_tui.messages import model_name
-from localspec_tui.screens.ask import AskScreen
-from localspec_tui.screens.choose import ChooseScreen
-from localspec_tui.screens.export import export
+from localspec_tui.archive import Archive, SessionSummary
+from localspec_tui.notes import model_label
+from localspec_tui.screens.choice_dialog import ChoiceDialog
+from localspec_tui.screens.export_dialog import ask_export
+from localspec_tui.screens.input_dialog import InputDialog
 
-_SHOWN = 200
-# Enough to tell one from the others, for --resume.
+_MAX_ROWS = 200
+# Letters of a key that are shown, for --resume.
 _KEY_LETTERS = 8
 
 
 class SessionsScreen(ModalScreen[str | None]):
-    """The key of the conversation to go on with; None where it was left.
+    """Returns the key of the session to resume, or None if the user pressed Escape.
 
-    What is typed finds titles that are alike, and behind them texts that hold the words.
-    current: of the conversation that is open, which is not to be deleted under it.
+    The input matches titles first (fuzzily), then turns that contain its words. current: key of the
+    open session, which cannot be deleted.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -46,7 +46,7 @@ class SessionsScreen(ModalScreen[str | None]):
         super().__init__()
         self._archive = archive
         self._current = current
-        self._found: list[Summary] = []
+        self._listed: list[SessionSummary] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="page"):
@@ -56,44 +56,45 @@ class SessionsScreen(ModalScreen[str | None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self._list_anew()
+        self._refresh_list()
         # Typing goes on in the box while the arrows move in the list.
         self.query_one(OptionList).can_focus = False
 
     @on(Input.Changed)
-    def _list_anew(self) -> None:
+    def _refresh_list(self) -> None:
         typed = self.query_one(Input).value.strip()
         try:
-            rows = list(self._rows(typed))[:_SHOWN]
+            rows = list(self._matches(typed))[:_MAX_ROWS]
         except LocalspecError as error:
-            self._complain(error)
+            self._show_error(error)
             return
-        self._found = [summary for summary, _ in rows]
+        self._listed = [summary for summary, _ in rows]
         options = self.query_one(OptionList)
-        options.set_options(Option(self._shown(summary, snippet)) for summary, snippet in rows)
+        options.set_options(Option(self._row_text(summary, snippet)) for summary, snippet in rows)
         options.display = bool(rows)
         self.query_one("#nothing").display = not rows
         if rows:
             options.highlighted = 0
 
-    def _rows(self, typed: str) -> Iterator[tuple[Summary, str]]:
-        """Every conversation that is meant, with where it says so."""
-        everything = self._archive.list()
+    def _matches(self, typed: str) -> Iterator[tuple[SessionSummary, str]]:
+        """The sessions that match the input, each with a snippet of the matching turn, if any."""
+        summaries = self._archive.list()
         if not typed:
-            yield from ((summary, "") for summary in everything)
+            yield from ((summary, "") for summary in summaries)
             return
         search = FuzzySearch()
-        scores = {each.key: search.match(typed, each.title)[0] for each in everything}
-        alike = [each for each in everything if scores[each.key]]
-        yield from ((each, "") for each in sorted(alike, key=lambda each: -scores[each.key]))
+        scores = {each.key: search.match(typed, each.title)[0] for each in summaries}
+        matching = [each for each in summaries if scores[each.key]]
+        best_first = sorted(matching, key=lambda each: -scores[each.key])
+        yield from ((each, "") for each in best_first)
         for summary, snippet in self._archive.search(typed):
             if not scores.get(summary.key):
                 yield summary, snippet
 
-    def _shown(self, summary: Summary, snippet: str) -> Text:
+    def _row_text(self, summary: SessionSummary, snippet: str) -> Text:
         open_now = " (open)" if summary.key == self._current else ""
         facts = [
-            model_name(summary.model),
+            model_label(summary.model),
             f"{summary.turns} messages",
             ago(summary.changed.timestamp()),
             summary.key[:_KEY_LETTERS],
@@ -105,60 +106,60 @@ class SessionsScreen(ModalScreen[str | None]):
         return text
 
     @property
-    def _chosen(self) -> Summary | None:
+    def _highlighted(self) -> SessionSummary | None:
         at = self.query_one(OptionList).highlighted
-        return None if at is None or not self._found else self._found[at]
+        return None if at is None or not self._listed else self._listed[at]
 
-    def action_move(self, by: int) -> None:
-        """To the next in the list, or the one before."""
+    def action_move(self, step: int) -> None:
+        """Move the highlight up or down. step: rows, negative for up."""
         options = self.query_one(OptionList)
         if options.highlighted is not None:
-            options.highlighted = min(max(0, options.highlighted + by), len(self._found) - 1)
+            options.highlighted = min(max(0, options.highlighted + step), len(self._listed) - 1)
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def _open(self) -> None:
-        if chosen := self._chosen:
-            self.dismiss(chosen.key)
+        if session := self._highlighted:
+            self.dismiss(session.key)
 
-    def _do(self, change: Callable[[], None]) -> None:
+    def _change(self, change: Callable[[], None]) -> None:
         try:
             change()
         except LocalspecError as error:
-            self._complain(error)
-        self._list_anew()
+            self._show_error(error)
+        self._refresh_list()
 
-    def _complain(self, error: LocalspecError) -> None:
+    def _show_error(self, error: LocalspecError) -> None:
         self.notify(str(error), severity="error", markup=False)
 
     def action_rename(self) -> None:
-        """Give it another title."""
-        if not (chosen := self._chosen):
+        """Ask for another title of the highlighted session."""
+        if not (session := self._highlighted):
             return
 
         def renamed(title: str | None) -> None:
             if title:
-                self._do(lambda: self._archive.rename(chosen.key, title))
+                self._change(lambda: self._archive.rename(session.key, title))
 
-        self.app.push_screen(AskScreen("Its title:", chosen.title), renamed)
+        self.app.push_screen(InputDialog("Its title:", session.title), renamed)
 
     def action_export(self) -> None:
-        """Write it to a file, for people or for programs."""
-        if chosen := self._chosen:
-            export(self.app, self._archive, chosen.key)
+        """Ask for a path, and write the highlighted session there."""
+        if session := self._highlighted:
+            ask_export(self.app, self._archive, session.key)
 
     def action_delete(self) -> None:
-        """Delete it, once that was said twice."""
-        chosen = self._chosen
-        if not chosen or chosen.key == self._current:
-            if chosen:
+        """Delete the highlighted session, after a question."""
+        session = self._highlighted
+        if not session or session.key == self._current:
+            if session:
                 self.notify("it is open; begin another one first", timeout=3)
             return
 
-        def answered(answer: str | None) -> None:
-            if answer == "delete":
-                self._do(lambda: self._archive.delete(chosen.key))
+        def answered(choice: str | None) -> None:
+            if choice == "delete":
+                self._change(lambda: self._archive.delete(session.key))
 
-        answers = {"keep": "Keep it", "delete": "Delete it for good"}
-        question = f"Delete “{chosen.title}”, {chosen.turns} messages?"
-        self.app.push_screen(ChooseScreen(question, answers), answered)
+        choices = {"keep": "Keep it", "delete": "Delete it for good"}
+        question = f"Delete “{session.title}”, {session.turns} messages?"
+        self.app.push_screen(ChoiceDialog(question, choices), answered)

@@ -1,4 +1,4 @@
-"""GenerationConfig: the model, what drafts for it, and how tokens are chosen."""
+"""Settings screen: the model, its drafters, and the sampling."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +18,15 @@ from localspec.generation_config import GenerationConfig
 from localspec.loading.drafter_loader import AUTO, MODEL_FREE, NONE
 from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import format_bytes
+from localspec_tui.widgets.problem_line import ProblemLine
 
-_OWN = "the model's own, else {}"
-# What an empty box stands for.
-SAMPLING = {
-    "temperature": _OWN.format("0.8"),
-    "top_k": _OWN.format("40"),
-    "top_p": _OWN.format("0.95"),
-    "min_p": _OWN.format("0.05"),
+_MODELS_OWN = "the model's own, else {}"
+# What an empty input stands for, by the option of GenerationConfig.
+SAMPLING_DEFAULTS = {
+    "temperature": _MODELS_OWN.format("0.8"),
+    "top_k": _MODELS_OWN.format("40"),
+    "top_p": _MODELS_OWN.format("0.95"),
+    "min_p": _MODELS_OWN.format("0.05"),
     "typical_p": "1, which is off",
     "repeat_penalty": "1, which is off",
     "frequency_penalty": "0, which is off",
@@ -36,48 +37,49 @@ SAMPLING = {
     "depth": "as many as pay",
     "rule": "coupled",
 }
-_WHOLE = {"top_k", "penalty_window", "max_tokens", "seed", "depth"}
+_INTEGERS = {"top_k", "penalty_window", "max_tokens", "seed", "depth"}
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """model, draft: as they are named. sampling: settings that are not the default. drop: whether
-    the oldest turns go when the context is full.
+class ChatSettings:
+    """model: None is the bundled pair. draft: names of the drafters, or "auto". sampling: options
+    of GenerationConfig that are not the default. drop_oldest: whether the oldest turns are dropped
+    when the context is full; if not, the answer stops.
     """
 
     model: str | None
     draft: str
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    drop: bool = False
+    drop_oldest: bool = False
 
 
-class SettingsScreen(ModalScreen[Chosen | None]):
-    """What is to hold from now on; None where it was left.
+class SettingsScreen(ModalScreen[ChatSettings | None]):
+    """Returns the new settings, or None if the user pressed Escape.
 
-    problem: why it is shown, if something went wrong.
+    current: the settings in use. problem: why no model is loaded; empty if one is.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave it"),
-        Binding("ctrl+s,enter", "use", "Use this"),
+        Binding("ctrl+s,enter", "apply", "Use this"),
     ]
 
-    def __init__(self, now: Chosen, problem: str = "") -> None:
+    def __init__(self, current: ChatSettings, problem: str = "") -> None:
         super().__init__()
-        self._now = now
+        self._current = current
         self._problem = problem
         self._models: Sequence[InventoryEntry] = ()
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="page", can_focus=False):
-            yield Label(self._problem, id="problem", markup=False)
-            yield from self._row("model", self._now.model or "", "the one that comes along")
+            yield ProblemLine(id="problem")
+            yield from self._row("model", self._current.model or "", "the one that comes along")
             yield OptionList(id="models", markup=False)
-            yield from self._row("draft", self._now.draft, AUTO)
-            for name, default in SAMPLING.items():
-                value = self._now.sampling.get(name)
+            yield from self._row("draft", self._current.draft, AUTO)
+            for name, default in SAMPLING_DEFAULTS.items():
+                value = self._current.sampling.get(name)
                 yield from self._row(name, "" if value is None else str(value), default)
-            when_full = "drop" if self._now.drop else ""
+            when_full = "drop" if self._current.drop_oldest else ""
             yield from self._row("when_full", when_full, "stop; drop: the oldest messages go")
         yield Footer()
 
@@ -87,21 +89,22 @@ class SettingsScreen(ModalScreen[Chosen | None]):
             yield Input(value, placeholder=default, id=name, compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
-        self._say(self._problem)
+        self._show_problem(self._problem)
         self.query_one("#models", OptionList).display = False
-        self._look()
+        self._find_models()
 
     @work(thread=True)
-    def _look(self) -> None:
-        """Find the models on this disk, which may take a moment."""
+    def _find_models(self) -> None:
+        """Find the models on this disk, in a thread because that may take a second."""
         try:
             models = model_inventory()
         except (LocalspecError, OSError) as error:
-            self.app.call_from_thread(self._say, f"the models on this disk are not known: {error}")
+            problem = f"the models on this disk are not known: {error}"
+            self.app.call_from_thread(self._show_problem, problem)
             return
-        self.app.call_from_thread(self._offer, models)
+        self.app.call_from_thread(self._list_models, models)
 
-    def _offer(self, models: Sequence[InventoryEntry]) -> None:
+    def _list_models(self, models: Sequence[InventoryEntry]) -> None:
         self._models = models
         options = self.query_one("#models", OptionList)
         options.add_options(
@@ -116,31 +119,31 @@ class SettingsScreen(ModalScreen[Chosen | None]):
         self.query_one("#draft", Input).suggester = SuggestFromList(drafts)
 
     @on(OptionList.OptionSelected)
-    def _take(self, event: OptionList.OptionSelected) -> None:
-        box = self.query_one("#model", Input)
-        box.value = self._models[event.option_index].name
-        box.focus()
+    def _select_model(self, event: OptionList.OptionSelected) -> None:
+        model_input = self.query_one("#model", Input)
+        model_input.value = self._models[event.option_index].name
+        model_input.focus()
 
     @on(Input.Submitted)
-    def action_use(self) -> None:
-        """Go on with what is in the boxes, if it makes sense."""
+    def action_apply(self) -> None:
+        """Return the settings that were typed, or show what is wrong with them."""
         try:
-            values = {name: self._value(name) for name in SAMPLING}
+            values = {name: self._value(name) for name in SAMPLING_DEFAULTS}
             GenerationConfig.of(**values)
-            drop = self._drop()
+            drop_oldest = self._drop_oldest()
         except InvalidValueError as error:
-            self._say(str(error))
+            self._show_problem(str(error))
             return
         self.dismiss(
-            Chosen(
+            ChatSettings(
                 self._typed("model") or None,
                 self._typed("draft") or AUTO,
                 {name: value for name, value in values.items() if value is not None},
-                drop,
+                drop_oldest,
             )
         )
 
-    def _drop(self) -> bool:
+    def _drop_oldest(self) -> bool:
         typed = self._typed("when_full") or "stop"
         if typed not in ("stop", "drop"):
             raise InvalidValueError(f"when_full is {typed!r}; it must be stop or drop")
@@ -154,14 +157,10 @@ class SettingsScreen(ModalScreen[Chosen | None]):
         if not typed or name == "rule":
             return typed or None
         try:
-            return int(typed) if name in _WHOLE else float(typed)
+            return int(typed) if name in _INTEGERS else float(typed)
         except ValueError as error:
-            kind = "a whole number" if name in _WHOLE else "a number"
+            kind = "a whole number" if name in _INTEGERS else "a number"
             raise InvalidValueError(f"{name} is {typed!r}; it must be {kind}") from error
 
-    def _say(self, problem: str) -> None:
-        label = self.query_one("#problem", Label)
-        label.update(problem)
-        label.display = bool(problem)
-        if problem:
-            label.scroll_visible()
+    def _show_problem(self, problem: str) -> None:
+        self.query_one(ProblemLine).show(problem)

@@ -1,4 +1,4 @@
-"""Composer: the box in which messages are written."""
+"""Composer: the text box in which the user writes messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,75 +9,78 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
-_EMPTY = "Write a message"
+_PLACEHOLDER = "Write a message"
 
-# What may be completed with, given what was typed up to the cursor; empty where nothing may.
+# Takes a line up to the cursor, and returns text that completes it, or an empty text.
 Complete = Callable[[str], str]
 
 
 class Composer(TextArea):
-    """Enter sends; what is suggested, in grey, is taken with Tab."""
+    """Enter sends the message; Tab accepts the suggestion, which is shown in grey.
+
+    complete: makes the suggestions.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", priority=True),
         Binding("ctrl+j,shift+enter", "newline", "New line", priority=True, show=False),
-        Binding("tab", "take", "Take what is suggested", priority=True, show=False),
+        Binding("tab", "accept", "Take what is suggested", priority=True, show=False),
     ]
 
     @dataclass
     class Sent(Message):
-        """A message is to be sent."""
+        """The user sent a message."""
 
         text: str
 
-    class Left(Message):
-        """The cursor went up out of an empty box."""
+    class Exited(Message):
+        """The user moved the cursor up in an empty composer."""
 
     def __init__(self, complete: Complete, *, id: str | None = None) -> None:
-        super().__init__(id=id, highlight_cursor_line=False, placeholder=_EMPTY)
+        super().__init__(id=id, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
         self._complete = complete
-        self._proposed = ""
+        self._first_message = ""
 
-    def propose(self, text: str) -> None:
-        """Offer a first message; Tab takes it."""
-        self._proposed = text
+    def suggest_first_message(self, text: str) -> None:
+        """Suggest a whole message while the composer is empty; Tab accepts it."""
+        self._first_message = text
         self.placeholder = f"{text}   (Tab takes this)"
 
-    def write(self, text: str) -> None:
-        """Have this in the box, with the cursor behind it."""
+    def set_text(self, text: str) -> None:
+        """Replace the text, put the cursor at its end, and focus the composer."""
         self.load_text(text)
         self.move_cursor(self.document.end)
         self.focus()
 
     def update_suggestion(self) -> None:
-        """What the word at the cursor may become."""
+        """Suggest how the word at the cursor may go on."""
         row, column = self.cursor_location
         line = self.document.get_line(row)
         self.suggestion = self._complete(line) if column == len(line) else ""
 
     def action_send(self) -> None:
-        """Send what was written, if anything was."""
+        """Send the message, if there is one."""
         if self.text.strip():
             self.post_message(self.Sent(self.text))
             self.load_text("")
-            self._proposed, self.placeholder = "", _EMPTY
+            self._first_message, self.placeholder = "", _PLACEHOLDER
 
     def action_newline(self) -> None:
-        """Begin a new line."""
+        """Insert a line break."""
         self.insert("\n")
 
-    def action_take(self) -> None:
-        """Take what is suggested; else go on to what follows, as Tab does."""
+    def action_accept(self) -> None:
+        """Accept the suggestion. Without one, Tab moves the focus as usual."""
         if self.suggestion:
             self.insert(self.suggestion)
-        elif self._proposed and not self.text:
-            self.write(self._proposed)
+        elif self._first_message and not self.text:
+            self.set_text(self._first_message)
         else:
             raise SkipAction
 
     def action_cursor_up(self, select: bool = False) -> None:
-        """One line up; out of an empty box to the messages."""
+        """Move up by a line; in an empty composer, post Exited."""
         if self.text:
             super().action_cursor_up(select)
         else:
-            self.post_message(self.Left())
+            self.post_message(self.Exited())

@@ -1,4 +1,4 @@
-"""Live panel: what drafting does while an answer is written."""
+"""Live panel: figures about drafting while an answer is written."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -12,49 +12,49 @@ from localspec.stats import Stats
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 _BARS = f"[{_SPARKS}]+"
-_SAMPLES = 500
-_INDENT = 9
-# Beside a bar: what it is of, and how much.
+_MAX_SAMPLES = 500
+_LABEL_WIDTH = 9
+# Cells beside a bar, for its number and its percentage.
 _BESIDE_BAR = 12
-_ROWS = 6
+_MAX_BARS = 6
 
 
 def accepted_lengths(stats: Stats) -> list[int]:
-    """How many steps had 0, 1, 2, ... drafted tokens accepted."""
+    """How many steps accepted 0, 1, 2, ... drafted tokens."""
     at_least = [stats.steps, *stats.accepted_per_position, 0]
-    # The engine may be between counting the one and counting the other.
+    # The engine thread may have updated only one of the two counters yet.
     return [max(0, a - b) for a, b in pairwise(at_least)]
 
 
 def sparkline(samples: Sequence[float], width: int) -> str:
-    """As many of the latest as there is room for; the highest is a full bar."""
+    """The latest samples, one for each cell of the width. The highest is a full bar."""
     latest = samples[-width:]
     top = max(latest, default=0.0) or 1.0
     return "".join(_SPARKS[int(each / top * (len(_SPARKS) - 1))] for each in latest)
 
 
-class Pulse:
-    """Speed since the last look, as often as somebody looks."""
+class SpeedSampler:
+    """Samples the speed of an answer: tokens per second since the sample before."""
 
     def __init__(self) -> None:
         self.samples: list[float] = []
-        self._seen = (0, 0.0)
-        self._of: Stats | None = None
+        self._last = (0, 0.0)
+        self._stats: Stats | None = None
 
-    def look(self, stats: Stats) -> None:
-        """Take a sample, if there are new tokens; those of another answer begin anew."""
-        if stats is not self._of:
-            self.samples, self._seen, self._of = [], (0, 0.0), stats
+    def sample(self, stats: Stats) -> None:
+        """Take a sample, if there are new tokens. Other stats than before start a new list."""
+        if stats is not self._stats:
+            self.samples, self._last, self._stats = [], (0, 0.0), stats
         tokens, seconds = stats.generated_tokens, stats.seconds.generate
-        seen_tokens, seen_seconds = self._seen
-        if tokens > seen_tokens and seconds > seen_seconds:
-            self.samples.append((tokens - seen_tokens) / (seconds - seen_seconds))
-            self._seen = tokens, seconds
-            del self.samples[:-_SAMPLES]
+        last_tokens, last_seconds = self._last
+        if tokens > last_tokens and seconds > last_seconds:
+            self.samples.append((tokens - last_tokens) / (seconds - last_seconds))
+            self._last = tokens, seconds
+            del self.samples[:-_MAX_SAMPLES]
 
 
 class LivePanel(Widget):
-    """Rows of figures, the more important ones first, as some may be cut off."""
+    """Rows of figures. The important rows come first: the last ones may not fit on the screen."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"live-panel--bar"}
     DEFAULT_CSS = """
@@ -67,7 +67,7 @@ class LivePanel(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._pulse = Pulse()
+        self._sampler = SpeedSampler()
         self._stats: Stats | None = None
         self._plain_seconds: float | None = None
         self._drafter: str | None = None
@@ -75,9 +75,12 @@ class LivePanel(Widget):
     def show(
         self, stats: Stats | None, plain_seconds: float | None, drafter: str | None = None
     ) -> None:
-        """Show how it is now. plain_seconds: of a step without drafts. drafter: the one in use."""
+        """Show the current figures.
+
+        plain_seconds: of one step without drafts. drafter: of the last drafted token.
+        """
         if stats:
-            self._pulse.look(stats)
+            self._sampler.sample(stats)
         self._stats, self._plain_seconds, self._drafter = stats, plain_seconds, drafter
         self.refresh(layout=True)
 
@@ -89,20 +92,20 @@ class LivePanel(Widget):
         return rows.highlight_regex(_BARS, style=".live-panel--bar")
 
     def rows(self, width: int) -> list[str]:
-        """All that is shown, in so many cells."""
+        """The rows in a width of cells."""
         stats = self._stats
         if stats is None or not stats.steps:
             return ["nothing was generated yet"]
         groups = {
-            "speed": self._speed(width - _INDENT),
+            "speed": self._speed(width - _LABEL_WIDTH),
             "drafts": self._drafts(stats),
-            "time": self._time(stats, width - _INDENT),
-            "accepted": _accepted(stats, width - _INDENT),
+            "time": self._time(stats, width - _LABEL_WIDTH),
+            "accepted": _accepted(stats, width - _LABEL_WIDTH),
         }
         return [row for label, rows in groups.items() for row in _labelled(label, rows)]
 
     def _speed(self, width: int) -> Iterator[str]:
-        samples = self._pulse.samples
+        samples = self._sampler.samples
         if samples:
             yield sparkline(samples, width)
             plain = f" · plain {1 / self._plain_seconds:.1f}" if self._plain_seconds else ""
@@ -113,18 +116,19 @@ class LivePanel(Widget):
         yield f"{self._drafter or 'some'}, depth {depth}" if depth else "none just now"
 
     def _time(self, stats: Stats, width: int) -> Iterator[str]:
-        took = stats.seconds
-        spent = {"target": took.verify, "draft": took.draft, "host": took.host}
-        whole = sum(spent.values()) or 1.0
-        shares = [f"{name} {100 * seconds / whole:.0f} %" for name, seconds in spent.items()]
+        spent = stats.seconds
+        seconds = {"target": spent.verify, "draft": spent.draft, "host": spent.host}
+        total = sum(seconds.values()) or 1.0
+        shares = [f"{name} {100 * each / total:.0f} %" for name, each in seconds.items()]
         line = " · ".join(shares)
         yield from [line] if len(line) <= width else shares
 
 
 def _accepted(stats: Stats, width: int) -> Iterator[str]:
-    """A bar for each accepted length; the last one is for all longer ones too."""
+    """A bar for each number of accepted tokens. The last bar counts all larger numbers too."""
     counts = accepted_lengths(stats)
-    rows = [*counts[: _ROWS - 1], sum(counts[_ROWS - 1 :])] if len(counts) > _ROWS else counts
+    last = _MAX_BARS - 1
+    rows = [*counts[:last], sum(counts[last:])] if len(counts) > _MAX_BARS else counts
     for length, count in enumerate(rows):
         share = count / (sum(rows) or 1)
         name = f"{length}{'+' if len(rows) < len(counts) and length == len(rows) - 1 else ''}"
@@ -134,4 +138,4 @@ def _accepted(stats: Stats, width: int) -> Iterator[str]:
 
 def _labelled(label: str, rows: Iterator[str]) -> Iterator[str]:
     for number, row in enumerate(rows):
-        yield f"{'' if number else label:<{_INDENT}}{row}"
+        yield f"{'' if number else label:<{_LABEL_WIDTH}}{row}"

@@ -1,4 +1,4 @@
-"""Origin view: a text whose tokens look like where they are from."""
+"""Origin view: a text in which the style of each token shows its origin."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -9,18 +9,18 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
-from localspec_tui.widgets.origins import Origins, Run
+from localspec_tui.origins import Origins, OriginSegment
 from localspec_tui.widgets.styled_text import StyledText
 from localspec_tui.widgets.throttle import Throttle
 
-_STYLES = {CORRECTED: ".origin--corrected", BONUS: ".origin--bonus", PLAIN: ""}
-_DRAFTED = ".origin--drafted"
+_TARGET_STYLES = {CORRECTED: ".origin--corrected", BONUS: ".origin--bonus", PLAIN: ""}
+_DRAFTED_STYLE = ".origin--drafted"
 
 
 class OriginView(Widget):
-    """Grows at its end. A legend says what the styles mean, which need no colours.
+    """Grows at its end. The styles differ without colours too; a legend explains them.
 
-    origins: what it shows; they are its own from here on.
+    origins: what to show. `append` changes this object.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -45,8 +45,8 @@ class OriginView(Widget):
         self.origins = origins or Origins()
         self._text = StyledText()
         self._legend = Static(id="legend")
-        self._pace = Throttle(self, self._show_legend)
-        self._show(self.origins.runs)
+        self._throttle = Throttle(self, self._show_legend)
+        self._append_segments(self.origins.segments)
 
     def compose(self) -> ComposeResult:
         yield self._legend
@@ -55,39 +55,39 @@ class OriginView(Widget):
     def on_mount(self) -> None:
         self._show_legend()
 
-    def set_runs(self, runs: Iterable[Run]) -> None:
-        """Show these instead."""
-        self.origins = Origins.of(runs)
+    def set_segments(self, segments: Iterable[OriginSegment]) -> None:
+        """Show another text."""
+        self.origins = Origins.of(segments)
         self._text.clear()
-        self._show(self.origins.runs)
+        self._append_segments(self.origins.segments)
 
     def append(self, text: str, origin: str) -> None:
-        """One more token; its text may be empty."""
+        """Add one token; its text may be empty."""
         self.origins.append(text, origin)
-        self._show([(text, origin)])
+        self._append_segments([(text, origin)])
 
     def finish(self, rest: str = "") -> None:
-        """Show all of it now. rest: what was held back until the end."""
+        """Show all text now. rest: text that was held back until the end."""
         self.origins.append_rest(rest)
         if rest:
-            self._show([(rest, self.origins.runs[-1][1])])
+            self._append_segments([(rest, self.origins.segments[-1].origin)])
         self._text.flush()
         self._show_legend()
 
-    def _show(self, runs: Iterable[Run]) -> None:
-        for text, origin in runs:
+    def _append_segments(self, segments: Iterable[tuple[str, str]]) -> None:
+        for text, origin in segments:
             self._text.append(text, _style(origin))
-        self._pace.ask()
+        self._throttle.request()
 
     def _show_legend(self) -> None:
-        self._legend.update(Content(" · ").join(map(self._named, self.origins.names)))
+        self._legend.update(Content(" · ").join(map(self._legend_entry, self.origins.names)))
 
-    def _named(self, origin: str) -> Content:
+    def _legend_entry(self, origin: str) -> Content:
         count = self.origins.counts[origin]
         number = f" {count:,}" if count else ""
         return Content.assemble((origin, _style(origin)), number)
 
 
 def _style(origin: str) -> str:
-    """One for all drafters."""
-    return _STYLES.get(origin, _DRAFTED)
+    """The style of an origin. All drafters share one."""
+    return _TARGET_STYLES.get(origin, _DRAFTED_STYLE)

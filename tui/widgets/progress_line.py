@@ -1,4 +1,4 @@
-"""Progress line: what is waited for, and how far it is."""
+"""Progress line: what the engine is busy with, and how much of it is done."""
 
 from textual.widgets import Static
 
@@ -6,33 +6,33 @@ _WIDTH = 24
 
 
 class ProgressLine(Static):
-    """Takes no room while nothing is waited for."""
+    """Hidden while there is nothing to wait for."""
 
     def on_mount(self) -> None:
         self.clear()
 
-    def wait(self, what: str) -> None:
-        """Nobody knows for how long."""
-        self._say(f"{what} …")
+    def show_action(self, action: str) -> None:
+        """Show an action whose length is not known."""
+        self._show(f"{action} …")
 
-    def show_share(self, what: str, done: int, total: int) -> None:
-        """So much of it is done."""
-        self._say(f"{bar(done, total)} {what} {done:,} of {total:,}")
+    def show_count(self, items: str, done: int, total: int) -> None:
+        """Show how many items are done."""
+        self._show(f"{bar(done, total)} {items} {done:,} of {total:,}")
 
-    def show_percent(self, doing: str, percent: int) -> None:
-        """So much of what is being done."""
-        self._say(f"{bar(percent, 100)} {doing}: {percent} %")
+    def show_percent(self, action: str, percent: int) -> None:
+        """Show how much of an action is done."""
+        self._show(f"{bar(percent, 100)} {action}: {percent} %")
 
     def clear(self) -> None:
-        """Nothing is waited for."""
+        """Hide the line."""
         self.display = False
 
-    def _say(self, line: str) -> None:
+    def _show(self, line: str) -> None:
         self.update(line)
         self.display = True
 
 
 def bar(done: int, total: int) -> str:
-    """A share as a bar."""
-    full = round(_WIDTH * min(1.0, done / total)) if total else 0
-    return "█" * full + "░" * (_WIDTH - full)
+    """A bar of 24 cells, filled up to done / total."""
+    filled = round(_WIDTH * min(1.0, done / total)) if total else 0
+    return "█" * filled + "░" * (_WIDTH - filled)

@@ -1,14 +1,14 @@
-"""Once laid: for widgets that are often another size."""
+"""Single layout: for widgets that change their size often."""
 
 from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.widget import Widget
 
 
-class OnceLaid(Widget):
-    """Where a layout gives it another size, no second layout follows, as it does for other widgets.
+class SingleLayout(Widget):
+    """A change of size does not cause a second layout, as it does for other widgets.
 
-    For those in which nothing depends on how large they turned out to be.
+    Only for widgets whose content does not depend on the size that the layout gave them.
     """
 
     virtual_size = Reactive(Size(0, 0))

@@ -1,4 +1,4 @@
-"""Status line: how fast it goes, and what drafting does for it."""
+"""Status line: speed, acceptance rate, context and drafters, in one row."""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
@@ -10,28 +10,34 @@ from textual.widget import Widget
 from localspec.conversation.events import Gauge
 from localspec.stats import Stats
 
-_WARNED_FROM = 0.8
-_BETWEEN = " · "
-# What the numbers say too.
-_SILENT = ("", "ready", "answering")
+# Share of the context from which on it is shown as a warning.
+_WARNING_SHARE = 0.8
+_SEPARATOR = " · "
+# States that the other fields show already.
+_OBVIOUS_STATES = ("", "ready", "answering")
+# Priorities of the fields, from the lowest.
 _TTFT, _ACCEPT, _GAIN, _CONTEXT, _DRAFT, _STATE, _SPEED, _WARNING = range(8)
-# Of what drafts, so many letters at least: `draft: off`.
-_LEAST_DRAFT = 10
+# Cells that the draft field needs at least: `draft: off`.
+_MIN_DRAFT_WIDTH = 10
 
 
 class Field(NamedTuple):
-    """Part of the line. weight: of two, the lighter one goes first. style: a component class."""
+    """Part of the line.
+
+    priority: where there is too little room, the field with the lowest priority is left out first.
+    style: a component class.
+    """
 
     text: str
-    weight: int
+    priority: int
     style: str = ""
 
 
-class Now(NamedTuple):
-    """How it is.
+class Status(NamedTuple):
+    """What the line shows.
 
-    plain_seconds: what a step without drafts takes. draft: the names of the drafters. reason: why
-    there are none. state: what is going on.
+    plain_seconds: of one step without drafts. draft: names of the drafters. reason: why there are
+    none. state: of the chat, such as "loading" or "reading".
     """
 
     stats: Stats | None = None
@@ -42,36 +48,36 @@ class Now(NamedTuple):
     state: str = ""
 
 
-def status(now: Now, width: int) -> str:
-    """The line, in so many cells."""
-    return _BETWEEN.join(field.text for field in fitting(fields(now), width))
+def status_text(status: Status, width: int) -> str:
+    """The line in a width of cells."""
+    return _SEPARATOR.join(field.text for field in fitting(fields(status), width))
 
 
-def fields(now: Now) -> list[Field]:
-    """All there is to say, in the order it is shown."""
-    found = [] if now.state in _SILENT else [Field(now.state, _STATE)]
-    found += _speed(now.stats, now.plain_seconds) if now.stats else []
-    found += [_context(now.gauge)] if now.gauge and now.gauge.size else []
-    names = " or ".join(now.draft) or (f"off ({now.reason})" if now.reason else "off")
+def fields(status: Status) -> list[Field]:
+    """All fields of the line, in order."""
+    found = [] if status.state in _OBVIOUS_STATES else [Field(status.state, _STATE)]
+    found += _speed(status.stats, status.plain_seconds) if status.stats else []
+    found += [_context(status.gauge)] if status.gauge and status.gauge.size else []
+    names = " or ".join(status.draft) or (f"off ({status.reason})" if status.reason else "off")
     return [*found, Field(f"draft: {names}", _DRAFT)]
 
 
 def fitting(found: Sequence[Field], width: int) -> list[Field]:
-    """Those that fit; what drafts, or why nothing does, is cut before it goes."""
+    """The fields that fit in a width of cells. The draft field is cut before it is left out."""
     kept = [*found]
-    while kept and (beyond := _length(kept) - width) > 0:
-        lightest = min(kept, key=lambda field: field.weight)
-        room = cell_len(lightest.text) - beyond
-        if lightest.weight == _DRAFT and room > _LEAST_DRAFT:
-            text = set_cell_size(lightest.text, room - 1).rstrip() + "…"
-            kept[kept.index(lightest)] = lightest._replace(text=text)
+    while kept and (excess := _length(kept) - width) > 0:
+        lowest = min(kept, key=lambda field: field.priority)
+        room = cell_len(lowest.text) - excess
+        if lowest.priority == _DRAFT and room > _MIN_DRAFT_WIDTH:
+            text = set_cell_size(lowest.text, room - 1).rstrip() + "…"
+            kept[kept.index(lowest)] = lowest._replace(text=text)
         else:
-            kept.remove(lightest)
+            kept.remove(lowest)
     return kept
 
 
 def _length(found: Sequence[Field]) -> int:
-    return cell_len(_BETWEEN.join(field.text for field in found))
+    return cell_len(_SEPARATOR.join(field.text for field in found))
 
 
 def _speed(stats: Stats, plain_seconds: float | None) -> Iterator[Field]:
@@ -90,13 +96,13 @@ def _context(gauge: Gauge) -> Field:
     text = f"ctx {gauge.used:,}/{gauge.size:,}"
     if gauge.used >= gauge.size:
         return Field(f"{text} full", _WARNING, ".status--full")
-    if gauge.share >= _WARNED_FROM:
+    if gauge.share >= _WARNING_SHARE:
         return Field(text, _WARNING, ".status--warning")
     return Field(text, _CONTEXT)
 
 
 class StatusLine(Widget):
-    """One row, always there."""
+    """One row, always visible. Fields that do not fit are left out."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"status--warning", "status--full"}
     DEFAULT_CSS = """
@@ -114,21 +120,13 @@ class StatusLine(Widget):
         super().__init__(id=id)
         self._fields: list[Field] = []
 
-    def show(  # noqa: PLR0917
-        self,
-        stats: Stats | None,
-        gauge: Gauge | None,
-        plain_seconds: float | None,
-        draft: Sequence[str],
-        reason: str | None,
-        state: str,
-    ) -> None:
-        """Say how it is now; `Now` says what the arguments mean."""
-        found = fields(Now(stats, gauge, plain_seconds, draft, reason, state))
+    def show(self, status: Status) -> None:
+        """Show a status."""
+        found = fields(status)
         if found != self._fields:
             self._fields = found
             self.refresh()
 
     def render(self) -> Content:
         kept = fitting(self._fields, self.size.width)
-        return Content(_BETWEEN).join(Content.styled(each.text, each.style) for each in kept)
+        return Content(_SEPARATOR).join(Content.styled(each.text, each.style) for each in kept)

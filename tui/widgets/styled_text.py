@@ -1,55 +1,57 @@
-"""Styled text: text of any length in styles, wrapped, line breaks as they are."""
+"""Styled text: plain text of any length with styles, wrapped."""
 
 from collections.abc import Iterator, Sequence
 
 from textual.content import Content
 
 from localspec_tui.markdown.line import Line, wrapped
-from localspec_tui.widgets.sanitized import shown
-from localspec_tui.widgets.virtual_text import Paper
+from localspec_tui.sanitized import sanitized
+from localspec_tui.widgets.virtual_text import VirtualText
 
 _TAB = 4
 
 
-class StyledText(Paper[Content]):
-    """Its parts are lines: all but the last are done."""
+class StyledText(VirtualText[Content]):
+    """Each line of the source is a part; all but the last line are final."""
 
     def __init__(
         self, text: str = "", *, id: str | None = None, classes: str | None = None
     ) -> None:
         super().__init__(id=id, classes=classes)
-        self._done: list[Content] = []
-        self._last: list[tuple[str, str]] = []
-        self._new = [(text, "")] if text else []
+        self._final: list[Content] = []
+        self._last_line: list[tuple[str, str]] = []
+        self._appended = [(text, "")] if text else []
 
     def append(self, text: str, style: str = "") -> None:
-        """More of it. style: such as `.name`, for a component class."""
+        """Add text at the end. style: such as ".name" for a component class."""
         if text:
-            self._new.append((text, style))
-            self._pace.ask()
+            self._appended.append((text, style))
+            self._throttle.request()
 
     def clear(self) -> None:
-        """Begin anew."""
-        self._done.clear()
-        self._last.clear()
-        self._new.clear()
-        self.forget_layout()
+        """Remove all text."""
+        self._final.clear()
+        self._last_line.clear()
+        self._appended.clear()
+        self.invalidate_layout()
 
     @property
     def parts(self) -> tuple[Sequence[Content], Sequence[Content]]:
-        others = [_content(self._last)] if any(text for text, _ in self._last) else []
-        return self._done, others
+        has_last = any(text for text, _ in self._last_line)
+        return self._final, [_content(self._last_line)] if has_last else []
 
-    def take(self) -> None:
-        for text, style in self._new:
-            first, *others = shown(text).split("\n")
-            self._last.append((first, style))
+    def take_appended(self) -> None:
+        for text, style in self._appended:
+            first, *others = sanitized(text).split("\n")
+            self._last_line.append((first, style))
             for line in others:
-                self._done.append(_content(self._last))
-                self._last = [(line, style)]
-        self._new.clear()
+                self._final.append(_content(self._last_line))
+                self._last_line = [(line, style)]
+        self._appended.clear()
 
-    def lay(self, parts: Sequence[Content], width: int, after: Content | None) -> Iterator[Line]:
+    def layout_lines(
+        self, parts: Sequence[Content], width: int, after: Content | None
+    ) -> Iterator[Line]:
         for part in parts:
             yield from wrapped(part, width)
 

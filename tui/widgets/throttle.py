@@ -6,55 +6,57 @@ from time import perf_counter, process_time
 
 from textual.widget import Widget
 
-_LEAST_DELAY, _MOST_DELAY = 0.05, 0.3
-# How many times as long as it was drawn it is not: while there are idle cores, and while there are
-# none. Then a drawing stops the engine, whose threads wait for each other.
-_REST, _LONG_REST = 3, 24
-_ALL_BUSY = 0.8
+_MIN_DELAY, _MAX_DELAY = 0.05, 0.3
+# The delay as a multiple of the last drawing time: with idle cores, and without. Without idle cores
+# a drawing delays all compute threads of the engine, because they wait for each other.
+_FACTOR, _BUSY_FACTOR = 3, 24
+_BUSY = 0.8
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def delay(took: float, busy: float) -> float:
-    """Seconds until the next drawing.
+def delay(drawing_seconds: float, cpu_share: float) -> float:
+    """Seconds to wait before the next drawing.
 
-    took: seconds of the last one. busy: the share of the machine that this process took since.
+    drawing_seconds: of the last one. cpu_share: how much of all cores this process used since the
+    one before, from 0 to 1.
     """
-    if busy < _ALL_BUSY:
-        return max(_LEAST_DELAY, _REST * took)
-    return max(_LEAST_DELAY, _REST * took, min(_MOST_DELAY, _LONG_REST * took))
+    if cpu_share < _BUSY:
+        return max(_MIN_DELAY, _FACTOR * drawing_seconds)
+    busy_delay = min(_MAX_DELAY, _BUSY_FACTOR * drawing_seconds)
+    return max(_MIN_DELAY, _FACTOR * drawing_seconds, busy_delay)
 
 
 class Throttle:
-    """draw: is called some time after `ask`, however often it was asked until then."""
+    """draw: called once after one or several calls of `request`."""
 
     def __init__(self, widget: Widget, draw: Callable[[], None]) -> None:
         self._widget = widget
         self._draw = draw
-        self._delay = _LEAST_DELAY
-        self._drawing = False
-        self._asked = False
-        self._seen = perf_counter(), process_time()
+        self._delay = _MIN_DELAY
+        self._is_scheduled = False
+        self._is_requested = False
+        self._last_end = perf_counter(), process_time()
 
-    def ask(self) -> None:
-        """There is something to be drawn; before the widget is mounted, nothing happens."""
-        if self._drawing or not self._widget.is_attached:
-            self._asked = True
+    def request(self) -> None:
+        """Have the widget drawn soon. Before it is mounted, nothing is drawn."""
+        if self._is_scheduled or not self._widget.is_attached:
+            self._is_requested = True
             return
-        self._drawing, self._asked = True, False
+        self._is_scheduled, self._is_requested = True, False
         self._widget.set_timer(self._delay, self._start)
 
     def _start(self) -> None:
-        began = perf_counter()
+        started = perf_counter()
         self._draw()
-        # What the layout and the terminal take counts too.
-        self._widget.call_after_refresh(self._end, began)
+        # The time of the layout and of the terminal counts too.
+        self._widget.call_after_refresh(self._end, started)
 
-    def _end(self, began: float) -> None:
-        now, worked = perf_counter(), process_time()
-        before, worked_before = self._seen
-        self._seen = now, worked
-        busy = (worked - worked_before) / (now - before) / _CORES
-        self._delay = delay(now - began, busy)
-        self._drawing = False
-        if self._asked:
-            self.ask()
+    def _end(self, started: float) -> None:
+        now, cpu_seconds = perf_counter(), process_time()
+        last, last_cpu_seconds = self._last_end
+        self._last_end = now, cpu_seconds
+        cpu_share = (cpu_seconds - last_cpu_seconds) / (now - last) / _CORES
+        self._delay = delay(now - started, cpu_share)
+        self._is_scheduled = False
+        if self._is_requested:
+            self.request()

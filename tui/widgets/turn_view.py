@@ -1,4 +1,4 @@
-"""Turn view: one message."""
+"""Turn view: one turn of the conversation."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -11,15 +11,15 @@ from textual.widgets import Static
 
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Turn
+from localspec_tui.origins import Origins, OriginSegment
 from localspec_tui.widgets.origin_view import OriginView
-from localspec_tui.widgets.origins import Origins, Run
-from localspec_tui.widgets.single_layout import OnceLaid
-from localspec_tui.widgets.streaming import StreamingMarkdown
+from localspec_tui.widgets.single_layout import SingleLayout
+from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 from localspec_tui.widgets.styled_text import StyledText
-from localspec_tui.widgets.thought import Thought
+from localspec_tui.widgets.thought_view import ThoughtView
 
 _NAMES = {"user": "You", "assistant": "Answer", "system": "System", "tool": "Tool"}
-_MARKS = {
+_STOP_REASONS = {
     "cancelled": "stopped",
     "interrupted": "interrupted",
     "length": "cut off: as long as it may be",
@@ -27,11 +27,11 @@ _MARKS = {
 }
 
 
-class TurnView(OnceLaid, can_focus=True):
-    """Shows what a turn holds. While that grows, `append` and `end` are told.
+class TurnView(SingleLayout, can_focus=True):
+    """Shows a turn. For an answer that is being written, call `append` and `end`.
 
-    variant: which of how many it is, from 1. runs: where its text is from, as far as it is there.
-    markdown: whether answers are; else they are shown as they are written.
+    variant: number of this variant, from 1, and how many there are. origins: of the text so far.
+    markdown: whether answers are Markdown; if not, they are shown as plain text.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,12 +45,12 @@ class TurnView(OnceLaid, can_focus=True):
         padding: 0 1;
         border-left: blank;
         &:focus { border-left: wide $primary; }
-        & > #head { height: 1; color: $foreground 60%; }
-        & > #mark { height: 1; color: $text-warning; text-style: italic; }
-        &:ansi > #head { color: ansi_default; text-style: dim; }
+        & > #title { height: 1; color: $foreground 60%; }
+        & > #stop-reason { height: 1; color: $text-warning; text-style: italic; }
+        &:ansi > #title { color: ansi_default; text-style: dim; }
         &.user { background: $foreground 5%; }
         &.user:ansi { background: ansi_default; }
-        &.user > #head { color: $text-primary; text-style: bold; }
+        &.user > #title { color: $text-primary; text-style: bold; }
     }
     """
 
@@ -59,87 +59,87 @@ class TurnView(OnceLaid, can_focus=True):
         turn: Turn,
         *,
         variant: tuple[int, int] = (1, 1),
-        runs: Iterable[Run] = (),
+        origins: Iterable[OriginSegment] = (),
         markdown: bool = True,
     ) -> None:
         super().__init__(classes=turn.role)
         self.turn = turn
         self._variant = variant
-        self._origins = Origins.of(runs)
+        self._origins = Origins.of(origins)
         self._origin_view: OriginView | None = None
-        self._wants_origins = False
-        self._thought: Thought | None = None
+        self._is_origin_view_on = False
+        self._thought: ThoughtView | None = None
         markdown = markdown and turn.role == "assistant"
         self._body = StreamingMarkdown() if markdown else StyledText()
-        self._mark = Static(id="mark", markup=False)
-        # Letters of the turn that are shown, and tokens that were heard of.
-        self._thought_shown = self._said_shown = self._tokens = 0
+        self._stop_reason = Static(id="stop-reason", markup=False)
+        # Characters of the turn's thought and content that are shown, and tokens appended.
+        self._shown_thought = self._shown_content = self._tokens = 0
         if self._is_growing:
-            self._catch_up()
+            self._show_growth()
         else:
-            self._thought = Thought(turn.thought) if turn.thought else None
+            self._thought = ThoughtView(turn.thought) if turn.thought else None
             self._body.append(turn.content)
-            self._thought_shown, self._said_shown = len(turn.thought), len(turn.content)
+            self._shown_thought, self._shown_content = len(turn.thought), len(turn.content)
 
     def compose(self) -> ComposeResult:
-        yield Static(Content(self._head()), id="head")
+        yield Static(Content(self._title()), id="title")
         if self._thought:
             yield self._thought
         yield self._body
         if self._origin_view:
             yield self._origin_view
-        yield self._mark
+        yield self._stop_reason
 
     def on_mount(self) -> None:
         if not self._is_growing:
             self._finish()
-        self._show_mark()
+        self._show_stop_reason()
 
     def append(self, piece: Piece) -> None:
-        """A token came, which the turn holds already."""
+        """Show a token that was added to the turn."""
         self._tokens += 1
         origins = self._origin_view or self._origins
         origins.append(piece.said, piece.token.origin)
-        if self._wants_origins and not self._origin_view:
+        if self._is_origin_view_on and not self._origin_view:
             self.show_origins(True)
-        self._catch_up()
+        self._show_growth()
 
     def end(self, ended: Ended) -> None:
-        """Nothing more comes."""
-        self._catch_up()
+        """Show the end of the answer."""
+        self._show_growth()
         if self._origin_view:
             self._origin_view.finish(ended.said)
         else:
             self._origins.append_rest(ended.said)
         self._finish()
-        self._show_mark()
+        self._show_stop_reason()
 
-    def show_origins(self, shown: bool) -> None:
-        """Show where its tokens are from, as far as that is known, or the text as it is meant."""
-        self._wants_origins = shown
-        if shown and not self._origin_view and self._origins.names:
+    def show_origins(self, on: bool) -> None:
+        """Replace the text with the origin view, if origins are known; or go back to the text."""
+        self._is_origin_view_on = on
+        if on and not self._origin_view and self._origins.names:
             self._origin_view = OriginView(self._origins)
-            self._mount_late(self._origin_view, before=self._mark)
+            self._mount_before(self._origin_view, self._stop_reason)
         if self._origin_view:
-            self._origin_view.display = shown
-            self._body.display = not shown
+            self._origin_view.display = on
+            self._body.display = not on
 
     @property
     def has_variants(self) -> bool:
-        """Whether there are others in its place."""
+        """Whether the turn has other variants."""
         return self._variant[1] > 1
 
     @property
-    def drafter(self) -> str | None:
-        """Which one wrote the latest of the tokens that drafters wrote."""
+    def latest_drafter(self) -> str | None:
+        """The drafter of the last drafted token, or None."""
         return self._origins.latest_drafter
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a key does anything here."""
+        """Whether the key of an action works here."""
         return action != "thought" or self._thought is not None
 
     def action_thought(self) -> None:
-        """Show or hide what was thought."""
+        """Show or hide the thought."""
         if self._thought:
             self._thought.toggle()
 
@@ -147,27 +147,30 @@ class TurnView(OnceLaid, can_focus=True):
     def _is_growing(self) -> bool:
         return self.turn.role == "assistant" and self.turn.stop_reason is None
 
-    def _catch_up(self) -> None:
-        """Show what the turn holds by now: pieces may come late, or have come before this view."""
-        if thought := self.turn.thought[self._thought_shown :]:
-            self._thought_shown += len(thought)
-            self._think(thought)
-        if said := self.turn.content[self._said_shown :]:
-            self._said_shown += len(said)
+    def _show_growth(self) -> None:
+        """Show what the turn holds beyond what is shown.
+
+        Pieces may come late: the turn may hold their text before `append` is called.
+        """
+        if thought := self.turn.thought[self._shown_thought :]:
+            self._shown_thought += len(thought)
+            self._append_thought(thought)
+        if content := self.turn.content[self._shown_content :]:
+            self._shown_content += len(content)
             if self._thought:
                 self._thought.end()
-            self._body.append(said)
+            self._body.append(content)
 
-    def _think(self, text: str) -> None:
+    def _append_thought(self, text: str) -> None:
         if self._thought is None:
-            self._thought = Thought()
-            self._mount_late(self._thought, before=self._body)
+            self._thought = ThoughtView()
+            self._mount_before(self._thought, self._body)
         self._thought.append(text, self._tokens)
 
-    def _mount_late(self, widget: Widget, *, before: Widget) -> None:
-        """Unless `compose` is still to come, and does it."""
-        if before.parent is self:
-            self.mount(widget, before=before)
+    def _mount_before(self, widget: Widget, sibling: Widget) -> None:
+        """Mount a widget, unless `compose` is still to come and will yield it."""
+        if sibling.parent is self:
+            self.mount(widget, before=sibling)
 
     def _finish(self) -> None:
         if self._thought:
@@ -175,13 +178,13 @@ class TurnView(OnceLaid, can_focus=True):
         if isinstance(self._body, StreamingMarkdown):
             self._body.finish()
 
-    def _head(self) -> str:
+    def _title(self) -> str:
         number, count = self._variant
         return _NAMES[self.turn.role] + (f" {number}/{count}" if count > 1 else "")
 
-    def _show_mark(self) -> None:
-        mark = _MARKS.get(self.turn.stop_reason or "")
-        if not mark and self.turn.stop_reason and not self.turn.content:
-            mark = "nothing was said"
-        self._mark.display = mark is not None
-        self._mark.update(mark or "")
+    def _show_stop_reason(self) -> None:
+        reason = _STOP_REASONS.get(self.turn.stop_reason or "")
+        if not reason and self.turn.stop_reason and not self.turn.content:
+            reason = "nothing was said"
+        self._stop_reason.display = reason is not None
+        self._stop_reason.update(reason or "")

@@ -9,20 +9,20 @@ from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation
 from localspec_tui.app import ChatApp
 from localspec_tui.archive import Archive
-from localspec_tui.launch_options import Start
-from localspec_tui.worker import Worker
+from localspec_tui.engine_thread import EngineThread
+from localspec_tui.launch_options import LaunchOptions
 
 RUNTIME = {"context": 2048, "threads": 1, "reproducible": True}
 PROMPT = "def fibonacci(n):"
 
 
 def app_in(folder: Path, **sampling: object) -> ChatApp:
-    start = Start(runtime=RUNTIME, sampling={"temperature": 0, **sampling})
-    return ChatApp(Worker(), Archive(folder / "sessions.sqlite3"), start)
+    start = LaunchOptions(runtime=RUNTIME, sampling={"temperature": 0, **sampling})
+    return ChatApp(EngineThread(), Archive(folder / "sessions.sqlite3"), start)
 
 
 async def loaded(chat: Chat) -> None:
-    await chat.until(lambda: chat.screen.reports.ready)
+    await chat.until(lambda: chat.screen.event_handler.ready)
     await chat.ready()
 
 
@@ -59,8 +59,8 @@ def test_after_a_stop_the_next_answer_is_that_of_a_fresh_process(tmp_path: Path)
             await chat.until(lambda: len(chat.contents) == 2 and chat.contents[1])
             chat.screen.action_stop()
             await chat.ready()
-            assert app.worker.session.turns[1].stop_reason == "cancelled"
-            app.worker.switch(max_tokens=24)
+            assert app.engine_thread.session.turns[1].stop_reason == "cancelled"
+            app.engine_thread.switch(max_tokens=24)
             await chat.ask("\n\ndef main():")
             said.extend(chat.contents)
 

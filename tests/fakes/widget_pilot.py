@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 
-class StageApp(App[None]):
+class WidgetsApp(App[None]):
     """The widgets, one below the other. opened: addresses that were to be opened."""
 
     AUTO_FOCUS = None
@@ -32,7 +32,7 @@ class StageApp(App[None]):
 class Stage:
     """A running app."""
 
-    def __init__(self, app: StageApp, pilot: Pilot[None]) -> None:
+    def __init__(self, app: WidgetsApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
 
@@ -57,7 +57,7 @@ class Stage:
 
 @asynccontextmanager
 async def stage(*widgets: Widget, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Stage]:
-    app = StageApp(widgets)
+    app = WidgetsApp(widgets)
     async with app.run_test(size=size) as pilot:
         made = Stage(app, pilot)
         await made.settle()
@@ -65,5 +65,5 @@ async def stage(*widgets: Widget, size: tuple[int, int] = (80, 24)) -> AsyncIter
 
 
 def played(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test's coroutine."""
+    """OriginSegment a test's coroutine."""
     asyncio.run(body())

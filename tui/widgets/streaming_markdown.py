@@ -1,4 +1,4 @@
-"""Streaming: Markdown that is read while it is written."""
+"""Streaming Markdown: a widget for Markdown that is still being written."""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
@@ -9,16 +9,16 @@ from textual.theme import Theme
 from localspec_tui.markdown.blocks import Block
 from localspec_tui.markdown.document import Document
 from localspec_tui.markdown.highlighting import highlighted
-from localspec_tui.markdown.layout import Layout
+from localspec_tui.markdown.layout import BlockLayout
 from localspec_tui.markdown.line import Line
-from localspec_tui.widgets.sanitized import shown
-from localspec_tui.widgets.virtual_text import Paper
+from localspec_tui.sanitized import sanitized
+from localspec_tui.widgets.virtual_text import VirtualText
 
-_SCHEMES = ("http://", "https://", "mailto:")
+_LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
-class StreamingMarkdown(Paper[Block]):
-    """Markdown that grows at its end; code is highlighted once it is whole."""
+class StreamingMarkdown(VirtualText[Block]):
+    """Markdown that grows at its end. A code block is highlighted once it is closed."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "markdown--h1",
@@ -59,38 +59,40 @@ class StreamingMarkdown(Paper[Block]):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self._document = Document()
-        self._written = [text]
-        self._read = 0
+        self._pieces = [text]
+        self._pieces_taken = 0
 
     @property
     def source(self) -> str:
         """All text that was appended."""
-        return "".join(self._written)
+        return "".join(self._pieces)
 
     @property
     def parts(self) -> tuple[Sequence[Block], Sequence[Block]]:
-        return self._document.done, self._document.open
+        return self._document.final, self._document.open
 
     def append(self, text: str) -> None:
-        """More of it."""
-        self._written.append(text)
-        self._pace.ask()
+        """Add text at the end."""
+        self._pieces.append(text)
+        self._throttle.request()
 
     def finish(self) -> None:
-        """Nothing follows: show all of it, each block as what it is."""
-        self.take()
+        """Show all of it now; nothing will be appended."""
+        self.take_appended()
         if self._document.finish():
-            self.forget_layout()
+            self.invalidate_layout()
         self.flush()
 
-    def take(self) -> None:
-        text = shown("".join(self._written[self._read :]))
-        self._read = len(self._written)
+    def take_appended(self) -> None:
+        text = sanitized("".join(self._pieces[self._pieces_taken :]))
+        self._pieces_taken = len(self._pieces)
         if text:
             self._document.append(text)
 
-    def lay(self, parts: Sequence[Block], width: int, after: Block | None) -> Iterator[Line]:
-        return Layout(self._highlighted).lines(parts, width, after)
+    def layout_lines(
+        self, parts: Sequence[Block], width: int, after: Block | None
+    ) -> Iterator[Line]:
+        return BlockLayout(self._highlighted).lines(parts, width, after)
 
     def _highlighted(self, code: str, language: str) -> Content:
         theme = self.app.current_theme
@@ -101,9 +103,9 @@ class StreamingMarkdown(Paper[Block]):
         self.app.theme_changed_signal.subscribe(self, self._change_theme)
 
     def _change_theme(self, _theme: Theme) -> None:
-        self.forget_layout()
+        self.invalidate_layout()
 
     def action_link(self, address: str) -> None:
-        """Open what a link leads to, unless it is something else than a page or a letter."""
-        if address.startswith(_SCHEMES):
+        """Open a link to a web page or a mail address; other links do nothing."""
+        if address.startswith(_LINK_SCHEMES):
             self.app.open_url(address)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fakes.markdown_texts import LINES, cut, document, tree
-from fakes.stage import played, stage
+from fakes.widget_pilot import played, stage
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -15,11 +15,11 @@ from textual.selection import SELECT_ALL
 
 from localspec_tui.markdown import document as documents
 from localspec_tui.markdown import highlighting
-from localspec_tui.markdown.blocks import Code, Heading, Item, Paragraph, Table
+from localspec_tui.markdown.blocks import CodeBlock, Heading, ListItem, Paragraph, Table
 from localspec_tui.markdown.document import Document
-from localspec_tui.markdown.layout import Layout
+from localspec_tui.markdown.layout import BlockLayout
 from localspec_tui.markdown.line import Line
-from localspec_tui.widgets.streaming import StreamingMarkdown
+from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 from localspec_tui.widgets.styled_text import StyledText
 from localspec_tui.widgets.throttle import delay
 
@@ -35,18 +35,18 @@ def read(*pieces: str) -> Document:
 
 
 def seen(lines: Iterator[Line]) -> list[object]:
-    return [(tree(line.margin), tree(line.content), line.ground, line.skip) for line in lines]
+    return [(tree(line.margin), tree(line.content), line.row_style, line.prefix) for line in lines]
 
 
 @given(st.lists(st.sampled_from(LINES), max_size=12), st.integers())
 def test_blocks_do_not_depend_on_how_the_text_was_cut(lines: list[str], seed: int) -> None:
     text = "\n".join(lines)
-    assert tree(read(*cut(text, Random(seed))).done) == tree(read(text).done)
+    assert tree(read(*cut(text, Random(seed))).final) == tree(read(text).final)
 
 
 @given(st.text(alphabet="`~#*_->|[]() \n\ta1.:", max_size=60), st.integers())
 def test_nor_do_those_of_mere_marks(text: str, seed: int) -> None:
-    assert tree(read(*cut(text, Random(seed))).done) == tree(read(text).done)
+    assert tree(read(*cut(text, Random(seed))).final) == tree(read(text).final)
 
 
 @given(st.lists(st.sampled_from(LINES), max_size=12), st.integers())
@@ -54,9 +54,9 @@ def test_what_is_done_stays_as_it_is(lines: list[str], seed: int) -> None:
     made, before = Document(), []
     for piece in cut("\n".join(lines), Random(seed)):
         made.append(piece)
-        assert all(now is then for now, then in zip(made.done, before, strict=False))
-        assert len(made.done) >= len(before)
-        before = [*made.done]
+        assert all(now is then for now, then in zip(made.final, before, strict=False))
+        assert len(made.final) >= len(before)
+        before = [*made.final]
 
 
 def test_forty_documents_look_as_if_they_had_come_at_once() -> None:
@@ -126,11 +126,11 @@ def test_there_is_one_layout_for_each_row_and_none_without() -> None:
 
 def test_everything_is_read_as_what_it_is() -> None:
     text = "# A\nb **c**\n- d\n- e\n\n```py x\nf\n```\n| g | h |\n|--:|---|\n| i | j |\n"
-    heading, paragraph, first, second, code, table = read(text).done
+    heading, paragraph, first, second, code, table = read(text).final
     assert isinstance(heading, Heading) and heading.text.plain == "A"
     assert isinstance(paragraph, Paragraph) and paragraph.text.plain == "b c"
-    assert isinstance(first, Item) and isinstance(second, Item)
-    assert isinstance(code, Code) and (code.text, code.language) == ("f", "py")
+    assert isinstance(first, ListItem) and isinstance(second, ListItem)
+    assert isinstance(code, CodeBlock) and (code.text, code.language) == ("f", "py")
     assert isinstance(table, Table) and table.aligns == ("right", "left")
     assert [cell.plain for row in (table.header, *table.rows) for cell in row] == [*"ghij"]
 
@@ -156,20 +156,20 @@ def test_everything_is_read_as_what_it_is() -> None:
 def test_a_line_is_what_it_is_once_it_is_whole(text: str) -> None:
     for size in (1, 2, 3):
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
-        assert tree(read(*pieces).done) == tree(read(text).done)
+        assert tree(read(*pieces).final) == tree(read(text).final)
 
 
 def test_a_reference_is_found_wherever_it_is_defined() -> None:
     made = Document()
     made.append("see [that][1]\n\nwords\n\n")
     made.append("words\n\n[1]: http://x.y\n")
-    first = made.done[0]
+    first = made.final[0]
     assert made.finish()
-    assert tree(made.done[0]) == tree(read("see [that](http://x.y)").done[0]) != tree(first)
+    assert tree(made.final[0]) == tree(read("see [that](http://x.y)").final[0]) != tree(first)
 
 
 def test_tags_and_types_stay_to_be_seen() -> None:
-    [paragraph] = read("a <b>c</b> Vec<String>").done
+    [paragraph] = read("a <b>c</b> Vec<String>").final
     assert isinstance(paragraph, Paragraph)
     assert paragraph.text.plain == "a <b>c</b> Vec<String>"
 
@@ -224,14 +224,14 @@ def test_open_code_is_seen_as_it_will_be() -> None:
     for letter in "   ~~~ py\n   a\n     b\n  c\n\n~~":
         made.append(letter)
     [code] = made.open
-    assert code == Code("a\n  b\nc", "py", growing=True, apart=False)
+    assert code == CodeBlock("a\n  b\nc", "py", unfinished=True, blank_before=False)
 
 
 def test_open_code_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    real = documents.Reader
+    real = documents.BlockParser
     monkeypatch.setattr(
-        documents, "Reader", lambda text, **how: parsed.append(text) or real(text, **how)
+        documents, "BlockParser", lambda text, **how: parsed.append(text) or real(text, **how)
     )
     made = Document()
     made.append("words\n\n```py\n")
@@ -240,7 +240,7 @@ def test_open_code_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(line)
         made.append("\n")
     assert len(parsed) == before
-    assert [block.text for block in made.open if isinstance(block, Code)] == [CODE]
+    assert [block.text for block in made.open if isinstance(block, CodeBlock)] == [CODE]
 
 
 def test_code_that_never_ends_is_highlighted_at_the_end(highlights: list[str]) -> None:
@@ -271,12 +271,12 @@ def test_a_theme_of_the_terminals_own_colours_has_its_own_styles() -> None:
 @given(st.lists(st.sampled_from(LINES), max_size=12), st.sampled_from([24, 40, 76]))
 def test_nothing_goes_beyond_the_edge_or_gets_lost(lines: list[str], width: int) -> None:
     made = read("\n".join(lines))
-    layout = Layout(lambda code, language: Content(code))
-    rows = [*layout.lines(made.done, width)]
+    layout = BlockLayout(lambda code, language: Content(code))
+    rows = [*layout.lines(made.final, width)]
     for row in rows:
         assert cell_len(row.margin.plain + row.content.plain) <= width
     said = "".join(row.text(0, -1) for row in rows)
-    for block in made.done:
+    for block in made.final:
         if isinstance(block, Paragraph | Heading):
             assert all(word in said for word in block.text.plain.split() if len(word) < 9)
 
@@ -338,5 +338,5 @@ def test_selected_text_is_that_of_the_source() -> None:
 def test_slow_drawing_is_done_less_often(
     took: float, wait: float, without_idle_cores: float
 ) -> None:
-    assert delay(took, busy=0.5) == pytest.approx(wait)
-    assert delay(took, busy=1.0) == pytest.approx(without_idle_cores)
+    assert delay(took, cpu_share=0.5) == pytest.approx(wait)
+    assert delay(took, cpu_share=1.0) == pytest.approx(without_idle_cores)

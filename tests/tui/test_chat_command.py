@@ -114,7 +114,7 @@ def test_it_begins_and_ends(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
 def test_a_conversation_is_there_before_its_model(arguments: list[str]) -> None:
     archive = Archive(data_folder("sessions") / "sessions.sqlite3")
     conversation = Conversation([Turn("user", "Was it here?")])
-    key = archive.begin("a-model-that-is-not-here", None)
+    key = archive.create("a-model-that-is-not-here", None)
     archive.save(key, conversation.turns, conversation.last)
     archive.close()
     arguments = [argument.replace("KEY", key[:8]) for argument in arguments]
@@ -125,14 +125,14 @@ def test_a_conversation_is_there_before_its_model(arguments: list[str]) -> None:
 
 def test_in_the_browser_only_its_own_page_may_talk_to_it() -> None:
     pytest.importorskip("textual_serve")
-    from localspec_tui.web import only_for_own_pages
+    from localspec_tui.web import same_origin_only
 
     async def answer(_request: object) -> str:
         return "hello"
 
     async def asked_by(page: str | None) -> object:
         headers = {"Origin": page} if page else {}
-        return await only_for_own_pages(answer)(SimpleNamespace(headers=headers))
+        return await same_origin_only(answer)(SimpleNamespace(headers=headers))
 
     for page in ("http://127.0.0.1:8000", "http://localhost:8000"):
         assert asyncio.run(asked_by(page)) == "hello"

@@ -10,10 +10,10 @@ from fakes.pilot import chatting, played
 from fakes.scripted import Script, ScriptedEngine
 
 from localspec.conversation.turns import Turn
-from localspec.utils.progress import tell
-from localspec_tui import run
+from localspec.utils.progress import report_progress
+from localspec_tui import launch
 from localspec_tui.archive import Archive
-from localspec_tui.launch_options import Start
+from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.settings import SettingsScreen
 
@@ -40,10 +40,10 @@ def test_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case) 
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     Preferences().remember(model=case.remembered)
     archive = Archive()
-    key = archive.begin("of-the-session", None)
+    key = archive.create("of-the-session", None)
     archive.save(key, [], Turn("user", "hi"))
-    start = Start(model=case.named, session=key if case.continued else None)
-    assert run.with_model(start, archive).model == case.begins_with
+    start = LaunchOptions(model=case.named, session=key if case.continued else None)
+    assert launch.with_default_model(start, archive).model == case.begins_with
     archive.close()
 
 
@@ -54,7 +54,7 @@ class Slow(Script):
 
     def load(self, *arguments: Any, **options: Any) -> ScriptedEngine:
         while not self.may.wait(0.001):
-            tell("loading big.gguf", 0.25)
+            report_progress("loading big.gguf", 0.25)
         return super().load(*arguments, **options)
 
 
@@ -69,7 +69,7 @@ def test_loading_is_shown_and_escape_ends_it(tmp_path: Path) -> None:
             assert "loading was stopped" in chat.text
             script.may.set()
             await chat.keys("ctrl+s")
-            await chat.until(lambda: chat.app.worker.session)
+            await chat.until(lambda: chat.app.engine_thread.session)
             await chat.ask("Are you there?")
             assert chat.contents[0] == "Are you there?"
 

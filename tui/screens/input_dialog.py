@@ -1,4 +1,4 @@
-"""Ask: a line to be typed."""
+"""Input dialog: asks for one line of text."""
 
 from typing import ClassVar
 
@@ -10,23 +10,26 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
 
-class AskScreen(ModalScreen[str | None]):
-    """What was typed; None where it was left."""
+class InputDialog(ModalScreen[str | None]):
+    """Returns the text, or None if the user left it empty or pressed Escape.
+
+    value: the text to start with.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave it"),
     ]
 
-    def __init__(self, question: str, answer: str = "") -> None:
+    def __init__(self, question: str, value: str = "") -> None:
         super().__init__()
         self._question = question
-        self._first = answer
+        self._value = value
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Label(self._question)
-            yield Input(self._first, compact=True, select_on_focus=False)
+            yield Input(self._value, compact=True, select_on_focus=False)
 
     @on(Input.Submitted)
-    def _answer(self, event: Input.Submitted) -> None:
+    def _submit(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip() or None)

@@ -42,7 +42,7 @@ def test_forty_by_ten_shows_the_answer_the_box_and_the_status(tmp_path: Path) ->
 def test_no_unicode_no_glyph_beyond_ascii(tmp_path: Path) -> None:
     async def body() -> None:
         async with chatting(
-            Script([f"déjà · 日本 …\n\n{MARKDOWN}"]), tmp_path, glyphs="ascii"
+            Script([f"déjà · 日本 …\n\n{MARKDOWN}"]), tmp_path, encoding="ascii"
         ) as chat:
             await chat.ask("où?")
             for key in ("ctrl+l", "ctrl+t", "f1", "escape", "ctrl+o", "escape", "ctrl+s"):

@@ -10,14 +10,14 @@ from textual.widgets import Input, OptionList, TextArea
 
 from localspec.errors import ModelLoadError
 from localspec_tui import presets
-from localspec_tui.app import groups
+from localspec_tui.app import key_groups
 from localspec_tui.presets import Preset
-from localspec_tui.screens.ask import AskScreen
-from localspec_tui.screens.choose import ChooseScreen
-from localspec_tui.screens.help import HelpScreen, listed
+from localspec_tui.screens.choice_dialog import ChoiceDialog
+from localspec_tui.screens.help import HelpScreen, as_bindings
+from localspec_tui.screens.input_dialog import InputDialog
 from localspec_tui.screens.sessions import SessionsScreen
 from localspec_tui.screens.settings import SettingsScreen
-from localspec_tui.screens.system import SystemScreen
+from localspec_tui.screens.system_prompt import SystemPromptScreen
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
 from localspec_tui.widgets.turn_view import TurnView
@@ -86,13 +86,13 @@ def test_sessions_are_renamed_exported_and_deleted(tmp_path: Path) -> None:
             await chat.keys("ctrl+o")
             await chat.until(lambda: over(chat, SessionsScreen))
             await chat.keys("down", "down", "ctrl+t")
-            await chat.until(lambda: over(chat, AskScreen))
+            await chat.until(lambda: over(chat, InputDialog))
             await chat.keys(*" !", "enter")
             await chat.until(lambda: over(chat, SessionsScreen))
             assert rows(chat)[2] == "Tell me about whales !"
             for name in ("whales.json", "whales.md"):
                 await chat.keys(*["up"] * 3, "down", "down", "ctrl+s")
-                await chat.until(lambda: over(chat, AskScreen))
+                await chat.until(lambda: over(chat, InputDialog))
                 chat.app.screen.query_one(Input).value = str(tmp_path / name)
                 await chat.keys("enter")
                 await chat.until(lambda name=name: (tmp_path / name).exists())
@@ -102,7 +102,7 @@ def test_sessions_are_renamed_exported_and_deleted(tmp_path: Path) -> None:
                 == "Tell me about whales !"
             )
             await chat.keys(*["up"] * 3, "down", "down", "ctrl+d")
-            await chat.until(lambda: over(chat, ChooseScreen))
+            await chat.until(lambda: over(chat, ChoiceDialog))
             await chat.keys("down", "enter")
             await chat.until(lambda: over(chat, SessionsScreen))
             assert rows(chat) == ["Whittling wood (open)", "Sort a list in Rust"]
@@ -148,7 +148,7 @@ def test_another_sampling_holds_for_what_comes(tmp_path: Path) -> None:
             await chat.keys("ctrl+s")
             await chat.ready()
             await chat.ask("two")
-            first, second = chat.app.worker.session._slot.started
+            first, second = chat.app.engine_thread.session._slot.started
             assert (first.sampling, second.sampling) == ({"top_k": 7}, {"temperature": 0.25})
             assert second.seed == 11
 
@@ -178,7 +178,7 @@ def test_what_makes_no_sense_is_said_and_not_used(
             assert over(chat, SettingsScreen)
             await chat.keys("escape")
             await chat.ready()
-            assert chat.app.chosen.sampling == {}
+            assert chat.app.settings.sampling == {}
 
     played(body())
 
@@ -227,7 +227,7 @@ def test_a_model_that_cannot_be_had_is_said_and_the_old_one_stays(tmp_path: Path
             await chat.keys("ctrl+s")
             await chat.ready()
             assert "big.gguf needs 40.00 GB; there are 8.00 GB" in chat.notes
-            assert chat.app.chosen.model == "scripted"
+            assert chat.app.settings.model == "scripted"
             await chat.ask("y")
             assert chat.contents == ["x", "one", "y", "two"]
 
@@ -265,12 +265,12 @@ def test_a_full_context_is_for_the_user_to_decide(tmp_path: Path) -> None:
         async with chatting(Script([long, long, "short"], context=200), tmp_path) as chat:
             await chat.ask("first")
             await chat.say("second")
-            await chat.until(lambda: over(chat, ChooseScreen))
+            await chat.until(lambda: over(chat, ChoiceDialog))
             assert "The context of 200 tokens is full." in chat.text
             await chat.keys("escape")
             assert "cut off: the context is full" in chat.text
             await chat.say("third")
-            await chat.until(lambda: over(chat, ChooseScreen))
+            await chat.until(lambda: over(chat, ChoiceDialog))
             assert chat.screen.composer.text == "third"
             await chat.keys("down", "enter")
             await chat.ready()
@@ -287,11 +287,11 @@ def test_a_full_context_may_be_left(tmp_path: Path) -> None:
     async def body() -> None:
         async with chatting(Script(["word " * 400], context=200), tmp_path) as chat:
             await chat.say("go on")
-            await chat.until(lambda: over(chat, ChooseScreen))
+            await chat.until(lambda: over(chat, ChoiceDialog))
             await chat.keys("enter")
             await chat.ready()
-            assert not over(chat, ChooseScreen)
-            assert not chat.app.chosen.drop
+            assert not over(chat, ChoiceDialog)
+            assert not chat.app.settings.drop_oldest
             assert len(chat.contents) == 2
 
     played(body())
@@ -302,18 +302,18 @@ def test_a_system_prompt_and_presets(tmp_path: Path) -> None:
         presets.add("short", Preset("Be short.", {"temperature": 0.2}))
         async with chatting(Script(), tmp_path) as chat:
             await chat.keys("f2")
-            await chat.until(lambda: over(chat, SystemScreen))
+            await chat.until(lambda: over(chat, SystemPromptScreen))
             await chat.keys("tab", "enter")
             await chat.pilot.pause()
             assert chat.app.screen.query_one(TextArea).text == "Be short."
             await chat.keys("ctrl+s")
             await chat.ready()
             await chat.ask("x")
-            session = chat.app.worker.session
+            session = chat.app.engine_thread.session
             assert session.system == "Be short."
             assert session._slot.started[-1].sampling == {"temperature": 0.2}
             await chat.keys("f2")
-            await chat.until(lambda: over(chat, SystemScreen))
+            await chat.until(lambda: over(chat, SystemPromptScreen))
             chat.app.screen.query_one(TextArea).text = "Be long."
             await chat.keys("ctrl+s")
             await chat.ready()
@@ -334,23 +334,23 @@ def test_a_preset_is_kept(tmp_path: Path) -> None:
     async def body() -> None:
         async with chatting(Script(), tmp_path, sampling={"top_k": 3}) as chat:
             await chat.keys("f2")
-            await chat.until(lambda: over(chat, SystemScreen))
+            await chat.until(lambda: over(chat, SystemPromptScreen))
             await chat.keys(*"Hm.", "ctrl+n")
             for name in ("bad name", "good"):
-                await chat.until(lambda: over(chat, AskScreen))
+                await chat.until(lambda: over(chat, InputDialog))
                 chat.app.screen.query_one(Input).value = name
                 await chat.keys("enter")
-                await chat.until(lambda: over(chat, SystemScreen))
+                await chat.until(lambda: over(chat, SystemPromptScreen))
                 assert ("is no name" in chat.text) == (name == "bad name")
                 if name == "bad name":
                     await chat.keys("ctrl+n")
-            assert presets.named("good") == Preset("Hm.", {"top_k": 3})
+            assert presets.load("good") == Preset("Hm.", {"top_k": 3})
 
     played(body())
 
 
 def test_every_key_has_a_description_and_stands_in_help_and_palette(tmp_path: Path) -> None:
-    ours = [binding for bindings in groups().values() for binding in listed(bindings)]
+    ours = [binding for bindings in key_groups().values() for binding in as_bindings(bindings)]
     assert all(binding.description for binding in ours)
 
     async def body() -> None:
@@ -359,7 +359,7 @@ def test_every_key_has_a_description_and_stands_in_help_and_palette(tmp_path: Pa
             await chat.keys("up")
             commands = {each.title for each in chat.app.get_system_commands(chat.screen)}
             for owner in (chat.app, chat.screen, chat.screen.view, chat.screen.composer, TurnView):
-                assert {each.description for each in listed(owner.BINDINGS)} <= commands
+                assert {each.description for each in as_bindings(owner.BINDINGS)} <= commands
             await chat.keys("f1")
             await chat.until(lambda: over(chat, HelpScreen))
             await chat.pilot.pause()
@@ -374,14 +374,14 @@ def test_every_key_has_a_description_and_stands_in_help_and_palette(tmp_path: Pa
 
 
 def test_all_keys_there_are_belong_to_a_group() -> None:
-    grouped = {id(binding) for bindings in groups().values() for binding in bindings}
+    grouped = {id(binding) for bindings in key_groups().values() for binding in bindings}
     for owner in (
         Composer,
         ConversationView,
         TurnView,
         SessionsScreen,
         SettingsScreen,
-        SystemScreen,
+        SystemPromptScreen,
     ):
         assert {id(binding) for binding in owner.BINDINGS} <= grouped
 

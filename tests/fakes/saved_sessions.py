@@ -11,7 +11,7 @@ from localspec_tui.archive import Archive
 
 def kept(archive: Archive, *texts: str, model: str = "tiny") -> str:
     """The key of a session in which these were asked."""
-    key = archive.begin(model, None)
+    key = archive.create(model, None)
     conversation = Conversation()
     for text in texts:
         archive.save(key, [conversation.add(Turn("user", text))], conversation.last)

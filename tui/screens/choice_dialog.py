@@ -1,4 +1,4 @@
-"""Choose: a question with a few answers."""
+"""Choice dialog: asks a question that has a few answers."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -12,25 +12,28 @@ from textual.widgets import Label, OptionList
 from textual.widgets.option_list import Option
 
 
-class ChooseScreen(ModalScreen[str | None]):
-    """The key of the answer that was chosen; None where it was left."""
+class ChoiceDialog(ModalScreen[str | None]):
+    """Returns the key of the chosen answer, or None if the user pressed Escape.
+
+    choices: the text of each answer, by its key.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave it"),
     ]
 
-    def __init__(self, question: str, answers: Mapping[str, str]) -> None:
+    def __init__(self, question: str, choices: Mapping[str, str]) -> None:
         super().__init__()
         self._question = question
-        self._answers = answers
+        self._choices = choices
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Label(self._question, markup=False)
             yield OptionList(
-                *(Option(text, id=key) for key, text in self._answers.items()), markup=False
+                *(Option(text, id=key) for key, text in self._choices.items()), markup=False
             )
 
     @on(OptionList.OptionSelected)
-    def _answer(self, event: OptionList.OptionSelected) -> None:
+    def _choose(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(event.option_id)

@@ -20,7 +20,7 @@ def kept(folder: Path, messages: int = MESSAGES) -> None:
         text = f"entry {number}\n\n" + "some words that fill a line or two of it. " * 5
         conversation.add(Turn(role, text, stop_reason="eos" if number % 2 else None))
     archive = Archive(folder / "sessions.sqlite3")
-    key = archive.begin("scripted", None)
+    key = archive.create("scripted", None)
     archive.save(key, conversation.turns, conversation.last)
     archive.close()
 
@@ -47,7 +47,7 @@ def test_a_long_session_opens_with_its_end_and_goes_back_to_its_beginning(tmp_pa
         async with chatting(Script(context=200_000), tmp_path, latest=True) as chat:
             view = chat.screen.view
             await chat.until(lambda: shown(chat)[-1:] == [MESSAGES - 1])
-            assert len(view.views) < 30
+            assert len(view.turn_views) < 30
             before = shown(chat)[0]
             while before > 440:
                 view.scroll_page_up(animate=False)
@@ -55,7 +55,7 @@ def test_a_long_session_opens_with_its_end_and_goes_back_to_its_beginning(tmp_pa
                 # Mounting older ones moves nothing that is looked at.
                 assert before - 6 <= first < before
                 before = first
-            assert len(view.views) < 120
+            assert len(view.turn_views) < 120
             view.scroll_end(animate=False)
             await chat.until(lambda: shown(chat)[-1:] == [MESSAGES - 1])
             await chat.ask("and now?")
@@ -73,7 +73,7 @@ def test_what_is_far_above_is_unmounted_while_the_end_is_looked_at(tmp_path: Pat
             await chat.ready()
             assert chat.screen.view.virtual_size.height < 2500
             assert "line 299" in chat.text
-            assert len(chat.screen.view.views) < 12
+            assert len(chat.screen.view.turn_views) < 12
 
     played(body())
 
@@ -96,7 +96,7 @@ def test_scrolled_up_the_view_stays_while_an_answer_is_written(tmp_path: Path) -
             await chat.keys("escape")
             await chat.ready()
             assert shown(chat) == looked_at
-            chat.screen.view.follow()
+            chat.screen.view.follow_end()
             await chat.until(lambda: "stopped" in chat.text)
 
     played(body())
@@ -111,11 +111,13 @@ def test_the_keys_reach_messages_that_were_not_mounted(tmp_path: Path) -> None:
                 await chat.keys("up")
                 await chat.until(
                     lambda number=number: (
-                        chat.screen.view.chosen
-                        and chat.screen.view.chosen.turn.content.startswith(f"entry {number}\n")
+                        chat.screen.view.focused_turn_view
+                        and chat.screen.view.focused_turn_view.turn.content.startswith(
+                            f"entry {number}\n"
+                        )
                     )
                 )
             await chat.keys("up", *["down"] * 3)
-            assert chat.screen.view.chosen.turn.content.startswith("entry 3\n")
+            assert chat.screen.view.focused_turn_view.turn.content.startswith("entry 3\n")
 
     played(body())

@@ -1,4 +1,4 @@
-"""Thought: what a model thought before it answered, folded up once it has."""
+"""Thought view: what a model thought before its answer, folded up once it has answered."""
 
 from time import monotonic
 
@@ -11,11 +11,11 @@ from localspec_tui.widgets.styled_text import StyledText
 from localspec_tui.widgets.throttle import Throttle
 
 
-class Thought(Widget):
-    """text: what was thought already."""
+class ThoughtView(Widget):
+    """text: a finished thought; empty for one that is being written."""
 
     DEFAULT_CSS = """
-    Thought {
+    ThoughtView {
         width: 1fr;
         height: auto;
         & > #summary { color: $foreground 60%; text-style: italic; height: 1; }
@@ -27,61 +27,61 @@ class Thought(Widget):
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
-        self._began: float | None = None
-        self._took: float | None = None
+        self._started: float | None = None
+        self._seconds: float | None = None
         self._tokens = 0
         self._lines = text.count("\n") + 1
         self._summary = Static(id="summary", markup=False)
         self._text = StyledText(text)
         self._text.display = False
-        self._pace = Throttle(self, self._show)
+        self._throttle = Throttle(self, self._show_summary)
 
     def compose(self) -> ComposeResult:
         yield self._summary
         yield self._text
 
     def on_mount(self) -> None:
-        self._show()
+        self._show_summary()
 
     @property
     def is_open(self) -> bool:
-        """Whether all of it is shown."""
+        """Whether the text is shown below the summary."""
         return self._text.display
 
     @property
     def summary(self) -> str:
-        """It in a line."""
-        if self._began is None:
+        """How long the thought is, in one line."""
+        if self._started is None:
             return f"thought, {self._lines:,} line{'s' if self._lines != 1 else ''}"
-        doing = "thinking" if self._took is None else "thought"
-        seconds = monotonic() - self._began if self._took is None else self._took
-        return f"{doing} for {seconds:.1f} s, {self._tokens:,} tokens"
+        verb = "thinking" if self._seconds is None else "thought"
+        seconds = monotonic() - self._started if self._seconds is None else self._seconds
+        return f"{verb} for {seconds:.1f} s, {self._tokens:,} tokens"
 
     def append(self, text: str, tokens: int) -> None:
-        """More of it. tokens: how many it is by now."""
-        if self._began is None:
-            self._began = monotonic()
+        """Add text at the end. tokens: how many tokens the whole thought has."""
+        if self._started is None:
+            self._started = monotonic()
             self._text.display = True
         self._tokens = tokens
         self._text.append(text)
-        self._pace.ask()
+        self._throttle.request()
 
     def end(self) -> None:
-        """It was thought to its end: fold it up."""
-        if self._began is not None and self._took is None:
-            self._took = monotonic() - self._began
+        """Fold up a thought that was being written."""
+        if self._started is not None and self._seconds is None:
+            self._seconds = monotonic() - self._started
             self._text.flush()
             self._text.display = False
-            self._show()
+            self._show_summary()
 
     def toggle(self) -> None:
-        """Show or hide what was thought."""
+        """Show or hide the text."""
         self._text.display = not self._text.display
-        self._show()
+        self._show_summary()
 
     def on_click(self) -> None:
         self.toggle()
 
-    def _show(self) -> None:
-        mark = "▼" if self.is_open else "▶"
-        self._summary.update(Content(f"{mark} {self.summary}"))
+    def _show_summary(self) -> None:
+        arrow = "▼" if self.is_open else "▶"
+        self._summary.update(Content(f"{arrow} {self.summary}"))

@@ -1,4 +1,4 @@
-"""A worker of the chat, watched: what happened, and waiting until it has."""
+"""A engine_thread of the chat, watched: what happened, and waiting until it has."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,35 +6,35 @@ from typing import TypeVar
 
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.turns import Conversation
-from localspec_tui.engine_events import Compared, Happening
-from localspec_tui.worker import Worker
+from localspec_tui.engine_events import Comparison, EngineEvent
+from localspec_tui.engine_thread import EngineThread
 
 SECONDS = 120
 Kind = TypeVar("Kind")
 
 
-class Watched:
-    """A worker, and what has happened since `done` was called last."""
+class EventRecorder:
+    """A engine_thread, and what has happened since `done` was called last."""
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-        self.happened: list[Happening] = []
+    def __init__(self, engine_thread: EngineThread) -> None:
+        self.engine_thread = engine_thread
+        self.happened: list[EngineEvent] = []
 
     def until(self, condition: Callable[[], object]) -> None:
         end = time.monotonic() + SECONDS
         while not condition():
             assert time.monotonic() < end, self.happened[-5:]
-            self.happened += self.worker.drain()
+            self.happened += self.engine_thread.drain()
             time.sleep(0.001)
 
-    def done(self) -> list[Happening]:
-        self.until(lambda: not self.worker.busy)
-        happened, self.happened = [*self.happened, *self.worker.drain()], []
+    def done(self) -> list[EngineEvent]:
+        self.until(lambda: not self.engine_thread.busy)
+        happened, self.happened = [*self.happened, *self.engine_thread.drain()], []
         return happened
 
-    def send(self, text: str) -> list[Happening]:
+    def send(self, text: str) -> list[EngineEvent]:
         """Say it, and wait for the answer."""
-        self.worker.send(text)
+        self.engine_thread.send(text)
         return self.done()
 
     def pieces(self, count: int) -> None:
@@ -43,8 +43,8 @@ class Watched:
 
     @property
     def conversation(self) -> Conversation:
-        assert self.worker.session
-        return self.worker.session.conversation
+        assert self.engine_thread.session
+        return self.engine_thread.session.conversation
 
     @property
     def contents(self) -> list[str]:
@@ -74,19 +74,19 @@ def said(happened: Sequence[object]) -> str:
     return "".join(each.said for each in happened if isinstance(each, (Piece, Ended)))
 
 
-def compared(watched: Watched) -> Compared:
+def compared(watched: EventRecorder) -> Comparison:
     """Compare, and make sure that nothing else has changed."""
-    before, stats = watched.tree(), watched.worker.stats
-    watched.worker.compare()
+    before, stats = watched.tree(), watched.engine_thread.stats
+    watched.engine_thread.compare()
     happened = watched.done()
     assert watched.tree() == before
-    assert watched.worker.stats is stats
-    (result,) = of(Compared, happened)
+    assert watched.engine_thread.stats is stats
+    (result,) = of(Comparison, happened)
     assert happened == [result]
     return result
 
 
-def tamper(watched: Watched, place: int) -> None:
+def tamper(watched: EventRecorder, place: int) -> None:
     answer = watched.conversation.turns[-1]
     tokens = list(answer.written.tokens)
     tokens[place] += 1

@@ -1,0 +1,292 @@
+"""Engine thread: runs the engine beside the screen."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from localspec.conversation.answer import Answer
+from localspec.conversation.events import Dropped, Ended
+from localspec.conversation.session import Session
+from localspec.conversation.turns import Conversation, Turn
+from localspec.engine import engine as engines
+from localspec.engine.engine import Engine
+from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
+from localspec.generation_config import DEFAULT_MAX_TOKENS
+from localspec.loading.drafter_loader import AUTO
+from localspec.stats import Stats
+from localspec.utils.progress import watched
+from localspec_tui.command_queue import CommandQueue
+from localspec_tui.comparison import compare
+from localspec_tui.engine_events import (
+    AnswerStarted,
+    CommandFailed,
+    ConversationChanged,
+    EngineEvent,
+    ModelLoading,
+    ModelReady,
+    QuestionAsked,
+)
+from localspec_tui.load_request import Draft, LoadRequest, Model
+
+_CLOSE_TIMEOUT = 10.0
+
+
+class EngineThread:
+    """Owns an engine and a session. Its methods return at once; only one thread may call them.
+
+    A method puts a command; the commands run one after the other, and each new command ends the
+    answer that is being written. Results are events, to be fetched with `drain`. A command that
+    fails emits CommandFailed, and the next command runs.
+
+    session: None while no model is loaded. Read it between answers only, also after `close`.
+    """
+
+    def __init__(
+        self,
+        load: Callable[..., Engine] = engines.load,
+        *,
+        session: Callable[..., Session] = Session,
+    ) -> None:
+        self.session: Session | None = None
+        self._load_engine, self._make_session = load, session
+        self._events: deque[EngineEvent] = deque()
+        self._load_request = LoadRequest()
+        self._conversation: Conversation | None = None
+        self._system: str | None = None
+        self._answer: Answer | None = None
+        self._last_progress: tuple[str, int | None] | None = None
+        # Answers of the loaded model that `compare` can generate again, by the key of their turn.
+        self._comparable: dict[str, Answer] = {}
+        self._commands = CommandQueue(self._emit_failure, self._close_engine)
+
+    def drain(self) -> list[EngineEvent]:
+        """The events since the last call, in order."""
+        return [self._events.popleft() for _ in range(len(self._events))]
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command waits or runs. Once False, all events are there for `drain`."""
+        return self._commands.busy
+
+    @property
+    def stats(self) -> Stats | None:
+        """Stats of the answer or comparison that is being written, else of the last answer."""
+        return self._answer.stats if self._answer else None
+
+    @property
+    def plain_seconds(self) -> float | None:
+        """Seconds of one step without drafts; None if not measured."""
+        return self.session.engine.plain_seconds if self.session else None
+
+    # Commands.
+
+    def load(self, model: Model = None, draft: Draft = AUTO, **options: Any) -> None:
+        """Load a model in place of the loaded one; the conversation stays.
+
+        options: those of `localspec.load` and of Session, except that `when_full` is "drop" by
+        default. Emits ModelLoading, then ModelReady or CommandFailed.
+        """
+        self._put("load", lambda: self._load(LoadRequest(model, draft, options)))
+
+    def send(self, text: str) -> None:
+        """Ask a question. Emits QuestionAsked, AnswerStarted and the events of the answer."""
+        self._put("send", lambda: self._ask(lambda session: session.send(text)))
+
+    def regenerate(self) -> None:
+        """Answer the last question again. Emits AnswerStarted and the events of the answer."""
+        self._put("regenerate", lambda: self._write(self._require_session().regenerate()))
+
+    def edit(self, number: int, text: str) -> None:
+        """Replace a question of the active branch, counted from 0. Emits what `send` emits."""
+        self._put("edit", lambda: self._ask(lambda session: session.edit(number, text)))
+
+    def choose(self, turn: Turn) -> None:
+        """Make the branch with this turn the active one. Emits ConversationChanged."""
+        self._put("choose", lambda: self._choose(turn))
+
+    def reset(self, conversation: Conversation | None = None, system: str | None = None) -> None:
+        """Continue another conversation, by default an empty one. Emits ConversationChanged.
+
+        system: the system prompt; None is no system prompt.
+        """
+        self._put("reset", lambda: self._reset(conversation or Conversation(), system))
+
+    def switch(self, model: Model = None, draft: Draft | None = None, **sampling: Any) -> None:
+        """Continue with another model, other drafters or other options; None keeps the model.
+
+        sampling: options of GenerationConfig, and `when_full` of Session. Emits ModelLoading if
+        something must be loaded, CommandFailed if that fails, and ModelReady in both cases. While
+        no model is loaded, it emits what `load` emits.
+        """
+        self._put("switch", lambda: self._switch(model, draft, sampling))
+
+    def compare(self) -> None:
+        """Generate the last answer again without drafts. Emits Comparison or CommandFailed."""
+        self._put("compare", self._compare)
+
+    def stop(self) -> None:
+        """Stop the answer that is being written within one step, and loading soon."""
+        self._commands.cancel()
+        self._stop_session()
+
+    def close(self) -> None:
+        """Stop, and free the models. Waits for that, but at most 10 seconds."""
+        self.stop()
+        self._commands.close(_CLOSE_TIMEOUT)
+
+    def _put(self, name: str, run: Callable[[], None]) -> None:
+        self._commands.supersede()
+        self._stop_session()
+        self._commands.put(name, run)
+
+    def _stop_session(self) -> None:
+        if session := self.session:
+            session.stop()
+
+    # Everything below runs in the thread of the command queue.
+
+    def _emit(self, event: EngineEvent) -> None:
+        self._events.append(event)
+
+    def _emit_failure(self, error: Exception, command: str) -> None:
+        kind = "" if isinstance(error, LocalspecError) else f"{type(error).__name__}: "
+        line = " ".join(f"{kind}{error}".split())
+        self._emit(CommandFailed(line, command, context_full=isinstance(error, ContextFullError)))
+
+    def _emit_progress(self, action: str, share: float | None) -> None:
+        """Emit how far loading is. Raises LocalspecError to end loading that was cancelled."""
+        if self._commands.cancelled:
+            raise LocalspecError("loading was stopped")
+        percent = None if share is None else int(100 * share)
+        if (action, percent) != self._last_progress:
+            self._last_progress = action, percent
+            self._emit(ModelLoading(action, percent))
+
+    def _load(self, request: LoadRequest) -> None:
+        self._emit(ModelLoading(f"loading {request.model or 'the model that comes along'}"))
+        self._unload()
+        self._load_request = request.without_conversation()
+        defaults = {
+            "when_full": "drop",
+            "conversation": self._conversation,
+            "system": self._system,
+        }
+        options = {**defaults, **request.session_options}
+        self._conversation, self._system = options["conversation"], options["system"]
+        with watched(self._emit_progress):
+            engine = self._load_engine(request.model, request.draft, **request.engine_options)
+        try:
+            session = self._make_session(engine, **options)
+            self._limit_answers(session)
+            ready = ModelReady.of(engine, request.model)
+        except BaseException:
+            engine.close()
+            raise
+        self.session = session
+        self._emit(ready)
+
+    def _unload(self) -> None:
+        """Free the loaded model. The conversation is kept for the next model."""
+        if self.session:
+            self._conversation, self._system = self.session.conversation, self.session.system
+        self._close_engine()
+        self.session = None
+        self._comparable.clear()
+
+    def _close_engine(self) -> None:
+        if self.session:
+            self.session.close()
+            self.session.engine.close()
+
+    def _require_session(self) -> Session:
+        if self.session is None:
+            raise LocalspecError("no model is loaded; choose one")
+        return self.session
+
+    def _ask(self, start: Callable[[Session], Answer]) -> None:
+        session = self._require_session()
+        answer = start(session)
+        self._emit(QuestionAsked(session.turns[-1]))
+        self._write(answer)
+
+    def _write(self, answer: Answer) -> None:
+        """Generate an answer, and emit its events. If that fails, Ended is emitted all the same."""
+        self._track(answer)
+        try:
+            self._emit_all(answer)
+        except Exception:
+            if answer.turn:
+                reason = answer.turn.stop_reason or "cancelled"
+                self._emit(Ended(answer.turn, reason, "", "", answer.stats, answer.gauge))
+            raise
+
+    def _emit_all(self, answer: Answer) -> None:
+        started: Turn | None = None
+        for event in answer:
+            if started is None and answer.turn:
+                started = answer.turn
+                self._comparable[started.key] = answer
+                self._emit(AnswerStarted(started))
+            elif started and isinstance(event, Dropped):
+                # The rest of the answer has another prompt than its beginning.
+                self._comparable.pop(started.key, None)
+            self._emit(event)
+
+    def _track(self, answer: Answer) -> None:
+        """Make this the answer of `stats`, and stop it if its command was superseded already."""
+        self._answer = answer
+        if self._commands.superseded:
+            answer.stop()
+
+    def _choose(self, turn: Turn) -> None:
+        session = self._require_session()
+        session.choose(turn)
+        self._emit(ConversationChanged(tuple(session.turns)))
+
+    def _reset(self, conversation: Conversation, system: str | None) -> None:
+        self._conversation, self._system = conversation, system
+        self._answer = None
+        self._comparable.clear()
+        if self.session:
+            self.session.reset(conversation)
+            self.session.system = system
+        self._emit(ConversationChanged(tuple(conversation.turns)))
+
+    def _switch(self, model: Model, draft: Draft | None, sampling: Mapping[str, Any]) -> None:
+        request = self._load_request.changed(model, draft, sampling)
+        if self.session is None:
+            self._load(request)
+            return
+        if model is not None or draft is not None:
+            self._emit(ModelLoading(f"loading {model or f'drafter {draft}'}"))
+        try:
+            options = {name: sampling[name] for name in sampling.keys() - {"when_full"}}
+            with watched(self._emit_progress):
+                self.session.switch(model=model, draft=draft, **options)
+            self.session.when_full = sampling.get("when_full", self.session.when_full)
+            self._load_request = request
+            self._limit_answers(self.session)
+            if model is not None:
+                self._comparable.clear()
+        except Exception as error:
+            self._emit_failure(error, "switch")
+        self._emit(ModelReady.of(self.session.engine, self._load_request.model))
+
+    def _limit_answers(self, session: Session) -> None:
+        """Limit the length of answers of a model without a chat template, which may never end."""
+        most = None if session.engine.prefers_chat else DEFAULT_MAX_TOKENS
+        session.switch(max_tokens=self._load_request.options.get("max_tokens") or most)
+
+    def _compare(self) -> None:
+        session = self._require_session()
+        last, shown = session.conversation.last, self._answer
+        answer = self._comparable.get(last.key) if last else None
+        if answer is None:
+            raise InvalidValueError(
+                "only what this model answered here, with nothing dropped on the way, can be "
+                "compared; regenerate the answer"
+            )
+        try:
+            self._emit(compare(session, answer, self._track))
+        finally:
+            self._answer = shown

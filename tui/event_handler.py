@@ -1,0 +1,209 @@
+"""Event handler: shows the events of the engine thread on the chat screen."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from localspec.conversation.events import Dropped, Ended, Notice, Piece, Reading
+from localspec.errors import LocalspecError
+from localspec_tui import notes
+from localspec_tui.engine_events import (
+    AnswerStarted,
+    CommandFailed,
+    Comparison,
+    ConversationChanged,
+    EngineEvent,
+    ModelLoading,
+    ModelReady,
+    QuestionAsked,
+)
+from localspec_tui.interpreter import freeze_garbage_collector
+from localspec_tui.screens.choice_dialog import ChoiceDialog
+
+if TYPE_CHECKING:
+    from localspec_tui.app import ChatApp
+    from localspec_tui.screens.chat import ChatScreen
+
+_CONTEXT_FULL_CHOICES = {
+    "stop": "Leave it as it is",
+    "drop": "From now on drop the oldest messages, and answer again",
+    "new": "Begin another conversation",
+}
+
+# Events that come many times a second and never change which keys are active.
+_FREQUENT = (ModelLoading, Piece, Reading)
+
+
+class EngineEventHandler:
+    """Handles each event once; `poll` is called by a timer of the screen.
+
+    ready: the loaded model; None while no model is loaded. state: for the status line: loading, no
+    model, ready, reading, answering or comparing.
+    """
+
+    def __init__(self, screen: "ChatScreen") -> None:
+        self.ready: ModelReady | None = None
+        self.state = "loading"
+        self._screen = screen
+        self._shown_problem: str | None = None
+        self._was_busy = False
+        self._active_keys: object = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            AnswerStarted: self._answer_started,
+            CommandFailed: self._command_failed,
+            Comparison: self._comparison,
+            ConversationChanged: self._conversation_changed,
+            Dropped: self._dropped,
+            Ended: self._ended,
+            ModelLoading: self._model_loading,
+            ModelReady: self._model_ready,
+            Notice: self._notice,
+            Piece: self._piece,
+            QuestionAsked: self._question_asked,
+            Reading: self._reading,
+        }
+
+    @property
+    def _app(self) -> "ChatApp":
+        return self._screen.chat
+
+    def poll(self) -> None:
+        """Handle the events and log lines since the last call."""
+        for line in self._app.log_lines.drain():
+            self._screen.view.note(line)
+        events = self._app.engine_thread.drain()
+        for event in events:
+            self.handle(event)
+        busy, self._was_busy = self._was_busy, self._app.engine_thread.busy
+        if busy != self._was_busy or not all(isinstance(each, _FREQUENT) for each in events):
+            self._refresh_footer()
+            # Each blink of the cursor makes the engine wait a little.
+            self._screen.composer.cursor_blink = not self._was_busy
+
+    def _refresh_footer(self) -> None:
+        """Redraw the footer, which is slow, only if other keys are active now."""
+        active = self._screen.active_bindings.values()
+        keys = {(each.binding, each.enabled) for each in active}
+        if keys != self._active_keys:
+            self._active_keys = keys
+            self._screen.refresh_bindings()
+
+    def handle(self, event: EngineEvent) -> None:
+        """Save and show one event."""
+        self._app.autosave.handle(event)
+        self._handlers[type(event)](event)
+
+    def _reading(self, event: Reading) -> None:
+        self.state = "reading"
+        self._screen.progress.show_count("tokens of the prompt read", event.done, event.total)
+
+    def _notice(self, event: Notice) -> None:
+        self._screen.view.note(event.line)
+
+    def _dropped(self, event: Dropped) -> None:
+        self._screen.view.note(notes.dropped_turns(event), warning=True)
+
+    def _conversation_changed(self, _event: ConversationChanged) -> None:
+        self._screen.pending_changes.popleft()()
+
+    def _comparison(self, event: Comparison) -> None:
+        self._set_idle()
+        self._screen.view.note(notes.comparison(event))
+
+    def _model_loading(self, event: ModelLoading) -> None:
+        self.state = "loading"
+        if event.percent is None:
+            self._screen.progress.show_action(event.action)
+        else:
+            self._screen.progress.show_percent(event.action, event.percent)
+
+    def _question_asked(self, event: QuestionAsked) -> None:
+        turn, screen = event.turn, self._screen
+        screen.sent_text = ""
+        screen.view.show(turn.path)
+        model = self.ready.model if self.ready else ""
+        try:
+            self._app.autosave.save_question(turn, model, self._app.system)
+        except LocalspecError as error:
+            screen.view.note(str(error), warning=True)
+        self.state = "reading"
+
+    def _answer_started(self, event: AnswerStarted) -> None:
+        self._screen.progress.clear()
+        self._screen.view.show(event.turn.path)
+        self.state = "answering"
+
+    def _piece(self, event: Piece) -> None:
+        self._screen.view.turn_views[-1].append(event)
+
+    def _ended(self, event: Ended) -> None:
+        self._set_idle()
+        if event.turn is None:
+            self._screen.view.note("stopped before the first token")
+            return
+        self._screen.view.turn_views[-1].end(event)
+        self._note_archive_problem()
+        if event.stop_reason == "context":
+            self.ask_context_full(self._app.engine_thread.regenerate)
+
+    def _note_archive_problem(self) -> None:
+        """Show a problem of the archive, but not twice in a row."""
+        problem = self._app.archive.problem
+        if problem and problem != self._shown_problem:
+            self._screen.view.note(problem, warning=True)
+        self._shown_problem = problem
+
+    def _set_idle(self) -> None:
+        self._screen.progress.clear()
+        self.state = "ready" if self.ready else "no model"
+
+    def _model_ready(self, event: ModelReady) -> None:
+        before, self.ready = self.ready, event
+        self._set_idle()
+        freeze_garbage_collector()
+        self._app.confirm_settings(event)
+        view = self._screen.view
+        if (before is None or before.has_template) != event.has_template:
+            # Answers are Markdown with a chat template, and plain text without one.
+            view.show([])
+            view.show(self._screen.conversation.turns)
+        for line in filter(None, (notes.missing_drafter(event), *event.notes)):
+            view.note(line)
+        if before is None and event.bundled and not self._screen.conversation.turns:
+            view.note(notes.first_launch())
+            self._screen.composer.suggest_first_message(notes.FIRST_MESSAGE)
+
+    def _command_failed(self, event: CommandFailed) -> None:
+        is_loaded = self._app.engine_thread.session is not None
+        if not is_loaded:
+            self.ready = None
+        self._set_idle()
+        match event.command:
+            case "send" | "edit":
+                self._screen.return_message(event.error)
+                if is_loaded and event.context_full:
+                    self.ask_context_full(self._screen.composer.action_send)
+            case "choose" | "reset":
+                self._screen.pending_changes.popleft()
+                self._screen.view.note(event.error, warning=True)
+            case _:
+                self._app.revert_settings()
+                self._screen.view.note(event.error, warning=True)
+        if not is_loaded:
+            self._screen.open_settings(event.error)
+
+    def ask_context_full(self, retry: Callable[[], None]) -> None:
+        """Ask the user what to do now that the context is full. retry: called after "drop"."""
+
+        def decided(choice: str | None) -> None:
+            if choice == "drop":
+                self._app.apply_settings(replace(self._app.settings, drop_oldest=True))
+                retry()
+            elif choice == "new":
+                self._screen.action_new()
+
+        session = self._app.engine_thread.session
+        size = session.gauge.size if session else 0
+        self._app.push_screen(
+            ChoiceDialog(notes.context_full(size), _CONTEXT_FULL_CHOICES), decided
+        )

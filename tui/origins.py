@@ -1,0 +1,73 @@
+"""Origins: which tokens of a text were drafted, and which come from the target."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
+
+TARGET_ORIGINS = (CORRECTED, BONUS, PLAIN)
+
+
+class OriginSegment(NamedTuple):
+    """Consecutive tokens of one origin.
+
+    text: their text. origin: the name of a drafter, or "corrected", "bonus" or "plain".
+    """
+
+    text: str
+    origin: str
+
+
+@dataclass(slots=True)
+class Origins:
+    """The origins of one text.
+
+    segments: joined they are the text; neighbours differ in origin. counts: tokens by origin.
+    """
+
+    segments: list[OriginSegment] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, segments: Iterable[tuple[str, str]]) -> "Origins":
+        """Origins of a saved text. The counts stay empty: token numbers are not saved."""
+        origins = cls()
+        for text, origin in segments:
+            origins._join(text, origin)
+        return origins
+
+    def append(self, text: str, origin: str) -> None:
+        """Add one token; its text may be empty."""
+        self.counts[origin] += 1
+        self._join(text, origin)
+
+    def append_rest(self, text: str) -> None:
+        """Add text that was held back; it belongs to the last token."""
+        self._join(text, self.segments[-1].origin if self.segments else PLAIN)
+
+    def _join(self, text: str, origin: str) -> None:
+        if not text:
+            return
+        if self.segments and self.segments[-1].origin == origin:
+            text = self.segments.pop().text + text
+        self.segments.append(OriginSegment(text, origin))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Every origin that occurs, drafters first."""
+        found = dict.fromkeys([*self.counts, *(each.origin for each in self.segments)])
+        drafters = [origin for origin in found if origin not in TARGET_ORIGINS]
+        return [*drafters, *(origin for origin in TARGET_ORIGINS if origin in found)]
+
+    @property
+    def drafted(self) -> int:
+        """How many tokens were drafted."""
+        return sum(count for origin, count in self.counts.items() if origin not in TARGET_ORIGINS)
+
+    @property
+    def latest_drafter(self) -> str | None:
+        """The drafter of the last drafted segment, or None."""
+        origins = (each.origin for each in reversed(self.segments))
+        return next((origin for origin in origins if origin not in TARGET_ORIGINS), None)
