@@ -14,7 +14,7 @@ from localspec.cli.output import Output
 from localspec.cli.table import table_text
 from localspec.gguf.files import bytes_of
 from localspec.hub import store
-from localspec.hub.partial_files import Part, parts_of
+from localspec.hub.partial_files import PartialFile, partial_files
 from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import ago, format_bytes
 
@@ -41,7 +41,7 @@ def ls(*, everything: bool, remote: bool, as_json: bool) -> int:
 
 def _show_models(output: Output, *, as_json: bool) -> None:
     models = model_inventory()
-    parts = [part for repository in store.repositories() for part in parts_of(repository)]
+    parts = [part for repository in store.repositories() for part in partial_files(repository)]
     blobs = [blob for each in models for blob in each.stored.blobs]
     total = bytes_of([*blobs, *(part.path for part in parts)])
     if as_json:
@@ -62,8 +62,8 @@ def _cells(each: InventoryEntry) -> tuple[str, ...]:
     return (
         each.name,
         format_bytes(each.stored.size),
-        each.stored.unit.quant or "-",
-        ago(each.stored.used),
+        each.stored.names.quant or "-",
+        ago(each.stored.last_used),
         ", ".join(drafters) or "-",
     )
 
@@ -73,19 +73,19 @@ def _record(each: InventoryEntry) -> dict[str, Any]:
     return {
         "name": each.name,
         "repository": stored.repository,
-        "quant": stored.unit.quant,
+        "quant": stored.names.quant,
         "files": [str(file) for file in stored.files],
         "size": stored.size,
-        "last_use": stored.used,
+        "last_use": stored.last_used,
         "drafters": each.drafters,
     }
 
 
-def _part_record(part: Part) -> dict[str, Any]:
+def _part_record(part: PartialFile) -> dict[str, Any]:
     return {**asdict(part), "path": str(part.path), "size": part.size}
 
 
-def _incomplete(parts: Sequence[Part]) -> list[str]:
+def _incomplete(parts: Sequence[PartialFile]) -> list[str]:
     """Return a line per model of which interrupted downloads left parts."""
     lines = []
     ordered = sorted(parts, key=_whose)
@@ -100,5 +100,5 @@ def _incomplete(parts: Sequence[Part]) -> list[str]:
     return lines
 
 
-def _whose(part: Part) -> tuple[str, str, bool]:
+def _whose(part: PartialFile) -> tuple[str, str, bool]:
     return part.repository, part.model or "", part.resumable

@@ -17,7 +17,7 @@ from localspec.errors import HubError, ModelNotFoundError
 from localspec.gguf.files import files_of
 from localspec.hub import store
 from localspec.hub.cache_layout import free_space
-from localspec.hub.download import download, present, require_space
+from localspec.hub.download import bytes_on_disk, download, require_space
 from localspec.hub.listing import RemoteModel, look_up
 from localspec.hub.reference import Reference, Repository
 from localspec.hub.store import hub_cache
@@ -44,7 +44,7 @@ class Member:
     @property
     def missing(self) -> int:
         """The number of bytes to fetch."""
-        return self.remote.size - present(self.remote) if self.remote else 0
+        return self.remote.size - bytes_on_disk(self.remote) if self.remote else 0
 
 
 @click.command()
@@ -153,7 +153,7 @@ def _about(member: Member) -> str:
     state = f"{format_bytes(here)} of it here already" if here else ""
     if not member.missing:
         state = "here already"
-    facts = [model.unit.first + more, model.unit.quant or "", format_bytes(model.size)]
+    facts = [model.names.first + more, model.names.quant or "", format_bytes(model.size)]
     return f"{member.role}: {join_facts([*facts, model.repository.id, state])}"
 
 
@@ -187,7 +187,7 @@ def _member_record(member: Member) -> dict[str, Any]:
     return {
         "role": member.role,
         "repository": model.repository.id if model else None,
-        "quant": model.unit.quant if model else None,
+        "quant": model.names.quant if model else None,
         "commit": model.commit if model else None,
         "files": [*sizes],
         "sizes": [*sizes.values()],

@@ -20,10 +20,10 @@ from rich.progress import Progress as Columns
 from rich.table import Column
 
 from localspec.cli.output import join_facts, write_note
-from localspec.hub.cache_layout import places
-from localspec.hub.download import Progress
+from localspec.hub.cache_layout import cached_files
+from localspec.hub.download import FileProgress
 from localspec.hub.listing import RemoteModel
-from localspec.hub.transfer import State
+from localspec.hub.transfer import TransferState
 from localspec.utils.format import format_bytes
 
 # The least seconds between two lines about the progress of a file.
@@ -33,7 +33,7 @@ _MIN_INTERVAL = 2.0
 class Display(AbstractContextManager["Display"]):
     """Shows the progress of files; called with each report of the download."""
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: FileProgress) -> None:
         raise NotImplementedError
 
     def __exit__(self, *_exc: object) -> None:
@@ -43,7 +43,7 @@ class Display(AbstractContextManager["Display"]):
 class NoDisplay(Display):
     """Shows nothing, for when nothing is to be fetched."""
 
-    def __call__(self, progress: Progress) -> None: ...
+    def __call__(self, progress: FileProgress) -> None: ...
 
 
 class ProgressBars(Display):
@@ -62,11 +62,11 @@ class ProgressBars(Display):
         )
         self._bars: dict[tuple[str, str], TaskID] = {}
         self._done: dict[tuple[str, str], int] = {}
-        for place in (place for model in models for place in places(model)):
-            key, here = (str(place.model.repository), place.file.path), place.fetched
+        for cached in (file for model in models for file in cached_files(model)):
+            key, here = (str(cached.model.repository), cached.file.path), cached.bytes_on_disk
             # What is here already must not count as speed.
             self._bars[key] = self._columns.add_task(
-                place.file.path, total=place.file.size, completed=here
+                cached.file.path, total=cached.file.size, completed=here
             )
             self._done[key] = here
         self._all = self._columns.add_task(
@@ -83,7 +83,7 @@ class ProgressBars(Display):
     def __exit__(self, *_exc: object) -> None:
         self._columns.stop()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: FileProgress) -> None:
         key = progress.repository, progress.file
         still = progress.state in ("waiting", "checking")
         about = f"{progress.state}: {progress.file}" if still else progress.file
@@ -100,7 +100,7 @@ class _Shown:
     latest line about this state were written, in seconds. tenth: the latest tenth that was shown.
     """
 
-    state: State
+    state: TransferState
     start: int
     begun: float
     latest: float
@@ -117,7 +117,7 @@ class ProgressLines(Display):
         self._clock = clock
         self._shown: dict[tuple[str, str], _Shown] = {}
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: FileProgress) -> None:
         key, now = (progress.repository, progress.file), self._clock()
         shown, tenth = self._shown.get(key), 10 * progress.done // progress.total
         line = ""
@@ -140,7 +140,7 @@ def display_for(models: Sequence[RemoteModel]) -> Display:
     return ProgressBars(models, Console(stderr=True, highlight=False, emoji=False))
 
 
-def _state_text(progress: Progress) -> str:
+def _state_text(progress: FileProgress) -> str:
     """Return what the state of a file means."""
     match progress.state:
         case "fetching":
@@ -153,7 +153,7 @@ def _state_text(progress: Progress) -> str:
             return "whole and right"
 
 
-def _progress_text(progress: Progress, speed: float) -> str:
+def _progress_text(progress: FileProgress, speed: float) -> str:
     """Return how much of a file is here. speed: bytes per second."""
     left = (progress.total - progress.done) / speed
     return join_facts(

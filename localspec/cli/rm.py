@@ -11,9 +11,9 @@ import click
 from localspec.cli.output import Output
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.hub import store
-from localspec.hub.partial_files import Part, parts_of
+from localspec.hub.partial_files import PartialFile, partial_files
 from localspec.hub.reference import Repository
-from localspec.hub.removal import Removal, carry_out, removal
+from localspec.hub.removal import RemovalPlan, plan_removal, remove
 from localspec.models.locate import locate, reference_of
 from localspec.utils.format import format_bytes
 
@@ -23,7 +23,7 @@ class _Selection:
     """What to delete of one repository: files by their paths in it, and interrupted downloads."""
 
     files: list[str] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[PartialFile] = field(default_factory=list)
 
 
 @click.command()
@@ -49,14 +49,16 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
     elif yes or _agreed(freed):
         # A download may have ended while the user was asked.
         for each in _removals(selected):
-            carry_out(each)
+            remove(each)
         output.note(f"{freed} freed")
     else:
         output.note("nothing was deleted")
 
 
-def _removals(selected: Mapping[str, _Selection]) -> list[Removal]:
-    return [removal(repository, each.files, each.parts) for repository, each in selected.items()]
+def _removals(selected: Mapping[str, _Selection]) -> list[RemovalPlan]:
+    return [
+        plan_removal(repository, each.files, each.parts) for repository, each in selected.items()
+    ]
 
 
 def _by_repository(names: Sequence[str]) -> Mapping[str, _Selection]:
@@ -82,7 +84,7 @@ def _by_repository(names: Sequence[str]) -> Mapping[str, _Selection]:
 
 def _require_one(wanted: Repository) -> None:
     """Refuse a repository without a quantisation of which several models are here."""
-    found = store.of_repository(wanted.id)
+    found = store.models_of(wanted.id)
     if wanted.quant is None and len(found) > 1:
         names = " ".join(each.name for each in found)
         raise ModelNotFoundError(
@@ -90,14 +92,14 @@ def _require_one(wanted: Repository) -> None:
         )
 
 
-def _interrupted(wanted: Repository) -> list[Part]:
+def _interrupted(wanted: Repository) -> list[PartialFile]:
     """Return the interrupted downloads of a model that is not complete on this disk.
 
     Of all models of the repository, where no quantisation is named.
     """
     if store.find(wanted):
         return []
-    parts = parts_of(wanted.id)
+    parts = partial_files(wanted.id)
     if wanted.quant is None:
         return parts
     return [part for part in parts if (part.model or "").lower() == str(wanted).lower()]
@@ -110,16 +112,16 @@ def _model_at(path: Path, name: str) -> tuple[str, Sequence[str]]:
     absolute = Path(os.path.abspath(path))
     if absolute.is_relative_to(revisions):
         file = Path(*absolute.relative_to(revisions).parts[1:]).as_posix()
-        for each in store.of_repository(repository):
-            if file in each.unit.files:
-                return repository, each.unit.files
+        for each in store.models_of(repository):
+            if file in each.names.paths:
+                return repository, each.names.paths
     raise InvalidValueError(
         f"{name} is no model of the Hub's cache ({store.hub_cache()}), and only those are "
         "deleted; delete a file of your own yourself"
     )
 
 
-def _about(planned: Removal) -> str:
+def _about(planned: RemovalPlan) -> str:
     """Return one line: what is deleted, and the bytes that frees."""
     names = dict.fromkeys(path.name for path in planned.entries or planned.blobs)
     return f"{planned.repository}: {', '.join(names)} ({format_bytes(planned.freed)})"

@@ -7,7 +7,7 @@ from huggingface_hub import __version__, constants
 
 from localspec.doctor.probe import report_facts
 from localspec.hub import store
-from localspec.hub.partial_files import parts_of
+from localspec.hub.partial_files import partial_files
 
 
 def hub_facts() -> dict[str, Any]:
@@ -26,7 +26,7 @@ def interrupted_facts() -> list[dict[str, Any]]:
     return [
         {"model": part.model or repository, "bytes": part.size, "resumable": part.resumable}
         for repository in store.repositories()
-        for part in parts_of(repository)
+        for part in partial_files(repository)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Which file of a repository is meant: files to whole models, and a quantisation to one of them."""
+"""Files of models: those of a repository grouped to models, and the files of one model on disk."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from localspec.errors import ModelNotFoundError
 
-# What is taken when nothing is said: the best of these that is there.
+# Without a quantisation the first of these that a repository has is chosen.
 PREFERRED = (
     *("Q4_K_M", "UD-Q4_K_M", "Q4_K_S", "UD-Q4_K_XL", "Q4_K_XL", "Q4_K_L", "Q4_K", "IQ4_XS"),
     *("IQ4_NL", "Q4_0", "Q4_1", "MXFP4", "MXFP4_MOE", "Q5_K_M", "Q5_K_S", "Q5_0", "Q5_1", "Q6_K"),
@@ -25,19 +25,19 @@ _OTHER_SPELLING = {"FP16": "F16", "FP32": "F32"}
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """One model of a repository: its files in order (several if it is split), each by its path."""
+class ModelFiles:
+    """One model of a repository. paths: of its files, in order; several for a split model."""
 
-    files: tuple[str, ...]
+    paths: tuple[str, ...]
 
     @property
     def first(self) -> str:
-        """The file it is loaded by."""
-        return self.files[0]
+        """The file to load."""
+        return self.paths[0]
 
     @property
     def quant(self) -> str | None:
-        """Its quantisation, as far as its name says, in capitals."""
+        """The quantisation in the file name, in capitals; None where the name has none."""
         part = _PART.fullmatch(self.first)
         name = part[1] if part else self.first.removesuffix(".gguf")
         found = _QUANT.findall(name)
@@ -47,12 +47,11 @@ class Unit:
         return _OTHER_SPELLING.get(label, label)
 
 
-def units(files: Iterable[str]) -> list[Unit]:
-    """The whole language models among a repository's files, sorted by name.
+def group_files(files: Iterable[str]) -> list[ModelFiles]:
+    """Group the files of a repository to its language models, sorted by name.
 
-    Parts of a split model are one unit, left out where a part is missing or where the model lies
-    beside them in one file. What only belongs to a model is skipped: encoders of images and sound
-    (mmproj), draft heads (mtp) and importance matrices.
+    A split model is left out where a part is missing, or where the same model is there in one file
+    too. Image and audio encoders (mmproj), draft heads (mtp) and importance matrices are skipped.
     """
     single: list[str] = []
     split: dict[tuple[str, int], dict[int, str]] = {}
@@ -62,21 +61,21 @@ def units(files: Iterable[str]) -> list[Unit]:
         else:
             single.append(file)
     whole = [
-        Unit(tuple(parts[number] for number in range(1, count + 1)))
+        ModelFiles(tuple(parts[number] for number in range(1, count + 1)))
         for (stem, count), parts in split.items()
         if sorted(parts) == list(range(1, count + 1)) and f"{stem}.gguf" not in single
     ]
-    return sorted([*map(_unit, single), *whole], key=lambda unit: unit.first)
+    return sorted([*map(_single, single), *whole], key=lambda model: model.first)
 
 
-def choose(files: Iterable[str], quant: str | None, where: str) -> Unit:
-    """The one model that is meant.
+def choose_model(files: Iterable[str], quant: str | None, where: str) -> ModelFiles:
+    """Choose the one model that a user means.
 
-    quant: a quantisation in any case, or the name of a file; None is the first of PREFERRED that is
-    there, else the first by name. where: what the files are of, for messages.
-    Raises ModelNotFoundError where there is none such, or more than one.
+    files: the paths of all files of a repository. quant: a quantisation in any case, or the name of
+    a file; None is the first of PREFERRED that is there, else the first model by name. where: the
+    repository, for messages. Raises ModelNotFoundError where no model fits, or more than one.
     """
-    found = units(files)
+    found = group_files(files)
     if not found:
         raise ModelNotFoundError(f"{where} holds no GGUF model; name a repository of GGUF files")
     wanted = [quant] if quant else [*PREFERRED, None]
@@ -89,17 +88,18 @@ def choose(files: Iterable[str], quant: str | None, where: str) -> Unit:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """Every file of the model a file on this disk belongs to: several if it is split and whole."""
+    """Return the files of the model that this file on disk is of; several for a split model."""
     try:
         beside = os.listdir(path.parent)
     except OSError:
         beside = []
-    unit = next((unit for unit in units(beside) if path.name in unit.files), Unit((path.name,)))
-    return tuple(path.with_name(name) for name in unit.files)
+    own = ModelFiles((path.name,))
+    names = next((names for names in group_files(beside) if path.name in names.paths), own)
+    return tuple(path.with_name(name) for name in names.paths)
 
 
 def bytes_of(files: Iterable[Path]) -> int:
-    """Bytes of the files that exist, each counted once, however often it is linked to."""
+    """Return the bytes of the files that exist; several links to one file count once."""
     sizes = {}
     for file in files:
         try:
@@ -112,34 +112,34 @@ def bytes_of(files: Iterable[Path]) -> int:
 
 def _is_model(file: str) -> bool:
     name = file.rpartition("/")[2].lower()
-    aside = "mmproj" in name or "imatrix" in name or name.startswith("mtp-")
-    return name.endswith(".gguf") and not aside
+    is_part = "mmproj" in name or "imatrix" in name or name.startswith("mtp-")
+    return name.endswith(".gguf") and not is_part
 
 
-def _unit(file: str) -> Unit:
-    return Unit((file,))
+def _single(file: str) -> ModelFiles:
+    return ModelFiles((file,))
 
 
-def _fitting(found: Sequence[Unit], label: str | None) -> list[Unit]:
+def _fitting(found: Sequence[ModelFiles], label: str | None) -> list[ModelFiles]:
     if label and label.lower().endswith(".gguf"):
-        return [unit for unit in found if label in (unit.first, unit.first.rpartition("/")[2])]
+        return [model for model in found if label in (model.first, model.first.rpartition("/")[2])]
     wanted = label.upper() if label else None
-    return [unit for unit in found if unit.quant == _OTHER_SPELLING.get(wanted or "", wanted)]
+    return [model for model in found if model.quant == _OTHER_SPELLING.get(wanted or "", wanted)]
 
 
-def _only(fitting: Sequence[Unit], where: str) -> Unit:
+def _only(fitting: Sequence[ModelFiles], where: str) -> ModelFiles:
     if len(fitting) == 1:
         return fitting[0]
-    names = ", ".join(unit.first for unit in fitting)
+    names = ", ".join(model.first for model in fitting)
     raise ModelNotFoundError(
         f"{where} has several models of that kind ({names}); name one as {where}:FILE"
     )
 
 
-def _labels(found: Sequence[Unit]) -> list[str]:
-    """What may be asked for: quantisations where they tell the models apart, else files."""
-    quants = [unit.quant for unit in found]
+def _labels(found: Sequence[ModelFiles]) -> list[str]:
+    """Return the quantisations that may be named; a file where its quantisation is not unique."""
+    quants = [model.quant for model in found]
     return [
-        quant if quant and quants.count(quant) == 1 else unit.first
-        for unit, quant in zip(found, quants, strict=True)
+        quant if quant and quants.count(quant) == 1 else model.first
+        for model, quant in zip(found, quants, strict=True)
     ]

@@ -1,8 +1,8 @@
-"""Where a file lies in huggingface_hub's cache, and how it gets there: that library's own layout.
+"""The layout of huggingface_hub's cache: where a file lies in it, and how a download gets there.
 
-Contents are in blobs/, named by their hash; snapshots/COMMIT/ has a link to them per file, and
-refs/main says which commit is the newest. What is fetched only in part is in blobs/ too, under a
-name that stays the same, so that another process can go on with it.
+Contents are in blobs/, named by their hash. snapshots/COMMIT/ has one link per file of a revision,
+and refs/main holds the newest commit. A partial download is in blobs/ too, under a name that every
+process forms alike, so that another process can continue it.
 """
 
 import errno
@@ -23,52 +23,53 @@ from localspec.hub.store import folder_of, hub_cache
 from localspec.utils.format import format_bytes
 
 _LOCK_POLL = 0.2  # seconds
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where one file of a model is or will be."""
+class CachedFile:
+    """One file of a model in the cache, downloaded or not."""
 
     model: RemoteModel
     file: RemoteFile
 
     @property
     def path(self) -> Path:
-        """What it is opened by."""
+        """The path to open the file by: its link in the snapshot."""
         return _folder(self.model) / "snapshots" / self.model.commit / self.file.path
 
     @property
-    def part(self) -> Path:
-        """What there is of it while it is fetched."""
-        # huggingface_hub counts and prunes what is called *.incomplete.
+    def partial_path(self) -> Path:
+        """Where the content is while it is downloaded."""
+        # huggingface_hub counts and deletes files that are called *.incomplete.
         return self._blob.with_name(f"{self.file.etag}.localspec.incomplete")
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
+        """Whether the file can be opened and has its full size."""
         return _size(self.path) == self.file.size
 
     @property
-    def blob_whole(self) -> bool:
-        """The content is here, maybe as a file of another commit."""
+    def has_blob(self) -> bool:
+        """Whether the content is complete on disk, maybe as a file of another commit."""
         return _size(self._blob) == self.file.size
 
     @property
-    def part_size(self) -> int:
-        """Bytes of the part, 0 where it cannot be one."""
-        size = _size(self.part)
+    def partial_size(self) -> int:
+        """Bytes of the partial download, 0 where there is none or it is too long."""
+        size = _size(self.partial_path)
         return size if 0 <= size <= self.file.size else 0
 
     @property
-    def fetched(self) -> int:
-        """Bytes of it that need not be fetched any more."""
-        return self.file.size if self.whole or self.blob_whole else self.part_size
+    def bytes_on_disk(self) -> int:
+        """Bytes of the file that need not be downloaded any more."""
+        return self.file.size if self.is_complete or self.has_blob else self.partial_size
 
     @contextmanager
-    def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """While inside, nobody else writes it, huggingface_hub included.
+    def locked(self, on_wait: Callable[[], None]) -> Iterator[None]:
+        """Lock the file against other writers, huggingface_hub included.
 
-        waiting: called again and again while someone else does; it may raise.
+        on_wait: called again and again while another process holds the lock; it may raise.
         """
         folder = _folder(self.model)
         lock = folder.parent / ".locks" / folder.name / f"{self.file.etag}.lock"
@@ -80,25 +81,32 @@ class Place:
                     held.enter_context(WeakFileLock(lock, timeout=_LOCK_POLL))
                     break
                 except TimeoutError:
-                    waiting()
+                    on_wait()
             yield
 
-    def accept(self) -> bool:
-        """Make the part the content if its hash is right; else delete it."""
-        with self.part.open("rb") as part:
-            hashed = hashlib.file_digest(part, "sha256" if self.file.sha256 else self._git_hash)
+    def accept_partial(self) -> bool:
+        """Turn the complete download into a blob; where its hash is wrong, delete it instead.
+
+        Returns whether the hash was right.
+        """
+        with self.partial_path.open("rb") as file:
+            hashed = hashlib.file_digest(file, "sha256" if self.file.sha256 else self._git_hash)
         if hashed.hexdigest() != self.file.etag:
-            self.part.unlink()
+            self.partial_path.unlink()
             return False
-        self.part.replace(self._blob)
+        self.partial_path.replace(self._blob)
         return True
 
-    def link(self, new: bool) -> None:
-        """Make the content the file of this commit. new: no other file can have this content."""
+    def link(self, new_blob: bool) -> None:
+        """Make the blob a file of this commit.
+
+        new_blob: whether the blob was just downloaded, so that no other file uses it. Where the
+        system has no links, such a blob is moved, and any other is copied.
+        """
         self.path.unlink(missing_ok=True)
         if are_symlinks_supported(hub_cache()):
             self.path.symlink_to(os.path.relpath(self._blob, self.path.parent))
-        elif new:
+        elif new_blob:
             self._blob.replace(self.path)
         else:
             shutil.copyfile(self._blob, self.path)
@@ -111,12 +119,13 @@ class Place:
         return hashlib.sha1(b"blob %d\0" % self.file.size)
 
 
-def places(model: RemoteModel) -> list[Place]:
-    return [Place(model, file) for file in model.files]
+def cached_files(model: RemoteModel) -> list[CachedFile]:
+    """Return every file of a model, in order."""
+    return [CachedFile(model, file) for file in model.files]
 
 
 def set_main(model: RemoteModel) -> None:
-    """Say that the model's commit is the newest. Raises OSError."""
+    """Make the model's commit the newest one, in refs/main. Raises OSError."""
     main = _folder(model) / "refs" / "main"
     if main.is_file() and main.read_text(encoding="utf-8") == model.commit:
         return
@@ -127,22 +136,22 @@ def set_main(model: RemoteModel) -> None:
 
 
 def free_space() -> int:
-    """Bytes free where the cache is, or will be."""
+    """Return the free bytes of the disk that has the cache, or will have it."""
     cache = hub_cache()
-    there = next(folder for folder in (cache, *cache.parents) if folder.exists())
-    return shutil.disk_usage(there).free
+    existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    return shutil.disk_usage(existing).free
 
 
 @contextmanager
-def writing(wanted: Sequence[Place]) -> Iterator[None]:
-    """What the disk refuses inside becomes a LocalspecError. wanted: all that is to be written."""
+def disk_errors_explained(wanted: Sequence[CachedFile]) -> Iterator[None]:
+    """Turn an OSError of the body into a LocalspecError. wanted: all files to be written."""
     try:
         yield
     except LocalspecError:  # some of which are OSErrors as well
         raise
     except OSError as error:
-        if error.errno in _FULL:
-            missing = sum(place.file.size - place.fetched for place in wanted)
+        if error.errno in _DISK_FULL:
+            missing = sum(each.file.size - each.bytes_on_disk for each in wanted)
             raise LocalspecError(
                 f"the disk is full: {format_bytes(missing)} more have to go to {hub_cache()}; what "
                 "was fetched is kept; make room and pull again, or set HF_HUB_CACHE to a folder "
@@ -159,7 +168,7 @@ def _folder(model: RemoteModel) -> Path:
 
 
 def _size(path: Path) -> int:
-    """Bytes, -1 where there is no such file."""
+    """Return the bytes of a file, -1 where there is no such file."""
     try:
         return path.stat().st_size
     except OSError:

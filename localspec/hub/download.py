@@ -1,4 +1,4 @@
-"""Download: models from the Hub into its cache on this disk, all their files at once."""
+"""Download models from the Hub into its cache on this disk, several files at a time."""
 
 import queue
 import threading
@@ -9,40 +9,46 @@ from pathlib import Path
 from time import monotonic
 
 from localspec.errors import LocalspecError
-from localspec.hub.cache_layout import Place, free_space, places, set_main, writing
+from localspec.hub.cache_layout import (
+    CachedFile,
+    cached_files,
+    disk_errors_explained,
+    free_space,
+    set_main,
+)
 from localspec.hub.listing import RemoteModel
 from localspec.hub.store import hub_cache
-from localspec.hub.transfer import State, Stopped, Transfer
+from localspec.hub.transfer import Transfer, TransferState, TransferStopped
 from localspec.utils.format import format_bytes
 
-_AT_ONCE = 4
-_TELL_EVERY = 0.1  # seconds, per file
-_LINGER = 0.5  # seconds that a transfer gets to end when it is told to
+_CONNECTIONS = 4
+_REPORT_INTERVAL = 0.1  # seconds, per file
+_STOP_TIMEOUT = 0.5  # seconds that a thread gets to end
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a file is.
+class FileProgress:
+    """The progress of one file.
 
-    file: its path in the repository. done: bytes on disk, of total. state: waiting is for another
-    process, or for a server that is to be asked again.
+    file: its path in the repository. repository: with the quantisation, as a user names it.
+    done: bytes on disk, of total.
     """
 
     file: str
     repository: str
     done: int
     total: int
-    state: State
+    state: TransferState
 
 
-def present(model: RemoteModel) -> int:
-    """Bytes of it that are on disk, in whole files and in parts."""
-    return sum(place.fetched for place in places(model))
+def bytes_on_disk(model: RemoteModel) -> int:
+    """Return the bytes of a model that need not be downloaded any more."""
+    return sum(file.bytes_on_disk for file in cached_files(model))
 
 
 def require_space(models: Sequence[RemoteModel]) -> None:
-    """Raises LocalspecError where the cache's disk has no room for what is missing."""
-    missing, free = sum(model.size - present(model) for model in models), free_space()
+    """Raise LocalspecError where the disk of the cache has no room for the missing bytes."""
+    missing, free = sum(model.size - bytes_on_disk(model) for model in models), free_space()
     if missing > free:
         names = " and ".join(str(model.repository) for model in models)
         raise LocalspecError(
@@ -54,88 +60,88 @@ def require_space(models: Sequence[RemoteModel]) -> None:
 
 def download(
     models: Sequence[RemoteModel],
-    tell: Callable[[Progress], None],
+    report: Callable[[FileProgress], None],
     cancelled: Callable[[], bool],
 ) -> list[Path]:
-    """See that models are on disk, fetching what is missing; the (first) file of each.
+    """Download what is missing of these models, and return the (first) file of each.
 
-    tell: called in this thread, several times a second for each file. cancelled: asked as often.
-    What was fetched stays when anything is raised: KeyboardInterrupt if cancelled, HubError,
-    ModelNotFoundError, and LocalspecError where the disk will not.
+    report: called in this thread, several times a second for each file. cancelled: called as often;
+    whether to stop. What was downloaded is kept, whatever is raised: KeyboardInterrupt when
+    cancelled, HubError, ModelNotFoundError, or LocalspecError for a disk that is full or read-only.
     """
-    wanted = [place for model in models for place in places(model)]
-    crew = _Crew(wanted)
+    wanted = [file for model in models for file in cached_files(model)]
+    workers = _Workers(wanted)
     try:
-        crew.follow(tell, cancelled)
+        workers.follow(report, cancelled)
     finally:
-        crew.stop()
-    with writing(wanted):
+        workers.stop()
+    with disk_errors_explained(wanted):
         for model in models:
             set_main(model)
-    return [places(model)[0].path for model in models]
+    return [cached_files(model)[0].path for model in models]
 
 
-class _Crew:
-    """The threads that fetch, each the next file that nobody has begun."""
+class _Workers:
+    """Threads that download, each of them the next file that no other has taken."""
 
-    def __init__(self, wanted: Sequence[Place]) -> None:
+    def __init__(self, wanted: Sequence[CachedFile]) -> None:
         self._all = wanted
-        self._left = len(wanted)
-        self._next: queue.SimpleQueue[Place] = queue.SimpleQueue()
-        self._news: queue.SimpleQueue[Progress | BaseException] = queue.SimpleQueue()
+        self._unfinished = len(wanted)
+        self._waiting: queue.SimpleQueue[CachedFile] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[FileProgress | BaseException] = queue.SimpleQueue()
         self._stop = threading.Event()
-        for place in wanted:
-            self._next.put(place)
-        # Daemons, because one that waits for a silent server must not hold up the end.
+        for file in wanted:
+            self._waiting.put(file)
+        # Daemons, because a thread that waits for a silent server must not keep the process alive.
         self._threads = [
             threading.Thread(target=self._work, daemon=True)
-            for _ in range(min(_AT_ONCE, self._left))
+            for _ in range(min(_CONNECTIONS, self._unfinished))
         ]
         for thread in self._threads:
             thread.start()
 
-    def follow(self, tell: Callable[[Progress], None], cancelled: Callable[[], bool]) -> None:
-        """Pass on what they say until all is done; raises what one of them raised."""
-        while self._left:
+    def follow(self, report: Callable[[FileProgress], None], cancelled: Callable[[], bool]) -> None:
+        """Report progress until all files are done; raise what a thread raised."""
+        while self._unfinished:
             if cancelled():
                 raise KeyboardInterrupt
             with suppress(queue.Empty):
-                news = self._news.get(timeout=_TELL_EVERY)
-                if isinstance(news, BaseException):
-                    raise news
-                tell(news)
-                self._left -= news.state == "done"
+                message = self._messages.get(timeout=_REPORT_INTERVAL)
+                if isinstance(message, BaseException):
+                    raise message
+                report(message)
+                self._unfinished -= message.state == "done"
 
     def stop(self) -> None:
-        """End them; they may take until their servers say something."""
+        """Tell the threads to end, and wait a moment; one may go on until its server answers."""
         self._stop.set()
-        until = monotonic() + _LINGER
+        until = monotonic() + _STOP_TIMEOUT
         for thread in self._threads:
             thread.join(max(0.0, until - monotonic()))
 
     def _work(self) -> None:
-        with suppress(queue.Empty, Stopped):
+        with suppress(queue.Empty, TransferStopped):
             while not self._stop.is_set():
-                place = self._next.get_nowait()
+                file = self._waiting.get_nowait()
                 try:
-                    with writing(self._all):
-                        Transfer(place, self._teller(place), self._stop).run()
-                except Stopped:
+                    with disk_errors_explained(self._all):
+                        Transfer(file, self._reporter(file), self._stop).run()
+                except TransferStopped:
                     raise
                 except BaseException as error:  # raised again in the thread that follows
-                    self._news.put(error)
+                    self._messages.put(error)
                     return
 
-    def _teller(self, place: Place) -> Callable[[State, int], None]:
-        """Tells of a file, but not of every chunk."""
-        file, repository = place.file, str(place.model.repository)
-        last: tuple[State, float] = ("waiting", 0.0)
+    def _reporter(self, cached: CachedFile) -> Callable[[TransferState, int], None]:
+        """Return the `report` of a file's transfer, which drops most reports of chunks."""
+        file, repository = cached.file, str(cached.model.repository)
+        last: tuple[TransferState, float] = ("waiting", 0.0)
 
-        def tell(state: State, done: int) -> None:
+        def report(state: TransferState, done: int) -> None:
             nonlocal last
-            if state == last[0] != "done" and monotonic() - last[1] < _TELL_EVERY:
+            if state == last[0] != "done" and monotonic() - last[1] < _REPORT_INTERVAL:
                 return
             last = (state, monotonic())
-            self._news.put(Progress(file.path, repository, done, file.size, state))
+            self._messages.put(FileProgress(file.path, repository, done, file.size, state))
 
-        return tell
+        return report

@@ -1,4 +1,4 @@
-"""What the Hub or the network said, in one line with the way out."""
+"""Errors of the Hub and the network as one-line messages with the way out."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,25 +17,25 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import httpx
 
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
-from localspec.hub.retry import asked_to_wait
+from localspec.hub.retry import server_delay
 
-__all__ = ["endpoint", "explained", "httpx"]
+__all__ = ["endpoint_name", "explain", "httpx"]
 
 _LOG_IN = "log in with hf auth login or set HF_TOKEN"
 
 
-def endpoint() -> str:
-    """The Hub that is asked (HF_ENDPOINT), as messages name it."""
+def endpoint_name() -> str:
+    """Return the host of the Hub that is in use (HF_ENDPOINT), without credentials."""
     return urlsplit(constants.ENDPOINT).netloc.rpartition("@")[2] or constants.ENDPOINT
 
 
-def explained(error: Exception, repository: str) -> LocalspecError:
-    """An error of huggingface_hub or its HTTP client as one of ours.
+def explain(error: Exception, repository: str) -> LocalspecError:
+    """Return the error to raise for one of huggingface_hub or its HTTP client.
 
-    No text of a request or a server is repeated, so that no token can be.
+    The message quotes no request and no server, so that it cannot contain a token.
     """
     if isinstance(error, HfHubHTTPError):
-        return _refused(error, repository)
+        return _explain_status(error, repository)
     if isinstance(error, OfflineModeIsEnabled):
         return HubError(f"{repository} cannot be fetched: HF_HUB_OFFLINE forbids it; unset it")
     host = _host(error)
@@ -59,24 +59,24 @@ def explained(error: Exception, repository: str) -> LocalspecError:
     )
 
 
-def _refused(error: HfHubHTTPError, repository: str) -> LocalspecError:
+def _explain_status(error: HfHubHTTPError, repository: str) -> LocalspecError:
     status = error.response.status_code
-    told = error.response.headers.get("X-Error-Message", "")
+    message = error.response.headers.get("X-Error-Message", "")
     if isinstance(error, GatedRepoError):
-        return _gated(error, repository)
-    if status == 401 and told.startswith("Invalid credentials"):
-        return HubError(f"{endpoint()} does not accept the token; {_LOG_IN} again")
+        return _explain_gated(error, repository)
+    if status == 401 and message.startswith("Invalid credentials"):
+        return HubError(f"{endpoint_name()} does not accept the token; {_LOG_IN} again")
     if isinstance(error, RemoteEntryNotFoundError | RevisionNotFoundError):
         return ModelNotFoundError(f"{repository} has changed meanwhile; pull it again")
     if isinstance(error, RepositoryNotFoundError) or status in (401, 404):
         return ModelNotFoundError(
-            f"{endpoint()} has no model {repository}, or it is private; check the name, or "
+            f"{endpoint_name()} has no model {repository}, or it is private; check the name, or "
             f"{_LOG_IN}"
         )
-    return _unwilling(error, repository)
+    return _explain_other_status(error, repository)
 
 
-def _gated(error: HfHubHTTPError, repository: str) -> HubError:
+def _explain_gated(error: HfHubHTTPError, repository: str) -> HubError:
     page = f"{constants.ENDPOINT}/{repository}"
     if "authorization" in error.response.request.headers:
         return HubError(
@@ -86,14 +86,14 @@ def _gated(error: HfHubHTTPError, repository: str) -> HubError:
     return HubError(f"{repository} is gated; accept its conditions at {page}, then {_LOG_IN}")
 
 
-def _unwilling(error: HfHubHTTPError, repository: str) -> HubError:
+def _explain_other_status(error: HfHubHTTPError, repository: str) -> HubError:
     status, host = error.response.status_code, _host(error)
     if status == 403:
         return HubError(
             f"{host} refuses {repository} (403); {_LOG_IN}, with a token that may read it"
         )
     if status == 429:
-        seconds = asked_to_wait(error)
+        seconds = server_delay(error)
         later = f"in {seconds:.0f} s" if seconds else "later"
         return HubError(
             f"{host} has had too many requests (429); try again {later}, what was fetched is kept"
@@ -106,10 +106,10 @@ def _unwilling(error: HfHubHTTPError, repository: str) -> HubError:
 
 
 def _host(error: Exception) -> str:
-    """Who was asked last: the Hub, or where it sent us."""
-    asked: Any = error.response if isinstance(error, HfHubHTTPError) else error
+    """Return the host of the last request: the Hub, or the storage that it redirected to."""
+    requested: Any = error.response if isinstance(error, HfHubHTTPError) else error
     try:
-        url = asked.request.url
+        url = requested.request.url
     except (AttributeError, RuntimeError):
-        return endpoint()
-    return str(url.netloc.decode("ascii", "replace")) or endpoint()
+        return endpoint_name()
+    return str(url.netloc.decode("ascii", "replace")) or endpoint_name()

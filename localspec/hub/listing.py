@@ -1,4 +1,4 @@
-"""Hub: what a repository there holds, and which of its files are the model that is meant."""
+"""Listing: the files of a repository on the Hub, and which of them are the model to download."""
 
 import re
 import time
@@ -9,10 +9,10 @@ from huggingface_hub.hf_api import ModelInfo, RepoSibling
 from huggingface_hub.utils import build_hf_headers
 
 from localspec.errors import HubError
-from localspec.gguf.files import Unit, choose
-from localspec.hub.error_messages import endpoint, explained, httpx
+from localspec.gguf.files import ModelFiles, choose_model
+from localspec.hub.error_messages import endpoint_name, explain, httpx
 from localspec.hub.reference import Repository
-from localspec.hub.retry import pause
+from localspec.hub.retry import retry_delay
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -22,8 +22,8 @@ _ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 class RemoteFile:
     """A file of a repository.
 
-    path: its name there, which may be in folders. size: bytes. sha256: of its content, None where
-    it is not in LFS; blob_id: what git calls it, which is a hash of its content then.
+    path: from the top of the repository. size: bytes. sha256: of the content, None for a file that
+    is not in LFS. blob_id: git's hash, which for such a file is one of the content.
     """
 
     path: str
@@ -33,21 +33,21 @@ class RemoteFile:
 
     @property
     def etag(self) -> str:
-        """What the Hub and its cache on disk know the content by."""
+        """The hash by which the Hub and its cache on disk name the content."""
         return self.sha256 or self.blob_id
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteModel:
-    """A model as a repository has it now.
+    """A model as its repository on the Hub has it now.
 
-    repository: with the quantisation that was chosen. commit: what main was. files: of the unit, in
-    its order.
+    repository: with the quantisation that was chosen. commit: the hash of main. names: the paths
+    of its files in the repository; files: the same files, in the same order.
     """
 
     repository: Repository
     commit: str
-    unit: Unit
+    names: ModelFiles
     files: tuple[RemoteFile, ...]
 
     @property
@@ -57,30 +57,30 @@ class RemoteModel:
 
 
 def look_up(wanted: Repository) -> RemoteModel:
-    """Ask the Hub which files a model is now: one request, nothing is downloaded.
+    """Ask the Hub which files a model has now; nothing is downloaded.
 
-    Raises HubError where it cannot be asked or refuses, and ModelNotFoundError where it has no such
-    repository or the repository no such model.
+    Raises HubError where the Hub cannot be reached or refuses, and ModelNotFoundError where there
+    is no such repository, or no such model in it.
     """
     if constants.is_offline_mode():
         raise HubError(
             f"{wanted} cannot be looked up: HF_HUB_OFFLINE forbids it; unset it, or name a model "
             f"that localspec ls shows"
         )
-    found = _information(wanted.id)
+    found = _model_info(wanted.id)
     if not _COMMIT.fullmatch(found.sha or ""):
-        raise HubError(f"{endpoint()} does not answer as the Hub does; check HF_ENDPOINT")
+        raise HubError(f"{endpoint_name()} does not answer as the Hub does; check HF_ENDPOINT")
     siblings = {sibling.rfilename: sibling for sibling in found.siblings or ()}
-    unit = choose(siblings, wanted.quant, wanted.id)
-    files = tuple(_remote_file(siblings[name], wanted.id) for name in unit.files)
-    chosen = Repository(wanted.id, wanted.quant or unit.quant)
-    return RemoteModel(chosen, found.sha or "", unit, files)
+    names = choose_model(siblings, wanted.quant, wanted.id)
+    files = tuple(_remote_file(siblings[path], wanted.id) for path in names.paths)
+    chosen = Repository(wanted.id, wanted.quant or names.quant)
+    return RemoteModel(chosen, found.sha or "", names, files)
 
 
 def token_headers() -> dict[str, str]:
-    """What every request for a file carries: the token, if there is one, and who asks.
+    """Return the headers of every request for a file: the token, if there is one, and our name.
 
-    Raises HubError for a token that is none, before the HTTP client does, which would quote it.
+    Raises HubError for a malformed token: the HTTP client's own error would quote the token.
     """
     headers = build_hf_headers(library_name="localspec")
     token = headers.get("authorization", "")
@@ -92,29 +92,29 @@ def token_headers() -> dict[str, str]:
     return headers
 
 
-def _information(repository: str) -> ModelInfo:
+def _model_info(repository: str) -> ModelInfo:
     token_headers()
-    failed = 0
+    failures = 0
     while True:
         try:
             return HfApi(library_name="localspec").model_info(
                 repository, files_metadata=True, timeout=constants.HF_HUB_ETAG_TIMEOUT
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            failed += 1
-            seconds = pause(error, failed)
-            # Who cannot be reached at all is told so at once.
+            failures += 1
+            seconds = retry_delay(error, failures)
+            # Without any connection there is no retry: the user learns of it at once.
             if seconds is None or isinstance(error, httpx.ConnectError):
-                raise explained(error, repository) from error
+                raise explain(error, repository) from error
             time.sleep(seconds)
         except (ValueError, TypeError, KeyError) as error:
             raise HubError(
-                f"{endpoint()} does not answer as the Hub does; check HF_ENDPOINT"
+                f"{endpoint_name()} does not answer as the Hub does; check HF_ENDPOINT"
             ) from error
 
 
 def _remote_file(sibling: RepoSibling, repository: str) -> RemoteFile:
-    """What is listed, if it can be trusted to name files on this disk."""
+    """Return a listed file. Raises HubError for a path that is not safe on this disk."""
     path, lfs = sibling.rfilename, sibling.lfs
     size = lfs.size if lfs else sibling.size
     file = RemoteFile(path, size or 0, lfs.sha256 if lfs else None, sibling.blob_id or "")
@@ -122,5 +122,7 @@ def _remote_file(sibling: RepoSibling, repository: str) -> RemoteFile:
     if odd or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise HubError(f"{repository} lists a file called {path!r}, which may not be a name here")
     if not file.size or not _ETAG.fullmatch(file.etag):
-        raise HubError(f"{endpoint()} does not say the size and the hash of {path} of {repository}")
+        raise HubError(
+            f"{endpoint_name()} does not say the size and the hash of {path} of {repository}"
+        )
     return file

@@ -1,4 +1,4 @@
-"""Parts: what interrupted downloads left in huggingface_hub's cache."""
+"""Partial files: what interrupted downloads left in huggingface_hub's cache."""
 
 import json
 import os
@@ -14,12 +14,12 @@ _RESUMABLE = ".localspec.incomplete"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The beginning of a file.
+class PartialFile:
+    """The downloaded beginning of a file.
 
-    blob: what the whole would be called. resumable: `localspec pull` goes on with it (what
-    huggingface_hub leaves, nothing does). model: of which model it is, and total: how many bytes
-    the file has; None where nobody said.
+    blob: the name of the complete file in blobs/. resumable: whether `localspec pull` continues it;
+    nothing continues those of huggingface_hub. model: the name of its model, and total: the bytes
+    of the complete file; None where they are unknown.
     """
 
     repository: str
@@ -31,38 +31,40 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Bytes that are kept."""
+        """Bytes on disk."""
         return bytes_of([self.path])
 
 
-def parts_of(repository: str) -> list[Part]:
-    """What interrupted downloads of a repository left."""
+def partial_files(repository: str) -> list[PartialFile]:
+    """Return the partial files of a repository, by name."""
     try:
         names = sorted(os.listdir(folder_of(repository) / "blobs"))
     except OSError:
         return []
-    # A whole blob is named by a hash alone.
-    return [_part(repository, name) for name in names if "." in name[1:]]
+    # A complete blob is named by a hash alone.
+    return [_partial_file(repository, name) for name in names if "." in name[1:]]
 
 
-def announce(repository: str, blob: str, model: str, total: int) -> None:
-    """Remember what a file is that is about to be downloaded, for who meets a part of it.
+def record_download(repository: str, blob: str, model: str, total: int) -> None:
+    """Record what a file is before its download begins, so that `partial_files` can tell.
 
-    blob: its name in the cache. model: what to call the model it belongs to. total: bytes.
+    blob: its name in blobs/. model: the name of the model it belongs to. total: its bytes.
     """
     with suppress(OSError):
-        write_atomically(_note(repository, blob), json.dumps({"model": model, "total": total}))
+        write_atomically(
+            _record_file(repository, blob), json.dumps({"model": model, "total": total})
+        )
 
 
-def _part(repository: str, name: str) -> Part:
+def _partial_file(repository: str, name: str) -> PartialFile:
     blob = name.partition(".")[0]
     model = total = None
     with suppress(OSError, ValueError, TypeError, KeyError):
-        said = json.loads(_note(repository, blob).read_text(encoding="utf-8"))
-        model, total = str(said["model"]), int(said["total"])
+        record = json.loads(_record_file(repository, blob).read_text(encoding="utf-8"))
+        model, total = str(record["model"]), int(record["total"])
     path = folder_of(repository) / "blobs" / name
-    return Part(repository, path, blob, name.endswith(_RESUMABLE), model, total)
+    return PartialFile(repository, path, blob, name.endswith(_RESUMABLE), model, total)
 
 
-def _note(repository: str, blob: str) -> Path:
+def _record_file(repository: str, blob: str) -> Path:
     return cache_file("downloads", [repository, blob])

@@ -1,4 +1,4 @@
-"""Removal: deleting models from huggingface_hub's cache, with what only they needed."""
+"""Removal of models from huggingface_hub's cache, with everything that only they use."""
 
 import os
 import shutil
@@ -12,18 +12,18 @@ from huggingface_hub.utils import WeakFileLock
 from localspec.errors import LocalspecError
 from localspec.gguf.files import bytes_of
 from localspec.hub import shared_blobs, store
-from localspec.hub.partial_files import Part, parts_of
+from localspec.hub.partial_files import PartialFile, partial_files
 
 _LOCK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
-    """What goes from one repository.
+class RemovalPlan:
+    """What is to be deleted of one repository.
 
-    entries: files of revisions, mostly links. folders: of revisions, those that hold nothing else,
-    innermost first. blobs: bytes that nothing else links to, and parts of downloads. whole: nothing
-    is left of the repository. freed: bytes.
+    entries: files of snapshots, mostly links. folders: those of snapshots that are empty then, the
+    innermost first. blobs: contents that nothing else links to, and partial files. whole: whether
+    nothing is left of the repository. freed: bytes.
     """
 
     repository: str
@@ -34,10 +34,13 @@ class Removal:
     freed: int
 
 
-def removal(repository: str, files: Collection[str], parts: Collection[Part] = ()) -> Removal:
-    """What goes with these files, from every revision of the repository on this disk.
+def plan_removal(
+    repository: str, files: Collection[str], partial: Collection[PartialFile] = ()
+) -> RemovalPlan:
+    """Plan to delete files from every revision of a repository on this disk.
 
-    parts: what is left of downloads, and goes as well; those of the files go in any case.
+    files: paths in the repository; their partial files are deleted too. partial: further partial
+    files to delete.
     """
     folder = store.folder_of(repository)
     revisions = [*store.snapshots(repository)]
@@ -46,26 +49,26 @@ def removal(repository: str, files: Collection[str], parts: Collection[Part] = (
     left = [path for path in entries if path not in going]
     blobs = _only_of(going, left, folder / "blobs")
     names = {blob.name for blob in blobs}
-    here = parts_of(repository)
-    blobs |= {part.path for part in here if part in parts or part.blob in names}
-    # What another download has begun goes on later, or even now.
-    begun = any(part.path not in blobs for part in here)
+    on_disk = partial_files(repository)
+    blobs |= {file.path for file in on_disk if file in partial or file.blob in names}
+    # Another download can still be continued, or is even running.
+    begun = any(file.path not in blobs for file in on_disk)
     whole = not begun and not left
     if whole:
         blobs |= {*_entries(folder / "blobs")}
     copies = [path for path in going if not path.is_symlink()]
-    return Removal(
+    return RemovalPlan(
         repository,
         sorted(going),
         [] if begun else _emptied(going, left, revisions),
         sorted(blobs),
         whole,
-        shared_blobs.freed_by(blobs) + bytes_of(copies),
+        shared_blobs.bytes_freed(blobs) + bytes_of(copies),
     )
 
 
-def carry_out(planned: Removal) -> None:
-    """Delete what is to go. Raises LocalspecError where that cannot be, or is being downloaded."""
+def remove(planned: RemovalPlan) -> None:
+    """Delete as planned. Raises LocalspecError where that fails, or while a download is running."""
     folder = store.folder_of(planned.repository)
     try:
         with _locked(planned):
@@ -76,7 +79,7 @@ def carry_out(planned: Removal) -> None:
                 with suppress(OSError):  # somebody has put something in
                     each.rmdir()
             # Last, so that no link ever leads nowhere.
-            shared_blobs.delete(planned.blobs)
+            shared_blobs.delete_blobs(planned.blobs)
             if planned.whole:
                 shutil.rmtree(folder)
     except TimeoutError as error:
@@ -91,8 +94,8 @@ def carry_out(planned: Removal) -> None:
 
 
 @contextmanager
-def _locked(planned: Removal) -> Iterator[None]:
-    """Keep downloads out, the way huggingface_hub keeps one out of another."""
+def _locked(planned: RemovalPlan) -> Iterator[None]:
+    """Hold the locks of huggingface_hub, so that nothing to be deleted is downloaded meanwhile."""
     folder = store.hub_cache() / ".locks" / store.folder_of(planned.repository).name
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as locks:
@@ -102,22 +105,22 @@ def _locked(planned: Removal) -> Iterator[None]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Every file and link below it."""
+    """Return every file and link below a folder."""
     return [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
 
 
 def _only_of(going: Collection[Path], left: Collection[Path], folder: Path) -> set[Path]:
-    """The blobs in this folder that these link to, and none that are left."""
+    """Return the blobs in this folder that only the files to be deleted link to."""
     kept = {store.blob_of(path) for path in left}
     blobs = {store.blob_of(path) for path in going} - kept
-    # What a link of somebody's own leads to, elsewhere, stays.
+    # A link that a user made may lead elsewhere; its target is kept.
     return {blob for blob in blobs if blob.parent == folder and os.path.lexists(blob)}
 
 
 def _emptied(
     going: Collection[Path], left: Collection[Path], revisions: Collection[Path]
 ) -> list[Path]:
-    """The folders of revisions that hold nothing but what goes, innermost first."""
+    """Return the folders of revisions that are empty after the removal, the innermost first."""
     above = {folder for path in left for folder in path.parents}
     found = {
         folder
@@ -129,7 +132,7 @@ def _emptied(
 
 
 def _drop_references(folder: Path, revisions: Collection[str]) -> None:
-    """Delete the names (such as main) of revisions."""
+    """Delete the references (such as main) to these revisions."""
     for name in folder.rglob("*"):
         with suppress(UnicodeDecodeError):
             if name.is_file() and name.read_text(encoding="utf-8").strip() in revisions:

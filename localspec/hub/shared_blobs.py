@@ -1,7 +1,7 @@
-"""Shared blobs: bytes that several repositories of huggingface_hub's cache have in common.
+"""Shared blobs: contents that several repositories of huggingface_hub's cache have in common.
 
-Newer huggingface_hub keeps them once beside the repositories, with links from each. Who deletes
-the last of these has to delete the bytes as well.
+Newer versions of huggingface_hub keep such a content once, beside the repositories, with a link
+from each. Whoever deletes the last link has to delete the content too.
 """
 
 from collections.abc import Collection
@@ -16,8 +16,8 @@ except ImportError:  # an older one: a blob is always the repository's own
     _shared_blobs = None  # type: ignore[assignment]
 
 
-def freed_by(blobs: Collection[Path]) -> int:
-    """The bytes that deleting these blobs of repositories frees."""
+def bytes_freed(blobs: Collection[Path]) -> int:
+    """Return the bytes that `delete_blobs` would free."""
     shared = _shared(blobs)
     own = bytes_of(blob for blob in blobs if blob not in shared and not blob.is_symlink())
     return own + sum(
@@ -28,8 +28,11 @@ def freed_by(blobs: Collection[Path]) -> int:
     )
 
 
-def delete(blobs: Collection[Path]) -> None:
-    """Delete these blobs of repositories, and what they alone shared. Raises OSError."""
+def delete_blobs(blobs: Collection[Path]) -> None:
+    """Delete blobs of repositories, and shared contents that nothing else links to then.
+
+    Raises OSError.
+    """
     shared = _shared(blobs)
     for blob in blobs:
         blob.unlink(missing_ok=True)
@@ -38,7 +41,7 @@ def delete(blobs: Collection[Path]) -> None:
 
 
 def _shared(blobs: Collection[Path]) -> dict[Path, Path]:
-    """Of those that are links into the common store, where the bytes are."""
+    """Return the shared content of each blob that links to one."""
     if _shared_blobs is None or not _shared_blobs.is_shared_blobs_dir(
         _shared_blobs.shared_blobs_dir(hub_cache())
     ):

@@ -1,7 +1,7 @@
-"""Store: the models on this disk, most of them in huggingface_hub's cache. Opens no socket.
+"""Store: the models in huggingface_hub's cache on this disk. Uses no network.
 
-huggingface_hub keeps a folder per repository. Files lie in `blobs`, named by their contents; each
-revision is a folder of `snapshots` with links to them (copies, where there are no links).
+huggingface_hub has a folder per repository. Contents are in its `blobs`, named by their hash; each
+revision is a folder of `snapshots` with links to them (copies, where the system has no links).
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from localspec.errors import ModelNotFoundError
-from localspec.gguf.files import Unit, bytes_of, choose, files_of, units
+from localspec.gguf.files import ModelFiles, bytes_of, choose_model, files_of, group_files
 from localspec.hub.reference import Repository
 
 _PREFIX = "models--"
@@ -21,20 +21,20 @@ _PREFIX = "models--"
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A whole model on this disk.
+    """A complete model on this disk.
 
-    name: what to call it, so that `locate` finds this one. repository: where it is from; None for
-    a file that is not in the Hub's cache. files: in order; it is loaded by the first. blobs: where
-    their bytes are, in every revision of the repository that is on disk. used: when it was last
-    read or written, in seconds since 1970.
+    name: the name by which `locate` finds it. repository: its repository; None for a model that is
+    not in the Hub's cache. names: the paths of its files in the repository. files: the same files
+    on this disk; the first is the one to load. blobs: the files with their contents, of every
+    revision on disk. last_used: when it was last read or written, in seconds since 1970.
     """
 
     name: str
     repository: str | None
-    unit: Unit
+    names: ModelFiles
     files: tuple[Path, ...]
     blobs: frozenset[Path]
-    used: float
+    last_used: float
 
     @property
     def size(self) -> int:
@@ -43,22 +43,22 @@ class StoredModel:
 
 
 def hub_cache() -> Path:
-    """Where huggingface_hub keeps what it downloads (HF_HUB_CACHE, HF_HOME)."""
+    """Return the folder of huggingface_hub's cache (HF_HUB_CACHE, HF_HOME)."""
     return Path(os.path.abspath(constants.HF_HUB_CACHE))
 
 
 def find(wanted: Repository) -> Path | None:
-    """The (first) file of a model that was downloaded whole, else None.
+    """Return the (first) file of a downloaded model; None where it is not complete on this disk.
 
-    Raises ModelNotFoundError where several that were are meant alike.
+    Raises ModelNotFoundError where several downloaded models have this name.
     """
     for snapshot in snapshots(wanted.id):
-        files = _whole_files(snapshot)
-        quants = [unit.quant for unit in units(files)]
+        files = _model_paths(snapshot)
+        quants = [model.quant for model in group_files(files)]
         if not quants:
             continue
         try:
-            return snapshot / choose(files, wanted.quant, wanted.id).first
+            return snapshot / choose_model(files, wanted.quant, wanted.id).first
         except ModelNotFoundError:
             if wanted.quant is None or wanted.quant.upper() in quants:
                 raise
@@ -66,35 +66,35 @@ def find(wanted: Repository) -> Path | None:
 
 
 def models() -> list[StoredModel]:
-    """Every whole model of the cache, by repository."""
-    return [stored for repository in repositories() for stored in of_repository(repository)]
+    """Return every complete model of the cache, by repository."""
+    return [stored for repository in repositories() for stored in models_of(repository)]
 
 
 def repositories() -> list[str]:
-    """Every repository of models in the cache, whole or not."""
+    """Return every repository of models in the cache, complete or not."""
     return sorted(
         name for folder in _folders(hub_cache()) if (name := _repository_name(folder.name))
     )
 
 
-def of_repository(repository: str) -> list[StoredModel]:
-    """The whole models of one repository; of several revisions of a file, the one `find` takes."""
+def models_of(repository: str) -> list[StoredModel]:
+    """Return the complete models of one repository, each from the revision that `find` takes."""
     found: dict[str, StoredModel] = {}
     taken: set[str | None] = {None}
     for snapshot in snapshots(repository):
-        here = units(_whole_files(snapshot))
-        quants = [unit.quant for unit in here]
-        for unit in here:
-            # A quantisation names one model only, in the revision that is looked at first.
-            alone = quants.count(unit.quant) == 1 and unit.quant not in taken
-            name = Repository(repository, unit.quant if alone else unit.first)
-            found.setdefault(unit.first, _stored(name, snapshot, unit))
+        in_snapshot = group_files(_model_paths(snapshot))
+        quants = [names.quant for names in in_snapshot]
+        for names in in_snapshot:
+            # A quantisation names one model only, in the first revision that has one.
+            unique = quants.count(names.quant) == 1 and names.quant not in taken
+            name = Repository(repository, names.quant if unique else names.first)
+            found.setdefault(names.first, _stored(name, snapshot, names))
         taken.update(quants)
     return [found[first] for first in sorted(found)]
 
 
 def repository_of(path: Path) -> str | None:
-    """The repository a file of the cache is from; None for any other file."""
+    """Return the repository of a file of the cache; None for any other file."""
     try:
         folder = Path(os.path.abspath(path)).relative_to(hub_cache()).parts[0]
     except (ValueError, IndexError):
@@ -103,12 +103,12 @@ def repository_of(path: Path) -> str | None:
 
 
 def folder_of(repository: str) -> Path:
-    """Where the cache keeps a repository; it may not exist."""
+    """Return the folder of a repository in the cache; it may not exist."""
     return hub_cache() / f"{_PREFIX}{repository.replace('/', '--')}"
 
 
 def snapshots(repository: str) -> Iterator[Path]:
-    """Its revisions on disk: the one called main first, then the newest."""
+    """Yield the folders of a repository's revisions on disk: main first, then from the newest."""
     folder = folder_of(repository)
     try:
         main = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
@@ -120,30 +120,30 @@ def snapshots(repository: str) -> Iterator[Path]:
 
 
 def blob_of(entry: Path) -> Path:
-    """Where the bytes of a file of a snapshot are: the blob it links to, or the file itself."""
+    """Return the blob that a file of a snapshot links to, or the file itself."""
     try:
         return Path(os.path.abspath(entry.parent / entry.readlink()))
     except OSError:
         return entry
 
 
-def _stored(name: Repository, snapshot: Path, unit: Unit) -> StoredModel:
+def _stored(name: Repository, snapshot: Path, names: ModelFiles) -> StoredModel:
     entries = [
         revision / file
         for revision in snapshots(name.id)
-        for file in unit.files
+        for file in names.paths
         if os.path.isfile(revision / file)
     ]
     blobs = frozenset(blob_of(entry) for entry in entries)
-    files = tuple(snapshot / file for file in unit.files)
-    return StoredModel(str(name), name.id, unit, files, blobs, _last_use(blobs))
+    files = tuple(snapshot / file for file in names.paths)
+    return StoredModel(str(name), name.id, names, files, blobs, _last_use(blobs))
 
 
 def local_model(path: Path) -> StoredModel:
-    """The model of a file that is not in the cache, with all files that it is split into."""
+    """Return the model of a file outside of the cache, with all files of a split model."""
     files = files_of(path)
-    unit = Unit(tuple(file.name for file in files))
-    return StoredModel(str(path), None, unit, files, frozenset(files), _last_use(files))
+    names = ModelFiles(tuple(file.name for file in files))
+    return StoredModel(str(path), None, names, files, frozenset(files), _last_use(files))
 
 
 def _last_use(blobs: Iterable[Path]) -> float:
@@ -155,12 +155,12 @@ def _last_use(blobs: Iterable[Path]) -> float:
     return max(times)
 
 
-def _whole_files(snapshot: Path) -> list[str]:
-    """The GGUF files of a revision, by their path in the repository."""
+def _model_paths(snapshot: Path) -> list[str]:
+    """Return the paths in the repository of a revision's GGUF files."""
     return [
         path.relative_to(snapshot).as_posix()
         for path in snapshot.rglob("*.gguf")
-        if os.path.isfile(path)  # not a link to a file that is gone, or that may not be seen
+        if os.path.isfile(path)  # and not a link to a file that is missing or cannot be read
     ]
 
 

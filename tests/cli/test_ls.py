@@ -14,7 +14,7 @@ from fakes.hub_repo import Repo
 from fakes.terminal import on_terminal
 from fakes.vocabularies import words, write_model
 
-from localspec.hub.partial_files import announce
+from localspec.hub.partial_files import record_download
 from localspec.models.registry import bundled
 
 REPO = "zoo/tiny-GGUF"
@@ -85,7 +85,7 @@ def test_json_and_what_is_incomplete(
     both = sum(path.stat().st_size for path in bundled())
     assert record["size"] == both + model["size"] + 1_202_000
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
-    announce("zoo/big-GGUF", "c" * 64, "zoo/big-GGUF:Q8_0", 4_700_000_000)
+    record_download("zoo/big-GGUF", "c" * 64, "zoo/big-GGUF:Q8_0", 4_700_000_000)
     disk.part("zoo/big-GGUF", "c" * 64, 1_500_000, "localspec.incomplete")
     said = run(tmp_path).stderr
     assert (

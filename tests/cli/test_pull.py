@@ -18,8 +18,8 @@ from fakes.hub_repo import Repo
 from fakes.terminal import on_terminal
 
 from localspec.cli.pull_output import ProgressLines
-from localspec.hub.download import Progress
-from localspec.hub.transfer import State
+from localspec.hub.download import FileProgress
+from localspec.hub.transfer import TransferState
 from localspec.models import registry
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and terminals")
@@ -431,7 +431,7 @@ def test_when_a_line_is_written() -> None:
     written: list[str] = []
     now = 0.0
     show = ProgressLines(written.append, lambda: now)
-    happened: list[tuple[float, int, State]] = [
+    happened: list[tuple[float, int, TransferState]] = [
         (0, 20, "waiting"),
         (0.2, 20, "waiting"),
         (1, 20, "fetching"),
@@ -443,8 +443,8 @@ def test_when_a_line_is_written() -> None:
     ]
     for moment, done, state in happened:
         now = moment
-        show(Progress("a.gguf", "zoo/a", done * 10**7, 10**9, state))
-    show(Progress("here.gguf", "zoo/a", 5, 5, "done"))
+        show(FileProgress("a.gguf", "zoo/a", done * 10**7, 10**9, state))
+    show(FileProgress("here.gguf", "zoo/a", 5, 5, "done"))
     waiting = "waiting for another process that fetches it, or to ask the server again"
     step = "70% · 700.0 MB of 1.00 GB · 200.0 MB/s · 2 s left"
     said = [waiting, "fetching 1.00 GB", step, "checking", "whole and right"]

@@ -9,7 +9,7 @@ import pytest
 from fakes.hub_disk import HubDisk
 from huggingface_hub import scan_cache_dir
 
-from localspec.hub.partial_files import announce
+from localspec.hub.partial_files import record_download
 from localspec.models.registry import bundled
 
 REPO = "zoo/tiny-GGUF"
@@ -115,7 +115,7 @@ def test_what_was_never_fetched_whole(
     disk: HubDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
-    announce(REPO, "b" * 64, f"{REPO}:Q2_K", 9_000)
+    record_download(REPO, "b" * 64, f"{REPO}:Q2_K", 9_000)
     disk.part(REPO, "b" * 64, 700, "localspec.incomplete")
     disk.part("zoo/begun", "c" * 64, 70, "localspec.incomplete")
     done = run(tmp_path, f"{REPO}:q2_k", "zoo/begun", "--yes")

@@ -47,7 +47,7 @@ def asking(endpoint: str, folder: Path) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(constants, "HF_HUB_CACHE", str(folder / "hub"))
         patch.setattr(constants, "HF_TOKEN_PATH", str(folder / "token"))
         patch.setattr(constants, "AGENT_HARNESSES_PATH", str(folder / "agents.json"))
-        patch.setattr("localspec.hub.retry.SHORTEST", 0.01)
+        patch.setattr("localspec.hub.retry.FIRST_DELAY", 0.01)
         try:
             yield patch
         finally:

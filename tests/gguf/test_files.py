@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import ModelNotFoundError
-from localspec.gguf.files import PREFERRED, Unit, choose, units
+from localspec.gguf.files import PREFERRED, ModelFiles, choose_model, group_files
 
 QWEN = [
     ".gitattributes",
@@ -100,82 +100,84 @@ ALL = (QWEN, QWEN_CODER, QWEN_FOLDERS, BARTOWSKI, UNSLOTH, UNSLOTH_DYNAMIC, GGML
     ],
 )
 def test_the_model_that_is_meant(files: list[str], quant: str | None, first: str) -> None:
-    assert choose(files, quant, "user/repo").first == first
+    assert choose_model(files, quant, "user/repo").first == first
 
 
 @pytest.mark.parametrize("files", ALL)
 def test_the_order_of_the_files_does_not_matter(files: list[str]) -> None:
     shuffled = random.Random(1).sample(files, len(files))
-    assert units(shuffled) == units(files)
+    assert group_files(shuffled) == group_files(files)
 
 
 @pytest.mark.parametrize("files", ALL)
 def test_a_model_can_be_named_by_its_file(files: list[str]) -> None:
-    for unit in units(files):
-        assert choose(files, unit.first, "user/repo") == unit
-        assert choose(files, unit.first.rpartition("/")[2], "user/repo") == unit
+    for model in group_files(files):
+        assert choose_model(files, model.first, "user/repo") == model
+        assert choose_model(files, model.first.rpartition("/")[2], "user/repo") == model
 
 
 @pytest.mark.parametrize("files", ALL)
 def test_every_quantisation_that_is_listed_can_be_asked_for(files: list[str]) -> None:
     with pytest.raises(ModelNotFoundError) as refusal:
-        choose(files, "Q1_X", "user/repo")
+        choose_model(files, "Q1_X", "user/repo")
     listed = str(refusal.value).removeprefix("user/repo has no Q1_X; it has ").split(", ")
-    assert {choose(files, label, "user/repo") for label in listed} == set(units(files))
+    assert {choose_model(files, label, "user/repo") for label in listed} == set(group_files(files))
 
 
 def test_an_unknown_quantisation_lists_what_there_is() -> None:
     with pytest.raises(ModelNotFoundError) as refusal:
-        choose(QWEN, "Q3_K_M", "Qwen/Qwen3-8B-GGUF")
+        choose_model(QWEN, "Q3_K_M", "Qwen/Qwen3-8B-GGUF")
     assert str(refusal.value) == (
         "Qwen/Qwen3-8B-GGUF has no Q3_K_M; it has Q4_K_M, Q5_0, Q5_K_M, Q6_K, Q8_0"
     )
 
 
-def test_a_split_model_is_one_unit_with_its_parts_in_order() -> None:
-    assert [len(unit.files) for unit in units(QWEN_FOLDERS)] == [5, 9]
-    assert all(list(unit.files) == sorted(unit.files) for unit in units(QWEN_FOLDERS))
+def test_a_split_model_is_one_model_with_its_parts_in_order() -> None:
+    assert [len(model.paths) for model in group_files(QWEN_FOLDERS)] == [5, 9]
+    assert all(list(model.paths) == sorted(model.paths) for model in group_files(QWEN_FOLDERS))
 
 
 def test_a_split_model_without_all_its_parts_is_none() -> None:
     for missing in QWEN_FOLDERS[:5]:
         files = [file for file in QWEN_FOLDERS if file != missing]
-        assert choose(files, None, "user/repo").quant == "Q8_0"
+        assert choose_model(files, None, "user/repo").quant == "Q8_0"
         with pytest.raises(ModelNotFoundError, match="has no Q4_K_M; it has Q8_0"):
-            choose(files, "Q4_K_M", "user/repo")
+            choose_model(files, "Q4_K_M", "user/repo")
 
 
 def test_a_model_in_one_file_is_taken_before_its_parts() -> None:
     parts = [file for file in QWEN_CODER if "q4_k_m-0000" in file]
-    assert choose(parts, "Q4_K_M", "user/repo") == Unit(tuple(parts))
-    assert choose(QWEN_CODER, "Q4_K_M", "user/repo").files == (
+    assert choose_model(parts, "Q4_K_M", "user/repo") == ModelFiles(tuple(parts))
+    assert choose_model(QWEN_CODER, "Q4_K_M", "user/repo").paths == (
         "qwen2.5-coder-7b-instruct-q4_k_m.gguf",
     )
 
 
 def test_what_only_belongs_to_a_model_is_skipped() -> None:
     for files in ALL:
-        for unit in units(files):
-            assert not any(word in unit.first for word in ("mmproj", "mtp-", "imatrix"))
+        for model in group_files(files):
+            assert not any(word in model.first for word in ("mmproj", "mtp-", "imatrix"))
     with pytest.raises(ModelNotFoundError, match="holds no GGUF model"):
-        choose(["mmproj-BF16.gguf", "imatrix.gguf", "MTP/mtp-model-Q8_0.gguf"], None, "user/repo")
+        choose_model(
+            ["mmproj-BF16.gguf", "imatrix.gguf", "MTP/mtp-model-Q8_0.gguf"], None, "user/repo"
+        )
 
 
 @pytest.mark.parametrize("quant", [None, "Q8_0"])
 def test_several_models_of_one_quantisation_are_not_guessed_between(quant: str | None) -> None:
     files = ["small-Q8_0.gguf", "large-Q8_0.gguf"]
     with pytest.raises(ModelNotFoundError) as refusal:
-        choose(files, quant, "user/repo")
+        choose_model(files, quant, "user/repo")
     assert str(refusal.value) == (
         "user/repo has several models of that kind (large-Q8_0.gguf, small-Q8_0.gguf); "
         "name one as user/repo:FILE"
     )
-    assert choose(files, "small-Q8_0.gguf", "user/repo").first == "small-Q8_0.gguf"
+    assert choose_model(files, "small-Q8_0.gguf", "user/repo").first == "small-Q8_0.gguf"
 
 
 def test_a_repository_without_gguf_files_says_so() -> None:
     with pytest.raises(ModelNotFoundError, match="user/repo holds no GGUF model"):
-        choose(["model.safetensors", "README.md"], None, "user/repo")
+        choose_model(["model.safetensors", "README.md"], None, "user/repo")
 
 
 @given(st.permutations(PREFERRED), st.integers(1, len(PREFERRED)))
@@ -184,4 +186,4 @@ def test_without_a_quantisation_the_best_preferred_one_is_taken(
 ) -> None:
     files = [f"model-{quant}.gguf" for quant in shuffled[:count]]
     best = min(shuffled[:count], key=PREFERRED.index)
-    assert choose(files, None, "user/repo").quant == best
+    assert choose_model(files, None, "user/repo").quant == best

@@ -14,7 +14,7 @@ from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.gguf.files import files_of
 from localspec.hub import store
-from localspec.hub.download import Progress, download, present, require_space
+from localspec.hub.download import FileProgress, bytes_on_disk, download, require_space
 from localspec.hub.listing import look_up
 from localspec.hub.reference import Repository
 from localspec.models import registry
@@ -95,7 +95,7 @@ def test_what_is_here_is_not_asked_for_again(hub: Hub) -> None:
 def test_huggingface_hubs_download_is_ours() -> None:
     path = hf_hub_download(SNAKE.id, "low/snake-Q8_0.gguf")
     model = look_up(SNAKE)
-    assert present(model) == model.size
+    assert bytes_on_disk(model) == model.size
     assert fetch(model) == [Path(path)]
 
 
@@ -119,10 +119,10 @@ def test_a_split_model_is_fetched_whole() -> None:
 
 
 def test_a_pair_comes_together_and_progress_is_told(hub: Hub) -> None:
-    heard: dict[str, list[Progress]] = {}
+    heard: dict[str, list[FileProgress]] = {}
     threads = set()
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: FileProgress) -> None:
         heard.setdefault(progress.file, []).append(progress)
         threads.add(threading.current_thread())
 
@@ -166,7 +166,7 @@ def test_a_wrong_hash_is_not_left_behind(hub: Hub, tmp_path: Path) -> None:
     message = why_not(HubError, SNAKE)
     assert "low/snake-Q8_0.gguf" in message and "sha256" in message and "deleted" in message
     assert all(name.endswith(".lock") for name in left_in(tmp_path / "hub"))
-    assert present(look_up(SNAKE)) == 0 and store.find(SNAKE) is None
+    assert bytes_on_disk(look_up(SNAKE)) == 0 and store.find(SNAKE) is None
 
 
 def test_two_at_once_fetch_it_once(hub: Hub, child: Child) -> None:
@@ -183,7 +183,7 @@ def test_huggingface_hub_waits_for_us(hub: Hub, child: Child) -> None:
     model = look_up(SNAKE)
     hub.faults.bytes_per_second = 10e6
     with child.running(SNAKE.id) as ours:
-        wait_for(lambda: 0 < present(model) < SIZE)
+        wait_for(lambda: 0 < bytes_on_disk(model) < SIZE)
         with child.running(SNAKE.id, "low/snake-Q8_0.gguf", code=FETCH_BY_HUGGINGFACE) as theirs:
             assert ours.communicate()[0] == theirs.communicate()[0] != ""
     assert hub.sent == SIZE
@@ -252,4 +252,4 @@ def test_it_can_be_cancelled_while_the_server_is_silent(hub: Hub) -> None:
     model = look_up(SNAKE)
     with pytest.raises(KeyboardInterrupt):
         download([model], lambda _: None, lambda: hub.sent > 0)
-    assert 0 <= present(model) < SIZE
+    assert 0 <= bytes_on_disk(model) < SIZE

@@ -71,7 +71,7 @@ def test_a_listing_says_size_hash_and_commit(hub: Hub) -> None:
 @pytest.mark.usefixtures("client", "hub")
 def test_a_split_model_is_all_its_files() -> None:
     found = look_up(Repository(SNAKE.id, "f16"))
-    assert [file.path for file in found.files] == list(found.unit.files)
+    assert [file.path for file in found.files] == list(found.names.paths)
     assert len(found.files) == 2
     assert found.size == TARGET.stat().st_size + DRAFTER.stat().st_size
 
@@ -97,7 +97,7 @@ def test_what_is_private_cannot_be_told_from_what_is_not_there(
 @pytest.mark.usefixtures("hub")
 def test_a_token_opens_what_is_private(client: pytest.MonkeyPatch) -> None:
     client.setenv("HF_TOKEN", SECRET)
-    assert look_up(Repository("zoo/private-GGUF")).unit.quant == "Q4_0"
+    assert look_up(Repository("zoo/private-GGUF")).names.quant == "Q4_0"
 
 
 @pytest.mark.usefixtures("hub")
@@ -130,7 +130,7 @@ def test_a_long_wait_is_told_and_not_waited(hub: Hub) -> None:
 def test_trouble_that_passes_is_waited_for(hub: Hub) -> None:
     hub.faults.retry_after = 0
     hub.faults.statuses["hub"] = [503, 429, 500]
-    assert look_up(SNAKE).unit.quant == "Q4_K_M"
+    assert look_up(SNAKE).names.quant == "Q4_K_M"
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:

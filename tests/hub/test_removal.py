@@ -10,9 +10,9 @@ from fakes.hub_disk import FIRST, SECOND, HubDisk, write_split
 from huggingface_hub import scan_cache_dir
 
 from localspec.errors import LocalspecError
-from localspec.hub.partial_files import parts_of
-from localspec.hub.removal import Removal, carry_out, removal
-from localspec.hub.store import of_repository
+from localspec.hub.partial_files import partial_files
+from localspec.hub.removal import RemovalPlan, plan_removal, remove
+from localspec.hub.store import models_of
 
 REPO = "zoo/tiny-GGUF"
 
@@ -23,9 +23,9 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubDisk:
     return HubDisk(tmp_path / "hub")
 
 
-def remove(*files: str) -> Removal:
-    planned = removal(REPO, files)
-    carry_out(planned)
+def removed(*files: str) -> RemovalPlan:
+    planned = plan_removal(REPO, files)
+    remove(planned)
     return planned
 
 
@@ -42,7 +42,7 @@ def files(folder: Path) -> set[str]:
 
 def test_one_of_two_goes(disk: HubDisk) -> None:
     snapshot = disk.add(REPO, {"a-Q8_0.gguf": b"eight", "sub/a-Q4_0.gguf": b"four"})
-    planned = remove("sub/a-Q4_0.gguf")
+    planned = removed("sub/a-Q4_0.gguf")
     assert planned.freed == 4 and not planned.whole
     assert left(disk) == {REPO: 5}
     assert [*snapshot.iterdir()] == [snapshot / "a-Q8_0.gguf"]
@@ -53,7 +53,7 @@ def test_with_the_last_one_goes_the_repository(disk: HubDisk) -> None:
     disk.add(REPO, {"a-Q8_0.gguf": b"eight"})
     disk.add("zoo/other", {"b-Q8_0.gguf": b"other"})
     (disk.of(REPO) / "blobs" / ("e" * 64)).write_bytes(b"nobody's")
-    planned = remove("a-Q8_0.gguf")
+    planned = removed("a-Q8_0.gguf")
     assert planned.whole and planned.freed == 5 + len(b"nobody's")
     assert left(disk) == {"zoo/other": 5}
     assert not disk.of(REPO).exists()
@@ -62,7 +62,7 @@ def test_with_the_last_one_goes_the_repository(disk: HubDisk) -> None:
 def test_every_revision_lets_go(disk: HubDisk) -> None:
     disk.add(REPO, {"a-Q8_0.gguf": b"eight"}, FIRST, "refs/pr/1")
     disk.add(REPO, {"a-Q8_0.gguf": b"eight", "a-Q4_0.gguf": b"four"}, SECOND)
-    assert remove("a-Q8_0.gguf").freed == 5
+    assert removed("a-Q8_0.gguf").freed == 5
     assert left(disk) == {REPO: 4}
     # Nothing was left of the older revision, so that its name would lead nowhere.
     assert files(disk.of(REPO) / "refs") == {"main"}
@@ -71,7 +71,7 @@ def test_every_revision_lets_go(disk: HubDisk) -> None:
 
 def test_bytes_that_another_file_has_stay(disk: HubDisk) -> None:
     snapshot = disk.add(REPO, {"a-Q8_0.gguf": b"same", "b-Q8_0.gguf": b"same"})
-    planned = remove("a-Q8_0.gguf")
+    planned = removed("a-Q8_0.gguf")
     assert planned.freed == 0 and not planned.blobs
     assert (snapshot / "b-Q8_0.gguf").read_bytes() == b"same"
     assert left(disk) == {REPO: 4}
@@ -80,9 +80,9 @@ def test_bytes_that_another_file_has_stay(disk: HubDisk) -> None:
 def test_a_split_model_goes_whole(disk: HubDisk, tmp_path: Path) -> None:
     parts = write_split(tmp_path / "big-Q8_0")
     disk.add(REPO, {**{part.name: part for part in parts}, "config.json": b"{}"})
-    [stored] = of_repository(REPO)
+    [stored] = models_of(REPO)
     size = stored.size
-    assert remove(*stored.unit.files).freed == size == sum(part.stat().st_size for part in parts)
+    assert removed(*stored.names.paths).freed == size == sum(part.stat().st_size for part in parts)
     assert left(disk) == {REPO: 2}
 
 
@@ -90,11 +90,11 @@ def test_copies_go_where_there_are_no_links(tmp_path: Path, disk: HubDisk) -> No
     disk.linked = False
     disk.add(REPO, {"a-Q8_0.gguf": b"eight", "a-Q4_0.gguf": b"four"}, FIRST, None)
     disk.add(REPO, {"a-Q8_0.gguf": b"eight"}, SECOND)
-    assert of_repository(REPO)[1].size == 10
-    assert remove("a-Q8_0.gguf").freed == 10
+    assert models_of(REPO)[1].size == 10
+    assert removed("a-Q8_0.gguf").freed == 10
     assert left(disk) == {REPO: 4}
     assert not (disk.of(REPO) / "refs" / "main").exists()
-    assert remove("a-Q4_0.gguf").whole
+    assert removed("a-Q4_0.gguf").whole
     assert left(disk) == {}
 
 
@@ -103,16 +103,16 @@ def test_what_a_link_of_ones_own_leads_to_stays(disk: HubDisk, tmp_path: Path) -
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(b"mine")
     (snapshot / "mine-Q8_0.gguf").symlink_to(mine)
-    assert remove("mine-Q8_0.gguf").freed == 0
+    assert removed("mine-Q8_0.gguf").freed == 0
     assert mine.read_bytes() == b"mine"
     assert not (snapshot / "mine-Q8_0.gguf").is_symlink()
-    assert remove("a-Q4_0.gguf").whole
+    assert removed("a-Q4_0.gguf").whole
 
 
 def test_a_link_that_leads_nowhere_goes_too(disk: HubDisk) -> None:
     snapshot = disk.add(REPO, {"a-Q8_0.gguf": b"eight", "a-Q4_0.gguf": b"four"})
     (snapshot / "a-Q8_0.gguf").resolve().unlink()
-    assert remove("a-Q8_0.gguf").freed == 0
+    assert removed("a-Q8_0.gguf").freed == 0
     assert left(disk) == {REPO: 4}
 
 
@@ -120,13 +120,13 @@ def test_parts_of_it_go_and_parts_of_others_stay(disk: HubDisk) -> None:
     snapshot = disk.add(REPO, {"a-Q8_0.gguf": b"eight"})
     disk.part(REPO, (snapshot / "a-Q8_0.gguf").resolve().name, 3, "12345678.incomplete")
     other = disk.part(REPO, "b" * 64, 7, "localspec.incomplete")
-    planned = remove("a-Q8_0.gguf")
+    planned = removed("a-Q8_0.gguf")
     assert planned.freed == 5 + 3 and not planned.whole
     assert left(disk) == {REPO: 0}
-    assert [part.path for part in parts_of(REPO)] == [other]
-    planned = removal(REPO, (), parts_of(REPO))
+    assert [part.path for part in partial_files(REPO)] == [other]
+    planned = plan_removal(REPO, (), partial_files(REPO))
     assert planned.whole and planned.freed == 7
-    carry_out(planned)
+    remove(planned)
     assert not disk.of(REPO).exists()
 
 
@@ -153,10 +153,10 @@ def test_what_is_being_downloaded_stays(disk: HubDisk) -> None:
     ) as other:
         assert other.stdout and other.stdout.readline() == "locked\n"
         with pytest.raises(LocalspecError, match=f"{REPO} is being downloaded"):
-            remove("a-Q8_0.gguf")
+            removed("a-Q8_0.gguf")
         other.communicate("")
     assert left(disk) == {REPO: 5}
-    remove("a-Q8_0.gguf")
+    removed("a-Q8_0.gguf")
     assert left(disk) == {}
 
 
@@ -167,10 +167,10 @@ def test_what_repositories_share_goes_with_the_last(disk: HubDisk) -> None:
         blob = disk.of(repository) / "blobs" / entry.readlink().name
         published = {"xet_hash": "c" * 64, "cache_dir": disk.folder, "expected_size": 6}
         assert shared.publish_blob_to_shared_store(blob_path=str(blob), **published)
-    assert remove("a-Q8_0.gguf").freed == 0
+    assert removed("a-Q8_0.gguf").freed == 0
     assert left(disk) == {"zoo/twin": 6}
     assert shared.shared_blob_path(disk.folder, "c" * 64).read_bytes() == b"shared"
-    planned = removal("zoo/twin", ["a-Q8_0.gguf"])
+    planned = plan_removal("zoo/twin", ["a-Q8_0.gguf"])
     assert planned.freed == 6
-    carry_out(planned)
+    remove(planned)
     assert left(disk) == {} and scan_cache_dir(disk.folder).size_on_disk == 0

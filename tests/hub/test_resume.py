@@ -15,8 +15,8 @@ from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 
 from localspec.errors import HubError, LocalspecError
 from localspec.hub import store
-from localspec.hub.cache_layout import places
-from localspec.hub.download import present
+from localspec.hub.cache_layout import cached_files
+from localspec.hub.download import bytes_on_disk
 from localspec.hub.listing import RemoteModel, look_up
 from localspec.hub.reference import Repository
 from localspec.models import registry
@@ -53,10 +53,10 @@ def child(hub: Hub, tmp_path: Path) -> Child:
 def begun() -> RemoteModel:
     """The model, some of which is here."""
     model = look_up(SNAKE)
-    part = places(model)[0].part
+    part = cached_files(model)[0].partial_path
     part.parent.mkdir(parents=True)
     part.write_bytes(TARGET.read_bytes()[:BEGUN])
-    assert present(model) == BEGUN
+    assert bytes_on_disk(model) == BEGUN
     return model
 
 
@@ -65,10 +65,10 @@ def test_killed_at_half_it_goes_on(hub: Hub, child: Child) -> None:
     model = look_up(SNAKE)
     hub.faults.bytes_per_second = SIZE / 2
     with child.running(SNAKE.id) as process:
-        wait_for(lambda: present(model) >= SIZE // 2)
+        wait_for(lambda: bytes_on_disk(model) >= SIZE // 2)
         process.kill()
         process.wait()
-    kept = present(model)
+    kept = bytes_on_disk(model)
     assert SIZE // 2 <= kept < SIZE
     cache = scan_cache_dir(constants.HF_HUB_CACHE)
     assert len(cache.incomplete_files) == 1 and not cache.warnings
@@ -138,8 +138,8 @@ def test_storage_that_holds_something_else_now_starts_from_zero(
 
 def test_a_part_that_began_as_something_else_is_fetched_again(hub: Hub) -> None:
     model = begun()
-    (place,) = places(model)
-    with place.part.open("r+b") as part:
+    (cached,) = cached_files(model)
+    with cached.partial_path.open("r+b") as part:
         part.write(b"odd")
     assert fetch(model)[0].read_bytes() == TARGET.read_bytes()
     assert hub.sent == SIZE - BEGUN + SIZE
@@ -147,8 +147,8 @@ def test_a_part_that_began_as_something_else_is_fetched_again(hub: Hub) -> None:
 
 def test_a_part_that_is_too_long_is_fetched_again(hub: Hub) -> None:
     model = begun()
-    places(model)[0].part.write_bytes(b"0" * (SIZE + 1))
-    assert present(model) == 0
+    cached_files(model)[0].partial_path.write_bytes(b"0" * (SIZE + 1))
+    assert bytes_on_disk(model) == 0
     assert fetch(model)[0].read_bytes() == TARGET.read_bytes()
 
 
@@ -192,7 +192,7 @@ def test_what_the_hub_sends_itself_goes_on_if_it_is_the_same(
 
 
 def test_large_files_are_asked_for_in_slices(hub: Hub, client: pytest.MonkeyPatch) -> None:
-    client.setattr("localspec.hub.transfer.SLICE", 3_000_000)
+    client.setattr("localspec.hub.transfer.MAX_REQUEST_BYTES", 3_000_000)
     assert fetch(SNAKE)[0].read_bytes() == TARGET.read_bytes()
     assert ranges(hub) == [
         "bytes=0-2999999",
@@ -206,6 +206,6 @@ def test_a_full_disk_keeps_what_was_fetched(hub: Hub, child: Child) -> None:
     code, _, err = child(SNAKE.id, before=LIMIT_FILES)
     assert code == LocalspecError.exit_code
     assert "the disk is full: 7.1 MB more" in err and "kept" in err
-    assert present(look_up(SNAKE)) == 1_000_000
+    assert bytes_on_disk(look_up(SNAKE)) == 1_000_000
     assert child(SNAKE.id)[0] == 0
     assert ranges(hub)[-1] == f"bytes=1000000-{SIZE - 1}"

@@ -21,7 +21,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubDisk:
 
 
 def names() -> list[str]:
-    return [stored.name for stored in store.of_repository(REPO)]
+    return [stored.name for stored in store.models_of(REPO)]
 
 
 def test_every_model_is_found_by_its_name(disk: HubDisk, target_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_what_revisions_share_is_counted_once(disk: HubDisk) -> None:
     disk.add(REPO, {"tiny-Q8_0.gguf": b"eight", "gone-Q4_0.gguf": b"four"}, FIRST, None)
     new = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"}, SECOND)
     os.utime(new, (0, 0))  # older, but it is main
-    four, eight = store.of_repository(REPO)
+    four, eight = store.models_of(REPO)
     assert eight.files == (new / "tiny-Q8_0.gguf",)
     assert eight.size == 5
     # What only an older revision has can be used all the same.
@@ -52,14 +52,14 @@ def test_what_revisions_share_is_counted_once(disk: HubDisk) -> None:
 def test_other_bytes_in_an_older_revision_count(disk: HubDisk) -> None:
     disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"}, FIRST, None)
     disk.add(REPO, {"tiny-Q8_0.gguf": b"eight, mended"}, SECOND)
-    [stored] = store.of_repository(REPO)
+    [stored] = store.models_of(REPO)
     assert stored.size == len(b"eight") + len(b"eight, mended")
 
 
 def test_a_split_model_is_one(disk: HubDisk, tmp_path: Path) -> None:
     first, second = write_split(tmp_path / "big-Q8_0")
     snapshot = disk.add(REPO, {first.name: first, second.name: second})
-    [stored] = store.of_repository(REPO)
+    [stored] = store.models_of(REPO)
     assert stored.name == f"{REPO}:Q8_0"
     assert stored.files == (snapshot / first.name, snapshot / second.name)
     assert stored.size == first.stat().st_size + second.stat().st_size
@@ -71,7 +71,7 @@ def test_models_of_the_same_quantisation_are_named_by_their_files(disk: HubDisk)
     disk.add(REPO, {"a-Q8_0.gguf": b"a", "b-Q8_0.gguf": b"b"})
     disk.add(REPO, {"old-Q8_0.gguf": b"old"}, SECOND, None)
     assert names() == [f"{REPO}:a-Q8_0.gguf", f"{REPO}:b-Q8_0.gguf", f"{REPO}:old-Q8_0.gguf"]
-    for stored in store.of_repository(REPO):
+    for stored in store.models_of(REPO):
         assert locate(stored.name) == stored.files[0]
 
 
@@ -79,16 +79,16 @@ def test_a_quantisation_names_what_main_has(disk: HubDisk) -> None:
     disk.add(REPO, {"renamed-Q8_0.gguf": b"old"}, FIRST, None)
     disk.add(REPO, {"tiny-Q8_0.gguf": b"new"}, SECOND)
     assert names() == [f"{REPO}:renamed-Q8_0.gguf", f"{REPO}:Q8_0"]
-    for stored in store.of_repository(REPO):
+    for stored in store.models_of(REPO):
         assert locate(stored.name) == stored.files[0]
 
 
 def test_last_use_is_the_newest_time_of_the_bytes(disk: HubDisk) -> None:
     snapshot = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
     os.utime(snapshot / "tiny-Q8_0.gguf", (2_000, 1_000))
-    assert store.of_repository(REPO)[0].used == 2_000
+    assert store.models_of(REPO)[0].last_used == 2_000
     os.utime(snapshot / "tiny-Q8_0.gguf", (2_000, 3_000))
-    assert store.of_repository(REPO)[0].used == 3_000
+    assert store.models_of(REPO)[0].last_used == 3_000
 
 
 def test_a_broken_cache_is_read_as_far_as_it_goes(disk: HubDisk) -> None:
@@ -117,10 +117,10 @@ def test_parts_are_told_from_whole_files(disk: HubDisk) -> None:
     disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
     disk.part(REPO, "a" * 64, 7, "12345678.incomplete")
     disk.part(REPO, "b" * 64, 9, "localspec.incomplete")
-    partial_files.announce(REPO, "b" * 64, f"{REPO}:Q4_0", 100)
-    theirs, ours = partial_files.parts_of(REPO)
+    partial_files.record_download(REPO, "b" * 64, f"{REPO}:Q4_0", 100)
+    theirs, ours = partial_files.partial_files(REPO)
     assert (theirs.blob, theirs.size, theirs.resumable) == ("a" * 64, 7, False)
     assert theirs.model is None and theirs.total is None
     assert (ours.blob, ours.size, ours.resumable) == ("b" * 64, 9, True)
     assert (ours.model, ours.total) == (f"{REPO}:Q4_0", 100)
-    assert partial_files.parts_of("zoo/nothing") == []
+    assert partial_files.partial_files("zoo/nothing") == []

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import InvalidValueError
-from localspec.gguf.files import Unit
+from localspec.gguf.files import ModelFiles
 from localspec.hub.reference import Repository, repository
 from localspec.models import registry
 from localspec.models.registry import Pair
@@ -115,7 +115,7 @@ class TestCurated:
             least, most = BITS[quant]
             # Both numbers are rounded.
             assert least * 0.98 < gigabytes * 8e9 / weights < most, quant
-            assert Unit((f"model-{quant}.gguf",)).quant == quant
+            assert ModelFiles((f"model-{quant}.gguf",)).quant == quant
 
     def test_the_size_of_the_file_that_is_meant_is_there(self, name: str) -> None:
         pair = registry.pairs()[name]
