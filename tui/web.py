@@ -1,5 +1,6 @@
 """Web: serves the chat to a browser on this machine, with textual-serve."""
 
+import os
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +16,8 @@ Handler = Callable[[Any], Awaitable[Any]]
 def serve(command: str, port: int = PORT) -> None:
     """Serve on 127.0.0.1 until Ctrl-C. Each browser window runs the command once.
 
-    command: for the shell. Raises InvalidValueError if textual-serve is not installed.
+    command: for the shell. Raises InvalidValueError if textual-serve is not installed, or another
+    program uses the port.
     """
     if find_spec("textual_serve") is None:
         raise InvalidValueError("--web needs an extra: pip install 'localspec[web]'")
@@ -23,7 +25,13 @@ def serve(command: str, port: int = PORT) -> None:
         command, host=HOST, port=port, title="localspec"
     )
     server.handle_websocket = same_origin_only(server.handle_websocket, port)
-    server.serve()
+    try:
+        server.serve()
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        raise InvalidValueError(
+            f"--web needs port {port} of {HOST}: {reason}; stop the program that uses it"
+        ) from error
 
 
 def same_origin_only(handler: Handler, port: int = PORT) -> Handler:

@@ -1,12 +1,10 @@
 """`localspec chat`: what it takes, what it refuses, and that it begins and ends."""
 
-import asyncio
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from fakes.terminal import on_terminal
@@ -84,19 +82,6 @@ def test_what_makes_no_sense_is_one_line(arguments: list[str], line: str) -> Non
     assert refused(*arguments).startswith(line)
 
 
-def test_the_browser_needs_an_extra() -> None:
-    code = """
-import sys
-sys.modules["textual_serve"] = None
-sys.argv = ["localspec", "chat", "--web"]
-from localspec.cli.main import main
-main()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == ("localspec: error: --web needs an extra: pip install 'localspec[web]'\n")
-
-
 @pty
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 def test_it_begins_and_ends(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
@@ -121,24 +106,6 @@ def test_a_conversation_is_there_before_its_model(arguments: list[str]) -> None:
     code, shown = on_terminal("chat", *arguments, answer=CTRL_Q, after=b"message")
     assert code == 0
     assert "Traceback" not in shown
-
-
-def test_in_the_browser_only_its_own_page_may_talk_to_it() -> None:
-    pytest.importorskip("textual_serve")
-    from localspec_tui.web import same_origin_only
-
-    async def answer(_request: object) -> str:
-        return "hello"
-
-    async def asked_by(page: str | None) -> object:
-        headers = {"Origin": page} if page else {}
-        return await same_origin_only(answer)(SimpleNamespace(headers=headers))
-
-    for page in ("http://127.0.0.1:8000", "http://localhost:8000"):
-        assert asyncio.run(asked_by(page)) == "hello"
-    for page in ("http://example.org", "http://localhost:8001", None):
-        with pytest.raises(Exception, match="Forbidden"):
-            asyncio.run(asked_by(page))
 
 
 def test_the_command_line_counts_more_than_a_preset(home: Path) -> None:
