@@ -220,7 +220,9 @@ class Answer(Iterator[Event]):
 
     def _begin(self) -> None:
         self._conversation.back_to(self._asked)
-        turn = Turn("assistant", "", vocabulary=self._model.vocabulary, variant=self._variant)
+        turn = Turn(
+            "assistant", "", vocabulary=self._model.vocabulary_fingerprint, variant=self._variant
+        )
         self.turn = self._conversation.add(turn)
 
     def _say(self, split: Split) -> Split:

@@ -80,7 +80,7 @@ class Transcript:
 
     def _is_spelt(self, turn: Turn) -> bool:
         """Whether it is an answer whose tokens are those of this model."""
-        return bool(turn.written.tokens) and turn.vocabulary == self.model.vocabulary
+        return bool(turn.written.tokens) and turn.vocabulary == self.model.vocabulary_fingerprint
 
     def _spell(self, pieces: Iterable[Written], text: str) -> tuple[Written, ...]:
         """A text by the pieces it begins with, the rest tokenized."""

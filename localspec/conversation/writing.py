@@ -14,7 +14,7 @@ class Vocabulary(Protocol):
 
     def piece_text(self, token: int) -> str: ...
 
-    def ends(self, token: int) -> bool: ...
+    def ends_generation(self, token: int) -> bool: ...
 
 
 class Writing:
@@ -43,7 +43,7 @@ class Writing:
 
     def add(self, token: int, text: str) -> Split:
         """A token came; text: what became certain with it."""
-        if not self._vocabulary.ends(token):
+        if not self._vocabulary.ends_generation(token):
             self.tokens.append(token)
         self.thought_tokens += self.is_thinking
         # A tag may be a control token, which is no text otherwise.

@@ -7,6 +7,7 @@ from localspec.doctor.finding import Finding, error, note, ok, warning
 from localspec.doctor.gpus import Gpu
 from localspec.doctor.probe import ProbeResult
 from localspec.doctor.versions import rebuild
+from localspec.llama.extra_buffers import COST
 from localspec.utils.format import format_bytes
 
 _PAIR = "trial"
@@ -103,8 +104,8 @@ def _extra_buffers(probed: ProbeResult) -> list[Finding]:
     return [
         warning(
             "llama.cpp",
-            "this build crashes with weights rearranged for faster kernels (AMX, repacked); it is "
-            "used without that, which makes it read prompts more slowly",
+            "this build crashes with weights rearranged for faster kernels (AMX, repacked); models "
+            f"are loaded without: {COST}",
             _rebuild_without_crash(probed),
         )
     ]

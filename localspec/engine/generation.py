@@ -70,7 +70,7 @@ class Vocabulary(Protocol):
 
     def piece(self, token: int) -> bytes: ...
 
-    def ends(self, token: int) -> bool: ...
+    def ends_generation(self, token: int) -> bool: ...
 
 
 class Generation(Iterator[Token]):
@@ -203,7 +203,7 @@ class Generation(Iterator[Token]):
         yield len(prompt), len(prompt) + 1
 
     def _token(self, emission: Emission) -> Token:
-        ends = self._vocabulary.ends(emission.id)
+        ends = self._vocabulary.ends_generation(emission.id)
         text = "" if ends else self._stream.push(self._vocabulary.piece(emission.id))
         self.stop_reason = self._reason(ends)
         if self.stop_reason:

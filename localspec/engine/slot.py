@@ -82,7 +82,7 @@ class Slot:
             settings.logprobs,
             settings.top_logprobs,
             cancelled,
-            target.model.ends,
+            target.model.ends_generation,
             hurries=True,
         )
         self._running = Generation(
@@ -179,7 +179,7 @@ class Slot:
         return Sampler(
             self.params(settings),
             settings.verification.randomness(settings.seed),
-            ends=self.target.model.ends_text if endless else (),
+            ends=self.target.model.end_tokens if endless else (),
             earliest_end=_NEVER if settings.ignore_eos else prompt_tokens + settings.min_tokens,
             constraint=self._constraint(settings),
         )
@@ -190,7 +190,7 @@ class Slot:
         params = settings.params(self.loaded.header.metadata)
         for token in params.logit_bias:
             require("logit_bias token", token, 0, model.n_vocab - 1)
-        never = dict.fromkeys(model.suppressed, float("-inf"))
+        never = dict.fromkeys(model.suppressed_tokens, float("-inf"))
         return replace(params, logit_bias={**params.logit_bias, **never})
 
     def reproducible_width(self, settings: GenerationConfig) -> InvariantWidth | None:

@@ -1,4 +1,4 @@
-"""Batch: the library's input structure, filled through numpy views of its own arrays."""
+"""Batch: the input of one `llama_decode`, filled through numpy views of the library's arrays."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Batch:
-    """Room for `size` tokens of one sequence."""
+    """An input of up to `size` tokens of one sequence. Close it."""
 
     def __init__(self, size: int) -> None:
         self.struct = llama_cpp.llama_batch_init(size, 0, 1)
@@ -28,10 +28,11 @@ class Batch:
         padding: int,
         padding_wanted: bool = False,
     ) -> None:
-        """Tokens at positions start, start + 1, ...; logits for the last `wanted` of them.
+        """Put tokens at positions start, start + 1, ...; ask for the logits of the last `wanted`.
 
-        padding: so many more rows follow, of any token. padding_wanted: with logits that nobody
-        reads, so that the pass is the same up to its end.
+        padding: the number of rows added behind the tokens, at the following positions.
+        padding_wanted: ask for the logits of these rows too, which nobody reads: then the last
+        layers compute every row with the same kernels.
         """
         n, width = len(tokens), len(tokens) + padding
         self.struct.n_tokens = width
@@ -42,5 +43,5 @@ class Batch:
         self._wants_logits[n - wanted : width if padding_wanted else n] = True
 
     def close(self) -> None:
-        """Free it; the structure must not be used again."""
+        """Free the structure, which must not be used afterwards."""
         llama_cpp.llama_batch_free(self.struct)

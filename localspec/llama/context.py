@@ -75,7 +75,7 @@ class Context:
         )
         self._handle = new_context(model, params)
         self.room = min(n_ctx, int(llama_cpp.llama_n_ctx(self._handle)))
-        self._memory = Memory(self._handle, model.window)
+        self._memory = Memory(self._handle, model.sliding_window)
         self._batch = Batch(CHUNK)
         try:
             self._probe_rollback()

@@ -1,44 +1,44 @@
-"""Memory use: what a model and its cache take, as the library says.
+"""Dry run: ask the library how much memory a model and its cache would take.
 
-Its `no_alloc` models have a header and no weights: what it logs while it makes a context of one is
-what a real one will take, to a hundredth of a MiB, and nothing of it is allocated.
+A model loaded with `no_alloc` has a header and no weights. What the library logs while it makes a
+context of such a model is what a real context takes, to a hundredth of a MiB; nothing of it is
+allocated.
 """
 
-import ctypes
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
+from localspec.llama import library
 from localspec.llama.context import context_params
 from localspec.llama.model import model_params
 
 _HOST = "CPU"
 _MIB = 2**20
 _LAYER = re.compile(r"load_tensors: layer +(\d+) assigned to device (\S+),")
-_CACHED_LAYER = re.compile(r"layer +\d+: dev = (\S+)")
+_LAYER_OF_CACHE = re.compile(r"layer +\d+: dev = (\S+)")
 _CACHE = re.compile(r": size = +([\d.]+) MiB \(")
-_PASS = re.compile(r"(\S+) compute buffer size = +([\d.]+) MiB")
+_COMPUTE_BUFFER = re.compile(r"(\S+) compute buffer size = +([\d.]+) MiB")
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """Bytes by device: of a cache, and of the buffers its passes need."""
+class ContextMemory:
+    """Memory of a context, in bytes by device: its cache and its compute buffers."""
 
     cache: Mapping[str, int]
-    passes: Mapping[str, int]
+    compute_buffers: Mapping[str, int]
 
 
 class DryModel:
-    """A model without weights, to ask what contexts of it would take. Close it, or use `with`.
+    """A model without weights, to ask what its contexts would take. Close it, or use `with`.
 
-    layers: the device of each layer; the last is that of the output. Empty, and every answer None,
-    where this build of the library knows no such models or refuses this one.
+    layers: the device of each layer; the last is that of the output. It is empty, and every answer
+    None, where this build of the library knows no such models or refuses this one.
     """
 
     def __init__(self, path: Path, *, gpu_layers: int | None) -> None:
@@ -49,15 +49,15 @@ class DryModel:
             return
         params.no_alloc = True
         params.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
-        with logged() as lines:
+        with library.captured_log() as lines:
             self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
         found = (_LAYER.search(line) for line in lines)
         self.layers = {int(each[1]): each[2] for each in found if each}
 
-    def use(
+    def context_memory(
         self, n_ctx: int, *, kv_type: int, flash_attention: bool | None, snapshots: int = 0
-    ) -> Use | None:
-        """What a context like this takes; None where it cannot be made."""
+    ) -> ContextMemory | None:
+        """Return what such a context takes, with arguments as in Context; None if there is none."""
         if not self._handle:
             return None
         params = context_params(
@@ -67,15 +67,15 @@ class DryModel:
             kv_type=kv_type,
             snapshots=snapshots,
         )
-        with logged() as lines:
+        with library.captured_log() as lines:
             context = llama_cpp.llama_init_from_model(self._handle, params)
         if not context:
             return None
         llama_cpp.llama_free(context)
-        return use_of(lines)
+        return parse_context_memory(lines)
 
     def close(self) -> None:
-        """Forget it."""
+        """Free the model."""
         handle, self._handle = self._handle, None
         if handle:
             llama_cpp.llama_model_free(handle)
@@ -87,48 +87,22 @@ class DryModel:
         self.close()
 
 
-@contextmanager
-def logged() -> Iterator[list[str]]:
-    """What the library logs meanwhile, line by line; it is captured as ever as well."""
-    lines: list[str] = []
-    interrupted: list[KeyboardInterrupt] = []
-    usual, data = llama_cpp.llama_log_callback(), ctypes.c_void_p()
-    llama_cpp.llama_log_get(ctypes.byref(usual), ctypes.byref(data))
-
-    @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
-    def keep(level: int, text: bytes, user_data: Any) -> None:
-        try:
-            lines.append(text.decode("utf-8", "replace"))
-            usual(level, text, user_data)
-        except KeyboardInterrupt as interrupt:
-            # ctypes prints and forgets what a callback raises.
-            interrupted.append(interrupt)
-
-    llama_cpp.llama_log_set(keep, data)
-    try:
-        yield lines
-    finally:
-        llama_cpp.llama_log_set(usual, data)
-    if interrupted:
-        raise interrupted[0]
-
-
-def use_of(lines: Iterable[str]) -> Use:
-    """What the library logged, while it made a context, of its cache and buffers."""
-    cache, passes, layers = Counter[str](), Counter[str](), Counter[str]()
+def parse_context_memory(lines: Iterable[str]) -> ContextMemory:
+    """Read the memory of a context from the lines that the library logged while it made one."""
+    cache, compute_buffers, layers = Counter[str](), Counter[str](), Counter[str]()
     for line in lines:
-        if found := _CACHED_LAYER.search(line):
+        if found := _LAYER_OF_CACHE.search(line):
             layers[found[1]] += 1
         elif found := _CACHE.search(line):
             # Its layers were named before; those of one cache are all of a size.
             for device, count in (layers or Counter({_HOST: 1})).items():
                 cache[device] += int(float(found[1]) * _MIB) * count // (layers.total() or 1)
             layers.clear()
-        elif found := _PASS.search(line):
-            passes[_device(found[1])] += int(float(found[2]) * _MIB)
-    return Use(cache, passes)
+        elif found := _COMPUTE_BUFFER.search(line):
+            compute_buffers[_device(found[1])] += int(float(found[2]) * _MIB)
+    return ContextMemory(cache, compute_buffers)
 
 
 def _device(buffer: str) -> str:
-    """The device of a kind of buffer, by its name: CUDA_Host is main memory, CUDA0 is not."""
+    """Return the device of a buffer type by its name: CUDA_Host is main memory, CUDA0 is not."""
     return _HOST if buffer.startswith(_HOST) or buffer.endswith("_Host") else buffer

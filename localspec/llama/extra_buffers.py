@@ -13,6 +13,8 @@ from localspec.llama import library
 from localspec.utils.paths import cache_file, write_atomically
 from localspec.utils.processor import processor_features, processor_name
 
+# Measured on a processor without AMX; docs/models.md has the table.
+COST = "Q4_0 takes about 1.5 x as long, and prompts lose what AMX would gain"
 _KEY = "works"
 # Results by the name of their file, for where the cache cannot be written.
 _results: dict[str, bool] = {}
@@ -44,13 +46,13 @@ def remember(*, works: bool) -> None:
 
 
 def notes() -> tuple[str, ...]:
-    """Return what is slower without them and what to do, a line each; none if they are usable."""
+    """Return what it costs to do without them, and the remedy, in a line; none if they are usable."""
     if usable():
         return ()
     return (
-        "this build of llama.cpp crashes with weights rearranged for faster kernels: models are "
-        "loaded without that, and prompts are read more slowly; localspec doctor says how to "
-        "build it anew",
+        f"this build of llama.cpp crashes with weights rearranged for faster kernels (AMX, "
+        f"repacked), so models are loaded without: {COST}; localspec doctor says how to build it "
+        "anew",
     )
 
 

@@ -83,7 +83,7 @@ class _Walker:
     """
 
     def __init__(self, grammar: str, model: Model) -> None:
-        self.ends = frozenset(model.ends_text)
+        self.ends = frozenset(model.end_tokens)
         self._model = model
         self._matcher = LLMatcher(_tokenizer(model), grammar, log_level=0)
         self.start = self._place = _Place()
@@ -128,5 +128,7 @@ def _tokenizer(model: Model) -> LLTokenizer:
         with warnings.catch_warnings():
             # It calls a function of the binding by its former name.
             warnings.simplefilter("ignore", DeprecationWarning)
-            _tokenizers[model] = lltokenizer_from_vocab(vocabulary, eos_token=list(model.ends_text))
+            _tokenizers[model] = lltokenizer_from_vocab(
+                vocabulary, eos_token=list(model.end_tokens)
+            )
     return _tokenizers[model]

@@ -4,6 +4,8 @@ import ctypes
 import os
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,35 @@ def first_error() -> str:
     # It may quote the model file.
     line = (errors or [""])[0][:_LONGEST_LINE]
     return printable(line)
+
+
+@contextmanager
+def captured_log() -> Iterator[list[str]]:
+    """Collect what the library logs inside the block, line by line, beside the log of this module.
+
+    Raises the KeyboardInterrupt that came while the library was logging.
+    """
+    lines: list[str] = []
+    interrupted: list[KeyboardInterrupt] = []
+    usual, data = llama_cpp.llama_log_callback(), ctypes.c_void_p()
+    llama_cpp.llama_log_get(ctypes.byref(usual), ctypes.byref(data))
+
+    @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+    def keep(level: int, text: bytes, user_data: Any) -> None:
+        try:
+            lines.append(text.decode("utf-8", "replace"))
+            usual(level, text, user_data)
+        except KeyboardInterrupt as interrupt:
+            # ctypes prints and forgets what a callback raises.
+            interrupted.append(interrupt)
+
+    llama_cpp.llama_log_set(keep, data)
+    try:
+        yield lines
+    finally:
+        llama_cpp.llama_log_set(usual, data)
+    if interrupted:
+        raise interrupted[0]
 
 
 def clear_pending_interrupt() -> None:

@@ -16,19 +16,22 @@ from localspec.utils.progress import report_progress
 
 
 class Model:
-    """A loaded GGUF.
+    """A loaded GGUF. Close it (or use `with`) to free the weights.
 
-    path: the file, already checked by `models.gguf`. gpu_layers: how many layers go to the GPU;
-    None means all of them if this build has one, else none.
+    path: the file, whose header was checked by `gguf.check`. gpu_layers: how many layers go to the
+    GPU; None means all of them if this build supports one, else none.
 
-    Raises ModelLoadError. Close it (or use `with`) to free the weights.
+    n_vocab: number of tokens. n_ctx_train: tokens of context in training. size: bytes of the
+    weights. sliding_window: in tokens; 0 where every layer attends to the whole text.
+
+    Raises ModelLoadError.
     """
 
     def __init__(self, path: Path, *, gpu_layers: int | None = None) -> None:
         self.path = path
         self._handle: Any = None
         library.clear_log()
-        params, progress = model_params(gpu_layers), _Progress(path.name)
+        params, progress = model_params(gpu_layers), _LoadProgress(path.name)
         params.progress_callback = progress.callback
         self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
         if progress.raised:
@@ -42,11 +45,11 @@ class Model:
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(self._handle))
         self.size = int(llama_cpp.llama_model_size(self._handle))
-        self.window = int(llama_cpp.llama_model_n_swa(self._handle))
+        self.sliding_window = int(llama_cpp.llama_model_n_swa(self._handle))
 
     @property
     def handle(self) -> Any:
-        """The library's pointer, for `Context`."""
+        """The library's pointer, for `Context`. Raises LocalspecError after `close`."""
         if self._handle is None:
             raise LocalspecError(f"{self.path.name} was closed; load it again")
         return self._handle
@@ -56,7 +59,7 @@ class Model:
         return llama_cpp.llama_model_get_vocab(self.handle)
 
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
-        """Token ids of a text. add_special: put BOS (and the like) where the model wants them."""
+        """Return the tokens of a text. add_special: add BOS and EOS where the model wants them."""
         data = text.encode()
         size = len(data) + 8
         while True:
@@ -67,14 +70,14 @@ class Model:
             size = -n
 
     def tokenize_after(self, text: str) -> list[int]:
-        """Token ids of a text that goes on from another: no BOS, no space put in front.
+        """Return the tokens of a text that continues another one: without BOS or a space in front.
 
-        Behind its special tokens, all is as in a text of its own.
+        What follows its first special token is tokenized as in a text of its own.
         """
         alone = self.tokenize(text, add_special=False)
         if b"".join(self._piece(token, special=True) for token in alone) == text.encode():
             return alone
-        # SentencePiece put a space in front, which it does not where something stands already.
+        # SentencePiece put a space in front, as it does at the start of a text only.
         for before in ("\n", "a"):
             first, both = (
                 self.tokenize(part, add_special=False) for part in (before, before + text)
@@ -84,11 +87,11 @@ class Model:
         return alone
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token adds to a text: maybe half a character, none for control tokens."""
+        """Return the bytes of a token, maybe half a character; none for control tokens."""
         return self._piece(token, special=False)
 
     def piece_text(self, token: int) -> str:
-        """How a token is written in a prompt, control tokens included."""
+        """Return a token as it is written in a prompt, control tokens included."""
         return self._piece(token, special=True).decode("utf-8", "replace")
 
     def _piece(self, token: int, *, special: bool) -> bytes:
@@ -100,8 +103,8 @@ class Model:
                 return buffer.raw[:n]
             size = -n
 
-    def ends(self, token: int) -> bool:
-        """Whether this token ends a generation (EOS, end of turn, ...)."""
+    def ends_generation(self, token: int) -> bool:
+        """Return whether this token ends a generation (EOS, end of turn, ...)."""
         return bool(llama_cpp.llama_vocab_is_eog(self._vocab, token))
 
     @property
@@ -120,8 +123,8 @@ class Model:
         return int(llama_cpp.llama_vocab_type(self._vocab))
 
     @cached_property
-    def vocabulary(self) -> str:
-        """What tells this vocabulary from others: a SHA-256 of every token as it is spelt."""
+    def vocabulary_fingerprint(self) -> str:
+        """A SHA-256 over the texts of all tokens: models of equal vocabulary have the same."""
         digest = hashlib.sha256()
         for token in range(self.n_vocab):
             digest.update(self.token_text(token) + b"\0")
@@ -129,38 +132,38 @@ class Model:
 
     @property
     def adds_bos(self) -> bool:
-        """Whether a text starts with BOS."""
+        """Whether BOS is put in front of a text."""
         return bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
 
     @property
     def adds_eos(self) -> bool:
-        """Whether a prompt ends with EOS."""
+        """Whether EOS is put behind a text."""
         return bool(llama_cpp.llama_vocab_get_add_eos(self._vocab))
 
     def token_text(self, token: int) -> bytes:
-        """A token as the vocabulary spells it."""
+        """Return a token as it stands in the vocabulary of the GGUF."""
         return llama_cpp.llama_vocab_get_text(self._vocab, token) or b""
 
     @cached_property
-    def ends_text(self) -> Sequence[int]:
-        """Every token that ends a generation."""
-        return tuple(token for token in range(self.n_vocab) if self.ends(token))
+    def end_tokens(self) -> Sequence[int]:
+        """All tokens that end a generation."""
+        return tuple(token for token in range(self.n_vocab) if self.ends_generation(token))
 
     @cached_property
     def chat_template(self) -> str | None:
-        """The GGUF's own Jinja chat template, if it has one."""
+        """The Jinja chat template of the GGUF, None if it has none."""
         template = llama_cpp.llama_model_chat_template(self.handle, None)
         return template.decode("utf-8", "replace") if template else None
 
     @cached_property
-    def suppressed(self) -> Sequence[int]:
-        """Tokens the GGUF says must never be generated."""
+    def suppressed_tokens(self) -> Sequence[int]:
+        """The tokens that, as the GGUF says, must never be generated."""
         count = ctypes.c_int32(0)
         tokens = llama_cpp.llama_vocab_get_suppress_tokens(self._vocab, ctypes.byref(count))
         return tuple(tokens[: count.value]) if count.value else ()
 
     def close(self) -> None:
-        """Free the weights; its contexts must be closed before."""
+        """Free the weights. Contexts of this model must be closed before."""
         handle, self._handle = self._handle, None
         if handle:
             llama_cpp.llama_model_free(handle)
@@ -172,18 +175,18 @@ class Model:
         self.close()
 
 
-class _Progress:
-    """Tells how far the library is. raised: what ended the loading, by a watcher or by Ctrl-C."""
+class _LoadProgress:
+    """Reports the progress of loading. raised: what a watcher or Ctrl-C ended the loading with."""
 
     def __init__(self, name: str) -> None:
         self.raised: BaseException | None = None
-        self._doing = f"loading {name}"
-        self.callback = llama_cpp.llama_progress_callback(self._tell)
+        self._action = f"loading {name}"
+        self.callback = llama_cpp.llama_progress_callback(self._report)
 
-    def _tell(self, share: float, _data: object) -> bool:
+    def _report(self, share: float, _data: object) -> bool:
         # Nothing may be raised through the library.
         try:
-            report_progress(self._doing, share)
+            report_progress(self._action, share)
         except BaseException as error:
             self.raised = self.raised or error
         return self.raised is None

@@ -1,4 +1,4 @@
-"""The library's own quantiser, for the types that have no other."""
+"""llama.cpp's own quantiser, for the types that localspec does not write itself."""
 
 from pathlib import Path
 
@@ -11,15 +11,15 @@ _PREFIX = "LLAMA_FTYPE_MOSTLY_"
 
 
 def types() -> list[str]:
-    """The types it can write, such as Q4_K_M."""
+    """Return the types that the quantiser can write, such as Q4_K_M."""
     return [name.removeprefix(_PREFIX) for name in dir(llama_cpp) if name.startswith(_PREFIX)]
 
 
 def quantize(source: Path, target: Path, type_name: str, *, threads: int = 0) -> None:
     """Write the model `source` (F32 or F16) to `target` in another type.
 
-    threads: 0 means all there are. Raises InvalidValueError for a type it does not know, and
-    LocalspecError when it fails. An interrupt is raised when it has finished.
+    threads: 0 means one per processor. A KeyboardInterrupt is raised when the quantiser has
+    finished. Raises InvalidValueError for an unknown type, and LocalspecError when it fails.
     """
     if type_name not in types():
         raise InvalidValueError(f"there is no type {type_name!r}; try one of {', '.join(types())}")

@@ -85,7 +85,7 @@ def loaded(order: EngineConfig) -> Loaded:
     try:
         snapshots = drafter_loader.snapshots(order.draft)
         target = runtime.context_for(model, header, plan.context, snapshots=snapshots)
-        past = PastTexts(model.vocabulary) if order.remember else None
+        past = PastTexts(model.vocabulary_fingerprint) if order.remember else None
         decided = plan.drafter_kv_type != order.runtime.drafter_kv_type
         drafted = drafter_loader.choose(
             order.draft, target, runtime, past, plan.no_drafter, kv_type_fits=decided

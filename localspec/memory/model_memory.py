@@ -65,7 +65,7 @@ class ModelMemory:
             self._opened.close()
 
     def _ask_library(self, n_ctx: int, kv_type: str) -> Counter[str]:
-        use = self._dry_model().use(
+        use = self._dry_model().context_memory(
             n_ctx,
             kv_type=estimate.KV_TYPES[kv_type],
             flash_attention=self._flash_attention,
@@ -77,7 +77,7 @@ class ModelMemory:
         needed = Counter(
             {HOST: estimate.cell_bytes(n_ctx) + estimate.vocabulary_bytes(self._facts.header)}
         )
-        for part in (self._weights(), use.cache, use.passes):
+        for part in (self._weights(), use.cache, use.compute_buffers):
             needed.update(part)
         return needed
 

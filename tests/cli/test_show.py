@@ -51,7 +51,7 @@ def test_all_of_a_pair(tmp_path: Path, target_model: Model) -> None:
     assert shown["shape"] == "8 layers, 256 wide, 4 heads, 4 heads of keys and values"
     assert shown["context"] == "2,048 tokens" and shown["cache"].startswith("8.2 kB per token")
     assert shown["memory"] == "attention" and shown["draft heads"] == "none"
-    short = target_model.vocabulary[:12]
+    short = target_model.vocabulary_fingerprint[:12]
     assert shown["vocabulary"] == f"BPE, 4,096 tokens, fingerprint {short}"
     assert shown["BOS"] == "0 '<|endoftext|>', added to every prompt"
     assert shown["EOS"] == "2 '<|im_end|>', not added"
@@ -67,7 +67,7 @@ def test_json_agrees_with_the_loaded_model(tmp_path: Path, target_model: Model) 
     assert model["vocabulary"] == {
         "type": "BPE",
         "size": target_model.n_vocab,
-        "fingerprint": target_model.vocabulary,
+        "fingerprint": target_model.vocabulary_fingerprint,
         "special": {"bos": target_model.bos, "eos": target_model.eos, "eot": target_model.eos},
         "adds_bos": target_model.adds_bos,
         "adds_eos": target_model.adds_eos,

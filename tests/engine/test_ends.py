@@ -34,10 +34,10 @@ def test_a_text_does_not_end_too_early(engines: dict[str, Engine], draft: str, r
         least = len(free.token_ids) + 10
         held = engine.generate(SHORT, seed=seed, max_tokens=400, min_tokens=least, **how)
         assert len(held.token_ids) >= least
-        assert not any(engine.model.ends(token) for token in held.token_ids[: least - 1])
+        assert not any(engine.model.ends_generation(token) for token in held.token_ids[: least - 1])
         endless = engine.generate(SHORT, seed=seed, max_tokens=250, ignore_eos=True, **how)
         assert endless.stop_reason == "length"
-        assert not any(engine.model.ends(token) for token in endless.token_ids)
+        assert not any(engine.model.ends_generation(token) for token in endless.token_ids)
 
 
 def test_the_drafter_knows_it_too(engines: dict[str, Engine]) -> None:

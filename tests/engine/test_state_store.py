@@ -391,7 +391,7 @@ def test_a_session_goes_on_in_another_process(model: Model, kind: str, tmp_path:
         assert fresh.evaluated == 1
         np.testing.assert_allclose(row, expected, atol=1e-5)
         # What a window holds lies elsewhere in the cache then, and is added up in another order.
-        assert model.window or np.array_equal(row, expected)
+        assert model.sliding_window or np.array_equal(row, expected)
     tests = str(Path(__file__).parents[1])
     run = subprocess.run(
         [sys.executable, "-c", READER, kind, str(model.path), str(tmp_path)],

@@ -87,9 +87,9 @@ def _by_the_engine(path: Path) -> None:
         context.extend(model.tokenize("an as <s>hello\n")[:30] or [0])
         context.score(0, NOTHING if context.rollback is Rollback.NOTHING else Draft((1, 2)))
         context.commit(())
-        assert model.vocabulary
+        assert model.vocabulary_fingerprint
         assert len([model.piece(token) for token in range(model.n_vocab)]) == model.n_vocab
-        _ = model.ends_text, model.suppressed, model.chat_template
+        _ = model.end_tokens, model.suppressed_tokens, model.chat_template
 
 
 def _serve() -> None:

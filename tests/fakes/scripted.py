@@ -159,7 +159,7 @@ class ScriptedModel:
     def piece_text(self, token: int) -> str:
         return self.piece(token).decode("utf-8", "replace")
 
-    def ends(self, token: int) -> bool:
+    def ends_generation(self, token: int) -> bool:
         return token == _END
 
 

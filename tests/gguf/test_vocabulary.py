@@ -22,7 +22,7 @@ def assert_as_loaded(path: Path) -> None:
     with Model(path) as model:
         for name in NAMES:
             assert getattr(found, name) == getattr(model, name), name
-        assert found.fingerprint == model.vocabulary
+        assert found.fingerprint == model.vocabulary_fingerprint
         texts = [model.token_text(token) for token in range(model.n_vocab)]
         assert [found.token_text(token) for token in range(found.n_vocab)] == texts
 

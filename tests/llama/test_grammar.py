@@ -103,7 +103,7 @@ def walk(state: Grammar, model: Model, seed: int, steps: int) -> list[int]:
     rng, tokens = np.random.default_rng(seed), list[int]()
     for _ in range(steps):
         token = int(rng.choice(np.flatnonzero(state.allowed())))
-        if model.ends(token):
+        if model.ends_generation(token):
             break
         tokens.append(token)
         state = state.then(token)
@@ -122,7 +122,10 @@ def test_masks_are_those_of_llama_cpp(name: str, target_model: Model) -> None:
     """
     pieces = [target_model.piece(token) for token in range(target_model.n_vocab)]
     shown = np.array(
-        [piece not in (b"", b"\0") or target_model.ends(t) for t, piece in enumerate(pieces)]
+        [
+            piece not in (b"", b"\0") or target_model.ends_generation(t)
+            for t, piece in enumerate(pieces)
+        ]
     )
     start = Grammar.begin(ALL[name], target_model)
     equal = 0
@@ -158,7 +161,11 @@ def test_then_never_changes_its_receiver(target_model: Model) -> None:
     rng = np.random.default_rng(1)
     for _ in range(200):
         chosen = int(rng.integers(len(states)))
-        options = [int(t) for t in np.flatnonzero(masks[chosen]) if not target_model.ends(int(t))]
+        options = [
+            int(t)
+            for t in np.flatnonzero(masks[chosen])
+            if not target_model.ends_generation(int(t))
+        ]
         if options:
             states.append(states[chosen].then(int(rng.choice(options))))
             masks.append(states[-1].allowed().copy())
@@ -261,7 +268,7 @@ def decode(
         loop = Decoder(target, fixed(drafters[drafter](), depth), chosen, sampler, text, stats)
         for emission in loop.run(length):
             tokens.append(emission.id)
-            if target_model.ends(emission.id):
+            if target_model.ends_generation(emission.id):
                 break
         return tokens, stats
 
@@ -295,7 +302,7 @@ def test_the_output_satisfies_its_schema(
         hot = SamplingParams(temperature=0.5 + seed % 3, top_k=0, top_p=1, min_p=0)
         params = hot if seed % 2 else PLAIN
         tokens, _ = decode(grammar, drafter, params=params, seed=seed, rule=rule, length=150)
-        if target_model.ends(tokens[-1]):
+        if target_model.ends_generation(tokens[-1]):
             ended += 1
             jsonschema.validate(json.loads(text_of(tokens, target_model)), SCHEMAS[name])
     assert ended >= (9 if name == "person" else 3)
@@ -307,7 +314,7 @@ def test_a_finite_grammar_always_ends(rule: str, decode: Decode, target_model: M
     for seed in range(12):
         drafter = ("none", "draft model", "wrong", "unconstrained")[seed % 4]
         tokens, _ = decode(grammar, drafter, seed=seed, rule=rule)
-        assert target_model.ends(tokens[-1])
+        assert target_model.ends_generation(tokens[-1])
         assert text_of(tokens, target_model).endswith(".")
 
 

@@ -11,7 +11,8 @@ from fakes.tiny import FAMILIES, write_tiny
 from localspec.bench.experiments.context_memory import BUDGET, measure
 from localspec.gguf import check
 from localspec.llama.context import Context
-from localspec.llama.dry_run import DryModel, Use, logged, use_of
+from localspec.llama.dry_run import ContextMemory, DryModel, parse_context_memory
+from localspec.llama.library import captured_log
 from localspec.llama.model import Model
 from localspec.memory import estimate
 from localspec.models import registry
@@ -68,12 +69,12 @@ def test_a_dry_model_takes_what_a_real_one_does(
 ) -> None:
     path, number = registry.bundled().target, estimate.KV_TYPES[kv_type]
     with DryModel(path, gpu_layers=0) as dry:
-        said = dry.use(n_ctx, kv_type=number, flash_attention=flash_attention)
-    with Model(path, gpu_layers=0) as model, logged() as lines:
+        said = dry.context_memory(n_ctx, kv_type=number, flash_attention=flash_attention)
+    with Model(path, gpu_layers=0) as model, captured_log() as lines:
         Context(
             model, n_ctx=n_ctx, threads=1, flash_attention=flash_attention, kv_type=number
         ).close()
-    assert said == use_of(lines)
+    assert said == parse_context_memory(lines)
     assert said is not None
     cells = -(-n_ctx // 256) * 256
     cache = estimate.cache_bytes(check.check_generative(path), cells, kv_type)
@@ -84,20 +85,20 @@ def test_a_dry_model_takes_what_a_real_one_does(
 def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
     path = write_tiny(tmp_path / f"{family}.gguf", family)
     with DryModel(path, gpu_layers=0) as dry:
-        said = dry.use(2048, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
-    with Model(path, gpu_layers=0) as model, logged() as lines:
+        said = dry.context_memory(2048, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
+    with Model(path, gpu_layers=0) as model, captured_log() as lines:
         Context(model, n_ctx=2048, threads=1).close()
-    assert said == use_of(lines)
+    assert said == parse_context_memory(lines)
     assert said is not None
     assert said.cache["CPU"]
-    assert said.passes["CPU"]
+    assert said.compute_buffers["CPU"]
 
 
 def test_snapshots_of_a_state_are_counted(tmp_path: Path) -> None:
     sizes = []
     for snapshots in (0, 8):
         with DryModel(write_tiny(tmp_path / "qwen35.gguf", "qwen35"), gpu_layers=0) as dry:
-            said = dry.use(256, kv_type=1, flash_attention=None, snapshots=snapshots)
+            said = dry.context_memory(256, kv_type=1, flash_attention=None, snapshots=snapshots)
         assert said is not None
         sizes.append(said.cache["CPU"])
     # The state has 16.9 kB; the library says its size to a hundredth of a MiB.
@@ -107,7 +108,7 @@ def test_snapshots_of_a_state_are_counted(tmp_path: Path) -> None:
 def test_a_dry_model_takes_nothing_itself() -> None:
     with DryModel(registry.bundled().target, gpu_layers=0) as dry:
         before = psutil.Process().memory_info().rss
-        said = dry.use(2**17, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
+        said = dry.context_memory(2**17, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
         assert said is not None
         grown = psutil.Process().memory_info().rss - before
         assert said.cache["CPU"] == 2**30 > 16 * grown
@@ -115,7 +116,10 @@ def test_a_dry_model_takes_nothing_itself() -> None:
 
 def test_a_context_that_cannot_be_made_has_no_figure() -> None:
     with DryModel(registry.bundled().target, gpu_layers=0) as dry:
-        assert dry.use(256, kv_type=estimate.KV_TYPES["q8_0"], flash_attention=False) is None
+        assert (
+            dry.context_memory(256, kv_type=estimate.KV_TYPES["q8_0"], flash_attention=False)
+            is None
+        )
 
 
 def test_devices_are_told_apart() -> None:
@@ -130,7 +134,7 @@ sched_reserve:      CUDA0 compute buffer size =    30.00 MiB
 sched_reserve:  CUDA_Host compute buffer size =     7.25 MiB
 sched_reserve:        CPU compute buffer size =     1.00 MiB
 """
-    assert use_of(log.splitlines()) == Use(
+    assert parse_context_memory(log.splitlines()) == ContextMemory(
         cache={"CPU": 16 * MIB, "CUDA0": 32 * MIB, "CUDA1": 5 * MIB + MIB // 2},
         passes={"CUDA0": 30 * MIB, "CPU": 8 * MIB + MIB // 4},
     )

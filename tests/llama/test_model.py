@@ -22,8 +22,8 @@ def test_pieces_make_the_text_again(target_model: Model, text: str) -> None:
 def test_special_tokens(target_model: Model) -> None:
     assert target_model.tokenize("a")[0] == target_model.bos == 0
     assert target_model.tokenize("<|im_end|>", add_special=False) == [target_model.eos]
-    assert target_model.ends(target_model.eos)
-    assert not target_model.ends(target_model.tokenize("a")[1])
+    assert target_model.ends_generation(target_model.eos)
+    assert not target_model.ends_generation(target_model.tokenize("a")[1])
     assert target_model.piece(target_model.eos) == b""
     assert target_model.piece_text(target_model.eos) == "<|im_end|>"
 

@@ -16,7 +16,8 @@ from localspec.engine.engine import load
 from localspec.errors import ModelLoadError
 from localspec.llama import extra_buffers
 from localspec.llama.context import Context
-from localspec.llama.dry_run import DryModel, logged
+from localspec.llama.dry_run import DryModel
+from localspec.llama.library import captured_log
 from localspec.llama.model import Model, model_params
 from localspec.loading import calibration, load_check
 from localspec.loading.config import RuntimeConfig
@@ -66,16 +67,16 @@ def buffer_types(lines: list[str]) -> set[str]:
 
 def test_no_extra_buffer_type_is_in_use_after_a_crash(faulty: Callable[..., str]) -> None:
     pair = registry.bundled()
-    with logged() as lines, Model(pair.drafter, gpu_layers=0):
+    with captured_log() as lines, Model(pair.drafter, gpu_layers=0):
         usual = buffer_types(lines)
     faulty()
-    with logged() as lines, load(gpu_layers=0) as engine:
+    with captured_log() as lines, load(gpu_layers=0) as engine:
         engine.generate(PROMPT, max_tokens=8, seed=1, depth=4)
         names = {engine.model.path, engine.drafting.model_path}
     assert names == {pair.target, pair.drafter}
     assert buffer_types(lines) <= {"CPU", "CPU_Mapped"}
     assert not model_params(0).use_extra_bufts
-    with logged() as lines, DryModel(pair.drafter, gpu_layers=0):
+    with captured_log() as lines, DryModel(pair.drafter, gpu_layers=0):
         assert buffer_types(lines) <= {"CPU", "CPU_Mapped"}
     if not usual - {"CPU", "CPU_Mapped"}:
         pytest.skip("this build has no extra buffer type for this processor")

@@ -21,7 +21,8 @@ from localspec.bench.experiments.command_line import Table, argument_parser, run
 from localspec.engine.engine import Engine, load
 from localspec.gguf.reader import read_header
 from localspec.gguf.writer import TensorData, TensorType, write_gguf
-from localspec.llama.dry_run import DryModel, logged, use_of
+from localspec.llama.dry_run import DryModel, parse_context_memory
+from localspec.llama.library import captured_log
 from localspec.memory.estimate import cache_bytes
 from localspec.models import registry
 from localspec.scaling.source_model import ARCHITECTURE, SourceModel
@@ -89,7 +90,7 @@ def _measure_here(model: Path, n_ctx: int, tokens: int) -> MemoryUse:
     # Not counted: what the library allocates once, whatever the model.
     DryModel(registry.bundled().target, gpu_layers=0).close()
     before = _resident()
-    with logged() as lines, load(model, model, context=n_ctx, gpu_layers=0) as engine:
+    with captured_log() as lines, load(model, model, context=n_ctx, gpu_layers=0) as engine:
         loaded = _resident() - before
         counts = _fill(engine, tokens)
         read = _resident() - before
@@ -101,7 +102,7 @@ def _measure_here(model: Path, n_ctx: int, tokens: int) -> MemoryUse:
         weights=2 * sum(tensor.size for tensor in header.tensors),
         caches=2 * (cache_bytes(header, n_ctx) or 0),
         vocabularies=2 * vocabulary,
-        buffers=sum(use_of(lines).passes.values()),
+        buffers=sum(parse_context_memory(lines).compute_buffers.values()),
         **counts,
     )
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from localspec.bench.experiments.command_line import Table, argument_parser, run_in_new_process
 from localspec.gguf.facts import facts_of
 from localspec.llama.context import Context
-from localspec.llama.dry_run import DryModel, logged, use_of
+from localspec.llama.dry_run import DryModel, parse_context_memory
+from localspec.llama.library import captured_log
 from localspec.llama.model import Model
 from localspec.memory.estimate import KV_TYPES
 from localspec.memory.model_memory import ModelMemory
@@ -62,11 +63,11 @@ def _measured_here(models: Sequence[Path], context: int, kv_type: str) -> tuple[
         weights = _private_bytes() - before
         contexts = []
         for model in loaded:
-            with logged() as lines:
+            with captured_log() as lines:
                 made = Context(model, n_ctx=context, threads=1, kv_type=KV_TYPES[kv_type])
             contexts.append(stack.enter_context(made))
-            use = use_of(lines)
-            buffers += sum((*use.cache.values(), *use.passes.values()))
+            use = parse_context_memory(lines)
+            buffers += sum((*use.cache.values(), *use.compute_buffers.values()))
         _CLEAR.write_text("1")
         for each in contexts:
             each.extend(range(_READ))
