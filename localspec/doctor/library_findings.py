@@ -7,7 +7,6 @@ from localspec.doctor.finding import Finding, error, note, ok, warning
 from localspec.doctor.gpus import Gpu
 from localspec.doctor.probe import ProbeResult
 from localspec.doctor.versions import rebuild
-from localspec.llama.extra_buffers import COST
 from localspec.utils.format import format_bytes
 
 _PAIR = "trial"
@@ -98,14 +97,15 @@ def _lacking(missing: Mapping[str, Sequence[str]]) -> list[Finding]:
 
 
 def _extra_buffers(probed: ProbeResult) -> list[Finding]:
-    """Whether weights can be rearranged for faster kernels; nothing if the pair was not reached."""
-    if probed.facts.get("pair", {}).get("extra_buffers", True):
+    """Say so if models are loaded without extra buffer types, as far as the probe came."""
+    cost = probed.facts.get("pair", {}).get("without_extra_buffers")
+    if cost is None:
         return []
     return [
         warning(
             "llama.cpp",
             "this build crashes with weights rearranged for faster kernels (AMX, repacked); models "
-            f"are loaded without: {COST}",
+            f"are loaded without: {cost}",
             _rebuild_without_crash(probed),
         )
     ]

@@ -45,7 +45,7 @@ def pair_facts() -> dict[str, Any]:
         "accepted": drafted.stats.accepted,
         "drafters": drafters,
         "tokens_per_second": plain.stats.tokens_per_second,
-        "extra_buffers": extra_buffers.usable(),
+        "without_extra_buffers": extra_buffers.cost(),
     }
 
 

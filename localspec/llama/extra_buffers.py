@@ -14,7 +14,7 @@ from localspec.utils.paths import cache_file, write_atomically
 from localspec.utils.processor import processor_features, processor_name
 
 # Measured on a processor without AMX; docs/models.md has the table.
-COST = "Q4_0 takes about 1.5 x as long, and prompts lose what AMX would gain"
+_COST = "Q4_0 takes about 1.5 x as long, and prompts lose what AMX would gain"
 _KEY = "works"
 # Results by the name of their file, for where the cache cannot be written.
 _results: dict[str, bool] = {}
@@ -45,13 +45,18 @@ def remember(*, works: bool) -> None:
         write_atomically(file, json.dumps({_KEY: works}))
 
 
+def cost() -> str | None:
+    """Return what models lose here without them; None if they are usable."""
+    return None if usable() else _COST
+
+
 def notes() -> tuple[str, ...]:
-    """Return what it costs to do without them, and the remedy, in a line; none if they are usable."""
-    if usable():
+    """Return a line with the cost of doing without them and the remedy; none if usable."""
+    if not (lost := cost()):
         return ()
     return (
-        f"this build of llama.cpp crashes with weights rearranged for faster kernels (AMX, "
-        f"repacked), so models are loaded without: {COST}; localspec doctor says how to build it "
+        "this build of llama.cpp crashes with weights rearranged for faster kernels (AMX, "
+        f"repacked), so models are loaded without: {lost}; localspec doctor says how to build it "
         "anew",
     )
 

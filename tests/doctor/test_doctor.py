@@ -160,11 +160,14 @@ def test_a_pair_that_does_not_run() -> None:
     [(["AVX512", "AMX_INT8"], "-mno-amx-tile"), (["AVX2"], "-DGGML_NATIVE=on")],
 )
 def test_a_build_that_is_used_without_extra_buffers(compiled: list[str], remedy: str) -> None:
-    facts = {**built(cpu_features=compiled).facts, "pair": {**PAIR, "extra_buffers": False}}
+    facts = {
+        **built(cpu_features=compiled).facts,
+        "pair": {**PAIR, "without_extra_buffers": "it is slow"},
+    }
     found = library_findings(ProbeResult(facts), [], [])
     warned = of("llama.cpp", found)
     assert warned.severity is Severity.WARNING
-    assert "prompts" in warned.text
+    assert "it is slow" in warned.text
     assert remedy in (warned.remedy or "")
     assert of("trial", found).severity is Severity.OK
 

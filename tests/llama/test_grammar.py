@@ -176,7 +176,7 @@ def test_then_never_changes_its_receiver(target_model: Model) -> None:
 
 def test_a_text_ends_where_the_grammar_may(target_model: Model) -> None:
     state = Grammar.begin(compile_gbnf('root ::= "no"'), target_model)
-    ends = list(target_model.ends_text)
+    ends = list(target_model.end_tokens)
     assert not state.allowed()[ends].any()
     for token in target_model.tokenize("no", add_special=False):
         state = state.then(token)

@@ -86,7 +86,7 @@ def test_the_crash_is_told_with_what_it_costs_and_what_to_do(faulty: Callable[..
     faulty()
     with load() as engine:
         [note] = [each for each in engine.notes if "llama.cpp" in each]
-    assert "slow" in note
+    assert "1.5 x" in note
     assert "localspec doctor" in note
 
 
