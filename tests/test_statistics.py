@@ -1,7 +1,7 @@
 """The real pair against what can be worked out: the law of its texts, and what a rule accepts.
 
 The first three tokens, over many seeds, must follow the product of the target's own distributions;
-and the real loop must take the steps that `bench.replay` works out from both models' probabilities.
+and the real loop must take the steps that `forecast.replay` computes from probabilities.
 """
 
 import math
@@ -26,14 +26,8 @@ from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
 from localspec.engine.engine import Engine, load
-from localspec.forecast.replay import (
-    Estimate,
-    Scored,
-    predict,
-    score_text,
-    t_quantile,
-    walk,
-)
+from localspec.forecast.confidence import ConfidenceInterval, t_quantile
+from localspec.forecast.replay import ScoredText, expected_steps, predict, score_text
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.sampling.distribution import Distribution
@@ -285,7 +279,7 @@ def work() -> Workload:
 
 
 @pytest.fixture(scope="module")
-def foretold(engines: dict[str, Engine], work: Workload) -> list[list[Scored]]:
+def foretold(engines: dict[str, Engine], work: Workload) -> list[list[ScoredText]]:
     """Texts of other seeds, from the target alone."""
     return score(engines, replace(work, first_seed=OTHER_SEEDS))
 
@@ -310,9 +304,9 @@ class Run:
                 result = work.generate(engine, prompt, seed, rule=verified, depth=depth)
                 stats, tokens = result.stats, result.token_ids
                 text = score_text(*caches, ids, tokens, work.params, limit=work.tokens)
-                expected = walk(text, rule, depth)
+                expected = expected_steps(text, rule, depth)
                 self.stats.append(stats)
-                self.off.append((stats.steps - expected.calls, stats.accepted - expected.accepted))
+                self.off.append((stats.steps - expected.steps, stats.accepted - expected.accepted))
 
     def tokens_per_step(self) -> float:
         return self._sum("generated_tokens") / self._sum("steps")
@@ -330,8 +324,8 @@ class Run:
         return float(np.abs(off.mean(axis=0) / np.maximum(error, 1e-9)).max())
 
 
-def within(value: float, estimate: Estimate) -> bool:
-    return abs(value - estimate.value) <= WIDENED * (estimate.high - estimate.value)
+def within(value: float, interval: ConfidenceInterval) -> bool:
+    return abs(value - interval.value) <= WIDENED * (interval.high - interval.value)
 
 
 def test_the_quantiles_of_t() -> None:
@@ -348,7 +342,7 @@ def test_the_real_loop_accepts_what_replay_foretells(
     caches: tuple[Context, Context],
     work: Workload,
     *,
-    foretold: list[list[Scored]],
+    foretold: list[list[ScoredText]],
     rule: str,
     depth: int,
 ) -> None:
@@ -364,7 +358,7 @@ def test_a_drafter_without_the_shared_noise_shows(
     engines: dict[str, Engine],
     caches: tuple[Context, Context],
     work: Workload,
-    foretold: list[list[Scored]],
+    foretold: list[list[ScoredText]],
 ) -> None:
     """Under `coupled` its texts are right; only what is accepted tells."""
     [drafter] = engines[MODEL].drafting.drafters

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from localspec.cli.table import table_text
-from localspec.forecast.forecast import Forecast, Line
-from localspec.forecast.replay import Estimate
+from localspec.forecast.confidence import ConfidenceInterval
+from localspec.forecast.forecast import ConfigurationForecast, Forecast
 from localspec.loading.acceptance_priors import Plan
 
 _HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", "ms/step", "")
@@ -18,12 +18,12 @@ def forecast_text(found: Forecast, *, everything: bool) -> str:
 
     everything: show every depth, not the best ones only.
     """
-    lines = found.lines if everything else found.shortened()
+    lines = found.configurations if everything else found.best_depths()
     rows = [_cells(line, best=line is found.best) for line in lines]
     return "\n".join([table_text(_HEADER, rows, _RIGHT), *_evidence(found)]) + "\n"
 
 
-def _cells(line: Line, *, best: bool) -> tuple[str, ...]:
+def _cells(line: ConfigurationForecast, *, best: bool) -> tuple[str, ...]:
     return (
         line.drafter,
         line.rule or "-",
@@ -63,7 +63,7 @@ def forecast_record(
     costs = found.costs
     return {
         "model": {"target": str(target), "drafter": str(drafter) if drafter else None},
-        "lines": [_line_record(line) for line in found.lines],
+        "lines": [_line_record(line) for line in found.configurations],
         "answers": found.answers,
         "tokens": found.tokens,
         "rates": found.rates,
@@ -81,17 +81,17 @@ def forecast_record(
     }
 
 
-def _line_record(line: Line) -> dict[str, Any]:
+def _line_record(line: ConfigurationForecast) -> dict[str, Any]:
     return {
         "drafter": line.drafter,
         "rule": line.rule,
         "depth": line.depth,
-        "speed_up": _estimate_record(line.speed_up),
-        "tokens_per_step": _estimate_record(line.tokens_per_step),
+        "speed_up": _interval_record(line.speed_up),
+        "tokens_per_step": _interval_record(line.tokens_per_step),
         "acceptance": line.acceptance,
         "seconds_per_step": line.seconds_per_step,
     }
 
 
-def _estimate_record(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+def _interval_record(interval: ConfidenceInterval) -> dict[str, float]:
+    return {"value": interval.value, "low": interval.low, "high": interval.high}

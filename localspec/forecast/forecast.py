@@ -1,220 +1,181 @@
-"""Forecast: expected speed-ups of every drafter, rule and depth, before any of them is used.
+"""Forecast: the expected speed-up of every drafter, rule and depth, before any of them is used.
 
-`replay` turns what both models make of the target's own texts into expected passes; `timing` says
-what passes and drafts take; together they say what decoding the same texts would have taken.
+`replay` and `model_free` turn answers of the target into expected steps; `timing` measures what
+passes and drafts take. Together they tell how long decoding the same answers would have taken.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass
 
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
-from localspec.forecast.answers import Answer, Copies, copies, share_right, walk_copies, write
-from localspec.forecast.replay import Estimate, Scored, ratio, score_laws, walk
-from localspec.forecast.simulated_run import Course, course_of_copies, course_of_model, plain_course
-from localspec.forecast.simulation import Rehearsal
-from localspec.forecast.timing import DEEPEST, Costs, measure
+from localspec.forecast.answers import Answer
+from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
+from localspec.forecast.model_free import count_steps
+from localspec.forecast.replay import expected_steps
+from localspec.forecast.scored_answers import Progress, ScoredAnswers, score_answers
+from localspec.forecast.simulated_run import (
+    SimulatedRun,
+    draft_model_run,
+    model_free_run,
+    plain_run,
+)
+from localspec.forecast.simulation import Simulation
+from localspec.forecast.timing import DEEPEST, StepCosts, measure_costs
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.llama.context import Context
 from localspec.loading.drafter_loader import AUTO, MODEL_FREE, Drafting
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES
 
-PLAIN = "plain"
-COUPLED = "coupled"
+_PLAIN = "plain"
+_COUPLED = "coupled"
 DEPTHS = range(1, DEEPEST + 1)
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One way of decoding. Intervals are over prompts; acceptance is None without drafts.
+class ConfigurationForecast:
+    """The forecast for one way of decoding. Intervals are over prompts.
 
-    rule, depth: None for plain decoding; depth is None for `auto` as well. speed_up: over plain.
+    rule, depth: None for plain decoding; depth is None for `auto` as well. speed_up: over plain
+    decoding. acceptance: None without drafts.
     """
 
     drafter: str
     rule: str | None
     depth: int | None
-    speed_up: Estimate
-    tokens_per_step: Estimate
+    speed_up: ConfidenceInterval
+    tokens_per_step: ConfidenceInterval
     acceptance: float | None
     seconds_per_step: float
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """lines: every way, the fastest first. rates: the share of each drafter's tokens that are
-    right, by name. costs: what the lines were worked out from. answers, tokens: how many.
+    """The forecasts of all configurations, the fastest first, and what they rest on.
+
+    rates: as in ScoredAnswers. answers, tokens: how many were generated.
     """
 
-    lines: list[Line]
+    configurations: list[ConfigurationForecast]
     rates: dict[str, float]
-    costs: Costs
+    costs: StepCosts
     answers: int
     tokens: int
 
     @property
-    def best(self) -> Line:
-        """The fastest of all."""
-        return self.lines[0]
+    def best(self) -> ConfigurationForecast:
+        """The fastest configuration."""
+        return self.configurations[0]
 
-    def shortened(self) -> list[Line]:
-        """For each drafter and rule only the best depth."""
-        kept: dict[tuple[str, str | None], Line] = {}
-        for line in self.lines:
-            kept.setdefault((line.drafter, line.rule), line)
+    def best_depths(self) -> list[ConfigurationForecast]:
+        """For each drafter and rule the fastest depth only."""
+        kept: dict[tuple[str, str | None], ConfigurationForecast] = {}
+        for each in self.configurations:
+            kept.setdefault((each.drafter, each.rule), each)
         return list(kept.values())
-
-
-@dataclass(slots=True)
-class Evidence:
-    """What is known of some answers. copies: by drafter. scored: by the drafter that is a model,
-    one per answer, or none.
-    """
-
-    answers: list[Answer]
-    copies: dict[str, list[Copies]] = field(default_factory=dict)
-    scored: list[Scored] = field(default_factory=list)
-    model: Drafter | None = None
-
-    @property
-    def rates(self) -> dict[str, float]:
-        """The share of each drafter's tokens that are right, at any place, by name."""
-        shares = {name: share_right(each) for name, each in self.copies.items()}
-        if self.model:
-            shares[self.model.name] = float(
-                np.concatenate([each.coupled for each in self.scored]).mean()
-            )
-        return {name: share for name, share in shares.items() if share is not None}
 
 
 def forecast(
     engine: Engine, prompts: Sequence[Prompt], options: GenerationOptions, progress: Progress
 ) -> Forecast:
-    """Write an answer to each prompt, score it, measure costs, and work out every line.
+    """Generate an answer to each prompt, try the drafters on it, and measure the costs.
 
-    prompts: two at least. options: how answers are sampled; the first one's seed is `seed`, and
-    each has the next. progress: told what is being done.
+    prompts: two at least. options: how answers are sampled; the seed is that of the first answer,
+    and each further one has the next.
     """
     drafting = engine.drafting
     with engine.slot.new_context(GenerationConfig.of(**options)) as context:
-        evidence = gather(engine, context, prompts, options, progress)
+        scored = score_answers(engine, context, prompts, options, progress)
         progress("measuring what passes and drafts take")
-        free = [drafter() for drafter in MODEL_FREE.values()]
-        costs = measure(context, evidence.model, free, evidence.answers, _forgetting(drafting))
-    found = [plain_line(evidence.answers, costs), *lines_of_copies(evidence, costs)]
-    found += lines_of_model(evidence, costs)
+        model_free = [drafter() for drafter in MODEL_FREE.values()]
+        costs = measure_costs(context, scored.model, model_free, scored.answers, _forget(drafting))
+    found = [
+        forecast_plain(scored.answers, costs),
+        *forecast_model_free(scored, costs),
+        *forecast_draft_model(scored, costs),
+    ]
     if drafting.drafters:
-        progress("rehearsing auto")
-        found.append(line_of_auto(drafting.drafters, evidence, costs))
-    answers = evidence.answers
-    tokens = sum(len(answer.tokens) for answer in answers)
-    return Forecast(ranked(found), evidence.rates, costs, len(answers), tokens)
+        progress("simulating auto")
+        found.append(forecast_auto(drafting.drafters, scored, costs))
+    tokens = sum(len(answer.tokens) for answer in scored.answers)
+    return Forecast(ranked(found), scored.rates, costs, len(scored.answers), tokens)
 
 
-def _forgetting(drafting: Drafting) -> Callable[[], object]:
+def _forget(drafting: Drafting) -> Callable[[], object]:
     cache = drafting.context
     return (lambda: cache.truncate(0)) if cache else lambda: None
 
 
-def gather(
-    engine: Engine,
-    context: Context,
-    prompts: Sequence[Prompt],
-    options: GenerationOptions,
-    progress: Progress = lambda _: None,
-) -> Evidence:
-    """The answers, and what the drafters make of them."""
-    small = engine.drafting.context
-    evidence = Evidence([], model=engine.drafting.drafters[-1] if small else None)
-    first = GenerationConfig.of(**options).seed
-    for number, prompt in enumerate(prompts):
-        progress(f"writing answer {number + 1} of {len(prompts)}")
-        seeded: GenerationOptions = {**options, "seed": (first + number) % 2**64}
-        answer, laws = write(engine, context, prompt, **seeded)
-        evidence.answers.append(answer)
-        if small:
-            scored = score_laws(
-                small,
-                answer.prompt,
-                answer.tokens,
-                laws,
-                answer.sampler,
-                n_vocab=engine.model.n_vocab,
-                limit=answer.limit,
-            )
-            evidence.scored.append(scored)
-    for name, drafter in MODEL_FREE.items():
-        # A new one for each: what it remembers of earlier answers is luck not to be counted on.
-        evidence.copies[name] = [copies(drafter(), each, DEEPEST) for each in evidence.answers]
-    return evidence
+def forecast_plain(answers: Sequence[Answer], costs: StepCosts) -> ConfigurationForecast:
+    """Plain decoding, with which all others are compared."""
+    runs = [plain_run(answer, costs) for answer in answers]
+    return _configuration(_PLAIN, None, None, runs, costs)
 
 
-def plain_line(answers: Sequence[Answer], costs: Costs) -> Line:
-    """Plain decoding, which all others are compared with."""
-    return line(PLAIN, None, None, [plain_course(answer, costs) for answer in answers], costs)
-
-
-def lines_of_copies(evidence: Evidence, costs: Costs) -> Iterable[Line]:
-    """Every depth of every free drafter; their tokens are certain, so all rules are alike."""
-    for name, each in evidence.copies.items():
+def forecast_model_free(scored: ScoredAnswers, costs: StepCosts) -> Iterable[ConfigurationForecast]:
+    """Every depth of every model-free drafter; its tokens are certain, so all rules are equal."""
+    for name, drafts in scored.drafts.items():
         for depth in DEPTHS:
-            courses = [
-                course_of_copies(answer, walk_copies(copy, depth), costs, costs.drafters[name])
-                for answer, copy in zip(evidence.answers, each, strict=True)
+            runs = [
+                model_free_run(answer, count_steps(each, depth), costs, costs.drafters[name])
+                for answer, each in zip(scored.answers, drafts, strict=True)
             ]
-            yield line(name, COUPLED, depth, courses, costs)
+            yield _configuration(name, _COUPLED, depth, runs, costs)
 
 
-def lines_of_model(evidence: Evidence, costs: Costs) -> Iterable[Line]:
-    """Every rule and depth of the drafter that is a model; greedily, all rules are alike."""
-    if not evidence.model:
+def forecast_draft_model(
+    scored: ScoredAnswers, costs: StepCosts
+) -> Iterable[ConfigurationForecast]:
+    """Every rule and depth of the draft model; in greedy decoding, all rules are equal."""
+    if not scored.model:
         return
-    name = evidence.model.name
-    greedy = evidence.answers[0].sampler.params.temperature == 0
-    for rule in [COUPLED] if greedy else RULES:
+    name = scored.model.name
+    greedy = scored.answers[0].sampler.params.temperature == 0
+    for rule in [_COUPLED] if greedy else RULES:
         for depth in DEPTHS:
-            walks = [walk(scored, rule, depth, hurried=True) for scored in evidence.scored]
-            courses = [
-                course_of_model(answer, each, costs, costs.drafters[name])
-                for answer, each in zip(evidence.answers, walks, strict=True)
+            counts = [expected_steps(each, rule, depth, first_plain=True) for each in scored.scored]
+            runs = [
+                draft_model_run(answer, each, costs, costs.drafters[name])
+                for answer, each in zip(scored.answers, counts, strict=True)
             ]
-            yield line(name, rule, depth, courses, costs)
+            yield _configuration(name, rule, depth, runs, costs)
 
 
-def line_of_auto(drafters: Sequence[Drafter], evidence: Evidence, costs: Costs) -> Line:
-    """The controller with these drafters, knowing beforehand what is known now."""
-    # Nothing of the answers themselves may be in a drafter's memory.
+def forecast_auto(
+    drafters: Sequence[Drafter], scored: ScoredAnswers, costs: StepCosts
+) -> ConfigurationForecast:
+    """The adaptive policy with these drafters, which starts from the rates that are known now."""
+    # No drafter may copy from the answers themselves.
     fresh = [Suffix(spare=0) if isinstance(each, Suffix) else each for each in drafters]
-    rehearsal = Rehearsal(fresh, costs, evidence.rates)
-    return line(
-        AUTO, COUPLED, None, [rehearsal.course(answer) for answer in evidence.answers], costs
-    )
+    simulation = Simulation(fresh, costs, scored.rates)
+    runs = [simulation.run(answer) for answer in scored.answers]
+    return _configuration(AUTO, _COUPLED, None, runs, costs)
 
 
-def line(
-    drafter: str, rule: str | None, depth: int | None, courses: Sequence[Course], costs: Costs
-) -> Line:
-    """From a course per answer."""
-    tokens = [course.tokens for course in courses]
-    calls = [course.calls for course in courses]
-    seconds = [course.seconds for course in courses]
-    drafted = sum(course.drafted for course in courses)
-    return Line(
+def ranked(configurations: Sequence[ConfigurationForecast]) -> list[ConfigurationForecast]:
+    """Sort by speed-up, the fastest first; of equal ones the simpler one, which comes first."""
+    return sorted(configurations, key=lambda each: -each.speed_up.value)
+
+
+def _configuration(
+    drafter: str,
+    rule: str | None,
+    depth: int | None,
+    runs: Sequence[SimulatedRun],
+    costs: StepCosts,
+) -> ConfigurationForecast:
+    """The forecast from one run per answer."""
+    tokens = [run.tokens for run in runs]
+    steps = [run.steps for run in runs]
+    seconds = [run.seconds for run in runs]
+    drafted = sum(run.drafted for run in runs)
+    return ConfigurationForecast(
         drafter,
         rule,
         depth,
-        ratio([costs.plain * count for count in tokens], seconds),
-        ratio(tokens, calls),
-        sum(course.accepted for course in courses) / drafted if drafted else None,
-        sum(seconds) / sum(calls),
+        ratio_interval([costs.plain * count for count in tokens], seconds),
+        ratio_interval(tokens, steps),
+        sum(run.accepted for run in runs) / drafted if drafted else None,
+        sum(seconds) / sum(steps),
     )
-
-
-def ranked(lines: Sequence[Line]) -> list[Line]:
-    """The fastest first; what is no faster than a simpler one comes after it."""
-    return sorted(lines, key=lambda line: -line.speed_up.value)

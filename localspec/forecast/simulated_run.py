@@ -1,46 +1,52 @@
-"""Course: what decoding one answer takes, in steps and in seconds."""
+"""Simulated run: the steps and the seconds that decoding one answer would take."""
 
 from dataclasses import dataclass
 
 from localspec.control.cost_model import DrafterCost
 from localspec.forecast.answers import Answer
-from localspec.forecast.replay import Walk
-from localspec.forecast.timing import Costs
+from localspec.forecast.replay import StepCounts
+from localspec.forecast.timing import StepCosts
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """Expected counts, and seconds of generation (the target's reading of the prompt is apart)."""
+class SimulatedRun:
+    """Expected counts, and seconds of generation, without the target's reading of the prompt."""
 
     tokens: int
-    calls: float
+    steps: float
     drafted: float
     accepted: float
     seconds: float
 
 
-def plain_course(answer: Answer, costs: Costs) -> Course:
-    """A pass for each token."""
+def plain_run(answer: Answer, costs: StepCosts) -> SimulatedRun:
+    """Plain decoding: a step for each token."""
     tokens = len(answer.tokens)
-    return Course(tokens, tokens, 0, 0, tokens * costs.plain)
+    return SimulatedRun(tokens, tokens, 0, 0, tokens * costs.plain)
 
 
-def course_of_copies(answer: Answer, walk: Walk, costs: Costs, drafter: DrafterCost) -> Course:
-    """With a free drafter, which is asked at every step, whether it proposes or not."""
-    return _course(answer, walk, costs, walk.calls * drafter.first)
+def model_free_run(
+    answer: Answer, counts: StepCounts, costs: StepCosts, drafter: DrafterCost
+) -> SimulatedRun:
+    """Decoding with a model-free drafter, which costs time in every step, draft or not."""
+    return _run(answer, counts, costs, counts.steps * drafter.first)
 
 
-def course_of_model(answer: Answer, walk: Walk, costs: Costs, drafter: DrafterCost) -> Course:
-    """With a drafter that is a model; it has the prompt to read, too."""
+def draft_model_run(
+    answer: Answer, counts: StepCounts, costs: StepCosts, drafter: DrafterCost
+) -> SimulatedRun:
+    """Decoding with a draft model, which also has the prompt to read."""
     drafting = drafter.reading(len(answer.prompt)) + sum(
-        float(calls) * drafter.of(depth) for depth, calls in enumerate(walk.by_depth) if depth
+        float(steps) * drafter.of(depth) for depth, steps in enumerate(counts.by_depth) if depth
     )
-    return _course(answer, walk, costs, drafting)
+    return _run(answer, counts, costs, drafting)
 
 
-def _course(answer: Answer, walk: Walk, costs: Costs, drafting: float) -> Course:
+def _run(answer: Answer, counts: StepCounts, costs: StepCosts, drafting: float) -> SimulatedRun:
     # At a fixed depth, passes are not padded.
-    passes = sum(float(calls) * costs.pass_of(rows) for rows, calls in enumerate(walk.by_depth, 1))
+    passes = sum(
+        float(steps) * costs.pass_of(rows) for rows, steps in enumerate(counts.by_depth, 1)
+    )
     tokens = len(answer.tokens)
-    seconds = passes + walk.switches * costs.switch + drafting + tokens * costs.host
-    return Course(tokens, walk.calls, walk.drafted, walk.accepted, seconds)
+    seconds = passes + counts.switches * costs.switch + drafting + tokens * costs.host
+    return SimulatedRun(tokens, counts.steps, counts.drafted, counts.accepted, seconds)

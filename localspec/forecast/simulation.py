@@ -1,8 +1,8 @@
-"""Rehearsal: what `auto` would do, by running the real controller over texts already written.
+"""Simulation: the adaptive policy over answers that are already generated.
 
-Under the rule `coupled` a text does not depend on its drafts, so the real drafters and the real
-controller can go over it with nothing but the target's passes left out: which drafts stand is read
-off the text, and what passes and drafts take is what was measured.
+With the rule `coupled` a text does not depend on its drafts. So the real policy and the real
+drafters run over the answer, without the target: the answer tells which drafts are accepted, and
+the measured costs how long passes and drafts take.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from time import perf_counter
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import DrafterCost, Widths
 from localspec.forecast.answers import Answer
-from localspec.forecast.simulated_run import Course
-from localspec.forecast.timing import Costs
+from localspec.forecast.simulated_run import SimulatedRun
+from localspec.forecast.timing import StepCosts
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Drafter, Limit, Outcome
 from localspec.speculation.policy import Plan, Step
@@ -20,7 +20,7 @@ from localspec.utils.tokens import common_prefix
 
 
 class _Known(DrafterCost):
-    """A cost that is known: what the rehearsal itself takes teaches nothing about it."""
+    """A cost that is known: the time of the simulation itself must not change it."""
 
     knows_further = True
 
@@ -31,15 +31,15 @@ class _Known(DrafterCost):
         """Nothing to learn."""
 
 
-class Rehearsal:
-    """One controller, as an engine keeps it from answer to answer.
+class Simulation:
+    """One adaptive policy, which learns from answer to answer as in an engine.
 
-    drafters: as an engine has them, the free ones first; `costs` has them all. guesses: as in
-    AdaptivePolicy.
+    drafters: as an engine has them, the model-free ones first; `costs` has all of them. guesses: as
+    in AdaptivePolicy.
     """
 
     def __init__(
-        self, drafters: Sequence[Drafter], costs: Costs, guesses: Mapping[str, float]
+        self, drafters: Sequence[Drafter], costs: StepCosts, guesses: Mapping[str, float]
     ) -> None:
         self._costs = costs
         self._drafting: dict[str, DrafterCost] = {
@@ -47,55 +47,55 @@ class Rehearsal:
             for name, cost in costs.drafters.items()
         }
         self._passes = Widths(costs.passes)
-        # What the controller learns as a pass's time is all of its step but the drafting.
+        # What the policy learns as the time of a pass is that of its step, without the drafting.
         self._learnt = Widths({rows: each + costs.host for rows, each in costs.passes.items()})
-        self._controller = AdaptivePolicy(drafters, self._learnt, self._drafting, guesses=guesses)
+        self._policy = AdaptivePolicy(drafters, self._learnt, self._drafting, guesses=guesses)
         self._rows = 0
 
-    def course(self, answer: Answer) -> Course:
-        """The steps over one answer."""
-        self._controller.begin()
-        for drafter in self._controller.drafters:
+    def run(self, answer: Answer) -> SimulatedRun:
+        """Simulate the steps of one answer."""
+        self._policy.begin()
+        for drafter in self._policy.drafters:
             drafter.begin(answer.prompt)
         prefix, done = answer.sampler.prefix(answer.prompt), 0
-        calls = drafted = accepted = 0
+        steps = drafted = accepted = 0
         seconds = 0.0
         while done < len(answer.tokens):
             limit = Limit(answer.limit - done - 1, prefix, answer.sampler)
-            step, stood, thinking = self._step(limit, answer.tokens[done:])
-            calls, drafted, accepted = calls + 1, drafted + step.verified, accepted + stood
-            seconds += step.seconds + thinking
+            step, accepted_here, policy_seconds = self._step(limit, answer.tokens[done:])
+            steps, drafted, accepted = steps + 1, drafted + step.verified, accepted + accepted_here
+            seconds += step.seconds + policy_seconds
             done += len(step.tokens)
             for token in step.tokens:
                 prefix = prefix.then(token)
-        return Course(len(answer.tokens), calls, drafted, accepted, seconds)
+        return SimulatedRun(len(answer.tokens), steps, drafted, accepted, seconds)
 
     def _step(self, limit: Limit, rest: Sequence[int]) -> tuple[Step, int, float]:
-        """A step, how many drafted tokens stood, and the controller's own seconds.
+        """One step: return it, how many drafted tokens are accepted, and the policy's own seconds.
 
         rest: the answer from here on.
         """
         began = perf_counter()
-        plan = self._controller.plan(limit)
+        plan = self._policy.plan(limit)
         planned = perf_counter()
-        drafting, proposed = self._proposed(plan, limit)
+        drafting, proposed = self._draft(plan, limit)
         drafted = perf_counter()
-        verified = self._controller.keep(proposed)
-        stood = common_prefix(proposed.tokens[:verified], rest)
-        tokens = list(rest[: stood + 1])
+        verified = self._policy.keep(proposed)
+        accepted_here = common_prefix(proposed.tokens[:verified], rest)
+        tokens = list(rest[: accepted_here + 1])
         rows = self._learnt.padded(verified + 1)
         switch = self._costs.switch if rows != self._rows else 0.0
         self._rows = rows
         seconds = self._passes.seconds(rows) + switch + len(tokens) * self._costs.host + drafting
         step = Step(proposed.tokens, verified, rows, tokens, seconds, drafting)
-        self._controller.learn(step)
-        thinking = perf_counter() - drafted + planned - began
-        for drafter in self._controller.drafters:
-            drafter.observe(Outcome(tokens, stood if drafter is plan.drafter else 0))
-        return step, stood, thinking
+        self._policy.learn(step)
+        policy_seconds = perf_counter() - drafted + planned - began
+        for drafter in self._policy.drafters:
+            drafter.observe(Outcome(tokens, accepted_here if drafter is plan.drafter else 0))
+        return step, accepted_here, policy_seconds
 
-    def _proposed(self, plan: Plan, limit: Limit) -> tuple[float, Draft]:
-        """The draft, and what it takes."""
+    def _draft(self, plan: Plan, limit: Limit) -> tuple[float, Draft]:
+        """The seconds of the draft, and the draft."""
         if not plan.drafter:
             return 0.0, NOTHING
         behind = getattr(plan.drafter, "backlog", 0)

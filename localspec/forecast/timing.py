@@ -1,4 +1,4 @@
-"""Timing: what passes and drafts take in the midst of a text, beside what plain decoding took."""
+"""Timing: the seconds that passes and drafts take in the middle of a text."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -12,23 +12,24 @@ from localspec.llama.context import Context
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, Outcome
 
-# The deepest draft whose cost is measured for itself, and some deeper ones for what lies between.
+# The deepest draft that is forecast.
 DEEPEST = 16
+# `auto` may draft deeper: two wider passes are measured, the others interpolated.
 _WIDTHS = (*range(1, DEEPEST + 2), 24, 32)
-# So many rounds of all widths, and more, up to the second, as long as there is time.
+# The fewest and the most rounds over all widths, and the seconds after which no further one begins.
 _ROUNDS = (2, 9)
 _SECONDS = 3.0
+# Tokens in the two drafts whose difference is the cost of a further token.
 _FEW, _MANY = 1, 5
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """Seconds.
+class StepCosts:
+    """The seconds that the parts of a step take.
 
-    passes: of the target, by rows, after a pass of as many. switch: more, if the pass before had
-    another number: then the library sets up its computation anew. host: of everything else, per
-    token of text (rules and filters work row by row, so a step's share grows with its tokens).
-    drafters: by name.
+    passes: of a pass of the target, by its rows, after a pass of as many rows. switch: what a pass
+    takes longer after one of other rows, because llama.cpp then builds its graph anew. host: all
+    else, per token of text (rules and filters work row by row). drafters: by name.
     """
 
     passes: dict[int, float]
@@ -38,112 +39,117 @@ class Costs:
 
     @property
     def plain(self) -> float:
-        """Of a token of plain decoding."""
+        """The seconds of one token in plain decoding."""
         return self.passes[1] + self.host
 
     def pass_of(self, rows: int) -> float:
-        """Of a pass of so many rows; where the context is too small to try, of the widest."""
+        """The seconds of a pass of so many rows, or else of the widest that was measured."""
         return self.passes.get(rows) or self.passes[max(self.passes)]
 
 
 @dataclass(slots=True)
-class _Seen:
-    """Seconds as measured. passes: after a pass of as many rows; switched: of another number."""
+class _Samples:
+    """Measured seconds. passes: after a pass of as many rows; switched: after one of others.
+
+    few, many: of drafts of _FEW and of _MANY tokens. reading: of a first draft behind the prompt.
+    """
 
     plain: list[float] = field(default_factory=list)
     passes: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     switched: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     few: list[float] = field(default_factory=list)
     many: list[float] = field(default_factory=list)
-    free: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    model_free: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     reading: list[float] = field(default_factory=list)
 
 
-def measure(
+def measure_costs(
     context: Context,
     model: Drafter | None,
-    free: Sequence[Drafter],
+    model_free: Sequence[Drafter],
     answers: Sequence[Answer],
     forget: Callable[[], object] = lambda: None,
-) -> Costs:
-    """Costs around the middle of an answer, in proportion to what writing the answers took.
+) -> StepCosts:
+    """Measure the costs in the middle of the longest answer.
 
-    context: of the target; it is changed. model: a drafter that is one, and `forget` empties its
-    cache. free: new ones, which are not.
+    They are scaled to what generating the answers took. context: of the target; its text changes.
+    model: the drafter that is a model, and `forget` empties its cache. model_free: new ones.
     """
     plain = median(each.stats.seconds.verify / each.stats.steps for each in answers)
     token = median(each.stats.seconds.generate / each.stats.steps for each in answers)
     answer = max(answers, key=lambda each: len(each.tokens))
-    seen = _Round(context, model, free, answer, forget).seen()
-    # What slows the machine, or a longer text, slows all alike.
-    scale = plain / _usual(seen.plain)
-    passes = {rows: scale * _usual(each) for rows, each in seen.passes.items()}
-    drafters = {name: DrafterCost(first=scale * _usual(each)) for name, each in seen.free.items()}
+    samples = _Measurement(context, model, model_free, answer, forget).samples()
+    # A busier machine, or a longer text, slows all parts alike.
+    scale = plain / _typical(samples.plain)
+    passes = {rows: scale * _typical(each) for rows, each in samples.passes.items()}
+    drafters = {
+        name: DrafterCost(first=scale * _typical(each)) for name, each in samples.model_free.items()
+    }
     if model:
-        first, many = scale * _usual(seen.few), scale * _usual(seen.many)
-        reading = max(0.0, scale * _usual(seen.reading) - first) / len(answer.prompt)
+        first, many = scale * _typical(samples.few), scale * _typical(samples.many)
+        reading = max(0.0, scale * _typical(samples.reading) - first) / len(answer.prompt)
         further = max(0.0, (many - first) / (_MANY - _FEW))
         drafters[model.name] = DrafterCost(first, further, reading)
-    more = [scale * _usual(each) - passes[rows] for rows, each in seen.switched.items()]
+    more = [scale * _typical(each) - passes[rows] for rows, each in samples.switched.items()]
     switch = max(0.0, median(more))
-    return Costs({**passes, 1: plain}, switch, max(0.0, token - plain), drafters)
+    return StepCosts({**passes, 1: plain}, switch, max(0.0, token - plain), drafters)
 
 
-def _usual(seconds: Sequence[float]) -> float:
-    """The upper end of the quickest quarter: what others do on the machine only adds time."""
+def _typical(seconds: Sequence[float]) -> float:
+    """The largest of the fastest quarter, because other programs on the machine only add time."""
     return sorted(seconds)[len(seconds) // 4]
 
 
-class _Round:
-    """Widths in turn, and before each pass every drafter once, as when they decode together."""
+class _Measurement:
+    """Measures the widths in turn, with every drafter once before each, as when they decode."""
 
     def __init__(
         self,
         context: Context,
         model: Drafter | None,
-        free: Sequence[Drafter],
+        model_free: Sequence[Drafter],
         answer: Answer,
         forget: Callable[[], object],
     ) -> None:
         self._context = context
         self._model = model
-        self._free = free
+        self._model_free = model_free
         self._answer = answer
         self._forget = forget
         self._place = len(answer.prompt) + len(answer.tokens) // 2
         self._count = 0
 
-    def seen(self) -> _Seen:
-        """As many rounds as there is time for."""
+    def samples(self) -> _Samples:
+        """Measure as many rounds as there is time for."""
         context, place = self._context, self._place
         context.hold(self._answer.text[:place])
-        seen = _Seen()
+        samples = _Samples()
         widths = [width for width in _WIDTHS if place + width <= context.n_ctx]
         began = perf_counter()
         for number in range(_ROUNDS[1]):
             if number >= _ROUNDS[0] and perf_counter() - began > _SECONDS:
                 break
             for width in widths:
-                self._see(width, seen)
+                self._measure(width, samples)
             if self._model:
                 self._forget()
-                seen.reading.append(self._drafting(len(self._answer.prompt), _FEW))
-        return seen
+                samples.reading.append(self._draft_seconds(len(self._answer.prompt), _FEW))
+        return samples
 
-    def _see(self, width: int, seen: _Seen) -> None:
-        self._pass(1)
-        seen.plain.append(self._pass(1))
-        for name, seconds in self._copying().items():
-            seen.free[name].append(seconds)
-        seen.few.append(self._drafting(self._place + self._count % 8, _FEW))
-        seen.many.append(self._drafting(self._place + self._count % 8, _MANY))
-        seen.switched[width].append(self._pass(width))
-        self._drafting(self._place, _FEW)
-        seen.passes[width].append(self._pass(width))
+    def _measure(self, width: int, samples: _Samples) -> None:
+        self._pass_seconds(1)
+        samples.plain.append(self._pass_seconds(1))
+        for name, seconds in self._model_free_seconds().items():
+            samples.model_free[name].append(seconds)
+        samples.few.append(self._draft_seconds(self._place + self._count % 8, _FEW))
+        samples.many.append(self._draft_seconds(self._place + self._count % 8, _MANY))
+        samples.switched[width].append(self._pass_seconds(width))
+        self._draft_seconds(self._place, _FEW)
+        samples.passes[width].append(self._pass_seconds(width))
         self._count += 1
 
-    def _pass(self, rows: int) -> float:
-        """Over tokens of the text itself: experts are chosen by what is there."""
+    def _pass_seconds(self, rows: int) -> float:
+        """The seconds of a pass over tokens of the text: which experts run depends on them."""
         text = self._answer.text
         tokens = [*text[self._place :], *text][:rows]
         began = perf_counter()
@@ -153,7 +159,7 @@ class _Round:
         self._context.truncate(self._place)
         return seconds
 
-    def _drafting(self, place: int, depth: int) -> float:
+    def _draft_seconds(self, place: int, depth: int) -> float:
         if not self._model:
             return 0.0
         text = self._answer.text[:place]
@@ -162,12 +168,12 @@ class _Round:
         self._model.propose(Limit(depth, self._answer.sampler.prefix(text), self._answer.sampler))
         return perf_counter() - began
 
-    def _copying(self) -> dict[str, float]:
-        """Of one proposal of each free drafter, and of taking in a token."""
+    def _model_free_seconds(self) -> dict[str, float]:
+        """The seconds of one proposal and one committed token, by model-free drafter."""
         answer, seconds = self._answer, dict[str, float]()
         limit = Limit(DEEPEST, answer.sampler.prefix(answer.prompt), answer.sampler)
         place = self._count % len(answer.tokens)
-        for drafter in self._free:
+        for drafter in self._model_free:
             if place == 0:
                 drafter.begin(answer.prompt)
             began = perf_counter()

@@ -13,23 +13,22 @@ from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import DrafterCost
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
-from localspec.forecast.answers import copies, walk_copies
+from localspec.forecast.confidence import ratio_interval
 from localspec.forecast.forecast import (
     DEPTHS,
-    Evidence,
-    Line,
+    ConfigurationForecast,
     forecast,
-    gather,
-    line_of_auto,
-    lines_of_copies,
-    lines_of_model,
-    plain_line,
+    forecast_auto,
+    forecast_draft_model,
+    forecast_model_free,
+    forecast_plain,
     ranked,
 )
-from localspec.forecast.replay import ratio
-from localspec.forecast.simulated_run import course_of_copies
-from localspec.forecast.simulation import Rehearsal
-from localspec.forecast.timing import DEEPEST, Costs
+from localspec.forecast.model_free import count_steps, replay_drafts
+from localspec.forecast.scored_answers import ScoredAnswers, score_answers
+from localspec.forecast.simulated_run import model_free_run
+from localspec.forecast.simulation import Simulation
+from localspec.forecast.timing import DEEPEST, StepCosts
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.loading.drafter_loader import MODEL_FREE
 from localspec.speculation.decoder import Decoder
@@ -56,21 +55,21 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def evidence(engine: Engine) -> Mapping[float, Evidence]:
+def scored(engine: Engine) -> Mapping[float, ScoredAnswers]:
     found = {}
     for temperature in TEMPERATURES:
         settings = options(temperature)
         with engine.slot.new_context(GenerationConfig.of(**settings)) as context:
-            found[temperature] = gather(engine, context, PROMPTS, settings)
+            found[temperature] = score_answers(engine, context, PROMPTS, settings)
     return found
 
 
-def costs(*, drafts: float = 0.05, pass_more: float = 0.05, host: float = 0.1) -> Costs:
+def costs(*, drafts: float = 0.05, pass_more: float = 0.05, host: float = 0.1) -> StepCosts:
     """A plain pass takes 1; each further row so much, a model's draft so much per token."""
     passes = {rows: 1 + pass_more * (rows - 1) for rows in range(1, 33)}
     free = {name: DrafterCost(first=0.001) for name in MODEL_FREE}
     model = DrafterCost(drafts, drafts, drafts / 10)
-    return Costs(passes, 0.0, host, {**free, "pycode-4m-q4_0": model})
+    return StepCosts(passes, 0.0, host, {**free, "pycode-4m-q4_0": model})
 
 
 # Steps and acceptance.
@@ -79,35 +78,35 @@ def costs(*, drafts: float = 0.05, pass_more: float = 0.05, host: float = 0.1) -
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("depth", [1, 4, 9])
 @pytest.mark.parametrize("name", MODEL_FREE)
-def test_what_copies_do_is_known_exactly(
-    evidence: Mapping[float, Evidence], name: str, depth: int, temperature: float
+def test_what_model_free_drafters_do_is_known_exactly(
+    scored: Mapping[float, ScoredAnswers], name: str, depth: int, temperature: float
 ) -> None:
     with load(draft=name, threads=1, context=512, flash_attention=True) as engine:
-        for number, answer in enumerate(evidence[temperature].answers):
-            walk = walk_copies(evidence[temperature].copies[name][number], depth)
+        for number, answer in enumerate(scored[temperature].answers):
+            counts = count_steps(scored[temperature].drafts[name][number], depth)
             # As in the prediction, nothing of the answers before is remembered.
             engine.drafting.drafters[0].__init__()  # type: ignore[misc]
             settings: GenerationOptions = {**options(temperature), "seed": 5 + number}
             real = engine.generate(answer.prompt, depth=depth, **settings)
             assert real.token_ids == answer.tokens
             stats = real.stats
-            told = (walk.calls, walk.drafted, walk.accepted)
+            told = (counts.steps, counts.drafted, counts.accepted)
             assert told == (stats.steps, stats.drafted, stats.accepted)
             widths = np.bincount(stats.widths, minlength=depth + 2)[1:]
-            assert walk.by_depth.tolist() == widths.tolist()
-            assert walk.switches == 1 + np.count_nonzero(np.diff(stats.widths))
+            assert counts.by_depth.tolist() == widths.tolist()
+            assert counts.switches == 1 + np.count_nonzero(np.diff(stats.widths))
 
 
 @pytest.mark.parametrize("rule", ["coupled", "token", "block"])
 @pytest.mark.parametrize("depth", [2, 5])
 def test_the_model_takes_the_steps_foretold(
-    engine: Engine, evidence: Mapping[float, Evidence], rule: str, depth: int, drafter_path: Path
+    engine: Engine, scored: Mapping[float, ScoredAnswers], rule: str, depth: int, drafter_path: Path
 ) -> None:
-    lines = lines_of_model(evidence[0.8], costs())
+    lines = forecast_draft_model(scored[0.8], costs())
     told = next(each for each in lines if (each.rule, each.depth) == (rule, depth))
     tokens, steps = [], []
     with load(draft=str(drafter_path), threads=1, context=512, flash_attention=True) as real:
-        for answer in evidence[0.8].answers:
+        for answer in scored[0.8].answers:
             made = [
                 real.generate(
                     answer.prompt,
@@ -117,22 +116,22 @@ def test_the_model_takes_the_steps_foretold(
             ]
             tokens.append(sum(stats.generated_tokens for stats in made))
             steps.append(sum(stats.steps for stats in made))
-    seen, estimate = ratio(tokens, steps), told.tokens_per_step
+    seen, estimate = ratio_interval(tokens, steps), told.tokens_per_step
     assert abs(seen.value - estimate.value) < WIDENED * max(
         estimate.high - estimate.value, seen.high - seen.value
     )
 
 
 def test_greedily_the_model_is_foretold_exactly(
-    evidence: Mapping[float, Evidence], drafter_path: Path
+    scored: Mapping[float, ScoredAnswers], drafter_path: Path
 ) -> None:
-    lines = [*lines_of_model(evidence[0.0], costs())]
+    lines = [*forecast_draft_model(scored[0.0], costs())]
     assert {each.rule for each in lines} == {"coupled"}
     told = lines[3]
     with load(draft=str(drafter_path), threads=1, context=512, flash_attention=True) as real:
         made = [
             real.generate(answer.prompt, depth=4, **options(0.0)).stats
-            for answer in evidence[0.0].answers
+            for answer in scored[0.0].answers
         ]
     tokens, steps = (
         sum(getattr(each, name) for each in made) for name in ("generated_tokens", "steps")
@@ -143,7 +142,7 @@ def test_greedily_the_model_is_foretold_exactly(
 class Told:
     """A policy in a real loop that is told of a world where steps take what the costs say."""
 
-    def __init__(self, controller: AdaptivePolicy, known: Costs) -> None:
+    def __init__(self, controller: AdaptivePolicy, known: StepCosts) -> None:
         self.drafters = controller.drafters
         self.begin, self.keep = controller.begin, controller.keep
         self._controller = controller
@@ -164,21 +163,21 @@ class Told:
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-def test_the_rehearsal_takes_the_steps_of_a_real_loop(
-    engine: Engine, evidence: Mapping[float, Evidence], temperature: float
+def test_the_simulation_takes_the_steps_of_a_real_loop(
+    engine: Engine, scored: Mapping[float, ScoredAnswers], temperature: float
 ) -> None:
     model = engine.drafting.drafters[-1]
     known = costs(drafts=0.04)
     known.drafters[model.name] = DrafterCost(0.04, 0.04)
-    answers = evidence[temperature].answers
-    rehearsal = Rehearsal([Suffix(spare=0), model], known, {})
-    told = [rehearsal.course(answer) for answer in answers]
+    answers = scored[temperature].answers
+    simulation = Simulation([Suffix(spare=0), model], known, {})
+    told = [simulation.run(answer) for answer in answers]
     # The real one, in the same world.
-    other = Rehearsal([Suffix(spare=0), model], known, {})
-    policy = Told(other._controller, known)
+    other = Simulation([Suffix(spare=0), model], known, {})
+    policy = Told(other._policy, known)
     with engine.slot.new_context(GenerationConfig.of(**options(temperature))) as context:
         context.padded = other._learnt.padded
-        for answer, course in zip(answers, told, strict=True):
+        for answer, run in zip(answers, told, strict=True):
             stats = Stats()
             held = context.truncate(context.shared(answer.prompt[:-1]))
             context.extend(answer.prompt[held:-1])
@@ -188,32 +187,32 @@ def test_the_rehearsal_takes_the_steps_of_a_real_loop(
             made = [each.id for each in itertools.islice(loop.run(LENGTH), len(answer.tokens))]
             assert made == answer.tokens
             seen = (stats.steps, stats.drafted, stats.accepted)
-            assert (course.calls, course.drafted, course.accepted) == seen
-    assert sum(course.tokens for course in told) > 1.5 * sum(course.calls for course in told)
+            assert (run.steps, run.drafted, run.accepted) == seen
+    assert sum(run.tokens for run in told) > 1.5 * sum(run.steps for run in told)
 
 
 # What is best.
 
 
-def every(engine: Engine, evidence: Evidence, known: Costs) -> list[Line]:
-    lines = [plain_line(evidence.answers, known), *lines_of_copies(evidence, known)]
-    lines += lines_of_model(evidence, known)
-    lines.append(line_of_auto(engine.drafting.drafters, evidence, known))
+def every(engine: Engine, scored: ScoredAnswers, known: StepCosts) -> list[ConfigurationForecast]:
+    lines = [forecast_plain(scored.answers, known), *forecast_model_free(scored, known)]
+    lines += forecast_draft_model(scored, known)
+    lines.append(forecast_auto(engine.drafting.drafters, scored, known))
     return ranked(lines)
 
 
 def test_where_drafts_cost_too_much_plain_is_best(
-    engine: Engine, evidence: Mapping[float, Evidence]
+    engine: Engine, scored: Mapping[float, ScoredAnswers]
 ) -> None:
-    best = every(engine, evidence[0.8], costs(drafts=2, pass_more=1))[0]
+    best = every(engine, scored[0.8], costs(drafts=2, pass_more=1))[0]
     assert (best.drafter, best.rule, best.depth) == ("plain", None, None)
     assert best.speed_up.value == best.tokens_per_step.value == 1
 
 
 def test_where_drafts_cost_nothing_the_model_is_best_and_deep(
-    engine: Engine, evidence: Mapping[float, Evidence]
+    engine: Engine, scored: Mapping[float, ScoredAnswers]
 ) -> None:
-    lines = every(engine, evidence[0.8], costs(drafts=1e-4, pass_more=1e-4, host=0))
+    lines = every(engine, scored[0.8], costs(drafts=1e-4, pass_more=1e-4, host=0))
     values = [each.speed_up.value for each in lines]
     assert values == sorted(values, reverse=True) and values[0] > 2
     fixed = next(each for each in lines if each.depth)
@@ -222,22 +221,22 @@ def test_where_drafts_cost_nothing_the_model_is_best_and_deep(
     assert fixed.speed_up.value == pytest.approx(fixed.tokens_per_step.value, rel=0.02)
 
 
-def test_dearer_drafts_are_shorter(evidence: Mapping[float, Evidence]) -> None:
+def test_dearer_drafts_are_shorter(scored: Mapping[float, ScoredAnswers]) -> None:
     depths = []
     for drafts in (0.01, 0.1, 0.3):
-        lines = ranked([*lines_of_model(evidence[0.8], costs(drafts=drafts))])
+        lines = ranked([*forecast_draft_model(scored[0.8], costs(drafts=drafts))])
         depths.append(lines[0].depth or 0)
     assert depths[0] > depths[1] > depths[2]
 
 
-def test_a_pass_of_another_width_costs_more(evidence: Mapping[float, Evidence]) -> None:
-    answer, copy = evidence[0.8].answers[0], evidence[0.8].copies["suffix"][0]
-    walk, known = walk_copies(copy, 3), costs()
+def test_a_pass_of_another_width_costs_more(scored: Mapping[float, ScoredAnswers]) -> None:
+    answer, copy = scored[0.8].answers[0], scored[0.8].drafts["suffix"][0]
+    counts, known = count_steps(copy, 3), costs()
     same, other = (
-        course_of_copies(answer, walk, each, DrafterCost())
+        model_free_run(answer, counts, each, DrafterCost())
         for each in (known, replace(known, switch=0.5))
     )
-    assert other.seconds - same.seconds == pytest.approx(0.5 * walk.switches)
+    assert other.seconds - same.seconds == pytest.approx(0.5 * counts.switches)
 
 
 def test_the_whole_measures_and_ranks(engine: Engine) -> None:
@@ -247,16 +246,16 @@ def test_the_whole_measures_and_ranks(engine: Engine) -> None:
     assert {*range(1, DEEPEST + 2)} <= found.costs.passes.keys()
     assert all(seconds > 0 for seconds in found.costs.passes.values())
     assert found.costs.drafters.keys() == {*MODEL_FREE, "pycode-4m-q4_0"} >= found.rates.keys()
-    assert len(found.lines) == 2 + (len(MODEL_FREE) + 3) * len(DEPTHS)
-    shown = [(each.drafter, each.rule) for each in found.shortened()]
+    assert len(found.configurations) == 2 + (len(MODEL_FREE) + 3) * len(DEPTHS)
+    shown = [(each.drafter, each.rule) for each in found.best_depths()]
     assert len({*shown}) == len(shown) == 2 + len(MODEL_FREE) + 3
     assert len(said) == 4
 
 
-def test_short_proposals_are_beginnings_of_long_ones(evidence: Mapping[float, Evidence]) -> None:
+def test_short_proposals_are_beginnings_of_long_ones(scored: Mapping[float, ScoredAnswers]) -> None:
     """What lets one pass over a text tell all depths."""
-    for answer in evidence[0.8].answers[:2]:
+    for answer in scored[0.8].answers[:2]:
         for name, drafter in MODEL_FREE.items():
-            long, short = (copies(drafter(), answer, depth) for depth in (DEEPEST, 3))
-            assert np.array_equal(short.proposed, np.minimum(long.proposed, 3)), name
-            assert np.array_equal(short.right, np.minimum(long.right, 3)), name
+            long, short = (replay_drafts(drafter(), answer, depth) for depth in (DEEPEST, 3))
+            assert np.array_equal(short.drafted, np.minimum(long.drafted, 3)), name
+            assert np.array_equal(short.correct, np.minimum(long.correct, 3)), name

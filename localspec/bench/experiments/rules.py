@@ -19,7 +19,8 @@ from typing import TypedDict
 from localspec.bench.experiments.command_line import Table, argument_parser
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Result
-from localspec.forecast.replay import Estimate, Prediction, Scored, predict, ratio, score_text
+from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
+from localspec.forecast.replay import Prediction, ScoredText, predict, score_text
 from localspec.llama.context import Context
 from localspec.models import registry
 from localspec.sampling.params import SamplingParams
@@ -82,8 +83,8 @@ class _GreedyDrafter:
 class _Measured:
     """The counterparts of Prediction, counted while generating."""
 
-    tokens_per_step: Estimate
-    acceptance: Estimate
+    tokens_per_step: ConfidenceInterval
+    acceptance: ConfidenceInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +176,10 @@ def _measure(engine: Engine, rule: str, depth: int, work: Workload) -> _Measured
         steps.append(sum(stats.steps for stats in all_stats))
         drafted.append(sum(stats.drafted for stats in all_stats))
         accepted.append(sum(stats.accepted for stats in all_stats))
-    return _Measured(ratio(tokens, steps), ratio(accepted, drafted))
+    return _Measured(ratio_interval(tokens, steps), ratio_interval(accepted, drafted))
 
 
-def score(engines: Mapping[str, Engine], work: Workload) -> list[list[Scored]]:
+def score(engines: Mapping[str, Engine], work: Workload) -> list[list[ScoredText]]:
     """Sample each text from the target alone, and score it with both models: texts by prompt."""
     plain, drafter = engines["none"], engines[MODEL].drafting.context
     assert drafter is not None, "the draft model has a cache"
@@ -190,7 +191,7 @@ def score(engines: Mapping[str, Engine], work: Workload) -> list[list[Scored]]:
             for model in (plain.model, drafter.model)
         )
 
-        def scored(prompt: str, seed: int) -> Scored:
+        def scored(prompt: str, seed: int) -> ScoredText:
             text = work.generate(plain, prompt, seed).token_ids
             ids = plain.model.tokenize(prompt)
             return score_text(target, small, ids, text, work.params, limit=work.tokens)

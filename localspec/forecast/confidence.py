@@ -1,0 +1,65 @@
+"""Confidence: a ratio estimated from several prompts, and the interval around it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from localspec.errors import InvalidValueError
+
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceInterval:
+    """An estimated value, and the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def ratio_interval(above: Sequence[float], below: Sequence[float]) -> ConfidenceInterval:
+    """Estimate sum(above) / sum(below), with its t interval, from one pair per prompt.
+
+    The residuals e = above - ratio * below give the standard error, sqrt(n / (n - 1) sum e^2) over
+    sum(below): the usual ratio estimator, whose t interval covers well from ten prompts on.
+
+    NaN if `below` is all 0. Raises InvalidValueError for fewer than two pairs.
+    """
+    if len(above) < 2:
+        raise InvalidValueError(f"there are {len(above)} prompts; an interval takes 2 or more")
+    a, b = np.asarray(above, np.float64), np.asarray(below, np.float64)
+    n, total = a.size, float(b.sum())
+    if not total:
+        return ConfidenceInterval(math.nan, math.nan, math.nan)
+    value = float(a.sum()) / total
+    error = math.sqrt(n / (n - 1) * float(((a - value * b) ** 2).sum())) / total
+    half = t_quantile((1 + _LEVEL) / 2, n - 1) * error
+    return ConfidenceInterval(value, value - half, value + half)
+
+
+def t_quantile(probability: float, df: int) -> float:
+    """The quantile, probability > 1/2, of Student's t with `df` degrees of freedom."""
+    low, high = 0.0, 1.0
+    while _t_within(high, df) < 2 * probability - 1:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = _t_within(middle, df) < 2 * probability - 1
+        low, high = (middle, high) if below else (low, middle)
+    return high
+
+
+def _t_within(t: float, df: int) -> float:
+    """Pr[-t < T < t], by the finite sums of Abramowitz and Stegun, 26.7.3 and 26.7.4."""
+    angle = math.atan2(t, math.sqrt(df))
+    cosine = math.cos(angle)
+    odd = df % 2
+    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
+    for k in range(1 + odd, df, 2):
+        total += term
+        term *= cosine * cosine * k / (k + 1)
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total

@@ -1,0 +1,81 @@
+"""Scored answers: answers of the target, and how often each drafter would have been right."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from localspec.engine.engine import Engine
+from localspec.engine.prompt import Prompt
+from localspec.forecast.answers import Answer, write_answer
+from localspec.forecast.model_free import ReplayedDrafts, first_token_accuracy, replay_drafts
+from localspec.forecast.replay import ScoredText, score_with_drafter
+from localspec.forecast.timing import DEEPEST
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.llama.context import Context
+from localspec.loading.drafter_loader import MODEL_FREE
+from localspec.speculation.drafter import Drafter
+
+# Is called with what is being done now.
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class ScoredAnswers:
+    """Answers, and the drafters tried on them.
+
+    drafts: of each model-free drafter, by name: one entry per answer. model: the drafter that is a
+    model, if there is one. scored: by it, one entry per answer; empty without it.
+    """
+
+    answers: list[Answer]
+    drafts: dict[str, list[ReplayedDrafts]] = field(default_factory=dict)
+    scored: list[ScoredText] = field(default_factory=list)
+    model: Drafter | None = None
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The share of each drafter's tokens that are right, at any place, by name."""
+        rates = {name: first_token_accuracy(each) for name, each in self.drafts.items()}
+        if self.model:
+            rates[self.model.name] = float(
+                np.concatenate([each.coupled for each in self.scored]).mean()
+            )
+        return {name: rate for name, rate in rates.items() if rate is not None}
+
+
+def score_answers(
+    engine: Engine,
+    context: Context,
+    prompts: Sequence[Prompt],
+    options: GenerationOptions,
+    progress: Progress = lambda _: None,
+) -> ScoredAnswers:
+    """Generate an answer to each prompt, and try every drafter on it.
+
+    context: another cache of the engine's target. options: the seed is that of the first answer;
+    each further one has the next.
+    """
+    small = engine.drafting.context
+    found = ScoredAnswers([], model=engine.drafting.drafters[-1] if small else None)
+    first_seed = GenerationConfig.of(**options).seed
+    for number, prompt in enumerate(prompts):
+        progress(f"writing answer {number + 1} of {len(prompts)}")
+        seeded: GenerationOptions = {**options, "seed": (first_seed + number) % 2**64}
+        answer, distributions = write_answer(engine, context, prompt, **seeded)
+        found.answers.append(answer)
+        if small:
+            scored = score_with_drafter(
+                small,
+                answer.prompt,
+                answer.tokens,
+                distributions,
+                answer.sampler,
+                n_vocab=engine.model.n_vocab,
+                limit=answer.limit,
+            )
+            found.scored.append(scored)
+    for name, drafter in MODEL_FREE.items():
+        # A new one for each answer: what a drafter copies from earlier answers is luck.
+        found.drafts[name] = [replay_drafts(drafter(), each, DEEPEST) for each in found.answers]
+    return found
