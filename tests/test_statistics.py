@@ -279,7 +279,7 @@ def work() -> Workload:
 
 
 @pytest.fixture(scope="module")
-def foretold(engines: dict[str, Engine], work: Workload) -> list[list[ScoredText]]:
+def scored_texts(engines: dict[str, Engine], work: Workload) -> list[list[ScoredText]]:
     """Texts of other seeds, from the target alone."""
     return score(engines, replace(work, first_seed=OTHER_SEEDS))
 
@@ -337,20 +337,20 @@ def test_the_quantiles_of_t() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("rule", RULES)
-def test_the_real_loop_accepts_what_replay_foretells(
+def test_the_real_loop_accepts_what_replay_predicts(
     engines: dict[str, Engine],
     caches: tuple[Context, Context],
     work: Workload,
     *,
-    foretold: list[list[ScoredText]],
+    scored_texts: list[list[ScoredText]],
     rule: str,
     depth: int,
 ) -> None:
     run = Run(engines[MODEL], caches, rule, depth, work)
-    told = predict(foretold, rule, depth)
+    predicted = predict(scored_texts, rule, depth)
     assert run.t() < t_quantile(1 - FURTHER, len(run.off) - 1)
-    assert within(run.tokens_per_step(), told.tokens_per_step)
-    assert within(run.acceptance(), told.acceptance)
+    assert within(run.tokens_per_step(), predicted.tokens_per_step)
+    assert within(run.acceptance(), predicted.acceptance)
 
 
 @pytest.mark.slow
@@ -358,15 +358,15 @@ def test_a_drafter_without_the_shared_noise_shows(
     engines: dict[str, Engine],
     caches: tuple[Context, Context],
     work: Workload,
-    foretold: list[list[ScoredText]],
+    scored_texts: list[list[ScoredText]],
 ) -> None:
     """Under `coupled` its texts are right; only what is accepted tells."""
     [drafter] = engines[MODEL].drafting.drafters
     with load(draft=Pretender(drafter), threads=1, flash_attention=True) as engine:
         run = Run(engine, caches, "coupled", 4, work)
     assert run.t() > t_quantile(1 - FURTHER, len(run.off) - 1)
-    assert not within(run.tokens_per_step(), predict(foretold, "coupled", 4).tokens_per_step)
-    assert not within(run.acceptance(), predict(foretold, "coupled", 4).acceptance)
+    assert not within(run.tokens_per_step(), predict(scored_texts, "coupled", 4).tokens_per_step)
+    assert not within(run.acceptance(), predict(scored_texts, "coupled", 4).acceptance)
 
 
 def test_where_nothing_is_left_to_chance_replay_is_exact(

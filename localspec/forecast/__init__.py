@@ -1,0 +1,1 @@
+"""Forecasts: what drafting would gain, before any drafter is used."""

@@ -62,7 +62,7 @@ def test_the_schema_is_one() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_the_table_has_every_contender(bench: Any, prompts: Path) -> None:
+def test_the_table_has_every_configuration(bench: Any, prompts: Path) -> None:
     done = bench(*QUICK, "--prompts", str(prompts))
     assert done.code == 0
     for name in ("plain", "suffix", "lookup", "ngram", "pycode-4m-q4_0", "auto"):

@@ -90,8 +90,8 @@ def test_what_model_free_drafters_do_is_known_exactly(
             real = engine.generate(answer.prompt, depth=depth, **settings)
             assert real.token_ids == answer.tokens
             stats = real.stats
-            told = (counts.steps, counts.drafted, counts.accepted)
-            assert told == (stats.steps, stats.drafted, stats.accepted)
+            predicted = (counts.steps, counts.drafted, counts.accepted)
+            assert predicted == (stats.steps, stats.drafted, stats.accepted)
             widths = np.bincount(stats.widths, minlength=depth + 2)[1:]
             assert counts.by_depth.tolist() == widths.tolist()
             assert counts.switches == 1 + np.count_nonzero(np.diff(stats.widths))
@@ -99,11 +99,11 @@ def test_what_model_free_drafters_do_is_known_exactly(
 
 @pytest.mark.parametrize("rule", ["coupled", "token", "block"])
 @pytest.mark.parametrize("depth", [2, 5])
-def test_the_model_takes_the_steps_foretold(
+def test_the_model_takes_the_steps_predicted(
     engine: Engine, scored: Mapping[float, ScoredAnswers], rule: str, depth: int, drafter_path: Path
 ) -> None:
     lines = forecast_draft_model(scored[0.8], costs())
-    told = next(each for each in lines if (each.rule, each.depth) == (rule, depth))
+    predicted = next(each for each in lines if (each.rule, each.depth) == (rule, depth))
     tokens, steps = [], []
     with load(draft=str(drafter_path), threads=1, context=512, flash_attention=True) as real:
         for answer in scored[0.8].answers:
@@ -116,18 +116,18 @@ def test_the_model_takes_the_steps_foretold(
             ]
             tokens.append(sum(stats.generated_tokens for stats in made))
             steps.append(sum(stats.steps for stats in made))
-    seen, estimate = ratio_interval(tokens, steps), told.tokens_per_step
+    seen, estimate = ratio_interval(tokens, steps), predicted.tokens_per_step
     assert abs(seen.value - estimate.value) < WIDENED * max(
         estimate.high - estimate.value, seen.high - seen.value
     )
 
 
-def test_greedily_the_model_is_foretold_exactly(
+def test_greedily_the_model_is_predicted_exactly(
     scored: Mapping[float, ScoredAnswers], drafter_path: Path
 ) -> None:
     lines = [*forecast_draft_model(scored[0.0], costs())]
     assert {each.rule for each in lines} == {"coupled"}
-    told = lines[3]
+    predicted = lines[3]
     with load(draft=str(drafter_path), threads=1, context=512, flash_attention=True) as real:
         made = [
             real.generate(answer.prompt, depth=4, **options(0.0)).stats
@@ -136,21 +136,21 @@ def test_greedily_the_model_is_foretold_exactly(
     tokens, steps = (
         sum(getattr(each, name) for each in made) for name in ("generated_tokens", "steps")
     )
-    assert told.tokens_per_step.value == pytest.approx(tokens / steps, rel=0.02)
+    assert predicted.tokens_per_step.value == pytest.approx(tokens / steps, rel=0.02)
 
 
-class Told:
-    """A policy in a real loop that is told of a world where steps take what the costs say."""
+class PolicyOfKnownCosts:
+    """An adaptive policy in a real decoder that learns the known costs instead of the real ones."""
 
-    def __init__(self, controller: AdaptivePolicy, known: StepCosts) -> None:
-        self.drafters = controller.drafters
-        self.begin, self.keep = controller.begin, controller.keep
-        self._controller = controller
+    def __init__(self, adaptive: AdaptivePolicy, known: StepCosts) -> None:
+        self.drafters = adaptive.drafters
+        self.begin, self.keep = adaptive.begin, adaptive.keep
+        self._adaptive = adaptive
         self._known = known
         self._plan = PLAIN_STEP
 
     def plan(self, limit: Limit) -> Plan:
-        self._plan = self._controller.plan(limit)
+        self._plan = self._adaptive.plan(limit)
         return self._plan
 
     def learn(self, step: Step) -> None:
@@ -159,7 +159,7 @@ class Told:
             cost = self._known.drafters[drafter.name]
             drafting = cost.of(1 if drafter.name == "suffix" else len(step.drafted))
         seconds = self._known.passes[step.width] + len(step.tokens) * self._known.host + drafting
-        self._controller.learn(replace(step, seconds=seconds, draft_seconds=drafting))
+        self._adaptive.learn(replace(step, seconds=seconds, draft_seconds=drafting))
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
@@ -171,13 +171,13 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
     known.drafters[model.name] = DrafterCost(0.04, 0.04)
     answers = scored[temperature].answers
     simulation = Simulation([Suffix(spare=0), model], known, {})
-    told = [simulation.run(answer) for answer in answers]
+    predicted = [simulation.run(answer) for answer in answers]
     # The real one, in the same world.
     other = Simulation([Suffix(spare=0), model], known, {})
-    policy = Told(other._policy, known)
+    policy = PolicyOfKnownCosts(other._policy, known)
     with engine.slot.new_context(GenerationConfig.of(**options(temperature))) as context:
         context.padded = other._learnt.padded
-        for answer, run in zip(answers, told, strict=True):
+        for answer, run in zip(answers, predicted, strict=True):
             stats = Stats()
             held = context.truncate(context.shared(answer.prompt[:-1]))
             context.extend(answer.prompt[held:-1])
@@ -188,7 +188,7 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
             assert made == answer.tokens
             seen = (stats.steps, stats.drafted, stats.accepted)
             assert (run.steps, run.drafted, run.accepted) == seen
-    assert sum(run.tokens for run in told) > 1.5 * sum(run.steps for run in told)
+    assert sum(run.tokens for run in predicted) > 1.5 * sum(run.steps for run in predicted)
 
 
 # What is best.

@@ -1,0 +1,1 @@
+"""Experiments: measurements for developers, each run with `python -m`."""
