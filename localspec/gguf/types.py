@@ -1,4 +1,8 @@
-"""The numbers GGUF gives to its metadata types and ggml to its tensor types."""
+"""The numbers of GGUF's metadata types and of ggml's tensor types, with their sizes.
+
+The gguf package has the same tables, but takes longer to import than `localspec ls` to run, and it
+may be older than the library. Tests compare the tables with that package and with the library.
+"""
 
 import struct
 from collections.abc import Mapping
@@ -9,7 +13,7 @@ UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64,
     range(13)
 )
 
-# How each scalar lies in the file. A bool is any byte, where zero is false.
+# The layout of each scalar in the file. A bool is one byte, of which any but zero is true.
 SCALARS: Mapping[int, struct.Struct] = MappingProxyType(
     {
         kind: struct.Struct(f"<{code}")
@@ -31,14 +35,14 @@ SCALARS: Mapping[int, struct.Struct] = MappingProxyType(
 
 
 class TensorType(NamedTuple):
-    """A ggml type: how many elements make one block and how many bytes a block takes."""
+    """A ggml type. elements: numbers per block. size: bytes per block."""
 
     name: str
     elements: int
     size: int
 
 
-# The numbers left out belong to types that ggml has withdrawn.
+# The missing numbers are those of types that ggml has removed.
 TENSOR_TYPES: Mapping[int, TensorType] = MappingProxyType(
     {
         0: TensorType("F32", 1, 4),
@@ -48,7 +52,7 @@ TENSOR_TYPES: Mapping[int, TensorType] = MappingProxyType(
         6: TensorType("Q5_0", 32, 22),
         7: TensorType("Q5_1", 32, 24),
         8: TensorType("Q8_0", 32, 34),
-        9: TensorType("Q8_1", 32, 40),
+        9: TensorType("Q8_1", 32, 36),
         10: TensorType("Q2_K", 256, 84),
         11: TensorType("Q3_K", 256, 110),
         12: TensorType("Q4_K", 256, 144),

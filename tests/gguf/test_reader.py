@@ -16,7 +16,7 @@ import localspec.bundled
 from localspec.errors import LocalspecError, ModelLoadError, ModelNotFoundError
 from localspec.gguf.check import check_generative
 from localspec.gguf.reader import Header, read_header
-from localspec.gguf.types import SCALARS, TENSOR_TYPES
+from localspec.gguf.types import SCALARS
 
 BUNDLED = sorted(Path(localspec.bundled.__path__[0]).glob("*.gguf"))
 SMALL = min(BUNDLED, key=lambda path: path.stat().st_size)
@@ -86,11 +86,6 @@ def test_agrees_with_the_gguf_package(path: Path) -> None:
         for t in reference.tensors
     ]
     assert (header.architecture, header.context_length) == ("llama", 2048)
-
-
-def test_type_table_agrees_with_the_gguf_package() -> None:
-    for kind, blocks in gguf.GGML_QUANT_SIZES.items():
-        assert TENSOR_TYPES[kind] == (kind.name, *blocks)
 
 
 def test_every_metadata_type_is_read(tmp_path: Path) -> None:
