@@ -1,5 +1,6 @@
-"""Registry: the curated pairs of models.toml, and the user's own."""
+"""Registry: the pairs of localspec's models.toml and of the user's own models.toml."""
 
+import difflib
 import math
 import re
 import tomllib
@@ -14,8 +15,10 @@ from localspec.errors import InvalidValueError
 from localspec.hub.reference import Reference, repository
 from localspec.utils.paths import config_folder
 
+# The version of the format; a file may name it. Raise it when old files would be misread.
+_VERSION = 1
 _BUNDLED = "bundled:"
-# With a colon or a slash in it, a name would be a reference.
+# A name has no colon and no slash, which tell a repository.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
@@ -23,10 +26,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 class Pair:
     """A target and its drafter.
 
-    drafter: None where no model drafts; then `no_drafter` says why. prompt: how a prompt is taken
-    when nothing is said: as a chat turn, or raw, to be continued. parameters: of target and
-    drafter, in words. context: tokens the target was made for. sizes: gigabytes (1e9 bytes) of the
-    target's file by quantisation. unverified: which of these facts could not be looked up.
+    drafter: None where no model drafts; `no_drafter` says why. prompt: how a prompt is read by
+    default: as a turn of a chat, or raw, as a text to continue. parameters: of both models, as
+    text. context: tokens that the target was trained for, 0 where unknown. sizes: gigabytes (1e9
+    bytes) of the target's file by quantisation. unverified: the fields that could not be checked.
     """
 
     name: str
@@ -51,44 +54,50 @@ _WANTED = {
 }
 
 
+_EXAMPLE = '"user/repo", or an absolute path'
+
+
 class Bundled(NamedTuple):
-    """The pair that comes with localspec."""
+    """The files of the pair that comes with localspec."""
 
     target: Path
     drafter: Path
 
 
 def bundled() -> Bundled:
-    """The pair used when no model is named."""
+    """Return the pair that is used where the user names no model."""
     folder = Path(str(resources.files("localspec.bundled")))
     return Bundled(folder / "pycode-7m-q8_0.gguf", folder / "pycode-4m-q4_0.gguf")
 
 
 def pairs() -> Mapping[str, Pair]:
-    """Every pair by its name: the user's own, then the curated ones they do not replace.
+    """Return every pair by its name: the user's own, then those of localspec not replaced by them.
 
-    Raises InvalidValueError for a user's file that cannot be used.
+    Raises InvalidValueError for a user's models.toml that cannot be used.
     """
     own = _users(user_file())
     return {**own, **_curated(), **own}
 
 
 def pair_named(name: str) -> Pair | None:
-    """Find a pair by `name` or `name:quant`, in any case; None for every other text."""
-    label = name.partition(":")[0]
-    known = pairs()
-    return known.get(label) or known.get(label.lower())
+    """Find a pair by `name` or `name:quant`, in any case; None for every other text.
+
+    Raises InvalidValueError for a user's models.toml that cannot be used.
+    """
+    label, known = name.partition(":")[0], pairs()
+    others = (pair for pair in known.values() if pair.name.lower() == label.lower())
+    return known.get(label) or next(others, None)
 
 
 def user_file() -> Path:
-    """Where the user's own pairs are, if there are any."""
+    """Return the path of the user's own models.toml, which may not exist."""
     return config_folder() / "models.toml"
 
 
 @cache
 def _curated() -> Mapping[str, Pair]:
     packaged = resources.files("localspec") / "models.toml"
-    # In a checkout it lies beside the package, where people look for it.
+    # In a checkout the file is beside the package.
     file = packaged if packaged.is_file() else Path(__file__).parents[2] / "models.toml"
     return _parse(file.read_text(encoding="utf-8"), "models.toml")
 
@@ -108,7 +117,8 @@ def _parse(text: str, file: str) -> Mapping[str, Pair]:
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidValueError(f"{file} is no TOML: {error}") from error
+        raise InvalidValueError(f"{file} is no TOML: {error}; mend or move it") from error
+    _require_version(tables.pop("version", _VERSION), file)
     entries = tables.pop("pairs", {})
     if tables or not isinstance(entries, dict):
         stray = min(tables, default="pairs")
@@ -116,22 +126,48 @@ def _parse(text: str, file: str) -> Mapping[str, Pair]:
     return {name: _pair(name, entry, file) for name, entry in entries.items()}
 
 
+def _require_version(version: Any, file: str) -> None:
+    if type(version) is int and version > _VERSION:
+        raise InvalidValueError(
+            f"{file}: version is {version}, and this localspec reads version {_VERSION}; "
+            "update localspec, or move the file"
+        )
+    if type(version) is not int or version < _VERSION:
+        raise InvalidValueError(
+            f"{file}: version is {version!r}, and this localspec reads version {_VERSION}; "
+            f"write the pairs as [pairs.NAME] with a target, and version = {_VERSION}"
+        )
+
+
 def _pair(name: str, entry: Any, file: str) -> Pair:
     if not _NAME.fullmatch(name):
-        raise InvalidValueError(f"{file}: {name!r} is no name; letters, digits, dots, hyphens")
+        raise InvalidValueError(
+            f"{file}: {name!r} is no name of a pair; use letters, digits, dots and hyphens"
+        )
     where = f"{file}: [pairs.{name}]"
-    if not isinstance(entry, dict) or "target" not in entry:
-        # TOML takes a dot in a bare name for a table within a table.
-        raise InvalidValueError(f"{where} has no target (a name with a dot needs quotes)")
+    if not isinstance(entry, dict):
+        raise InvalidValueError(f"{where} is {entry!r}; write target = {_EXAMPLE} below that line")
     if unknown := entry.keys() - set(_KEYS):
-        raise InvalidValueError(f"{where} has an unknown key {min(unknown)!r}")
+        raise InvalidValueError(f"{where} has an unknown key {_with_hint(min(unknown), entry)}")
+    if "target" not in entry:
+        raise InvalidValueError(f"{where} has no target; add target = {_EXAMPLE}")
     if {"drafter", "no_drafter"} <= entry.keys():
         raise InvalidValueError(f"{where} has both drafter and no_drafter; keep one")
     return Pair(name=name, **{key: _value(key, entry[key], where) for key in entry})
 
 
+def _with_hint(key: str, entry: Mapping[str, Any]) -> str:
+    """Return an unknown key, and what to do about it."""
+    if isinstance(entry[key], dict):
+        # TOML reads a dot in a bare name as the start of a table within a table.
+        return f"{key!r}; a name with a dot needs quotes"
+    if close := difflib.get_close_matches(key, _KEYS, n=1):
+        return f"{key!r}; did you mean {close[0]}?"
+    return f"{key!r}; remove it: the keys are {', '.join(_KEYS)}"
+
+
 def _value(key: str, value: Any, where: str) -> Any:
-    """What a key's value becomes in a Pair."""
+    """Return the value of a field of Pair. where: the entry, for messages."""
     if key in ("target", "drafter"):
         return _reference(value, f"{where}: {key}")
     if not _fits(key, value):
@@ -158,7 +194,7 @@ def _absolute(text: str) -> Path | None:
 
 
 def _fits(key: str, value: Any) -> bool:
-    """Is a value, other than a reference, what its key takes?"""
+    """Whether a value is valid for its key; for every key but target and drafter."""
     match key:
         case "prompt":
             return value in ("chat", "raw")

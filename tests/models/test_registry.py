@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -211,13 +213,14 @@ def refusal() -> str:
         ("pairs = 1", ": 'pairs' is no pair"),
         ('[pair.a]\ntarget = "b/c"', ": 'pair' is no pair; a pair begins with [pairs.NAME]"),
         ('["new\\nline"]', r": 'new\nline' is no pair"),
-        ("[pairs]\na = 1", ": [pairs.a] has no target"),
-        ("[pairs.a]", ": [pairs.a] has no target"),
-        ('[pairs.qwen3.5]\ntarget = "b/c"', ": [pairs.qwen3] has no target (a name with a dot"),
-        ('[pairs."b/c"]\ntarget = "b/c"', ": 'b/c' is no name; letters, digits"),
+        ("[pairs]\na = 1", ": [pairs.a] is 1; write target = "),
+        ("[pairs.a]", ': [pairs.a] has no target; add target = "user/repo", or an absolute path'),
+        ('[pairs.qwen3.5]\ntarget = "b/c"', ": [pairs.qwen3] has an unknown key '5'; a name with"),
+        ('[pairs."b/c"]\ntarget = "b/c"', ": 'b/c' is no name of a pair; use letters, digits"),
         ('[pairs."new\\nline"]\ntarget = "b/c"', r": 'new\nline' is no name"),
-        ("targte = 1", ": [pairs.a] has an unknown key 'targte'"),
-        ('name = "b"', ": [pairs.a] has an unknown key 'name'"),
+        ("targte = 1", ": [pairs.a] has an unknown key 'targte'; did you mean target?"),
+        ('name = "b"', ": [pairs.a] has an unknown key 'name'; remove it: the keys"),
+        ("layers = 4", ": [pairs.a] has an unknown key 'layers'; remove it: the keys are target, "),
         ("target = 1", ": [pairs.a]: target is 1; it is an absolute path or user/repo[:quant]"),
         ('target = ""', ": [pairs.a]: target is ''"),
         ('target = "model.gguf"', ": [pairs.a]: target is 'model.gguf'"),
@@ -252,6 +255,68 @@ def test_a_wrong_file_is_told_in_one_line(text: str, said: str) -> None:
     target = "" if "target =" in text else 'target = "b/c"\n'
     write(text if whole else f"[pairs.a]\n{target}{text}")
     assert refusal().startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[mine]\ntarget = "b/c"', ": 'mine' is no pair; a pair begins with [pairs.NAME]"),
+        (
+            '[pairs.mine]\nmodel = "b/c"',
+            ": [pairs.mine] has an unknown key 'model'; remove it: the",
+        ),
+        (
+            '[pairs.mine]\ntarget = "b/c"\ndraft = "d/e"',
+            ": [pairs.mine] has an unknown key 'draft'; did you mean drafter?",
+        ),
+        (
+            '[pairs.mine]\ntarget = "b/c"\nlicense = "MIT"',
+            ": [pairs.mine] has an unknown key 'license'; did you mean licence?",
+        ),
+        (
+            "version = 2\n[pairs.mine]\nfiles = []",
+            ": version is 2, and this localspec reads version 1; update localspec, or move",
+        ),
+        (
+            'version = 0\n[mine]\ntarget = "b/c"',
+            ": version is 0, and this localspec reads version 1; write the pairs as [pairs.NAME]"
+            " with a target, and version = 1",
+        ),
+        ('version = "1"', ": version is '1', and this localspec reads version 1; write "),
+        ("version = true", ": version is True, and this localspec reads version 1; write "),
+    ],
+)
+def test_a_file_of_another_version_is_told_in_one_line(text: str, said: str) -> None:
+    write(text)
+    assert refusal().startswith(said)
+
+
+def test_a_file_may_name_the_version_of_its_format() -> None:
+    write('version = 1\n[pairs.mine]\ntarget = "me/mine"\n')
+    assert registry.pairs()["mine"] == Pair(name="mine", target=Repository("me/mine"))
+
+
+@pytest.mark.parametrize(
+    "command", [["ls"], ["ls", "--all"], ["show", "pycode"], ["pair", "pycode"], ["generate", "x"]]
+)
+def test_commands_refuse_a_file_of_another_version(command: list[str]) -> None:
+    write("version = 2\n")
+    arguments = [sys.executable, "-m", "localspec", *command]
+    run = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (InvalidValueError.exit_code, "")
+    assert run.stderr == (
+        f"localspec: error: {registry.user_file()}: version is 2, and this localspec "
+        "reads version 1; update localspec, or move the file\n"
+    )
+
+
+def test_a_pair_is_found_in_any_case() -> None:
+    write('[pairs.Mine]\ntarget = "me/mine"\n')
+    for name in ("Mine", "mine", "MINE:Q8_0"):
+        found = registry.pair_named(name)
+        assert found and found.name == "Mine"
+    assert registry.pair_named("Qwen3-8B") is registry.pairs()["qwen3-8b"]
+    assert registry.pair_named("me/mine") is None
 
 
 def test_a_file_that_is_no_text_is_told_in_one_line() -> None:
