@@ -37,7 +37,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome
+from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits
 from localspec.speculation.rules import CORRECTED, RULES, Rows, Rule, Verdict
 from localspec.stats import Stats
 
@@ -233,6 +233,7 @@ class Pretender:
     """Proposes its model's likeliest tokens, and says that it drew them."""
 
     name = "pretender"
+    traits = Traits(gives_probs=True)
 
     def __init__(self, drafter: Drafter) -> None:
         self._drafter = drafter

@@ -14,7 +14,7 @@ from localspec.control.cost_model import WIDEST, DrafterCost, Widths
 from localspec.control.loss_budget import LossBudget
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
-from localspec.speculation.policy import PLAIN_STEP, Plan, Step, may_draft
+from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
 
 # Drafting has to promise this much more than plain decoding: estimates err.
 _WORTH_IT = 1.02
@@ -37,7 +37,7 @@ _USUAL = 128.0
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a step was planned as it was; rates in tokens per second."""
+    """Why a step was decided as it was; rates in tokens per second."""
 
     drafter: str | None
     depth: int
@@ -69,7 +69,7 @@ class _Option:
 class AdaptivePolicy:
     """A Policy that drafts when, and as deep as, it pays.
 
-    drafters: the free ones first; ties go to the earlier. widths: what the target's passes cost.
+    drafters: the cheap ones first; ties go to the earlier. widths: what the target's passes cost.
     costs: what the drafters cost, by name; shared among controllers of the same models.
     deepest: the most tokens of a draft. guesses: how often each one's tokens are right, by name,
     where something is known of it. explain: told of each decision, if given.
@@ -111,7 +111,7 @@ class AdaptivePolicy:
         for candidate in self.candidates:
             candidate.begins()
 
-    def plan(self, limit: Limit) -> Plan:
+    def decide(self, limit: Limit) -> Decision:
         """The step that promises the most tokens per second."""
         passes = self._widths.table
         plain = passes[1]
@@ -175,10 +175,10 @@ class AdaptivePolicy:
         candidate = drafting.candidate
         candidate.learn(step.drafted, step.tokens)
         if not candidate.told and step.drafted:
-            candidate.cost.learn_whole(step.draft_seconds, len(step.drafted), free=candidate.free)
+            candidate.cost.learn_whole(step.draft_seconds, len(step.drafted), cheap=candidate.cheap)
         gain = len(step.tokens) - (step.seconds - drafting.reading) / plain
         candidate.gained(gain)
-        if not candidate.free:
+        if not candidate.cheap:
             candidate.tried(paid=gain > 0)
 
     def _option(
@@ -234,28 +234,28 @@ class AdaptivePolicy:
         if best and best.rate > _WORTH_IT / plain:
             return best, "promises most"
         for option in options:
-            if not option.candidate.free:
+            if not option.candidate.cheap:
                 if option.candidate.gain > 0:
                     return option, "has paid lately"
                 if option.candidate.is_due():
                     return option, "tried again"
         return None, "nothing promises more" if options else "nothing to draft, or no credit left"
 
-    def _start(self, option: _Option, limit: Limit, price: float, passes: list[float]) -> Plan:
+    def _start(self, option: _Option, limit: Limit, price: float, passes: list[float]) -> Decision:
         candidate = option.candidate
         self._drafting = drafting = _Drafting(option, price, passes, self.loss_budget, limit.depth)
         if candidate.told:
-            return Plan(candidate.drafter, limit.depth, drafting.go_on)
+            return Decision(candidate.drafter, limit.depth, drafting.go_on)
         # What tells nothing while it drafts is held to the depth that promises most.
         draft = candidate.ready(option.depth)
-        return Plan(candidate.drafter, option.depth, drafting.go_on, draft)
+        return Decision(candidate.drafter, option.depth, drafting.go_on, draft)
 
 
 class _Drafting:
     """A draft in the making by a drafter to which each token costs time.
 
     survivals: the chance that so many drafted tokens are all right, by what their confidences say.
-    price: of a second, in tokens: what the best plan earns in it. passes: seconds of the target's
+    price: of a second, in tokens: what the best choice earns in it. passes: seconds of the target's
     by width. reading: seconds that the loss_budget is not charged with; catching_up: that it is.
     """
 

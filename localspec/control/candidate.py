@@ -8,7 +8,7 @@ from time import perf_counter
 from localspec.control.acceptance import FIRST_GUESS, AcceptanceRates, ConfidenceTable, right_ones
 from localspec.control.cost_model import DrafterCost
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit
+from localspec.speculation.drafter import Drafter, Limit, backlog
 
 # How fast the gain of past drafts is forgotten.
 _GAIN_RATE = 0.1
@@ -30,14 +30,14 @@ class Candidate:
         self.cost = cost
         # Whether it tells of its tokens one by one; known after its first draft.
         self.told = False
-        # Free drafters may be asked at every step, and so are always scored.
-        self.free: bool = getattr(drafter, "free", False)
+        # Cheap drafters may be asked at every step, and so are always scored.
+        self.cheap = drafter.traits.cheap
         self.hazards = AcceptanceRates(guess)
         self._guess = guess
         self.gain = 0.0
         self.curiosity = 0.0
         self._confidence_table = ConfidenceTable()
-        self._confidences = getattr(drafter, "confidences", None)
+        self._chances = drafter.traits.chances
         self._margins: list[float] = []
         self._shadow: Draft | None = None
         self._waited = 0
@@ -50,13 +50,13 @@ class Candidate:
     @property
     def behind(self) -> int:
         """How many tokens of the text it has to take in before it can draft."""
-        return getattr(self.drafter, "backlog", 0)
+        return backlog(self.drafter)
 
     def survivals(self, limit: Limit) -> list[float]:
         """The chance that 1, 2, ... of the tokens it would draft now are all right."""
-        if self._confidences:
-            chances = self._confidences(limit.depth)
-        elif self.free:
+        if self._chances:
+            chances = self._chances(limit.depth)
+        elif self.cheap:
             self._shadow = self.drafter.propose(limit)
             chances = self.hazards.chances(len(self._shadow))
         else:
@@ -75,7 +75,7 @@ class Candidate:
         """
         failed = self._wait >= _FAILED or (self._idle and self.gain < 0)
         self._idle = True
-        if self.free or not failed:
+        if self.cheap or not failed:
             return
         self._texts_waited += 1
         if self._texts_waited >= self._wait_texts:

@@ -208,10 +208,10 @@ class DrafterCost:
         """Of taking in so much text; `growth` as of Widths."""
         return growth * tokens * self.backlog
 
-    def learn_whole(self, seconds: float, tokens: int, *, free: bool) -> None:
-        """A proposal of so many tokens took this long; a free one does, whatever its depth."""
-        self.learn_first(seconds if free else seconds / tokens, 0)
-        self.learn_further(0.0 if free else seconds / tokens)
+    def learn_whole(self, seconds: float, tokens: int, *, cheap: bool) -> None:
+        """A proposal of so many tokens took this long; a cheap one does, whatever its depth."""
+        self.learn_first(seconds if cheap else seconds / tokens, 0)
+        self.learn_further(0.0 if cheap else seconds / tokens)
 
     def learn_first(self, seconds: float, behind: int, growth: float = 1.0) -> None:
         """The first token came after so long, so many tokens behind; `growth` as of Widths."""

@@ -10,7 +10,7 @@ from localspec.drafters.confidence import margin
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.prefix import Prefix
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.utils.tokens import common_prefix
 
 
@@ -53,6 +53,7 @@ class DraftModel:
 
     def __init__(self, cache: Cache, *, name: str, n_vocab: int) -> None:
         self.name = name
+        self.traits = Traits(gives_probs=True, backlog=self._backlog)
         self._cache = cache
         self._n_vocab = n_vocab
         self._text: list[int] = []
@@ -61,11 +62,6 @@ class DraftModel:
         # How much of the text the cache holds, and what was drafted after the text.
         self._cached = 0
         self._drafted: list[int] = []
-
-    @property
-    def backlog(self) -> int:
-        """How many tokens of the text it has to evaluate before it can draft."""
-        return len(self._text) - self._cached
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Take over this text; nothing is evaluated before the first proposal."""
@@ -84,18 +80,18 @@ class DraftModel:
         if logits is None:
             return NOTHING
         tokens: list[int] = []
-        proposals: list[Distribution] = []
+        probs: list[Distribution] = []
         prefix = limit.prefix
         while True:
             proposal = limit.sampler.distribution(logits[: self._n_vocab], prefix)
-            if limit.needs_laws:
-                proposals.append(proposal.kept())
+            if limit.needs_probs:
+                probs.append(proposal.kept())
             tokens.append(limit.sampler.choose(proposal, prefix))
             goes_on = self._goes_on(limit, logits, proposal, tokens[-1], prefix)
             prefix = prefix.then(tokens[-1])
             if not goes_on or len(tokens) == depth:
                 self._drafted = tokens
-                return Draft(tokens, proposals=proposals or None)
+                return Draft(tokens, probs=probs or None)
             if len(tokens) == 1:
                 self._cache.checkpoint()
             logits = self._cache.extend(tokens[-1:])
@@ -106,6 +102,9 @@ class DraftModel:
         self._drafted = []
         self._text += outcome.tokens
         self._foreign = self._foreign or self._knows_not(outcome.tokens)
+
+    def _backlog(self) -> int:
+        return len(self._text) - self._cached
 
     def _goes_on(
         self,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from localspec.drafters.history import History
 from localspec.errors import InvalidValueError
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.drafter import Limit, Outcome, Traits
 
 Gram = tuple[int, ...]
 
@@ -38,7 +38,7 @@ class Ngram:
     """
 
     name = "ngram"
-    free = True
+    traits = Traits(cheap=True)
 
     def __init__(self, evidence: dict[int, Evidence] | None = None) -> None:
         self._evidence = DEFAULT_EVIDENCE if evidence is None else evidence

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from localspec.drafters.history import History
 from localspec.errors import InvalidValueError
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.drafter import Limit, Outcome, Traits
 
 Gram = tuple[int, ...]
 
@@ -20,7 +20,7 @@ class PromptLookup:
     """
 
     name = "lookup"
-    free = True
+    traits = Traits(cheap=True)
 
     def __init__(self, longest: int = 3, shortest: int = 1) -> None:
         if not 1 <= shortest <= longest:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from localspec.drafters.suffix_automaton import Match, SuffixAutomaton
 from localspec.errors import InvalidValueError
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.utils.tokens import common_prefix
 
 # Matches are counted in bins: these lengths and what lies between them, the last bin open.
@@ -90,7 +90,6 @@ class Suffix:
     """
 
     name = "suffix"
-    free = True
 
     def __init__(
         self,
@@ -104,6 +103,7 @@ class Suffix:
             raise InvalidValueError(f"shortest is {shortest}; it must be 1 or more")
         if spare < 0:
             raise InvalidValueError(f"spare is {spare}; it must be 0 or more")
+        self.traits = Traits(cheap=True, chances=self.chances)
         self.table = MatchTable() if table is None else table
         self._shortest = shortest
         self._spare = spare
@@ -133,7 +133,7 @@ class Suffix:
         match = self._match()
         return Draft(self._automaton.copy(match, limit.depth)) if match else NOTHING
 
-    def confidences(self, depth: int) -> Sequence[float]:
+    def chances(self, depth: int) -> Sequence[float]:
         """The chance that each token of a proposal is right, given that those before it are.
 
         As many as `propose` would propose with this depth; their running products are the chances

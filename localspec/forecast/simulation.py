@@ -14,8 +14,8 @@ from localspec.forecast.answers import Answer
 from localspec.forecast.simulated_run import SimulatedRun
 from localspec.forecast.timing import StepCosts
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome
-from localspec.speculation.policy import Plan, Step
+from localspec.speculation.drafter import Drafter, Limit, Outcome, backlog
+from localspec.speculation.policy import Decision, Step
 from localspec.utils.tokens import common_prefix
 
 
@@ -76,9 +76,9 @@ class Simulation:
         rest: the answer from here on.
         """
         began = perf_counter()
-        plan = self._policy.plan(limit)
+        decision = self._policy.decide(limit)
         planned = perf_counter()
-        drafting, proposed = self._draft(plan, limit)
+        drafting, proposed = self._draft(decision, limit)
         drafted = perf_counter()
         verified = self._policy.keep(proposed)
         accepted_here = common_prefix(proposed.tokens[:verified], rest)
@@ -91,18 +91,18 @@ class Simulation:
         self._policy.learn(step)
         policy_seconds = perf_counter() - drafted + planned - began
         for drafter in self._policy.drafters:
-            drafter.observe(Outcome(tokens, accepted_here if drafter is plan.drafter else 0))
+            drafter.observe(Outcome(tokens, accepted_here if drafter is decision.drafter else 0))
         return step, accepted_here, policy_seconds
 
-    def _draft(self, plan: Plan, limit: Limit) -> tuple[float, Draft]:
+    def _draft(self, decision: Decision, limit: Limit) -> tuple[float, Draft]:
         """The seconds of the draft, and the draft."""
-        if not plan.drafter:
+        if not decision.drafter:
             return 0.0, NOTHING
-        behind = getattr(plan.drafter, "backlog", 0)
-        draft = plan.draft or plan.drafter.propose(limit.to(plan.depth, plan.go_on))
-        draft = draft.first(plan.depth)
-        cost = self._drafting[plan.drafter.name]
-        if getattr(plan.drafter, "free", False):
+        behind = backlog(decision.drafter)
+        draft = decision.draft or decision.drafter.propose(limit.to(decision.depth, decision.go_on))
+        draft = draft.first(decision.depth)
+        cost = self._drafting[decision.drafter.name]
+        if decision.drafter.traits.cheap:
             return cost.first, draft
         if not len(draft):
             return 0.0, draft

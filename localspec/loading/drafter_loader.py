@@ -22,7 +22,7 @@ from localspec.loading.load_check import loadable_header
 from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
 from localspec.models import locate, pair_finder
 from localspec.models.vocabulary_match import mismatch
-from localspec.speculation.drafter import Drafter
+from localspec.speculation.drafter import MEMBERS, Drafter
 
 MODEL_FREE = {"suffix": Suffix, "lookup": PromptLookup, "ngram": Ngram}
 AUTO, NONE = "auto", "none"
@@ -262,10 +262,10 @@ class _Assembly:
             self._add_free(choice)
         elif isinstance(choice, (str, Path)):
             self._add_model(_locate(choice))
-        elif isinstance(choice, Drafter):
+        elif all(hasattr(choice, member) for member in MEMBERS):
             if any(choice.name == each.name for each in (*self._free, *self._others)):
                 raise InvalidValueError(f"draft names two drafters called {choice.name!r}")
-            (self._free if getattr(choice, "free", False) else self._others).append(choice)
+            (self._free if choice.traits.cheap else self._others).append(choice)
         else:
             raise InvalidValueError(
                 f"draft is {choice!r}; choose {', '.join((AUTO, NONE, *MODEL_FREE))}, a model, or "

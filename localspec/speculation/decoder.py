@@ -10,7 +10,7 @@ from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft
 from localspec.speculation.drafter import Limit, Outcome
-from localspec.speculation.policy import PLAIN_STEP, Plan, Policy, Step
+from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
 from localspec.speculation.rules import Rows, Rule, Verdict
 from localspec.speculation.target import Scores, Target
 from localspec.stats import Stats
@@ -77,18 +77,18 @@ class Decoder:
         """One target pass; how many drafted tokens it accepted, and the 1 to `left` it commits."""
         began, drafting = perf_counter(), self.stats.seconds.draft
         with self.stats.timing("draft"):
-            plan, proposed = self._propose(left, hurried=hurried)
+            decision, proposed = self._propose(left, hurried=hurried)
             draft = self._kept(proposed)
         with self.stats.timing("verify"):
             scores = self.target.score(self.text[-1], draft)
         verdict = self.rule.verify(
             draft, self._rows(draft, scores), len(self.text), self.sampler.randomness
         )
-        emissions = self._up_to_end(self._emissions(plan, draft, scores, verdict))
+        emissions = self._up_to_end(self._emissions(decision, draft, scores, verdict))
         tokens = [emission.id for emission in emissions]
         path = verdict.path[: len(tokens) - 1]
         accepted = min(len(verdict.path), len(tokens))
-        self._commit(plan, path, accepted, tokens)
+        self._commit(decision, path, accepted, tokens)
         self.stats.count_step(len(draft), scores.width)
         seconds, drafting = perf_counter() - began, self.stats.seconds.draft - drafting
         self.policy.learn(
@@ -96,28 +96,28 @@ class Decoder:
         )
         return accepted, emissions
 
-    def _propose(self, left: int, *, hurried: bool) -> tuple[Plan, Draft]:
+    def _propose(self, left: int, *, hurried: bool) -> tuple[Decision, Draft]:
         # A pass yields one token more than its draft, so the last token needs no draft.
-        needs_laws = not self.rule.same_text
+        needs_probs = not self.rule.same_text
         limit = Limit(
-            left - 1, self.prefix, self.sampler, needs_laws, self.cancelled, hurried=hurried
+            left - 1, self.prefix, self.sampler, needs_probs, self.cancelled, hurried=hurried
         )
-        plan = self.policy.plan(limit)
-        if not plan.drafter:
+        decision = self.policy.decide(limit)
+        if not decision.drafter:
             return PLAIN_STEP, NOTHING
-        draft = plan.draft or plan.drafter.propose(limit.to(plan.depth, plan.go_on))
-        draft = draft.first(plan.depth)
+        draft = decision.draft or decision.drafter.propose(limit.to(decision.depth, decision.go_on))
+        draft = draft.first(decision.depth)
         for token in draft.tokens:
             if not 0 <= token < self.target.n_vocab:
                 raise DrafterMismatchError(
-                    f"drafter {plan.drafter.name!r} proposed token {token}; "
+                    f"drafter {decision.drafter.name!r} proposed token {token}; "
                     f"the target knows 0 to {self.target.n_vocab - 1}"
                 )
-        return plan, draft
+        return decision, draft
 
     def _kept(self, proposed: Draft) -> Draft:
         """What of it the target sees; all, where leaving out what was drawn would bias the text."""
-        if proposed.proposals and not self.rule.same_text:
+        if proposed.probs and not self.rule.same_text:
             return proposed
         return proposed.first(self.policy.keep(proposed))
 
@@ -132,9 +132,9 @@ class Decoder:
         return lambda node: self.sampler.distribution(scores.logits[node + 1], place(node))
 
     def _emissions(
-        self, plan: Plan, draft: Draft, scores: Scores, verdict: Verdict
+        self, decision: Decision, draft: Draft, scores: Scores, verdict: Verdict
     ) -> list[Emission]:
-        name = plan.drafter.name if plan.drafter else ""
+        name = decision.drafter.name if decision.drafter else ""
         tokens = [(int(draft.tokens[node]), name) for node in verdict.path]
         tokens.append((verdict.token, verdict.origin))
         if not self.logprobs:
@@ -157,7 +157,7 @@ class Decoder:
         return Emission(token, origin, own, tuple(zip(top, others, strict=True)))
 
     def _commit(
-        self, plan: Plan, path: Sequence[int], accepted: int, tokens: Sequence[int]
+        self, decision: Decision, path: Sequence[int], accepted: int, tokens: Sequence[int]
     ) -> None:
         with self.stats.timing("verify"):
             self.target.commit(path)
@@ -166,5 +166,5 @@ class Decoder:
             self.prefix = self.prefix.then(token)
         with self.stats.timing("draft"):
             for drafter in self.policy.drafters:
-                own = accepted if drafter is plan.drafter else 0
+                own = accepted if drafter is decision.drafter else 0
                 drafter.observe(Outcome(tokens, own))

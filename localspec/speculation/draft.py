@@ -17,40 +17,21 @@ MAX_DEPTH = 62
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One draw of a drafter: the node it became, and the law it was drawn from.
+    """One proposed token: its node, its id, and the distribution that it was drawn from.
 
-    node: None for a draw that was looked at and thrown away. token: what was drawn (-1 if thrown
-    away). law: None for a one-hot proposal. kept: of the law's tokens, those that would not have
-    been thrown away; None means all.
+    probs: None for a one-hot proposal, whose token was chosen and not drawn.
     """
 
-    node: int | None
+    node: int
     token: int
-    law: Distribution | None
-    kept: NDArray[np.intp] | None = None
+    probs: Distribution | None
 
     def over(self, ids: NDArray[np.intp] | None, n: int) -> NDArray[np.float64]:
-        """(n,) the chance that each of these tokens (None: those below n) came out as a node."""
-        if self.law is None:
+        """(n,) the probability of proposing each of these tokens (None: those below n)."""
+        if self.probs is None:
             tokens = np.arange(n) if ids is None else ids
             return np.asarray(tokens == self.token, np.float64)
-        chances = self.law.over(ids, n)
-        if self.kept is not None:
-            chances[~np.isin(np.arange(n) if ids is None else ids, self.kept)] = 0
-        return chances
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A draw that a drafter looked at and threw away.
-
-    after: the node it would have followed. law: what it was drawn from. kept: the token ids that
-    would not have been thrown away.
-    """
-
-    after: int
-    law: Distribution
-    kept: NDArray[np.intp]
+        return self.probs.over(ids, n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +39,18 @@ class Draft:
     """Proposed tokens, in an order where parents come before their children.
 
     tokens: the proposed token ids; node i proposes tokens[i].
-    parents: the node each one follows (ROOT for the first position); None means a chain, where
+    parents: the node that each one follows (ROOT for the first position); None means a chain, where
         node i follows node i - 1.
-    proposals: the distribution each token was really drawn from; None means the tokens are one-hot
-        proposals (as n-gram drafters make).
-    kept: for a drafter that throws draws away for what they are, the token ids each draw could
-        have become a node with; the rejection rules must know. (Stopping before a draw needs no
-        mention.)
-    dropped: the draw that was thrown away, if there was one.
+    probs: the distribution that each token was drawn from; None means that the tokens are one-hot
+        proposals (as n-gram drafters make). A drafter may stop before a draw, but a token that was
+        drawn must be proposed: the rejection rules would be biased otherwise.
 
     A row of the target's logits belongs to each node: row 0 to ROOT, row i + 1 to node i.
     """
 
     tokens: Sequence[int]
     parents: Sequence[int] | None = None
-    proposals: Sequence[Distribution] | None = None
-    kept: Sequence[NDArray[np.intp]] | None = None
-    dropped: Dropped | None = None
+    probs: Sequence[Distribution] | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -99,14 +75,10 @@ class Draft:
             children = [node + 1] if node + 1 < len(self) else []
         else:
             children = [child for child, parent in enumerate(self.parents) if parent == node]
-        laws, kept = self.proposals, self.kept
-        draws = [
-            Proposal(i, self.tokens[i], laws[i] if laws else None, kept[i] if kept else None)
-            for i in children
+        return [
+            Proposal(node, self.tokens[node], self.probs[node] if self.probs else None)
+            for node in children
         ]
-        if self.dropped and self.dropped.after == node:
-            draws.append(Proposal(None, -1, self.dropped.law, self.dropped.kept))
-        return draws
 
     def is_leaf(self, node: int) -> bool:
         """Whether nothing is proposed after `node`."""
@@ -129,9 +101,7 @@ class Draft:
         return Draft(
             self.tokens[:count],
             self.parents and self.parents[:count],
-            self.proposals and self.proposals[:count],
-            self.kept and self.kept[:count],
-            self.dropped if self.dropped and self.dropped.after < count else None,
+            self.probs and self.probs[:count],
         )
 
 

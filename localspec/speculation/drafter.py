@@ -1,11 +1,8 @@
-"""Drafter: whatever guesses the next few tokens. Any object with these members will do."""
+"""Drafter: proposes the next few tokens. Any object with the members of `Drafter` is one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
@@ -20,7 +17,8 @@ class Limit:
     prefix: the place in the text that the first proposed token follows.
     sampler: the target's own settings and randomness. A drafter that samples with it draws the
         target's token wherever its distribution allows; one that only guesses may ignore it.
-    needs_laws: whether the rule must know what each token was drawn from (`Draft.proposals`).
+    needs_probs: whether the rule must know the distribution each token was drawn from
+        (`Draft.probs`).
     cancelled: asked now and then by a drafter whose proposal takes long.
     go_on: asked by a drafter to which each token costs time, after drawing one, with its
         confidence in it (see `confidence.margin`): whether to draw another. None is always. The
@@ -32,7 +30,7 @@ class Limit:
     depth: int
     prefix: Prefix
     sampler: Sampler
-    needs_laws: bool = False
+    needs_probs: bool = False
     cancelled: Callable[[], bool] = lambda: False
     go_on: Callable[[float], bool] | None = None
     hurried: bool = False
@@ -46,39 +44,60 @@ class Limit:
 class Outcome:
     """What one step added to the text.
 
-    tokens: the committed tokens, in order. accepted: how many of them, from the first on, were
-    this drafter's. features: the target's hidden rows for drafters that asked, else None.
+    tokens: the committed tokens, in order. accepted: how many of them, from the first on, this
+    drafter had proposed in this step; 0 for drafters that did not draft.
     """
 
     tokens: Sequence[int]
     accepted: int
-    features: NDArray[np.float32] | None = None
 
 
-@runtime_checkable
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What policies and the loader may know of a drafter.
+
+    cheap: a proposal costs microseconds, so it may be asked at every step.
+    gives_probs: its drafts carry `Draft.probs` where `Limit.needs_probs` asks for them.
+    backlog: counts the tokens of the text that it has to evaluate before its next proposal; None
+        for a drafter that always has the whole text.
+    chances: for a depth, the chance that each token it would propose now is right, given that
+        those before it are; None for a drafter that cannot tell before it proposes.
+    """
+
+    cheap: bool = False
+    gives_probs: bool = False
+    backlog: Callable[[], int] | None = None
+    chances: Callable[[int], Sequence[float]] | None = None
+
+
 class Drafter(Protocol):
-    """Proposes tokens; it can be wrong, never harmful.
+    """Proposes tokens. It can be wrong, but it cannot change the text.
 
-    name: shown as the origin of the tokens it got right.
-
-    A policy that weighs costs (`speculation.controller`) also looks for these, if there are any:
-    free: True if a proposal costs microseconds, so that it may be asked at every step.
-    backlog: how many tokens of the text it has to take in before its next proposal.
-    confidences(depth): the chance that each token it would propose now is right, given that those
-        before it are.
+    name: shown as the origin of the tokens it got right. traits: see Traits.
     """
 
     @property
     def name(self) -> str: ...
 
+    @property
+    def traits(self) -> Traits: ...
+
     def begin(self, tokens: Sequence[int]) -> None:
-        """The committed text is now exactly `tokens`; keep what of the old one it shares."""
+        """Follow the committed text `tokens`; keep what is known of the part shared with before."""
         ...
 
     def propose(self, limit: Limit) -> Draft:
-        """Guess what follows the committed text; an empty draft is a fine answer."""
+        """Propose what follows the committed text; the draft may be empty."""
         ...
 
     def observe(self, outcome: Outcome) -> None:
-        """The text grew by `outcome.tokens`."""
+        """Append `outcome.tokens` to the text."""
         ...
+
+
+MEMBERS = ("name", "traits", "begin", "propose", "observe")
+
+
+def backlog(drafter: Drafter) -> int:
+    """How many tokens of the text the drafter has to evaluate before its next proposal."""
+    return drafter.traits.backlog() if drafter.traits.backlog else 0

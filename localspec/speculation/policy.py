@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit
+from localspec.speculation.drafter import Drafter, Limit, backlog
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Decision:
     """What to do in the next step.
 
     drafter: None is a plain step. depth: its most tokens. go_on: see `Limit`. draft: its proposal,
@@ -22,7 +22,7 @@ class Plan:
     draft: Draft | None = None
 
 
-PLAIN_STEP = Plan()
+PLAIN_STEP = Decision()
 _SURE_ENOUGH = 0.5
 
 
@@ -57,7 +57,7 @@ class Policy(Protocol):
         """A generation starts."""
         ...
 
-    def plan(self, limit: Limit) -> Plan:
+    def decide(self, limit: Limit) -> Decision:
         """The next step. limit: the most that makes sense, its depth 0 or more."""
         ...
 
@@ -66,13 +66,13 @@ class Policy(Protocol):
         ...
 
     def learn(self, step: Step) -> None:
-        """What came of the plan."""
+        """What came of the decision."""
         ...
 
 
 def may_draft(drafter: Drafter, limit: Limit) -> bool:
     """Whether it has read the text but for the last token, or may do so now."""
-    return not limit.hurried or getattr(drafter, "backlog", 0) <= 1
+    return not limit.hurried or backlog(drafter) <= 1
 
 
 class FixedDepth:
@@ -89,20 +89,20 @@ class FixedDepth:
     def begin(self) -> None:
         """Nothing to do."""
 
-    def plan(self, limit: Limit) -> Plan:
+    def decide(self, limit: Limit) -> Decision:
         """The first proposal there is."""
         depth = min(self._depth, limit.depth)
         drafters = [drafter for drafter in self.drafters if may_draft(drafter, limit)]
         if depth < 1 or not drafters:
             return PLAIN_STEP
         for drafter in drafters[:-1]:
-            confidences = getattr(drafter, "confidences", None)
-            if confidences and list(confidences(1)) < [_SURE_ENOUGH]:
+            chances = drafter.traits.chances
+            if chances and list(chances(1)) < [_SURE_ENOUGH]:
                 continue
             draft = drafter.propose(limit.to(depth))
             if len(draft):
-                return Plan(drafter, depth, draft=draft)
-        return Plan(drafters[-1], depth)
+                return Decision(drafter, depth, draft=draft)
+        return Decision(drafters[-1], depth)
 
     def keep(self, draft: Draft) -> int:
         """All of it."""

@@ -66,7 +66,7 @@ def token(draft: Draft, target: Rows, position: int, random: Randomness) -> Verd
         owed = _Owed(target(node))
         for proposal in draft.proposals_after(node):
             q = owed.aligned(proposal)
-            if proposal.node is not None and random.bern(owed.ratio(proposal.token, q)):
+            if random.bern(owed.ratio(proposal.token, q)):
                 node = proposal.node
                 path.append(node)
                 break
@@ -91,7 +91,7 @@ def block(draft: Draft, target: Rows, position: int, random: Randomness) -> Verd
         for proposal in proposals:
             q = owed.aligned(proposal)
             ratio = owed.ratio(proposal.token, q)
-            if proposal.node is not None and ratio > 0:
+            if ratio > 0:
                 found = visit(proposal.node, ratio)
                 if found:
                     return found
@@ -118,7 +118,7 @@ class _Owed:
         self._p = distribution.probabilities()
 
     def aligned(self, proposal: Proposal) -> Weights:
-        """The proposal's law over this distribution's tokens."""
+        """(n,) the proposal's probabilities of this distribution's tokens."""
         return proposal.over(self._distribution.ids, len(self._distribution))
 
     def ratio(self, token: int, q: Weights) -> float:

@@ -19,12 +19,10 @@ class Scores:
     padding: how many rows more were in the pass.
     again: how many tokens the pass evaluated before them once more, after a rollback; no row of
         theirs is in `logits` or counted in `width`.
-    features: (1 + len(draft), n) float32 hidden states for drafters that ask for them, or None.
     """
 
     logits: NDArray[np.float32]
     padding: int = 0
-    features: NDArray[np.float32] | None = None
     again: int = 0
 
     @property

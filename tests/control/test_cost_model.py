@@ -141,7 +141,7 @@ def test_one_slow_token_does_not_spoil_what_was_measured() -> None:
 
 def test_a_proposal_that_tells_nothing_of_its_tokens() -> None:
     each, free = DrafterCost(), DrafterCost()
-    each.learn_whole(8.0, 4, free=False)
-    free.learn_whole(8.0, 4, free=True)
+    each.learn_whole(8.0, 4, cheap=False)
+    free.learn_whole(8.0, 4, cheap=True)
     assert (each.of(1), each.of(8)) == (2.0, 16.0)
     assert free.of(1) == free.of(8) == 8.0

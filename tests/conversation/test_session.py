@@ -15,7 +15,7 @@ from localspec.engine.engine import Engine, load
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundError
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.drafter import Limit, Outcome, Traits
 
 OPTIONS = {"threads": 1, "context": 512}
 
@@ -372,6 +372,7 @@ class Own:
     """A drafter of the user's."""
 
     name = "own"
+    traits = Traits()
 
     def begin(self, tokens: object) -> None:
         pass

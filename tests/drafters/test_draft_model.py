@@ -66,10 +66,10 @@ def test_the_laws_it_hands_on_stay_what_they_were() -> None:
 
     drafter = DraftModel(OneBuffer(MODEL), name="small", n_vocab=8)
     drafter.begin([1, 2])
-    assert drafter.propose(limit([1, 2])).proposals is None
-    draft = drafter.propose(limit([1, 2], needs_laws=True))
-    assert draft.proposals is not None
+    assert drafter.propose(limit([1, 2])).probs is None
+    draft = drafter.propose(limit([1, 2], needs_probs=True))
+    assert draft.probs is not None
     text = [1, 2]
-    for token, law in zip(draft.tokens, draft.proposals, strict=True):
+    for token, law in zip(draft.tokens, draft.probs, strict=True):
         assert np.array_equal(law.logits, MODEL.logits(text))
         text.append(token)

@@ -75,7 +75,7 @@ def test_any_change_of_text_leaves_it_at_the_end_of_the_new_one(
         current = fed[own + 1 :]
         assert current == whole[len(whole) - len(current) :]
         assert min(proposed(drafter, 9), default=0) >= 0
-        assert len(drafter.confidences(9)) == len(proposed(drafter, 9))
+        assert len(drafter.chances(9)) == len(proposed(drafter, 9))
 
 
 @given(TEXTS, TEXTS, TEXTS)
@@ -205,9 +205,9 @@ def test_what_was_learnt_survives_another_text_and_another_drafter() -> None:
     drafter.begin([4, 5])
     assert drafter.table.state == state
     text = [1, 2, 3] * 5
-    again = begun(text, table=MatchTable(state)).confidences(4)
-    assert list(again) == list(begun(text, table=drafter.table).confidences(4))
-    assert list(again) != list(begun(text).confidences(4))
+    again = begun(text, table=MatchTable(state)).chances(4)
+    assert list(again) == list(begun(text, table=drafter.table).chances(4))
+    assert list(again) != list(begun(text).chances(4))
 
 
 def test_confidences_rise_with_the_match_on_a_text_that_earns_it() -> None:
@@ -231,17 +231,17 @@ def test_a_confidence_for_each_copied_token_by_the_length_it_follows() -> None:
     text = mixed(40)
     drafter = begun([*text, *text[:5]], table=table)
     expected = [table.chances(length, 1)[0] for length in range(5, 11)]
-    assert list(drafter.confidences(6)) == expected
+    assert list(drafter.chances(6)) == expected
     assert expected[0] > expected[1] == expected[3] > expected[4]
-    assert drafter.confidences(0) == []
+    assert drafter.chances(0) == []
     drafter.observe(Outcome([5000], 0))
-    assert len(drafter.confidences(6)) == 0
+    assert len(drafter.chances(6)) == 0
     # A text that is closed has an end, and beyond the last bin nothing changes.
     drafter.begin([1, *text[30:38]])
-    assert len(drafter.confidences(20)) == len([*text[38:], *text[:5], 5000])
+    assert len(drafter.chances(20)) == len([*text[38:], *text[:5], 5000])
     long = table.chances(BINS[-1] + 5, 100)
     assert long == [table.chances(BINS[-1], 1)[0]] * 100
-    assert len(begun([3, 38], past=[[38, 39]], table=table).confidences(6)) == 1
+    assert len(begun([3, 38], past=[[38, 39]], table=table).chances(6)) == 1
 
 
 def test_every_length_has_the_bin_it_belongs_to() -> None:

@@ -26,7 +26,7 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import MAX_DEPTH, Draft
 from localspec.speculation.drafter import Drafter, Limit
-from localspec.speculation.policy import PLAIN_STEP, Plan, Step
+from localspec.speculation.policy import PLAIN_STEP, Decision, Step
 from localspec.speculation.rules import RULES
 from localspec.speculation.target import Scores
 from localspec.stats import Stats
@@ -129,13 +129,13 @@ class Erratic:
     def begin(self) -> None:
         pass
 
-    def plan(self, limit: Limit) -> Plan:
+    def decide(self, limit: Limit) -> Decision:
         if not limit.depth or self.rng.random() < 0.2:
             return PLAIN_STEP
         drafter = self.drafters[self.rng.integers(len(self.drafters))]
         depth = int(self.rng.integers(1, min(limit.depth, 12) + 1))
         draft = drafter.propose(limit.to(depth)) if self.rng.random() < 0.3 else None
-        return Plan(drafter, depth, lambda _margin: self.rng.random() < 0.8, draft)
+        return Decision(drafter, depth, lambda _margin: self.rng.random() < 0.8, draft)
 
     def keep(self, draft: Draft) -> int:
         whole = self.rng.random() < 0.5

@@ -191,7 +191,7 @@ def _drafter(trial: Trial, code: Code) -> Drafter:
 def _top_candidate(small: ToyModel, text: list[int], limit: Limit) -> Draft:
     """The likeliest token, never drawn, with the law it was not drawn from."""
     law = limit.sampler.distribution(small.logits(text), limit.prefix)
-    return Draft([law.token(int(law.logits.argmax()))], proposals=[law])
+    return Draft([law.token(int(law.logits.argmax()))], probs=[law])
 
 
 @cache

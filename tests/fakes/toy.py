@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.speculation.draft import ROOT, Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome
+from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits
 from localspec.speculation.policy import FixedDepth
 from localspec.speculation.target import Scores
 
@@ -104,6 +104,7 @@ class Scripted:
     """A drafter that proposes what a function of the text says."""
 
     name = "scripted"
+    traits = Traits()
 
     def __init__(self, guess) -> None:  # type: ignore[no-untyped-def]
         self.text: list[int] = []
@@ -124,6 +125,7 @@ class Repeat:
     """Proposes the last token again and again."""
 
     name = "repeat"
+    traits = Traits()
 
     def begin(self, tokens: Sequence[int]) -> None:
         self.last = tokens[-1]

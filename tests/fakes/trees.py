@@ -1,4 +1,4 @@
-"""Drafters that draw as real ones may: trees, and draws thrown away after a look."""
+"""A drafter that draws trees from a toy model."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,8 @@ import numpy as np
 from fakes.toy import ToyModel
 
 from localspec.sampling.distribution import Distribution
-from localspec.speculation.draft import ROOT, Draft, Dropped
-from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.draft import ROOT, Draft
+from localspec.speculation.drafter import Limit, Outcome, Traits
 
 
 class TreeDrafter:
@@ -18,6 +18,7 @@ class TreeDrafter:
     """
 
     name = "tree"
+    traits = Traits(gives_probs=True)
 
     def __init__(self, model: ToyModel, shape: Sequence[int], *, replacement: bool = False) -> None:
         self.text: list[int] = []
@@ -58,45 +59,3 @@ def without(law: Distribution, token: int) -> Distribution:
     ids = np.arange(len(law)) if law.ids is None else law.ids
     kept = ids != token
     return Distribution(law.logits[kept], ids[kept], law.temperature)
-
-
-class Choosy:
-    """Draws a chain, and throws a token away when its probability is below `least`.
-
-    honest: whether it says so, as it must.
-    """
-
-    name = "choosy"
-
-    def __init__(self, model: ToyModel, least: float, *, honest: bool = True) -> None:
-        self.text: list[int] = []
-        self._model = model
-        self._least = least
-        self._honest = honest
-
-    def begin(self, tokens: Sequence[int]) -> None:
-        self.text = list(tokens)
-
-    def propose(self, limit: Limit) -> Draft:
-        tokens: list[int] = []
-        laws: list[Distribution] = []
-        keeps: list[np.ndarray] = []
-        dropped = None
-        prefix = limit.prefix
-        while len(tokens) < limit.depth:
-            text = [*self.text, *tokens]
-            law = limit.sampler.distribution(self._model.logits(text), prefix)
-            token = limit.sampler.choose(law, prefix)
-            chances = law.dense(self._model.n_vocab)
-            kept = np.flatnonzero(chances >= self._least)
-            if chances[token] < self._least:
-                dropped = Dropped(len(tokens) - 1, law, kept)
-                break
-            tokens.append(token)
-            laws.append(law)
-            keeps.append(kept)
-            prefix = prefix.then(token)
-        return Draft(tokens, None, laws, *((keeps, dropped) if self._honest else ()))
-
-    def observe(self, outcome: Outcome) -> None:
-        self.text += outcome.tokens

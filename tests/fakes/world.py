@@ -10,7 +10,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.speculation.policy import Step
 
 # Relative to a plain pass; entry 0 is unused. A CPU's staircase, a GPU's plateau, a MoE's slope.
@@ -42,6 +42,10 @@ class Talker:
     each: float | None = None
     name: str = "talker"
 
+    @property
+    def traits(self) -> Traits:
+        return Traits(backlog=lambda: self.backlog)
+
     def begin(self, tokens: Sequence[int]) -> None: ...
 
     def propose(self, limit: Limit) -> Draft:
@@ -64,13 +68,16 @@ class Talker:
 
 @dataclass
 class Copier:
-    """A free drafter: proposes so many tokens, each right or not."""
+    """A cheap drafter: proposes so many tokens, each right or not."""
 
     lengths: Callable[[], int]
     right: Callable[[], bool]
     name: str = "copier"
-    free: bool = True
     _next: Draft | None = None
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(cheap=True)
 
     def begin(self, tokens: Sequence[int]) -> None: ...
 
@@ -131,7 +138,7 @@ class World:
         while tokens > 0:
             began = self.clock.now
             limit = Limit(tokens - 1, Prefix(0), SAMPLER)
-            plan = controller.plan(limit)
+            plan = controller.decide(limit)
             draft = Draft(())
             if plan.drafter:
                 draft = plan.draft or plan.drafter.propose(limit.to(plan.depth, plan.go_on))

@@ -33,7 +33,7 @@ from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.loading.drafter_loader import MODEL_FREE
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.drafter import Limit
-from localspec.speculation.policy import PLAIN_STEP, Plan, Step
+from localspec.speculation.policy import PLAIN_STEP, Decision, Step
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
 
@@ -149,8 +149,8 @@ class PolicyOfKnownCosts:
         self._known = known
         self._plan = PLAIN_STEP
 
-    def plan(self, limit: Limit) -> Plan:
-        self._plan = self._adaptive.plan(limit)
+    def decide(self, limit: Limit) -> Decision:
+        self._plan = self._adaptive.decide(limit)
         return self._plan
 
     def learn(self, step: Step) -> None:

@@ -17,6 +17,7 @@ from localspec.llama.model import Model
 from localspec.loading.drafter_loader import Drafting
 from localspec.models import pair_finder, registry
 from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Traits
 
 
 @pytest.fixture(scope="module")
@@ -277,6 +278,7 @@ class Silent:
     """Never proposes anything."""
 
     name = "silent"
+    traits = Traits()
 
     def begin(self, tokens: object) -> None: ...
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakes.enumeration import Drawn, OneDrawPerPosition, SharedNoise, exact, total_variation
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
-from fakes.trees import Choosy, TreeDrafter
+from fakes.trees import TreeDrafter
 
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Evidence, Ngram
@@ -231,28 +231,6 @@ def test_rejection_rules_on_trees(
     tree = TreeDrafter(small, shape, replacement=replacement)
     law = one_step(target, tree, PLAIN, RULES[rule], length=length)
     assert total_variation(law, product_law(target, PLAIN, length)) < EXACT
-
-
-@pytest.mark.parametrize("rule", [*REJECTION, "coupled"])
-@pytest.mark.parametrize("toy", ["generic", "loud"])
-def test_draws_thrown_away_after_a_look(toy: str, rule: str) -> None:
-    """Exact when the drafter says so; otherwise visibly not, except for the coupled rule."""
-    target, small = TOYS[toy]
-    noise = SharedNoise if rule == "coupled" else Drawn
-    wanted = product_law(target, PLAIN, 4)
-    for honest in (True, False):
-        law = spoken(
-            noise,
-            target,
-            lambda honest=honest: Choosy(small, 0.3, honest=honest),
-            PLAIN,
-            depth=2,
-            length=4,
-            rule=RULES[rule],
-        )
-        exactly = honest or rule == "coupled"
-        assert (total_variation(law, wanted) < EXACT) == exactly
-        assert exactly or total_variation(law, wanted) > 0.1
 
 
 def _keeps_a_wrong_token(draft, target, position, choice):  # type: ignore[no-untyped-def]

@@ -90,7 +90,7 @@ def under(rule: str, trial: Trial) -> Trial:
 
 
 DRAWN = "tokens.append(limit.sampler.choose(proposal, prefix))"
-KEPT = "proposals.append(proposal.kept())"
+KEPT = "probs.append(proposal.kept())"
 FULL_LAW = "Distribution(logits[: self._n_vocab].copy())"
 ONWARD = "prefix = prefix.then(tokens[-1])"
 ROWS = "return lambda node: self.sampler.distribution(scores.logits[node + 1], place(node))"
@@ -111,7 +111,7 @@ WRONG_LAWS = [
     Mutant(
         "M2 drawn from top-k q, judged by full q",
         {"token": 0.078, "block": 0.097},
-        (Edit(DraftModel.propose, KEPT, f"proposals.append({FULL_LAW})"),),
+        (Edit(DraftModel.propose, KEPT, f"probs.append({FULL_LAW})"),),
         Trial(sampler="top-k"),
     ),
     Mutant(
@@ -135,14 +135,14 @@ WRONG_LAWS = [
                 f"""{ONWARD}
             if proposal.probabilities()[tokens[-1]] < 0.3:
                 self._drafted = tokens[:-1]
-                return Draft(tokens[:-1], proposals=proposals[:-1] or None)""",
+                return Draft(tokens[:-1], probs=probs[:-1] or None)""",
             ),
         ),
     ),
     Mutant(
         "law left in the drafter's buffer",
         {"token": 0.412, "block": 0.412},
-        (Edit(DraftModel.propose, KEPT, "proposals.append(proposal)"),),
+        (Edit(DraftModel.propose, KEPT, "probs.append(proposal)"),),
     ),
 ]
 
@@ -447,10 +447,10 @@ def test_a_mistake_that_no_longer_fits_is_refused() -> None:
 
 
 def judged_by_ratio(draft: Draft, target: Rows, position: int, random: Drawn) -> Verdict:
-    assert draft.proposals is not None or not len(draft)
+    assert draft.probs is not None or not len(draft)
     path: list[int] = []
     for node, x in enumerate(draft.tokens):
-        p, q = target(node - 1).dense(3), draft.proposals[node].dense(3)
+        p, q = target(node - 1).dense(3), draft.probs[node].dense(3)
         if not random.bern(min(1.0, p[x] / q[x])):
             return Verdict(path, random.cat(np.maximum(p - q, 0)), "corrected")
         path.append(node)

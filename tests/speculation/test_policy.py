@@ -8,8 +8,8 @@ from fakes.world import SAMPLER
 
 from localspec.sampling.prefix import Prefix
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit
-from localspec.speculation.policy import FixedDepth, Plan, Step
+from localspec.speculation.drafter import Drafter, Limit, Traits
+from localspec.speculation.policy import Decision, FixedDepth, Step
 
 
 def limit(depth: int) -> Limit:
@@ -27,15 +27,12 @@ class Knowing(Scripted):
 
     def __init__(self, *chances: float) -> None:
         super().__init__(lambda text, limit: Draft([5] * len(chances)))
-        self.chances = chances
-
-    def confidences(self, depth: int) -> Sequence[float]:
-        return self.chances[:depth]
+        self.traits = Traits(chances=lambda depth: chances[:depth])
 
 
-def plan(drafters: Sequence[Drafter], most: int = 10) -> Plan:
+def plan(drafters: Sequence[Drafter], most: int = 10) -> Decision:
     policy = FixedDepth(drafters, 3)
-    made = policy.plan(limit(most))
+    made = policy.decide(limit(most))
     policy.learn(Step((), 0, 1, (), 1.0, 0.0))
     assert policy.keep(Draft([1, 2])) == 2
     return made

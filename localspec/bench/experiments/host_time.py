@@ -20,7 +20,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.speculation.policy import FixedDepth
 from localspec.speculation.rules import RULES
 from localspec.speculation.target import Scores
@@ -63,6 +63,7 @@ class _OracleDrafter:
     """Drafts the tokens that the stub's logits will lead to."""
 
     name = "oracle"
+    traits = Traits()
 
     def __init__(self, target: _StubTarget) -> None:
         self._target = target

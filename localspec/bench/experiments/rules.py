@@ -25,7 +25,7 @@ from localspec.llama.context import Context
 from localspec.models import registry
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome
+from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits
 from localspec.speculation.rules import RULES
 
 # The standard library's modules that the bundled pair was not trained on.
@@ -60,6 +60,7 @@ class _GreedyDrafter:
     """
 
     name = MATCH
+    traits = Traits()
 
     def __init__(self, model: Drafter) -> None:
         self._model = model

@@ -55,10 +55,10 @@ def _measured(tokens: list[int], length: int, depth: int) -> Iterator[tuple[str,
         outcome = Outcome(tokens[start : start + _STEP], 0)
         updates.append(_microseconds(partial(drafter.observe, outcome)) / _STEP)
         proposals.append(_microseconds(partial(drafter.propose, limit)))
-        chances.append(_microseconds(partial(drafter.confidences, depth)))
+        chances.append(_microseconds(partial(drafter.chances, depth)))
     yield "committed token", updates
     yield "proposal", proposals
-    yield "confidences", chances
+    yield "chances", chances
     text = tokens[:length]
     yield "prompt token", [_microseconds(lambda: Suffix().begin(text)) / length for _ in range(3)]
     cut = text[: -length // 10]
