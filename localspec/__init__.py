@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from localspec.sampling.params import SamplingParams
     from localspec.speculation.draft import Draft
-    from localspec.speculation.drafter import Drafter, Limit, Outcome
+    from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits
     from localspec.stats import Stats
     from localspec.utils.progress import watched
 
@@ -56,6 +56,7 @@ _HOMES = {
     "Drafter": "speculation.drafter",
     "Limit": "speculation.drafter",
     "Outcome": "speculation.drafter",
+    "Traits": "speculation.drafter",
     "LocalspecError": "errors",
     "InvalidValueError": "errors",
     "ContextFullError": "errors",
@@ -90,6 +91,7 @@ __all__ = [
     "Session",
     "Stats",
     "Token",
+    "Traits",
     "Turn",
     "load",
     "watched",

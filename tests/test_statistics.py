@@ -362,7 +362,7 @@ def test_a_drafter_without_the_shared_noise_shows(
     scored_texts: list[list[ScoredText]],
 ) -> None:
     """Under `coupled` its texts are right; only what is accepted tells."""
-    [drafter] = engines[MODEL].drafting.drafters
+    [drafter] = engines[MODEL].drafter_set.drafters
     with load(draft=Pretender(drafter), threads=1, flash_attention=True) as engine:
         run = Run(engine, caches, "coupled", 4, work)
     assert run.t() > t_quantile(1 - FURTHER, len(run.off) - 1)

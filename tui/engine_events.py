@@ -43,12 +43,12 @@ class ModelReady:
     @classmethod
     def of(cls, engine: Engine, name: str | Path | None) -> "ModelReady":
         """Describe a loaded engine. name: what the user asked for; None is the bundled pair."""
-        path, drafting = engine.model.path, engine.drafting
+        path, drafter_set = engine.model.path, engine.drafter_set
         pair = pair_of(path) if name is None else None
         return cls(
             model=str(name or (pair.name if pair else path.stem)),
-            draft=tuple(drafting.names),
-            reason=drafting.reason,
+            draft=tuple(drafter_set.names),
+            reason=drafter_set.reason,
             notes=tuple(engine.notes),
             context=engine.context,
             bundled=path == registry.bundled().target,

@@ -8,11 +8,11 @@ from localspec.conversation.answer import Answer
 from localspec.conversation.events import Dropped, Ended
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Conversation, Turn
+from localspec.drafters.spec import AUTO
 from localspec.engine import engine as engines
 from localspec.engine.engine import Engine
 from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
 from localspec.generation_config import DEFAULT_MAX_TOKENS
-from localspec.loading.drafter_loader import AUTO
 from localspec.stats import Stats
 from localspec.utils.progress import watched
 from localspec_tui.command_queue import CommandQueue

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from localspec.drafters.spec import AUTO, DraftOption
 from localspec.engine import engine
-from localspec.loading.drafter_loader import AUTO, Choice
 
 Model = str | Path | None
-Draft = Choice | Sequence[Choice]
+Draft = DraftOption | Sequence[DraftOption]
 
 _ENGINE_OPTIONS = frozenset(inspect.signature(engine.load).parameters)
 _CONVERSATION_OPTIONS = frozenset({"conversation", "system"})

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from localspec.bench.configurations import PLAIN
-from localspec.bench.report import PassCosts
+from localspec.bench.report import PassSummary
 from localspec.bench.summary import Summary
 from localspec.bench.svg import bar, drawing, line, staircase, text, ticks
-from localspec.loading.drafter_loader import AUTO
+from localspec.drafters.spec import AUTO
 
 _WIDTH = 460.0
 _NAME, _VALUE = 140.0, 62.0  # the widths of names on the left and of figures on the right
@@ -54,7 +54,7 @@ def speed_chart(set_: str, rows: Sequence[Summary], most: float) -> str:
     return drawing(_WIDTH, bottom + 20, f"Speed against plain decoding, {set_}", *parts)
 
 
-def cost_chart(costs: PassCosts) -> str:
+def cost_chart(costs: PassSummary) -> str:
     """Draw the milliseconds of a pass by its rows, and below them the share of such passes."""
     milliseconds = [1000 * seconds for seconds in costs.seconds]
     most, count = max(milliseconds) * 1.05, len(milliseconds)

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.bench.prompt_sets import Task
+from localspec.drafters.model_free import MODEL_FREE
+from localspec.drafters.spec import AUTO, NONE, DraftOption
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
 from localspec.engine.prompt import prompt_tokens
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelLoadError
 from localspec.gguf.reader import read_header
 from localspec.loading.config import RuntimeConfig
-from localspec.loading.drafter_loader import AUTO, MODEL_FREE, NONE, Choice
 from localspec.memory.estimate import default_context
 from localspec.models import registry
 from localspec.models.locate import require_file
@@ -127,10 +128,10 @@ class Sweep:
         """A model has the name of its file, unless another configuration has that name."""
         if draft in (*MODEL_FREE, AUTO):
             return draft
-        [name] = engine.drafting.names
+        [name] = engine.drafter_set.names
         return draft if any(_at_depth(name, depth) in taken for depth in self.depths) else name
 
-    def _choices(self, draft: str, target: Path) -> list[Choice]:
+    def _choices(self, draft: str, target: Path) -> list[DraftOption]:
         drafter = self.drafter or _own_drafter(target)
         match draft:
             case "suffix":
@@ -164,7 +165,7 @@ def tokenize_prompts(engine: Engine, tasks: Sequence[Task], tokens: int) -> list
     return prompts
 
 
-def _load(target: Path, choices: list[Choice], runtime: RuntimeConfig) -> Engine:
+def _load(target: Path, choices: list[DraftOption], runtime: RuntimeConfig) -> Engine:
     return load(
         target,
         choices,

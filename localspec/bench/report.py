@@ -10,7 +10,7 @@ from localspec.bench.machine import Machine, peak_resident, this_machine
 from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
 from localspec.bench.summary import Summary, passes_by_width, summarise
-from localspec.control.cost_model import WIDEST
+from localspec.control.pass_costs import WIDEST
 from localspec.gguf.reader import read_header
 from localspec.llama.model import Model
 from localspec.memory.estimate import cache_bytes
@@ -53,7 +53,7 @@ class MeasuredModel:
 
 
 @dataclass(frozen=True, slots=True)
-class PassCosts:
+class PassSummary:
     """What the target's passes cost, as one configuration learnt while it ran.
 
     seconds: of passes of 1, 2, ... rows, padded where that is faster. by: the configuration. used:
@@ -82,7 +82,7 @@ class Report:
     drafters: dict[str, list[str]]
     left_out: list[str]
     rows: list[Summary]
-    costs: PassCosts | None
+    costs: PassSummary | None
     peak_resident: int
     interrupted: bool
 
@@ -120,10 +120,10 @@ def build_report(
         conditions=conditions,
         target=_measured_model(sweep.plain.model, sweep.plain.context),
         draft_models=_draft_models(loaded),
-        drafters={each.name: each.engine.drafting.names for each in loaded},
+        drafters={each.name: each.engine.drafter_set.names for each in loaded},
         left_out=sweep.left_out,
         rows=summarise(runs, tasks),
-        costs=_pass_costs(loaded, runs),
+        costs=_pass_summary(loaded, runs),
         peak_resident=peak_resident(),
         interrupted=interrupted,
     )
@@ -135,19 +135,19 @@ def _measured_model(model: Model, context: int) -> MeasuredModel:
 
 
 def _draft_models(loaded: Sequence[LoadedConfiguration]) -> list[MeasuredModel]:
-    contexts = [each.engine.drafting.context for each in loaded]
-    caches = {context.model.path: context for context in contexts if context}
+    contexts = [cache for each in loaded for cache in each.engine.drafter_set.contexts.values()]
+    caches = {context.model.path: context for context in contexts}
     return [_measured_model(context.model, context.n_ctx) for context in caches.values()]
 
 
-def _pass_costs(loaded: Sequence[LoadedConfiguration], runs: Sequence[Run]) -> PassCosts | None:
+def _pass_summary(loaded: Sequence[LoadedConfiguration], runs: Sequence[Run]) -> PassSummary | None:
     """Those of the last configuration that learns them, which is `auto` where it takes part."""
     for each in reversed(loaded):
-        widths = each.engine.widths
-        if widths and each.configuration.depth is None:
-            seconds = [widths.seconds(width) for width in range(1, WIDEST + 1)]
+        costs = each.engine.pass_costs
+        if costs and each.configuration.depth is None:
+            seconds = [costs.seconds(width) for width in range(1, WIDEST + 1)]
             own = [run.stats for run in runs if run.configuration == each.name]
-            return PassCosts(seconds, passes_by_width(own), each.name)
+            return PassSummary(seconds, passes_by_width(own), each.name)
     return None
 
 

@@ -132,8 +132,8 @@ def generate(
                 _write_text(engine, running, output, stream=stream is not False)
     if running.stop_reason == "context":
         output.note(f"the context of {engine.context} tokens is full; --ctx makes it larger")
-    if engine.drafting.past and engine.drafting.past.problem:
-        output.note(engine.drafting.past.problem)
+    if engine.drafter_set.past and engine.drafter_set.past.problem:
+        output.note(engine.drafter_set.past.problem)
     if stats:
         output.note(stats_line(running))
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
@@ -145,7 +145,7 @@ def _explaining(output: Output) -> Callable[[Explanation], None]:
 
 def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
     if output.color:
-        output.legend(engine.drafting.names)
+        output.legend(engine.drafter_set.names)
     if not stream:
         running.result()
     for token in running if stream else running.tokens:

@@ -14,7 +14,7 @@ def engine_line(engine: Engine, running: Generation, *, bundled: bool) -> str:
 
     bundled: no model was named, so the target is the bundled one.
     """
-    drafting, settings = engine.drafting, running.settings
+    drafting, settings = engine.drafter_set, running.settings
     if drafting.drafters:
         sure = drafting.one_hot and not settings.verification.same_text
         certain = f"rule {settings.rule} takes copies ({', '.join(drafting.one_hot)}) as certain"
@@ -71,8 +71,8 @@ def stats_line(running: Generation) -> str:
 def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
     """Return the object that `--json` prints; generate.schema.json describes it."""
     result = running.result()
-    drafting = engine.drafting
-    model_path = drafting.model_path
+    drafting = engine.drafter_set
+    drafters = [str(path) for path in drafting.model_paths]
     return {
         "text": result.text,
         "token_ids": result.token_ids,
@@ -83,7 +83,8 @@ def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
         "rule": result.rule,
         "model": {
             "target": str(engine.model.path),
-            "drafter": str(model_path) if model_path else None,
+            "drafter": drafters[0] if drafters else None,
+            "drafters": drafters,
         },
         "speculation": {
             "active": bool(drafting.drafters),

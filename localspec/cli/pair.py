@@ -82,13 +82,14 @@ def _suggestion_report(target: Facts, context: int | None) -> SuggestionReport:
 
 def _measured(target: Facts, drafter: Facts) -> PairMeasurement:
     """Return what `localspec plan` found, and what passes took here with default settings."""
-    files = target.files[0], drafter.files[0]
-    profile = remembered(*files, RuntimeConfig())
-    costs = {depth: profile.step(depth) for depth in DEPTHS} if profile else None
+    target_file, drafter_file = target.files[0], drafter.files[0]
+    name = drafter_file.stem
+    profile = remembered(target_file, [drafter_file], RuntimeConfig())
+    costs = {depth: profile.step(name, depth) for depth in DEPTHS} if profile else None
     try:
         temperature = SamplingParams.for_model(target.header.metadata).temperature
     except InvalidValueError:
         # What the file recommends makes no sense, so nothing was planned with it.
         return PairMeasurement(costs=costs)
-    rate = acceptance_priors.find(*files, temperature).rates.get(files[1].stem)
-    return PairMeasurement(rate, costs)
+    prior = acceptance_priors.find(target_file, [drafter_file], temperature)
+    return PairMeasurement(prior.rates.get(name), costs)

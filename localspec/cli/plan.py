@@ -95,14 +95,14 @@ def plan(
     with on_interrupt(exit_at_once):
         engine = load(model, draft, context=ctx, gpu_layers=gpu_layers, threads=threads)
     with engine:
-        if engine.drafting.reason:
-            output.note(f"draft: {engine.drafting.reason}")
+        if engine.drafter_set.reason:
+            output.note(f"draft: {engine.drafter_set.reason}")
         for note in engine.notes:
             output.note(note)
         prompts = [task.prompt_for(engine) for task in tasks]
         found = forecast(engine, prompts, cast("GenerationOptions", options), output.note)
         kept = _stored(engine, found, GenerationConfig.of(**options), output)
-        files = engine.model.path, engine.drafting.model_path
+        files = engine.model.path, engine.drafter_set.model_paths
     if as_json:
         output.record(forecast_record(found, kept, *files))
     else:
@@ -123,17 +123,15 @@ def _tasks(sets: str | None, file: str | None, answers: int) -> list[Task]:
 
 def _stored(
     engine: Engine, found: Forecast, settings: GenerationConfig, output: Output
-) -> acceptance_priors.Plan:
+) -> acceptance_priors.StoredForecast:
     """Store the plan, with a note where it went, or why it cannot be stored."""
     line = found.best
-    target, drafter = engine.model.path, engine.drafting.model_path
-    best = acceptance_priors.Best(line.drafter, line.rule, line.depth, line.speed_up.value)
+    files = engine.model.path, engine.drafter_set.model_paths
+    best = acceptance_priors.BestSetting(line.drafter, line.rule, line.depth, line.speed_up.value)
     temperature = engine.slot.sampler(settings, 1).params.temperature
-    kept = acceptance_priors.of(target, drafter, temperature, found.rates, best)
+    kept = acceptance_priors.made_here(*files, temperature, found.rates, best)
     try:
-        output.note(
-            f"kept for `auto` to start from: {acceptance_priors.store(target, drafter, kept)}"
-        )
+        output.note(f"kept for `auto` to start from: {acceptance_priors.store(*files, kept)}")
     except OSError as error:
         output.note(f"the plan cannot be kept: {error.strerror}")
     return kept

@@ -1,5 +1,6 @@
 """What `localspec plan` shows: a table for people, a record for programs."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from localspec.cli.table import table_text
 from localspec.forecast.confidence import ConfidenceInterval
 from localspec.forecast.forecast import ConfigurationForecast, Forecast
-from localspec.loading.acceptance_priors import Plan
+from localspec.loading.acceptance_priors import StoredForecast
 
 _HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", "ms/step", "")
 _RIGHT = {"depth", "x plain", "tok/step", "accept", "ms/step"}
@@ -57,12 +58,12 @@ def _evidence(found: Forecast) -> list[str]:
 
 
 def forecast_record(
-    found: Forecast, kept: Plan, target: Path, drafter: Path | None
+    found: Forecast, kept: StoredForecast, target: Path, drafters: Sequence[Path]
 ) -> dict[str, Any]:
     """Return the object that `--json` prints: every line, the measurements, the stored plan."""
     costs = found.costs
     return {
-        "model": {"target": str(target), "drafter": str(drafter) if drafter else None},
+        "model": {"target": str(target), "drafter": str(drafters[0]) if drafters else None},
         "lines": [_line_record(line) for line in found.configurations],
         "answers": found.answers,
         "tokens": found.tokens,

@@ -1,7 +1,8 @@
 """Acceptance: how often a drafter's tokens are right, learnt from every emitted token."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 # Older observations of a position count this much less with every new one.
 _FORGETTING = 0.96
@@ -20,6 +21,18 @@ _TYPICAL = (0.55, 0.45, 0.50, 0.55, 0.70, 0.80, 0.88, 0.93, 0.96, 0.98)
 _TYPICAL_POOLED = 0.75
 _BIN_FORGETTING = 0.995
 _BIN_WEIGHT = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptancePrior:
+    """What is known of drafters before they draft.
+
+    rates: the share of each one's tokens that are right, by name. ignored: why a stored prior does
+    not count, if there is one.
+    """
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+    ignored: str | None = None
 
 
 class AcceptanceRates:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from localspec.control.acceptance import FIRST_GUESS
 from localspec.control.candidate import Candidate, Clock
-from localspec.control.cost_model import WIDEST, DrafterCost, Widths
+from localspec.control.cost_model import CostModel
 from localspec.control.loss_budget import LossBudget
+from localspec.control.pass_costs import WIDEST
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
@@ -69,8 +70,8 @@ class _Option:
 class AdaptivePolicy:
     """A Policy that drafts when, and as deep as, it pays.
 
-    drafters: the cheap ones first; ties go to the earlier. widths: what the target's passes cost.
-    costs: what the drafters cost, by name; shared among controllers of the same models.
+    drafters: the cheap ones first; ties go to the earlier. costs: shared by the policies of a
+    sequence.
     deepest: the most tokens of a draft. guesses: how often each one's tokens are right, by name,
     where something is known of it. explain: told of each decision, if given.
     """
@@ -78,8 +79,7 @@ class AdaptivePolicy:
     def __init__(
         self,
         drafters: Sequence[Drafter],
-        widths: Widths,
-        costs: dict[str, DrafterCost],
+        costs: CostModel,
         *,
         deepest: int = WIDEST - 1,
         guesses: Mapping[str, float] | None = None,
@@ -92,12 +92,12 @@ class AdaptivePolicy:
         self.candidates = [
             Candidate(
                 drafter,
-                costs.setdefault(drafter.name, DrafterCost()),
+                costs.drafter(drafter.name),
                 (guesses or {}).get(drafter.name, FIRST_GUESS),
             )
             for drafter in drafters
         ]
-        self._widths = widths
+        self._passes = costs.passes
         self._drafting: _Drafting | None = None
         self._since_plain = 0
         self._generated = 0
@@ -111,9 +111,13 @@ class AdaptivePolicy:
         for candidate in self.candidates:
             candidate.begins()
 
+    def padded(self, rows: int) -> int:
+        """With how many rows a pass over `rows` is quickest, up to that of the deepest draft."""
+        return max(rows, min(self._passes.padded(rows), self._deepest + 1))
+
     def decide(self, limit: Limit) -> Decision:
         """The step that promises the most tokens per second."""
-        passes = self._widths.table
+        passes = self._passes.table
         plain = passes[1]
         left = min(limit.depth + 1, self._usual + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
@@ -150,16 +154,16 @@ class AdaptivePolicy:
         """Costs, acceptance and the loss_budget."""
         # What drafts make the passes after them evaluate again is a price of drafting.
         if step.verified or not step.again:
-            self._widths.learn(step.width, step.seconds - step.draft_seconds)
+            self._passes.learn(step.width, step.seconds - step.draft_seconds)
         self._generated += len(step.tokens)
-        plain = self._widths.seconds(1)
+        plain = self._passes.seconds(1)
         drafting = self._drafting
         if drafting is None:
             took = step.seconds if step.again else plain
             self.loss_budget.enter(took, plain, len(step.tokens), plain)
         else:
             cost = drafting.candidate.cost.of(max(1, len(step.drafted)))
-            expected = self._widths.seconds(step.verified + 1) + cost + drafting.catching_up
+            expected = self._passes.seconds(step.verified + 1) + cost + drafting.catching_up
             took = step.seconds - drafting.reading
             self.loss_budget.enter(took, expected, len(step.tokens), plain)
         self._since_plain = self._since_plain + 1 if step.verified else 0
@@ -193,7 +197,7 @@ class AdaptivePolicy:
         cost, plain = candidate.cost, passes[1]
         behind = candidate.behind
         unread = max(0, behind - self._generated)
-        growth = self._widths.growth
+        growth = self._passes.growth
         reading = cost.reading(unread, growth)
         most = plain + self.loss_budget.allowed(plain)
         lag = behind - unread
@@ -227,7 +231,7 @@ class AdaptivePolicy:
 
     def _chosen(self, options: list[_Option], plain: float) -> tuple[_Option | None, str]:
         if self._since_plain >= (
-            _PLAIN_AT_MOST_EVERY if self._widths.is_stale(1) else _PLAIN_EVERY
+            _PLAIN_AT_MOST_EVERY if self._passes.is_stale(1) else _PLAIN_EVERY
         ):
             return None, "to see what a plain step costs now"
         best = max(options, key=lambda option: option.rate, default=None)

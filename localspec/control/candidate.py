@@ -6,7 +6,7 @@ from operator import mul
 from time import perf_counter
 
 from localspec.control.acceptance import FIRST_GUESS, AcceptanceRates, ConfidenceTable, right_ones
-from localspec.control.cost_model import DrafterCost
+from localspec.control.drafter_cost import DrafterCost
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, backlog
 
@@ -86,7 +86,7 @@ class Candidate:
     # While it drafts.
 
     def starts(self, growth: float) -> "Clock":
-        """A clock for its coming draft; `growth` as of Widths."""
+        """A clock for its coming draft; `growth` as of PassCosts."""
         self.curiosity = 0.0
         self._idle = False
         self._margins = []

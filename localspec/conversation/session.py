@@ -13,11 +13,11 @@ from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import Conversation, Role, Turn, Written
 from localspec.conversation.window import Window, last_question, moved_on
+from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
 from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.loading.drafter_loader import Choice
 
 # Of the context, for the answer, before the oldest turns have to go.
 _RESERVED = 0.25
@@ -168,7 +168,7 @@ class Session:
         self,
         *,
         model: str | Path | None = None,
-        draft: Choice | Sequence[Choice] | None = None,
+        draft: DraftOption | Sequence[DraftOption] | None = None,
         **options: Unpack[GenerationOptions],
     ) -> None:
         """Go on with another model, other drafters (for all sessions of the engine), or options.

@@ -36,7 +36,7 @@ def pair_facts() -> dict[str, Any]:
     """Decode with the bundled pair, with and without drafts, in passes of equal digits."""
     with load(context=_CONTEXT, reproducible=True) as engine:
         drafted = engine.generate(_PROMPT, **_OPTIONS)
-        drafters = engine.drafting.names
+        drafters = engine.drafter_set.names
     with load(draft="none", context=_CONTEXT, reproducible=True) as engine:
         plain = engine.generate(_PROMPT, **_OPTIONS)
     return {

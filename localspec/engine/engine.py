@@ -8,7 +8,8 @@ from time import perf_counter
 from typing import Unpack
 
 from localspec.control.adaptive import Explain
-from localspec.control.cost_model import Widths
+from localspec.control.pass_costs import PassCosts
+from localspec.drafters.spec import DraftOption, DraftRequest, parse_draft
 from localspec.engine.generation import Generation, Result
 from localspec.engine.prompt import Prompt, prompt_tokens
 from localspec.engine.recipe import Recipe
@@ -17,9 +18,9 @@ from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama import library
 from localspec.llama.model import Model
 from localspec.loading.calibration import forget
-from localspec.loading.config import RuntimeConfig
-from localspec.loading.drafter_loader import Choice, Drafting
-from localspec.loading.loader import EngineConfig, loaded, with_drafters
+from localspec.loading.config import EngineConfig, RuntimeConfig
+from localspec.loading.drafter_set import DrafterSet
+from localspec.loading.loader import load_models
 from localspec.models.pair_finder import pair_of
 from localspec.stats import Seconds, Stats
 from localspec.utils.fair_lock import FairLock
@@ -27,18 +28,25 @@ from localspec.utils.progress import watched
 
 
 class Engine:
-    """A target and at most one drafter, with their caches.
+    """A target and its drafters, with their caches.
 
     Make it with `load`; close it (or use `with`) to free both models. One generation runs at a
     time: starting another closes the one before. What a new prompt shares with the text in the
     caches is not evaluated again. Several texts at a time are for `Session`.
     """
 
-    def __init__(self, order: EngineConfig) -> None:
+    def __init__(
+        self,
+        model: str | Path | None,
+        draft: DraftRequest,
+        runtime: RuntimeConfig,
+        *,
+        remember: bool = False,
+    ) -> None:
         began = perf_counter()
-        self._order = order
+        self._config = EngineConfig(model, draft, runtime, remember)
         self.lock = FairLock()
-        self.slot = Slot(loaded(order), self.lock)
+        self.slot = Slot(load_models(model, draft, runtime, remember=remember), self.lock)
         self._own_taken = False
         self._further: list[Slot] = []
         self._load_seconds = perf_counter() - began
@@ -54,9 +62,9 @@ class Engine:
         return self.slot.target.model
 
     @property
-    def drafting(self) -> Drafting:
-        """Which drafters there are, or why none."""
-        return self.slot.drafting
+    def drafter_set(self) -> DrafterSet:
+        """The drafters of the engine's own text, or why there are none."""
+        return self.slot.loaded.drafter_set
 
     @property
     def context(self) -> int:
@@ -64,19 +72,20 @@ class Engine:
         return self.slot.target.n_ctx
 
     @property
-    def widths(self) -> Widths | None:
-        """What passes of the target take, by width, as far as is known; None if nothing drafts."""
-        return self.slot.planning.widths
+    def pass_costs(self) -> PassCosts | None:
+        """Seconds of the target's passes by rows, as far as known; None if nothing drafts."""
+        costs = self.slot.loaded.policies.costs
+        return costs.passes if costs else None
 
     @property
     def plain_seconds(self) -> float | None:
         """What a plain step takes now, as far as is known; None if nothing drafts."""
-        return self.widths.seconds(1) if self.widths else None
+        return self.pass_costs.seconds(1) if self.pass_costs else None
 
     @property
     def plan_ignored(self) -> str | None:
         """Why a stored plan does not count, once a generation has asked for one; else None."""
-        return self.slot.planning.plan_ignored
+        return self.slot.loaded.policies.prior_ignored
 
     @property
     def prefers_chat(self) -> bool:
@@ -144,7 +153,7 @@ class Engine:
             if not self._own_taken:
                 self._own_taken = True
                 return self.slot
-            slot = Slot(self.slot.loaded.another(), self.lock)
+            slot = Slot(self.slot.loaded.for_another_text(), self.lock)
             self._further.append(slot)
         return slot
 
@@ -156,34 +165,34 @@ class Engine:
                 self._own_taken = False
             elif slot in self._further:
                 self._further.remove(slot)
-                slot.loaded.close()
+                slot.loaded.close_caches()
 
     def switch(
         self,
         model: str | Path | None = None,
-        draft: Choice | Sequence[Choice] | None = None,
+        draft: DraftOption | Sequence[DraftOption] | None = None,
     ) -> None:
         """Load another target, or other drafters, in place of these; what is None stays.
 
         The old ones are freed first. Where the new ones cannot be loaded, the old ones are loaded
         again, and the reason is raised. All texts of the engine go on with what is there then.
         """
-        order = replace(
-            self._order,
-            model=self._order.model if model is None else model,
-            draft=self._order.draft if draft is None else draft,
+        config = replace(
+            self._config,
+            model=self._config.model if model is None else model,
+            draft=self._config.draft if draft is None else parse_draft(draft),
         )
         with self.lock:
             for slot in self._slots:
                 slot.stop()
-            before, self._order = self._order, order
+            before, self._config = self._config, config
             load = self._load_target if model is not None else self._load_drafters
             library.clear_pending_interrupt()
             try:
                 load()
                 library.raise_pending_interrupt()
             except BaseException:
-                self._order = before
+                self._config = before
                 with watched(None):
                     load()
                 raise
@@ -219,29 +228,34 @@ class Engine:
 
     def _free(self) -> None:
         """Both models and all caches; those of the engine's own slot last."""
-        if self.widths and self.widths.proved_wrong:
-            forget(self.slot.target, self.drafting.context, self.slot.loaded.runtime)
+        loaded = self.slot.loaded
+        if self.pass_costs and self.pass_costs.proved_wrong:
+            forget(loaded.target, loaded.drafter_set.contexts, loaded.runtime)
         for slot in reversed(self._slots):
-            slot.loaded.close()
-        self.model.close()
+            slot.loaded.close_caches()
+        loaded.drafters.close()
+        loaded.target.model.close()
 
     def _load_target(self) -> None:
         self._free()
-        self.slot.take(loaded(self._order))
+        config = self._config
+        models = load_models(config.model, config.draft, config.runtime, remember=config.remember)
+        self.slot.take(models)
         for slot in self._further:
-            slot.take(self.slot.loaded.another())
+            slot.take(self.slot.loaded.for_another_text())
 
     def _load_drafters(self) -> None:
         for slot in reversed(self._slots):
-            slot.drafting.close()
-        self.slot.take(with_drafters(self.slot.loaded, self._order))
+            slot.loaded.drafter_set.close()
+        self.slot.loaded.drafters.close()
+        self.slot.take(self.slot.loaded.with_drafters(self._config.draft))
         for slot in self._further:
-            slot.take(self.slot.loaded.for_text(slot.target))
+            slot.take(self.slot.loaded.with_target(slot.target))
 
 
 def load(
     model: str | Path | None = None,
-    draft: Choice | Sequence[Choice] = "auto",
+    draft: DraftOption | Sequence[DraftOption] = "auto",
     *,
     context: int | None = None,
     gpu_layers: int | None = None,
@@ -267,7 +281,7 @@ def load(
     runtime = RuntimeConfig(
         context, gpu_layers, threads, flash_attention, reproducible, kv_type, drafter_kv_type
     )
-    engine = Engine(EngineConfig(model, draft, runtime, remember))
+    engine = Engine(model, parse_draft(draft), runtime, remember=remember)
     try:
         library.raise_pending_interrupt()
     except KeyboardInterrupt:

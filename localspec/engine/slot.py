@@ -1,9 +1,10 @@
 """Slot: the caches of one text, and what runs over them."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from localspec.control.adaptive import Explain
+from localspec.control.policies import deepest_draft
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation
 from localspec.engine.state_store import StateStore
@@ -12,10 +13,8 @@ from localspec.llama import library
 from localspec.llama.batch_invariance import InvariantWidth, probe
 from localspec.llama.context import Context
 from localspec.llama.rollback import Rollback
-from localspec.loading.drafter_loader import Drafting
 from localspec.loading.fingerprints import fingerprint
-from localspec.loading.loader import Loaded
-from localspec.loading.policies import Planning
+from localspec.loading.loader import LoadedModels
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint
 from localspec.sampling.sampler import Sampler
@@ -27,13 +26,22 @@ _NEVER = 2**63
 _STATE = "state"
 
 
+@dataclass(frozen=True, slots=True)
+class _Cache:
+    """A cache that can be saved. key: its name on disk. kv_type: of its keys and values."""
+
+    key: str
+    context: Context
+    kv_type: str
+
+
 class Slot:
     """A cache of the target, the drafters that follow its text, and the generation that runs.
 
     Starting a generation closes the one before. Steps of several slots take turns.
     """
 
-    def __init__(self, loaded: Loaded, lock: FairLock) -> None:
+    def __init__(self, loaded: LoadedModels, lock: FairLock) -> None:
         self.loaded = loaded
         self.lock = lock
         self._running: Generation | None = None
@@ -42,16 +50,6 @@ class Slot:
     def target(self) -> Context:
         """The target's cache."""
         return self.loaded.target
-
-    @property
-    def planning(self) -> Planning:
-        """Who decides about drafts."""
-        return self.loaded.planning
-
-    @property
-    def drafting(self) -> Drafting:
-        """Which drafters it has, or why none."""
-        return self.planning.drafting
 
     def start(
         self,
@@ -71,7 +69,14 @@ class Slot:
         self.stop()
         self.room(settings)
         target, deepest = self.target, self._deepest(settings)
-        policy = self.planning.policy(settings, sampler.params, deepest, explain)
+        policy = self.loaded.policies.policy(
+            settings,
+            sampler.params.temperature,
+            deepest=deepest,
+            least_rows=target.least_rows,
+            explain=explain,
+        )
+        target.padded = policy.padded
         loop = Decoder(
             target,
             policy,
@@ -102,10 +107,10 @@ class Slot:
         if not running:
             return
         running.close()
-        if self.drafting.past:
-            self.drafting.past.add([*running.prompt, *(token.id for token in running.tokens)])
+        if past := self.loaded.drafter_set.past:
+            past.add([*running.prompt, *(token.id for token in running.tokens)])
 
-    def take(self, loaded: Loaded) -> None:
+    def take(self, loaded: LoadedModels) -> None:
         """Go on with other models or drafters; those before are closed already."""
         self.loaded = loaded
 
@@ -113,14 +118,14 @@ class Slot:
         """Hold the text of another slot of the same models, without evaluating it."""
         with self.lock:
             self.stop()
-            for mine, others in zip(self._caches, other._caches, strict=True):
-                mine.restore(others.state())
+            for mine, theirs in zip(self._caches(), other._caches(), strict=True):
+                mine.context.restore(theirs.context.state())
 
     def save(self, key: str, store: StateStore) -> str | None:
-        """Keep both caches on disk; returns why not, if not."""
+        """Keep all caches on disk; returns why not, if not."""
         with self.lock:
-            for name, context in self._named(key):
-                store.save(name, self._origin(context), {_STATE: context.state()})
+            for cache in self._caches(key):
+                store.save(cache.key, self._origin(cache), {_STATE: cache.context.state()})
                 if store.problem:
                     return store.problem
         return None
@@ -130,11 +135,11 @@ class Slot:
         failure = None
         with self.lock:
             self.stop()
-            for name, context in self._named(key):
-                state = store.load(name, self._origin(context)).get(_STATE)
-                if state and context.restore(state):
+            for cache in self._caches(key):
+                state = store.load(cache.key, self._origin(cache)).get(_STATE)
+                if state and cache.context.restore(state):
                     continue
-                if context is self.target:
+                if cache.context is self.target:
                     missing = (
                         "it does not fit this context" if state else "nothing is kept by this name"
                     )
@@ -143,30 +148,28 @@ class Slot:
 
     def remove(self, key: str, store: StateStore) -> None:
         """Delete what was kept."""
-        for name, _ in self._named(key):
-            store.remove(name)
+        for cache in self._caches(key):
+            store.remove(cache.key)
 
-    def _named(self, key: str) -> Iterable[tuple[str, Context]]:
-        """The caches, and what they are called on disk."""
-        names = (key, f"{key}, the drafter's")
-        return zip(names, self._caches, strict=False)
+    def _caches(self, key: str = "") -> list[_Cache]:
+        """Every cache of this slot. key: what its text is called on disk."""
+        target = _Cache(key, self.target, self.loaded.runtime.kv_type)
+        drafters = [
+            _Cache(f"{key}, drafter {each.drafter.name}", each.context, each.kv_type)
+            for each in self.loaded.drafter_set.members
+            if each.context
+        ]
+        return [target, *drafters]
 
-    def _origin(self, context: Context) -> dict[str, object]:
-        """What must be the same for a state to be of use."""
-        runtime = self.loaded.runtime
-        is_target = context is self.target
+    def _origin(self, cache: _Cache) -> dict[str, object]:
+        """What must be equal for a saved cache to be of use."""
         return {
-            "model file": fingerprint(context.model.path),
+            "model file": fingerprint(cache.context.model.path),
             "llama.cpp": library.version(),
-            "kv type": runtime.kv_type if is_target else self.drafting.kv_type,
-            "flash attention": runtime.flash,
-            "snapshots": context.snapshots,
+            "kv type": cache.kv_type,
+            "flash attention": self.loaded.runtime.flash,
+            "snapshots": cache.context.snapshots,
         }
-
-    @property
-    def _caches(self) -> list[Context]:
-        drafter = self.drafting.context
-        return [self.target, drafter] if drafter else [self.target]
 
     def room(self, settings: GenerationConfig) -> int:
         """How many tokens of text fit; from here on passes are as wide as these settings want."""
@@ -218,7 +221,7 @@ class Slot:
         return context
 
     def _deepest(self, settings: GenerationConfig) -> int:
-        return Planning.deepest(settings, reproducible=self.loaded.runtime.reproducible)
+        return deepest_draft(settings, reproducible=self.loaded.runtime.reproducible)
 
     def _least_rows(self, depth: int) -> int:
         width = self.width_class(depth)

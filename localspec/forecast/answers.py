@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Unpack
 
+from localspec.control.fixed_depth import FixedDepth
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation
 from localspec.engine.prompt import Prompt
@@ -13,7 +14,6 @@ from localspec.sampling.noise import Choice
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
-from localspec.speculation.policy import FixedDepth
 from localspec.speculation.rules import RULES, Rows, Verdict, coupled
 from localspec.stats import Stats
 

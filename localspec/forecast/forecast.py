@@ -7,6 +7,8 @@ passes and drafts take. Together they tell how long decoding the same answers wo
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from localspec.drafters.model_free import MODEL_FREE
+from localspec.drafters.spec import AUTO
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
@@ -24,7 +26,7 @@ from localspec.forecast.simulated_run import (
 from localspec.forecast.simulation import Simulation
 from localspec.forecast.timing import DEEPEST, StepCosts, measure_costs
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.loading.drafter_loader import AUTO, MODEL_FREE, Drafting
+from localspec.loading.drafter_set import DrafterSet
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES
 
@@ -84,7 +86,7 @@ def forecast(
     prompts: two at least. options: how answers are sampled; the seed is that of the first answer,
     and each further one has the next.
     """
-    drafting = engine.drafting
+    drafting = engine.drafter_set
     with engine.slot.new_context(GenerationConfig.of(**options)) as context:
         scored = score_answers(engine, context, prompts, options, progress)
         progress("measuring what passes and drafts take")
@@ -102,9 +104,9 @@ def forecast(
     return Forecast(ranked(found), scored.rates, costs, len(scored.answers), tokens)
 
 
-def _forget(drafting: Drafting) -> Callable[[], object]:
-    cache = drafting.context
-    return (lambda: cache.truncate(0)) if cache else lambda: None
+def _forget(drafters: DrafterSet) -> Callable[[], object]:
+    caches = [*drafters.contexts.values()]
+    return lambda: [cache.truncate(0) for cache in caches]
 
 
 def forecast_plain(answers: Sequence[Answer], costs: StepCosts) -> ConfigurationForecast:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from localspec.control.cost_model import DrafterCost
+from localspec.control.drafter_cost import DrafterCost
 from localspec.forecast.answers import Answer
 from localspec.forecast.replay import StepCounts
 from localspec.forecast.timing import StepCosts

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 from localspec.control.adaptive import AdaptivePolicy
-from localspec.control.cost_model import DrafterCost, Widths
+from localspec.control.cost_model import CostModel
+from localspec.control.drafter_cost import DrafterCost
+from localspec.control.pass_costs import PassCosts
 from localspec.forecast.answers import Answer
 from localspec.forecast.simulated_run import SimulatedRun
 from localspec.forecast.timing import StepCosts
@@ -46,10 +48,12 @@ class Simulation:
             name: _Known(cost.first, cost.further, cost.backlog)
             for name, cost in costs.drafters.items()
         }
-        self._passes = Widths(costs.passes)
+        self._passes = PassCosts(costs.passes)
         # What the policy learns as the time of a pass is that of its step, without the drafting.
-        self._learnt = Widths({rows: each + costs.host for rows, each in costs.passes.items()})
-        self._policy = AdaptivePolicy(drafters, self._learnt, self._drafting, guesses=guesses)
+        self._learnt = PassCosts({rows: each + costs.host for rows, each in costs.passes.items()})
+        self._policy = AdaptivePolicy(
+            drafters, CostModel(self._learnt, self._drafting), guesses=guesses
+        )
         self._rows = 0
 
     def run(self, answer: Answer) -> SimulatedRun:

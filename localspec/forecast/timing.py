@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
 
-from localspec.control.cost_model import DrafterCost
+from localspec.control.drafter_cost import DrafterCost
 from localspec.forecast.answers import Answer
 from localspec.llama.context import Context
 from localspec.speculation.draft import Draft

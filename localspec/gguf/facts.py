@@ -95,14 +95,15 @@ class Facts:
         return value if isinstance(value, str) and value else None
 
 
-def facts_of(path: Path) -> Facts:
+def facts_of(path: Path, header: Header | None = None) -> Facts:
     """Read the headers of a model, named by any of its files.
 
-    Raises ModelNotFoundError, or ModelLoadError for a file that is no GGUF, or a part without the
-    others.
+    header: of its first file, where it was read before. Raises ModelNotFoundError, or
+    ModelLoadError for a file that is no GGUF, or a part without the others.
     """
     files = files_of(path)
-    headers = [read_header(file) for file in files]
+    first = read_header(files[0]) if header is None else header
+    headers = [first, *(read_header(file) for file in files[1:])]
     needed = headers[0].metadata.get("split.count")
     if isinstance(needed, int) and needed > len(files):
         raise ModelLoadError(

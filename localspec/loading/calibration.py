@@ -1,15 +1,16 @@
-"""CostProfile: what passes of two models take on this machine, measured once and remembered."""
+"""Calibration: measure what passes and drafts take on this machine, once, and remember it."""
 
 import json
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 
-from localspec.control.cost_model import WIDEST, DrafterCost, Widths
+from localspec.control.cost_profile import CostProfile, DrafterSeconds
+from localspec.control.pass_costs import WIDEST
 from localspec.llama import extra_buffers, library
 from localspec.llama.batch_invariance import seconds_of_pass
 from localspec.llama.context import Context
@@ -27,92 +28,66 @@ _SLOW = 0.02
 _READ, _READ_MORE, _QUICK = 64, 512, 0.005
 
 
-@dataclass(frozen=True, slots=True)
-class CostProfile:
-    """Seconds of the target's passes by width; of the drafter's first and further token, and of a
-    token of text it reads. None without a drafter that is a model.
-    """
-
-    target: dict[int, float]
-    drafter: tuple[float, float, float] | None
-
-    def widths(self) -> Widths:
-        """To start learning from."""
-        return Widths(self.target)
-
-    @property
-    def is_plausible(self) -> bool:
-        """Whether a drafter's token takes less than the target's: else it would never draft, so
-        that nobody would learn if that was only what the machine did meanwhile.
-        """
-        return self.drafter is None or self.drafter[1] < self.target[1]
-
-    def step(self, depth: int) -> float:
-        """What a step with a draft of so many tokens takes, in steps of plain decoding."""
-        widths, drafting = self.widths(), self.drafter_cost()
-        taken = drafting.first + (depth - 1) * drafting.further
-        return (widths.seconds(depth + 1) + taken) / widths.seconds(1)
-
-    def drafter_cost(self) -> DrafterCost:
-        """To start learning from."""
-        return DrafterCost(*self.drafter) if self.drafter else DrafterCost()
-
-
-def pace(
+def calibrate(
     target: Context,
-    drafter: Context | None,
+    drafters: Mapping[str, Context],
     runtime: RuntimeConfig,
     known: CostProfile | None = None,
 ) -> CostProfile:
-    """Of these two, from the user's cache if they were measured here before.
+    """Measure these models, or read what was measured of them on this machine before.
 
-    known: what was measured of the target with another drafter. Measuring empties both contexts,
-    the target's unless it is known.
+    drafters: caches of draft models, by the drafter's name. known: what was measured of the target
+    with other drafters. Measuring empties the drafters' caches, and the target's unless it is
+    known.
     """
-    paths = target.model.path, drafter.model.path if drafter else None
-    if before := remembered(*paths, runtime):
+    paths = _paths(drafters)
+    if before := remembered(target.model.path, paths, runtime):
         return before
-    widths = known.target if known else _target(target)
-    measured = CostProfile(widths, _drafter(drafter) if drafter else None)
+    passes = known.passes if known else _passes(target)
+    measured = CostProfile(passes, {name: _drafter(each) for name, each in drafters.items()})
     with suppress(OSError):  # then it is measured again next time
-        write_atomically(_file(*paths, runtime), json.dumps(asdict(measured)))
+        file = _file(target.model.path, paths, runtime)
+        write_atomically(file, json.dumps(asdict(measured)))
     return measured
 
 
-def remembered(target: Path, drafter: Path | None, runtime: RuntimeConfig) -> CostProfile | None:
-    """Of the models in these files, if they were measured here before."""
+def remembered(
+    target: Path, drafters: Sequence[Path], runtime: RuntimeConfig
+) -> CostProfile | None:
+    """What was measured of the models in these files on this machine before, if anything was."""
     try:
-        record = json.loads(_file(target, drafter, runtime).read_text())
-        widths = {int(width): float(seconds) for width, seconds in record["target"].items()}
-        found = CostProfile(widths, _triple(record["drafter"]))
-        return found if widths.keys() >= {1, 4} and found.is_plausible else None
+        record = json.loads(_file(target, drafters, runtime).read_text())
+        passes = {int(rows): float(seconds) for rows, seconds in record["passes"].items()}
+        times = {name: _seconds(each) for name, each in record["drafters"].items()}
+        found = CostProfile(passes, times)
+        return found if passes.keys() >= {1, 4} and found.is_plausible else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # not measured yet, or not readable
 
 
-def forget(target: Context, drafter: Context | None, runtime: RuntimeConfig) -> None:
-    """It turned out wrong, perhaps measured on a busy machine: measure again next time."""
+def forget(target: Context, drafters: Mapping[str, Context], runtime: RuntimeConfig) -> None:
+    """Delete a profile that proved wrong, so that the next load measures again."""
     with suppress(OSError):
-        paths = target.model.path, drafter.model.path if drafter else None
-        _file(*paths, runtime).unlink(missing_ok=True)
+        _file(target.model.path, _paths(drafters), runtime).unlink(missing_ok=True)
 
 
-def _triple(costs: list[float] | None) -> tuple[float, float, float] | None:
-    if costs is None:
-        return None
-    first, further, reading = costs
-    return float(first), float(further), float(reading)
+def _paths(drafters: Mapping[str, Context]) -> list[Path]:
+    return [context.model.path for context in drafters.values()]
 
 
-def _file(target: Path, drafter: Path | None, runtime: RuntimeConfig) -> Path:
-    """By whatever changes what a pass takes."""
-    files = [stat_signature(path) for path in (target, drafter) if path]
+def _seconds(record: Mapping[str, float]) -> DrafterSeconds:
+    return DrafterSeconds(**{name: float(seconds) for name, seconds in record.items()})
+
+
+def _file(target: Path, drafters: Sequence[Path], runtime: RuntimeConfig) -> Path:
+    """Named by whatever changes what a pass takes."""
+    files = [stat_signature(path) for path in (target, *drafters)]
     machine = [platform.node(), platform.machine(), os.cpu_count(), can_offload()]
     kernels = [*library.build_signature(), extra_buffers.usable()]
-    return cache_file("pace", [files, machine, asdict(runtime), kernels])
+    return cache_file("costs", [files, machine, asdict(runtime), kernels])
 
 
-def _target(context: Context) -> dict[int, float]:
+def _passes(context: Context) -> dict[int, float]:
     began, found = perf_counter(), dict[int, float]()
     context.truncate(0)
     for width in _WIDTHS:
@@ -125,13 +100,13 @@ def _target(context: Context) -> dict[int, float]:
     return found
 
 
-def _drafter(context: Context) -> tuple[float, float, float]:
+def _drafter(context: Context) -> DrafterSeconds:
     context.truncate(0)
     further = _typical(lambda: seconds_of_pass(context, 1))
     first = _typical(lambda: seconds_of_pass(context, min(2, context.n_ctx)))
     reading = _reading(context)
     context.truncate(0)
-    return first, further, reading
+    return DrafterSeconds(first, further, reading)
 
 
 def _reading(context: Context) -> float:

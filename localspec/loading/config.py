@@ -2,9 +2,11 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
+from localspec.drafters.spec import DraftRequest
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.gguf.reader import Header
@@ -94,6 +96,16 @@ class RuntimeConfig:
             raise InvalidValueError(
                 f"kv_type {kv_type} needs flash attention, and {why} turns it off; use f16"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What an engine loads: the arguments of `engine.load`, checked."""
+
+    model: str | Path | None
+    draft: DraftRequest
+    runtime: RuntimeConfig
+    remember: bool = False
 
 
 def threads_for(weights: int) -> int:

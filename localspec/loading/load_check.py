@@ -11,6 +11,7 @@ from pathlib import Path
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.check import check_generative, parts
+from localspec.gguf.facts import Facts, facts_of
 from localspec.gguf.reader import Header, display_name
 from localspec.llama import extra_buffers, library
 from localspec.llama.smoke_test import BEGUN, run_smoke_test
@@ -35,6 +36,11 @@ def loadable_header(path: Path) -> Header:
     header = check_generative(path)
     require_loadable(path, header)
     return header
+
+
+def loadable_facts(path: Path) -> Facts:
+    """Check a model as `loadable_header` does, and read the headers of all its files once."""
+    return facts_of(path, loadable_header(path))
 
 
 def require_loadable(path: Path, header: Header) -> None:

@@ -1,60 +1,66 @@
-"""Loading: a target and its drafter, from their names to caches that are ready."""
+"""Loader: a target and its drafters, from their names to caches that are ready."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
+from localspec.control.cost_model import CostModel
+from localspec.control.cost_profile import CostProfile
+from localspec.control.policies import Policies
+from localspec.drafters.spec import DraftRequest
 from localspec.drafters.suffix_store import PastTexts
 from localspec.gguf.reader import Header
 from localspec.llama import extra_buffers
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.context import Context
 from localspec.llama.model import Model
-from localspec.loading import drafter_loader
-from localspec.loading.calibration import CostProfile, pace
+from localspec.loading import acceptance_priors
+from localspec.loading.calibration import calibrate
 from localspec.loading.config import RuntimeConfig
-from localspec.loading.drafter_loader import Choice, Drafting
-from localspec.loading.load_check import loadable_header
-from localspec.loading.policies import Planning
+from localspec.loading.drafter_loader import (
+    LoadedDrafters,
+    find_drafters,
+    load_drafters,
+    plan_drafters,
+)
+from localspec.loading.drafter_set import DrafterSet
+from localspec.loading.load_check import loadable_facts
 from localspec.models import registry
 from localspec.models.locate import locate
 from localspec.utils.progress import report_progress
 
 
 @dataclass(frozen=True, slots=True)
-class EngineConfig:
-    """What is to be loaded, and how it is to run; the arguments of `engine.load`."""
+class LoadedModels:
+    """A target and its drafters, loaded, with the caches of one text.
 
-    model: str | Path | None
-    draft: Choice | Sequence[Choice]
-    runtime: RuntimeConfig
-    remember: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A target's cache, and what drafts for it.
-
-    runtime: as ordered, with what memory made of it. notes: what is less than could be expected, a
-    line each. widths: how wide passes must be for a reproducible text, by depth, once it is known.
-    The target's model is freed by whoever loaded it, after all caches of it.
+    target: the target's cache. header: of its file. runtime: as configured, less what memory did
+    not allow. drafters: the loaded drafters; drafter_set: those of this text. costs: what was
+    measured; None if nothing was. policies: of this text. notes: what is less than was asked for,
+    a line each. widths: how wide passes must be for a reproducible text, by depth, once it is
+    known. The target's model is freed by the engine, after all caches of it.
     """
 
     target: Context
     header: Header
     runtime: RuntimeConfig
-    planning: Planning
+    drafters: LoadedDrafters
+    drafter_set: DrafterSet
+    costs: CostProfile | None
+    policies: Policies
     notes: Sequence[str] = ()
     widths: dict[int, InvariantWidth] = field(default_factory=dict)
 
-    def another(self) -> "Loaded":
-        """Caches of their own for another text, which use the same models."""
-        target = self.new_target()
-        try:
-            return self.for_text(target)
-        except BaseException:
-            target.close()
-            raise
+    def for_another_text(self) -> "LoadedModels":
+        """New caches of the same models, for another text."""
+        with ExitStack() as undo:
+            target = self.new_target()
+            undo.callback(target.close)
+            models = self.with_target(target)
+            undo.pop_all()
+        return models
 
     def new_target(self) -> Context:
         """Another cache of the target; close it."""
@@ -62,66 +68,97 @@ class Loaded:
             self.target.model, self.header, self.target.room, snapshots=self.target.snapshots
         )
 
-    def for_text(self, target: Context) -> "Loaded":
-        """The same drafters, for the text in another cache of the target."""
-        drafted = self.planning.drafting.for_text(target, self.runtime)
-        return replace(self, target=target, planning=self.planning.for_text(target, drafted))
+    def with_target(self, target: Context) -> "LoadedModels":
+        """The same drafters for the text in another cache of the target.
 
-    def close(self) -> None:
-        """Free the caches, and the drafter that was loaded for them."""
-        self.planning.drafting.close()
+        Its costs start from what passes were found to take for this text, and are learnt apart, as
+        texts differ in length.
+        """
+        drafter_set = self.drafters.another_set(target, self.runtime)
+        costs = self.policies.costs.copy() if self.policies.costs else None
+        policies = _policies(target, drafter_set, costs)
+        return replace(self, target=target, drafter_set=drafter_set, policies=policies)
+
+    def with_drafters(self, request: DraftRequest) -> "LoadedModels":
+        """The same target with other drafters; those before are freed already.
+
+        The target's cache stays as it is, if it is known what its passes take.
+        """
+        found = find_drafters(request, self.target.model.path)
+        past = self.drafters.past
+        with ExitStack() as undo:
+            drafters, drafter_set = load_drafters(found, self.target, self.runtime, past)
+            undo.callback(drafters.close)
+            undo.callback(drafter_set.close)
+            costs, policies = _calibrated(self.target, drafter_set, self.runtime, self.costs)
+            undo.pop_all()
+        return replace(
+            self,
+            drafters=drafters,
+            drafter_set=drafter_set,
+            costs=costs,
+            policies=policies,
+            notes=drafters.notes,
+        )
+
+    def close_caches(self) -> None:
+        """Free the caches of this text; the models stay."""
+        self.drafter_set.close()
         self.target.close()
 
 
-def loaded(order: EngineConfig) -> Loaded:
-    """Both models, or neither. Raises as `engine.load`."""
-    path = registry.bundled().target if order.model is None else locate(order.model)
-    header = loadable_header(path)
-    plan = drafter_loader.plan_memory(order.draft, path, header, order.runtime)
-    runtime = replace(order.runtime, drafter_kv_type=plan.drafter_kv_type)
-    model = Model(path, gpu_layers=runtime.gpu_layers)
-    target: Context | None = None
-    drafted: Drafting | None = None
-    try:
-        snapshots = drafter_loader.snapshots(order.draft)
-        target = runtime.context_for(model, header, plan.context, snapshots=snapshots)
-        past = PastTexts(model.vocabulary_fingerprint) if order.remember else None
-        decided = plan.drafter_kv_type != order.runtime.drafter_kv_type
-        drafted = drafter_loader.choose(
-            order.draft, target, runtime, past, plan.no_drafter, kv_type_fits=decided
+def load_models(
+    model: str | Path | None,
+    draft: DraftRequest,
+    runtime: RuntimeConfig,
+    *,
+    remember: bool = False,
+) -> LoadedModels:
+    """Load the target and its drafters, or nothing; the arguments are those of `engine.load`."""
+    path = registry.bundled().target if model is None else locate(model)
+    facts = loadable_facts(path)
+    found, plan = plan_drafters(draft, facts, runtime)
+    only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
+    runtime = replace(runtime, drafter_kv_type=plan.drafter_kv_type)
+    with ExitStack() as undo:
+        weights = Model(path, gpu_layers=runtime.gpu_layers)
+        undo.callback(weights.close)
+        target = runtime.context_for(weights, facts.header, plan.context, snapshots=plan.snapshots)
+        undo.callback(target.close)
+        past = PastTexts(weights.vocabulary_fingerprint) if remember else None
+        drafters, drafter_set = load_drafters(
+            found, target, runtime, past, kv_type_fits=only_this_kv_type
         )
-        planning = planned(target, drafted, runtime, None)
-    except BaseException:
-        if drafted:
-            drafted.close()
-        if target:
-            target.close()
-        model.close()
-        raise
-    notes = (*extra_buffers.notes(), *plan.notes, *drafted.notes)
-    return Loaded(target, header.without_vocabulary(), runtime, planning, notes)
+        undo.callback(drafters.close)
+        undo.callback(drafter_set.close)
+        costs, policies = _calibrated(target, drafter_set, runtime)
+        undo.pop_all()
+    return LoadedModels(
+        target,
+        facts.header.without_vocabulary(),
+        runtime,
+        drafters,
+        drafter_set,
+        costs,
+        policies,
+        (*extra_buffers.notes(), *plan.notes, *drafters.notes),
+    )
 
 
-def with_drafters(before: Loaded, order: EngineConfig) -> Loaded:
-    """The same target with the drafters of this order; those before are closed already.
-
-    The target's cache stays as it is, if it is known what its passes take.
-    """
-    target, past = before.target, before.planning.drafting.past
-    drafted = drafter_loader.choose(order.draft, target, before.runtime, past)
-    known = before.planning.pace
-    try:
-        planning = planned(target, drafted, before.runtime, known)
-        return replace(before, planning=planning, notes=drafted.notes)
-    except BaseException:
-        drafted.close()
-        raise
-
-
-def planned(
-    target: Context, drafted: Drafting, runtime: RuntimeConfig, known: CostProfile | None
-) -> Planning:
-    """Who decides about these drafters, knowing what passes take."""
+def _calibrated(
+    target: Context,
+    drafter_set: DrafterSet,
+    runtime: RuntimeConfig,
+    known: CostProfile | None = None,
+) -> tuple[CostProfile | None, Policies]:
+    """What passes take, and the policies that go by it; nothing is measured if nothing drafts."""
     report_progress("measuring what passes take")
-    measured = pace(target, drafted.context, runtime, known) if drafted.drafters else known
-    return Planning(target, drafted, measured)
+    if not drafter_set.drafters:
+        return known, _policies(target, drafter_set, None)
+    profile = calibrate(target, drafter_set.contexts, runtime, known)
+    return profile, _policies(target, drafter_set, CostModel.of(profile))
+
+
+def _policies(target: Context, drafter_set: DrafterSet, costs: CostModel | None) -> Policies:
+    priors = partial(acceptance_priors.find, target.model.path, drafter_set.model_paths)
+    return Policies(drafter_set.drafters, costs, priors)

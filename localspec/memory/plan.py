@@ -32,15 +32,15 @@ class MemoryRequest:
     """What is to be loaded.
 
     context: tokens of text. fixed_context: whether the user named the context, which then stays.
-    drafter: the model that drafts, if one does. optional_drafter: whether the drafter may be left
-    out, because nobody asked for it. kv_type to flash_attention: as in RuntimeConfig. snapshots:
-    of the target, as in Context.
+    drafters: the models that draft. optional_drafter: whether they may be left out, because nobody
+    asked for them. kv_type to flash_attention: as in RuntimeConfig. snapshots: of the target, as in
+    Context.
     """
 
     target: Facts
     context: int
     fixed_context: bool = False
-    drafter: Facts | None = None
+    drafters: tuple[Facts, ...] = ()
     optional_drafter: bool = False
     kv_type: str = "f16"
     drafter_kv_type: str = "f16"
@@ -56,6 +56,7 @@ class MemoryPlan:
     context: tokens of text. no_drafter: why the drafter is left out, if it is. notes: what else is
     less than requested, and why, one line each. needed: bytes that the whole request takes, on all
     devices together. refusal: why nothing fits and what to do, in one line; None where this fits.
+    snapshots: as requested.
     """
 
     context: int
@@ -64,6 +65,7 @@ class MemoryPlan:
     notes: tuple[str, ...] = ()
     needed: int = 0
     refusal: str | None = None
+    snapshots: int = 0
 
 
 def memory_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -> MemoryPlan:
@@ -95,7 +97,7 @@ class _Search:
         self._request = request
         self._free = free
         self._target = self._model(request.target, request.snapshots)
-        self._drafter = self._model(request.drafter) if request.drafter else None
+        self._drafters = [self._model(drafter) for drafter in request.drafters]
 
     def _model(self, model: Facts, snapshots: int = 0) -> ModelMemory:
         return ModelMemory(
@@ -106,7 +108,10 @@ class _Search:
         )
 
     def plan(self) -> MemoryPlan:
-        requested = MemoryPlan(self._request.context, self._request.drafter_kv_type)
+        request = self._request
+        requested = MemoryPlan(
+            request.context, request.drafter_kv_type, snapshots=request.snapshots
+        )
         estimate = self._estimate(requested)
         if estimate is not None and self._is_ample(estimate):
             return replace(requested, needed=estimate)
@@ -117,9 +122,8 @@ class _Search:
         return replace(plan, refusal=self._refusal(plan))
 
     def close(self) -> None:
-        for model in (self._target, self._drafter):
-            if model:
-                model.close()
+        for model in (self._target, *self._drafters):
+            model.close()
 
     def _estimate(self, plan: MemoryPlan) -> int | None:
         """Return the bytes in all by the headers alone; None where these do not tell."""
@@ -135,11 +139,11 @@ class _Search:
     def _plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield the request, then what takes less and less."""
         yield plan
-        if self._drafter and self._request.optional_drafter:
-            reason = f"{self._drafter.name} is left out: both {self._shortage_text(plan)}"
+        if self._drafters and self._request.optional_drafter:
+            reason = f"{self._drafters[0].name} is left out: both {self._shortage_text(plan)}"
             plan = replace(plan, no_drafter=reason)
             yield plan
-        elif self._drafter and self._request.flash_attention is not False:
+        elif self._drafters and self._request.flash_attention is not False:
             note = (
                 f"the drafter's cache is kept as {_SMALLER_KV_TYPE}, and it may draft worse: "
                 f"as {plan.drafter_kv_type} both {self._shortage_text(plan)}"
@@ -153,8 +157,8 @@ class _Search:
     def _models(self, plan: MemoryPlan) -> Iterator[tuple[ModelMemory, str]]:
         """Yield the models of a plan with the types of their caches."""
         yield self._target, self._request.kv_type
-        if self._drafter and not plan.no_drafter:
-            yield self._drafter, plan.drafter_kv_type
+        if not plan.no_drafter:
+            yield from ((drafter, plan.drafter_kv_type) for drafter in self._drafters)
 
     def _is_hopeless(self, plan: MemoryPlan) -> bool:
         """Whether even asking the library would take too much memory, or is in vain."""

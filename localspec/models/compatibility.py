@@ -78,7 +78,9 @@ def _memory(target: Facts, drafter: Facts, n_ctx: int, *, fixed_context: bool) -
     """Plan the memory as loading both models does."""
     free = free_memory()
     plan = best_plan(
-        MemoryRequest(target=target, drafter=drafter, context=n_ctx, fixed_context=fixed_context),
+        MemoryRequest(
+            target=target, drafters=(drafter,), context=n_ctx, fixed_context=fixed_context
+        ),
         free,
     )
     if plan.notes and not plan.refusal:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
@@ -70,6 +70,7 @@ class Traits:
     chances: Callable[[int], Sequence[float]] | None = None
 
 
+@runtime_checkable
 class Drafter(Protocol):
     """Proposes tokens. It can be wrong, but it cannot change the text.
 

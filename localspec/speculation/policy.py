@@ -23,7 +23,6 @@ class Decision:
 
 
 PLAIN_STEP = Decision()
-_SURE_ENOUGH = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +60,10 @@ class Policy(Protocol):
         """The next step. limit: the most that makes sense, its depth 0 or more."""
         ...
 
+    def padded(self, rows: int) -> int:
+        """To how many rows a pass over `rows` is padded."""
+        ...
+
     def keep(self, draft: Draft) -> int:
         """How many tokens of this proposal the target should see."""
         ...
@@ -73,40 +76,3 @@ class Policy(Protocol):
 def may_draft(drafter: Drafter, limit: Limit) -> bool:
     """Whether it has read the text but for the last token, or may do so now."""
     return not limit.hurried or backlog(drafter) <= 1
-
-
-class FixedDepth:
-    """Always the same depth, from the first drafter that has something to propose.
-
-    Of several, one that knows its chances has to be surer than a coin, or the next one has its
-    turn; the last one always drafts.
-    """
-
-    def __init__(self, drafters: Sequence[Drafter], depth: int) -> None:
-        self.drafters = drafters
-        self._depth = depth
-
-    def begin(self) -> None:
-        """Nothing to do."""
-
-    def decide(self, limit: Limit) -> Decision:
-        """The first proposal there is."""
-        depth = min(self._depth, limit.depth)
-        drafters = [drafter for drafter in self.drafters if may_draft(drafter, limit)]
-        if depth < 1 or not drafters:
-            return PLAIN_STEP
-        for drafter in drafters[:-1]:
-            chances = drafter.traits.chances
-            if chances and list(chances(1)) < [_SURE_ENOUGH]:
-                continue
-            draft = drafter.propose(limit.to(depth))
-            if len(draft):
-                return Decision(drafter, depth, draft=draft)
-        return Decision(drafters[-1], depth)
-
-    def keep(self, draft: Draft) -> int:
-        """All of it."""
-        return len(draft)
-
-    def learn(self, step: Step) -> None:
-        """Nothing to learn."""

@@ -23,7 +23,7 @@ import pytest
 
 from localspec.cli.main import main
 from localspec.cli.output import Output
-from localspec.control.cost_model import WIDEST
+from localspec.control.pass_costs import WIDEST
 from localspec.errors import LocalspecError, ModelNotFoundError
 from localspec.stats import Stats
 

@@ -83,7 +83,7 @@ def test_of_two_the_better_is_chosen_step_by_step(clock: Clock) -> None:
 
 def test_a_draft_between_two_stairs_is_padded_to_the_next(clock: Clock) -> None:
     world = World(clock, "stairs")
-    widths = world.controller()._widths
+    widths = world.controller()._passes
     assert [widths.padded(n) for n in (1, 2, 3, 4, 6, 8)] == [1, 4, 4, 4, 8, 8]
     assert widths.seconds(2) == widths.seconds(4) == pytest.approx(1.7)
 
@@ -349,8 +349,8 @@ def test_what_drafts_make_a_plain_pass_evaluate_again_is_a_price_of_drafting(clo
     """It is no news of what plain decoding costs, but the loss_budget pays for it."""
     world = World(clock, next(iter(CURVES)))
     controller = world.controller(Talker(clock, coin(0.5)))
-    plain, allowed = controller._widths.seconds(1), controller.loss_budget.allowed(1.0)
+    plain, allowed = controller._passes.seconds(1), controller.loss_budget.allowed(1.0)
     for _ in range(12):
         controller.learn(Step((), 0, 1, (5,), 1.5 * plain, 0.0, again=3))
-    assert controller._widths.seconds(1) == plain
+    assert controller._passes.seconds(1) == plain
     assert controller.loss_budget.allowed(1.0) < allowed

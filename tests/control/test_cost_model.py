@@ -4,30 +4,32 @@ import random
 
 import pytest
 
-from localspec.control.cost_model import WIDEST, DrafterCost, Recent, Widths
+from localspec.control.drafter_cost import DrafterCost
+from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.recent_median import RecentMedian
 
 STAIRS = {1: 12.0, 2: 21.5, 3: 30.1, 4: 20.2, 5: 30.5, 6: 38.7, 7: 46.9, 8: 36.1, 16: 50.7}
 
 
 def test_between_measured_widths_lie_straight_lines() -> None:
-    widths = Widths({1: 10.0, 4: 16.0, 8: 40.0})
+    widths = PassCosts({1: 10.0, 4: 16.0, 8: 40.0})
     assert [widths.seconds(n) for n in (1, 2, 3, 4, 6, 8)] == [10, 12, 14, 16, 28, 40]
     assert widths.seconds(16) == 88
 
 
 def test_one_measured_width_is_enough_to_start() -> None:
-    assert Widths({1: 10.0}).seconds(4) == pytest.approx(40.0)
+    assert PassCosts({1: 10.0}).seconds(4) == pytest.approx(40.0)
 
 
 def test_a_pass_is_padded_to_the_next_cheaper_width() -> None:
-    widths = Widths(STAIRS)
+    widths = PassCosts(STAIRS)
     assert [widths.padded(n) for n in range(1, 9)] == [1, 4, 4, 4, 5, 8, 8, 8]
     assert widths.seconds(2) == 20.2
     assert widths.padded(WIDEST + 7) == WIDEST + 7
 
 
 def test_what_is_seen_replaces_the_profile() -> None:
-    widths = Widths(STAIRS)
+    widths = PassCosts(STAIRS)
     for _ in range(20):
         widths.learn(1, 12.0)
         widths.learn(8, 20.0)
@@ -37,14 +39,14 @@ def test_what_is_seen_replaces_the_profile() -> None:
 
 
 def test_a_few_slow_passes_change_nothing() -> None:
-    rng, widths = random.Random(1), Widths(STAIRS)
+    rng, widths = random.Random(1), PassCosts(STAIRS)
     for _ in range(300):
         widths.learn(1, 120.0 if rng.random() < 0.1 else 12.0)
     assert widths.seconds(1) == pytest.approx(12.0, rel=0.03)
 
 
 def test_a_longer_text_slows_widths_that_are_not_seen_as_well() -> None:
-    widths = Widths(STAIRS)
+    widths = PassCosts(STAIRS)
     for i in range(400):
         widths.learn(1, 12.0 * (1 + i / 400))
     assert widths.seconds(1) == pytest.approx(24.0, rel=0.1)
@@ -52,7 +54,7 @@ def test_a_longer_text_slows_widths_that_are_not_seen_as_well() -> None:
 
 
 def test_nonsense_is_not_learnt() -> None:
-    widths = Widths(STAIRS)
+    widths = PassCosts(STAIRS)
     for width, seconds in ((0, 1.0), (-1, 1.0), (1, 0.0), (1, -3.0), (WIDEST + 1, 1.0)):
         for _ in range(5):
             widths.learn(width, seconds)
@@ -63,7 +65,7 @@ def test_nonsense_is_not_learnt() -> None:
     ("seconds", "wrong"), [(13.0, False), (30.0, False), (40.0, True), (3.0, True)]
 )
 def test_a_profile_that_proved_wrong_is_known(seconds: float, wrong: bool) -> None:
-    widths = Widths(STAIRS)
+    widths = PassCosts(STAIRS)
     assert not widths.proved_wrong
     for _ in range(9):
         widths.learn(1, seconds)
@@ -72,7 +74,7 @@ def test_a_profile_that_proved_wrong_is_known(seconds: float, wrong: bool) -> No
 
 def test_a_slowdown_counts_once() -> None:
     """All passes take three times what the profile said, from the first on."""
-    widths = Widths(STAIRS)
+    widths = PassCosts(STAIRS)
     for width in (1, 1, 4, 4, 4, 4, 4, 4, 1, 4, 1, 1):
         widths.learn(width, 3 * STAIRS[width])
         assert widths.seconds(1) in (STAIRS[1], 3 * STAIRS[1])
@@ -80,7 +82,7 @@ def test_a_slowdown_counts_once() -> None:
 
 
 def test_where_no_pass_is_narrower_a_plain_one_takes_as_long() -> None:
-    widths = Widths(STAIRS)
+    widths = PassCosts(STAIRS)
     widths.none_below(4)
     assert widths.seconds(1) == widths.seconds(4) == STAIRS[4]
     assert widths.growth == 1
@@ -92,7 +94,7 @@ def test_where_no_pass_is_narrower_a_plain_one_takes_as_long() -> None:
 
 
 def test_recent_is_the_median_of_the_last_nine() -> None:
-    recent = Recent()
+    recent = RecentMedian()
     for value in [1.0] * 9 + [5.0] * 5:
         recent.add(value)
     assert (len(recent), recent.median) == (9, 5.0)
@@ -114,7 +116,7 @@ def test_a_drafter_s_first_token_its_further_ones_and_its_reading() -> None:
 
 
 def test_what_a_long_text_took_is_told_from_what_a_short_one_takes() -> None:
-    widths = Widths({1: 1.0, 4: 1.2})
+    widths = PassCosts({1: 1.0, 4: 1.2})
     assert widths.growth == 1
     for _ in range(9):
         widths.learn(1, 7.0)

@@ -49,7 +49,7 @@ def texts(session: Session) -> list[str]:
 def test_what_passes_take_is_learnt_by_each_text_for_itself(pair: Engine) -> None:
     """A long one's passes are slower; both start from what is known."""
     with Session(pair) as one, Session(pair) as other:
-        mine, its = (session._slot.planning.widths for session in (one, other))
+        mine, its = (session._slot.loaded.policies.costs.passes for session in (one, other))
         assert mine and its and mine.table == its.table
         for _ in range(9):
             its.learn(1, 2 * its.seconds(1))
@@ -63,7 +63,7 @@ def test_twenty_turns_evaluate_only_what_is_new(
 ) -> None:
     """In each model: the new tokens and one more at most; an accepted draft is never read again."""
     engine = tiny(family, draft="itself")
-    drafter = engine.drafting.context
+    drafter = engine.drafter_set.context
     assert drafter
     with Session(engine, temperature=temperature, seed=4, depth=3, max_tokens=3) as session:
         known, before = 0, engine.slot.target.evaluated
@@ -89,7 +89,7 @@ def test_twenty_turns_evaluate_only_what_is_new(
 
 
 def test_the_first_token_does_not_wait_for_the_drafter(pair: Engine) -> None:
-    drafter = pair.drafting.context
+    drafter = pair.drafter_set.context
     assert drafter
     with Session(pair, temperature=0, depth=3) as session:
         answer = session.send("def first(a):\n" * 8)
@@ -356,7 +356,7 @@ def test_switching(pair: Engine, tiny: Callable[..., Engine], tmp_path: Path) ->
             session.switch(model="/nowhere.gguf")
         answer = session.send("abc").result()
         session.switch(draft="none")
-        assert session.engine.drafting.reason == "drafting was turned off"
+        assert session.engine.drafter_set.reason == "drafting was turned off"
         expected = session.regenerate().result()
         assert expected.written == answer.written
         assert session._answer and session._answer.stats.prompt_evaluated == 1

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from fakes.prompts import PROMPTS
 
+from localspec.control.fixed_depth import FixedDepth
 from localspec.engine import audit as audit_module
 from localspec.engine.audit import Recorded, Report, audit
 from localspec.engine.engine import Engine, load
 from localspec.engine.recipe import Recipe
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
-from localspec.speculation.policy import FixedDepth
 from localspec.speculation.target import Scores
 
 
@@ -125,6 +125,13 @@ class Shaky:
         return Scores(shaken, scores.padding)
 
 
+class Padded(FixedDepth):
+    """Pads a pass of 1, 2, 3 or 4 rows to 1, 3, 5 or 7."""
+
+    def padded(self, rows: int) -> int:
+        return 2 * rows - 1
+
+
 def shaken(
     engine: Engine, size: float, monkeypatch: pytest.MonkeyPatch, *, padded: bool
 ) -> list[Report]:
@@ -133,9 +140,9 @@ def shaken(
     padded: passes are of 1, 3, 5 or 7 rows.
     """
     if padded:
-        policy = FixedDepth(engine.drafting.drafters, 3)
-        monkeypatch.setattr(engine.slot.planning, "policy", lambda *_args: policy)
-        monkeypatch.setattr(engine.slot.target, "padded", lambda rows: 2 * rows - 1)
+        policy = Padded(engine.drafter_set.drafters, 3)
+        policies: Any = engine.slot.loaded.policies
+        monkeypatch.setattr(policies, "policy", lambda *_args, **_options: policy)
     shaky: Any = Shaky(engine.slot.target, size)
     monkeypatch.setattr(
         engine.slot, "loaded", dataclasses.replace(engine.slot.loaded, target=shaky)

@@ -15,7 +15,7 @@ from fakes.toy import Repeat
 import localspec
 from localspec import Draft, Engine, Limit, LocalspecError, Outcome, Result, Token
 from localspec.control.adaptive import Explanation
-from localspec.control.cost_model import WIDEST
+from localspec.control.pass_costs import WIDEST
 from localspec.speculation.decoder import Decoder
 
 PROMPT = "class Reader:\n    def read(self"
@@ -115,6 +115,7 @@ def test_public_names() -> None:
         "Session",
         "Stats",
         "Token",
+        "Traits",
         "Turn",
         "load",
         "watched",
@@ -189,7 +190,7 @@ def test_stream_yields_the_tokens_of_the_result(
     assert all(logprob is not None and logprob <= 0 for logprob in logprobs)
     assert logprobs == pytest.approx(expected.logprobs, abs=1e-4)
     origins = {*running.result().origins}
-    assert origins <= {*shared(draft).drafting.names, *OWN}
+    assert origins <= {*shared(draft).drafter_set.names, *OWN}
     if draft != "auto":
         names = {"model": MODEL, "both": MODEL, "none": "plain"}
         assert names.get(draft, draft) in origins
@@ -643,6 +644,22 @@ def test_a_drafter_that_is_always_right(load: Load, known: list[int]) -> None:
     assert {outcome.accepted for outcome in drafter.outcomes} == {4}
 
 
+def test_a_drafter_is_told_how_much_of_its_draft_was_accepted(load: Load, known: list[int]) -> None:
+    """Its third token is wrong; a drafter that did not draft is told of nothing accepted."""
+
+    def spoil(draft: Draft) -> Draft:
+        return Draft([token if at != 2 else token ^ 1 for at, token in enumerate(draft.tokens)])
+
+    drafter, other = Oracle(known, spoil), Oracle(known)
+    other.name = "other"
+    engine = load([drafter, other])
+    result = engine.generate(PROMPT, max_tokens=39, seed=9, depth=4, logit_bias=ENDLESS)
+    assert result.token_ids == known[-40:-1]
+    assert [outcome.accepted for outcome in drafter.outcomes] == [2] * 13
+    assert [outcome.accepted for outcome in other.outcomes] == [0] * 13
+    assert result.stats.accepted == 26
+
+
 def test_a_drafter_that_proposes_too_much_is_cut(load: Load, known: list[int]) -> None:
     engine = load(Oracle(known, lambda draft: Draft([*draft.tokens, *known[-30:]])))
     result = engine.generate(PROMPT, max_tokens=40, seed=9, depth=3, logit_bias=ENDLESS)
@@ -721,7 +738,9 @@ def test_a_drafter_that_fails_elsewhere(
 
 
 def test_something_that_is_no_drafter_is_refused() -> None:
-    with pytest.raises(localspec.InvalidValueError, match="needs name, begin, propose and observe"):
+    with pytest.raises(
+        localspec.InvalidValueError, match="needs name, traits, begin, propose and observe"
+    ):
         localspec.load(draft=object())  # type: ignore[arg-type]
 
 

@@ -160,16 +160,15 @@ def test_no_decision_of_a_planner_matters(
     engine = engines[draft]
     accepted, widths = 0, set[int]()
     for seed, prompt in enumerate(PROMPTS[:4]):
-        policy = Erratic(engine.drafting.drafters, seed)
+        policy = Erratic(engine.drafter_set.drafters, seed)
         options: dict[str, Any] = {"max_tokens": 48, "temperature": temperature, "seed": seed}
         plain = engines["none"].generate(prompt, **options)
 
-        def planned(*_args: object, policy: Erratic = policy) -> Erratic:
+        def chosen(*_args: object, policy: Erratic = policy, **_options: object) -> Erratic:
             return policy
 
         with monkeypatch.context() as patch:
-            patch.setattr(engine.slot.planning, "policy", planned)
-            patch.setattr(engine.slot.target, "padded", policy.padded)
+            patch.setattr(engine.slot.loaded.policies, "policy", chosen)
             drafted = engine.generate(prompt, **options)
         assert drafted.token_ids == plain.token_ids
         assert drafted.stop_reason == plain.stop_reason

@@ -44,7 +44,7 @@ def test_each_text_of_an_engine_is_kept() -> None:
     with load(draft="suffix", threads=1, remember=True) as engine:
         for prompt in ("def f(", "class A:"):
             engine.generate(prompt, max_tokens=8)
-        past = engine.drafting.past
+        past = engine.drafter_set.past
     assert past is not None
     starts = [engine_text[:3] for engine_text in past.load()]
     assert len(starts) == 2 and starts[0] != starts[1]
@@ -73,6 +73,6 @@ def test_a_cache_that_cannot_be_written_is_said_and_harmless(tmp_path: Path) -> 
     (tmp_path / "cache").write_text("in the way")
     with load(draft="suffix", threads=1, remember=True) as engine:
         engine.generate(PROMPT, max_tokens=8)
-        past = engine.drafting.past
+        past = engine.drafter_set.past
     assert past is not None and past.problem is not None
     assert "past texts cannot be kept" in past.problem

@@ -5,12 +5,12 @@ import pytest
 from fakes.prompts import PROMPTS
 
 from localspec.control.adaptive import Explanation
+from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
 from localspec.llama.batch_invariance import probe
 from localspec.llama.context import Context
 from localspec.llama.model import Model
-from localspec.loading.calibration import CostProfile
 from localspec.speculation.draft import NOTHING, Draft
 
 
@@ -117,9 +117,12 @@ def test_a_padded_pass_asks_for_the_rows_of_a_full_one(
     assert asked[1:] == [[True], [True] * 4, [True] * 4, [True] * 4]
 
 
+SMALL = {"pycode-4m-q4_0": DrafterSeconds(1e-3, 1e-3, 1e-3)}
+
+
 def test_plain_decoding_is_priced_as_the_pass_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = CostProfile({1: 1.0, 2: 1.9, 4: 2.0, 8: 8.0}, (1e-3, 1e-3, 1e-3))
-    monkeypatch.setattr("localspec.loading.loader.pace", lambda *_: measured)
+    measured = CostProfile({1: 1.0, 2: 1.9, 4: 2.0, 8: 8.0}, SMALL)
+    monkeypatch.setattr("localspec.loading.loader.calibrate", lambda *_: measured)
     said: list[Explanation] = []
     with load(reproducible=True, draft="auto", threads=1) as engine:
         engine.generate("def f(x):", max_tokens=3, seed=1, explain=said.append)
@@ -128,8 +131,8 @@ def test_plain_decoding_is_priced_as_the_pass_it_takes(monkeypatch: pytest.Monke
 
 def test_no_pass_is_wider_than_those_tried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """However cheap a wider one seems."""
-    cheap = CostProfile({1: 1.0, 8: 1.0, 32: 0.99}, (1e-3, 1e-3, 1e-3))
-    monkeypatch.setattr("localspec.loading.loader.pace", lambda *_: cheap)
+    cheap = CostProfile({1: 1.0, 8: 1.0, 32: 0.99}, SMALL)
+    monkeypatch.setattr("localspec.loading.loader.calibrate", lambda *_: cheap)
     with load(reproducible=True, draft="auto", threads=1) as engine:
         result = engine.generate("def f(x):", max_tokens=40, seed=1)
     assert 1 < max(result.stats.widths) <= 8

@@ -19,7 +19,7 @@ from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation
 from localspec.generation_config import GenerationConfig
 from localspec.llama.rollback import Rollback
-from localspec.loading.drafter_loader import Drafting
+from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.models import registry
 from localspec.speculation.decoder import Emission
 from localspec.stats import Stats
@@ -78,13 +78,14 @@ class Script:
         if what in self.fails:
             raise self.fails[what]
 
-    def drafting(self, draft: Any) -> Drafting:
-        """As `localspec.loading.drafter_loader.choose`."""
+    def drafter_set(self, draft: Any) -> DrafterSet:
+        """The drafters that `draft` asks for."""
         if draft == "none":
-            return Drafting((), "drafting was turned off")
+            return DrafterSet((), "drafting was turned off")
         names = self.names if draft == "auto" else str(draft).split(",")
-        drafters: Any = tuple(SimpleNamespace(name=name) for name in names)
-        return Drafting(drafters, self.reason if draft == "auto" else None)
+        drafters: list[Any] = [SimpleNamespace(name=name) for name in names]
+        members = tuple(SequenceDrafter(drafter) for drafter in drafters)
+        return DrafterSet(members, self.reason if draft == "auto" else None)
 
 
 class ScriptedEngine:
@@ -107,7 +108,7 @@ class ScriptedEngine:
 
     @property
     def plain_seconds(self) -> float | None:
-        return self._script.plain_seconds if self.drafting.names else None
+        return self._script.plain_seconds if self.drafter_set.names else None
 
     @property
     def prefers_chat(self) -> bool:
@@ -133,7 +134,7 @@ class ScriptedEngine:
     def _take(self, model: str | Path | None, draft: Any) -> None:
         self._name, self._draft = model, draft
         self.model = ScriptedModel(Path(model or registry.bundled().target), self._script.template)
-        self.drafting = self._script.drafting(draft)
+        self.drafter_set = self._script.drafter_set(draft)
 
 
 class ScriptedModel:
@@ -203,8 +204,8 @@ class ScriptedSlot:
         self._said: dict[tuple[tuple[int, ...], int], str] = {}
 
     @property
-    def drafting(self) -> Drafting:
-        return self._engine.drafting
+    def drafter_set(self) -> DrafterSet:
+        return self._engine.drafter_set
 
     @property
     def lock(self) -> FairLock:
@@ -236,7 +237,7 @@ class ScriptedSlot:
             stats,
             cancelled,
             words=self.target.model.tokenize(self._text),
-            names=[] if settings.depth == 0 else self.drafting.names,
+            names=[] if settings.depth == 0 else self.drafter_set.names,
         )
         target: Any = self.target
         self._running = Generation(

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.control.fixed_depth import FixedDepth
 from localspec.speculation.draft import ROOT, Draft
 from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits
-from localspec.speculation.policy import FixedDepth
 from localspec.speculation.target import Scores
 
 

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from localspec.control.adaptive import AdaptivePolicy
-from localspec.control.cost_model import WIDEST, DrafterCost, Widths
+from localspec.control.cost_model import CostModel
+from localspec.control.drafter_cost import DrafterCost
+from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix
@@ -111,7 +113,7 @@ class World:
 
     def controller(self, *drafters: object, **options: object) -> AdaptivePolicy:
         curve = CURVES[self.curve]
-        widths = Widths({n: self.plain * curve[n] for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32)})
+        widths = PassCosts({n: self.plain * curve[n] for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32)})
         costs = {
             drafter.name: DrafterCost(
                 drafter.first, drafter.further, 0.05 if drafter.each is None else drafter.each
@@ -119,7 +121,7 @@ class World:
             for drafter in drafters
             if isinstance(drafter, Talker)
         }
-        return AdaptivePolicy(drafters, widths, costs, **options)  # type: ignore[arg-type]
+        return AdaptivePolicy(drafters, CostModel(widths, costs), **options)  # type: ignore[arg-type]
 
     def write(self, controller: AdaptivePolicy, tokens: int, most: int = 10**9) -> None:
         """A text that ends after so many tokens, where it might have had more."""
@@ -145,7 +147,7 @@ class World:
             drafting = self.clock.now - began
             verified = controller.keep(draft)
             assert 0 <= verified <= len(draft) <= max(0, tokens - 1)
-            width = controller._widths.padded(verified + 1)
+            width = controller._passes.padded(verified + 1)
             self.clock.now += self.plain * CURVES[self.curve][width] * next(factors)
             accepted = next((i for i in range(verified) if not draft.tokens[i]), verified)
             took = self.clock.now - began

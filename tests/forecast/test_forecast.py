@@ -10,7 +10,8 @@ import pytest
 from fakes.prompts import PROMPTS
 
 from localspec.control.adaptive import AdaptivePolicy
-from localspec.control.cost_model import DrafterCost
+from localspec.control.drafter_cost import DrafterCost
+from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
 from localspec.forecast.confidence import ratio_interval
@@ -30,7 +31,6 @@ from localspec.forecast.simulated_run import model_free_run
 from localspec.forecast.simulation import Simulation
 from localspec.forecast.timing import DEEPEST, StepCosts
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.loading.drafter_loader import MODEL_FREE
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.drafter import Limit
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step
@@ -85,7 +85,7 @@ def test_what_model_free_drafters_do_is_known_exactly(
         for number, answer in enumerate(scored[temperature].answers):
             counts = count_steps(scored[temperature].drafts[name][number], depth)
             # As in the prediction, nothing of the answers before is remembered.
-            engine.drafting.drafters[0].__init__()  # type: ignore[misc]
+            engine.drafter_set.drafters[0].__init__()  # type: ignore[misc]
             settings: GenerationOptions = {**options(temperature), "seed": 5 + number}
             real = engine.generate(answer.prompt, depth=depth, **settings)
             assert real.token_ids == answer.tokens
@@ -166,7 +166,7 @@ class PolicyOfKnownCosts:
 def test_the_simulation_takes_the_steps_of_a_real_loop(
     engine: Engine, scored: Mapping[float, ScoredAnswers], temperature: float
 ) -> None:
-    model = engine.drafting.drafters[-1]
+    model = engine.drafter_set.drafters[-1]
     known = costs(drafts=0.04)
     known.drafters[model.name] = DrafterCost(0.04, 0.04)
     answers = scored[temperature].answers
@@ -197,7 +197,7 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
 def every(engine: Engine, scored: ScoredAnswers, known: StepCosts) -> list[ConfigurationForecast]:
     lines = [forecast_plain(scored.answers, known), *forecast_model_free(scored, known)]
     lines += forecast_draft_model(scored, known)
-    lines.append(forecast_auto(engine.drafting.drafters, scored, known))
+    lines.append(forecast_auto(engine.drafter_set.drafters, scored, known))
     return ranked(lines)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from localspec.control.acceptance import AcceptancePrior
 from localspec.engine.engine import load
 from localspec.loading import acceptance_priors
-from localspec.loading.acceptance_priors import Best, Plan
+from localspec.loading.acceptance_priors import BestSetting, StoredForecast
 from localspec.utils.paths import cache_folder
 
 RATES = {"small": 0.9, "suffix": 0.25}
@@ -29,18 +30,18 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-def stored(target: Path, drafter: Path | None, temperature: float = 0.8) -> tuple[Plan, Path]:
-    plan = acceptance_priors.of(
-        target, drafter, temperature, RATES, Best("small", "coupled", 3, 1.5)
+def stored(target: Path, *drafters: Path, temperature: float = 0.8) -> tuple[StoredForecast, Path]:
+    plan = acceptance_priors.made_here(
+        target, drafters, temperature, RATES, BestSetting("small", "coupled", 3, 1.5)
     )
-    return plan, acceptance_priors.store(target, drafter, plan)
+    return plan, acceptance_priors.store(target, drafters, plan)
 
 
 def test_round_trip(pair: tuple[Path, Path]) -> None:
     plan, file = stored(*pair)
     assert file.parent == cache_folder("plans")
     assert [each.name for each in file.parent.iterdir()] == [file.name]
-    found = acceptance_priors.find(*pair, 0.8)
+    found = acceptance_priors.find(pair[0], pair[1:], 0.8)
     assert dict(found.rates) == RATES and found.ignored is None
     assert json.loads(file.read_text())["best"] == {
         "drafter": "small",
@@ -53,8 +54,10 @@ def test_round_trip(pair: tuple[Path, Path]) -> None:
 
 def test_nothing_is_said_where_nobody_asked(pair: tuple[Path, Path]) -> None:
     stored(*pair)
-    for other in (pair[0], None, 0.8), (pair[1], pair[0], 0.8), (*pair, 0.0):
-        assert acceptance_priors.find(*other) == acceptance_priors.NOTHING
+    target, drafter = pair
+    others = (target, [], 0.8), (drafter, [target], 0.8), (target, [drafter], 0.0)
+    for other in others:
+        assert acceptance_priors.find(*other) == AcceptancePrior()
 
 
 def touched(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
@@ -84,7 +87,7 @@ def test_what_is_no_plan_is_ignored_and_said(
 ) -> None:
     _, file = stored(*pair)
     touch(file)
-    found = acceptance_priors.find(*pair, 0.8)
+    found = acceptance_priors.find(pair[0], pair[1:], 0.8)
     assert not found.rates
     assert found.ignored and message in found.ignored and "localspec plan" in found.ignored
 
@@ -93,22 +96,22 @@ def test_what_is_no_plan_is_ignored_and_said(
 def test_a_file_that_has_changed(pair: tuple[Path, Path], which: int) -> None:
     stored(*pair)
     pair[which].write_bytes(b"other")
-    assert "a model file has changed" in str(acceptance_priors.find(*pair, 0.8).ignored)
+    assert "a model file has changed" in str(acceptance_priors.find(pair[0], pair[1:], 0.8).ignored)
 
 
 def test_auto_starts_from_it(target_path: Path, drafter_path: Path, tmp_path: Path) -> None:
     target = tmp_path / target_path.name
     shutil.copy(target_path, target)
-    plan = acceptance_priors.of(
-        target, drafter_path, 0.8, {drafter_path.stem: 0.125}, Best("plain", None, None, 1)
+    plan = acceptance_priors.made_here(
+        target, [drafter_path], 0.8, {drafter_path.stem: 0.125}, BestSetting("plain", None, None, 1)
     )
-    acceptance_priors.store(target, drafter_path, plan)
+    acceptance_priors.store(target, [drafter_path], plan)
     options: dict[str, Any] = {"max_tokens": 1, "seed": 0}
     with load(target, drafter_path, threads=1, context=256) as engine:
         engine.generate("def f", temperature=0, **options)
         engine.generate("def f", temperature=0.8, depth=2, **options)
         engine.generate("def f", temperature=0.8, **options)
         assert engine.plan_ignored is None
-        greedy, sampled = engine.slot.planning._controllers.values()
+        greedy, sampled = engine.slot.loaded.policies._adaptive.values()
     [[plain], [informed]] = greedy.candidates, sampled.candidates
     assert informed.hazards.pooled == 0.125 < plain.hazards.pooled

@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 
+from localspec.control.cost_profile import CostProfile
 from localspec.engine.engine import load
 from localspec.llama.context import Context
 from localspec.llama.model import Model
-from localspec.loading import calibration as pace_module
-from localspec.loading.calibration import CostProfile, pace
+from localspec.loading import calibration
+from localspec.loading.calibration import calibrate
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.paths import cache_folder
 
@@ -20,7 +22,7 @@ Make = Callable[..., Context]
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    return cache_folder("pace")
+    return cache_folder("costs")
 
 
 def test_it_is_measured_once(
@@ -28,30 +30,30 @@ def test_it_is_measured_once(
 ) -> None:
     target, drafter = make_context(target_model), make_context(drafter_model)
     target.extend([1, 2, 3])
-    first = pace(target, drafter, RuntimeConfig())
+    first = calibrate(target, {"small": drafter}, RuntimeConfig())
     assert target.tokens == [] and drafter.tokens == []
-    assert {1, 2, 4, 8, 16} <= first.target.keys()
-    assert all(seconds > 0 for seconds in first.target.values())
-    assert first.drafter and all(seconds > 0 for seconds in first.drafter)
-    assert pace(target, drafter, RuntimeConfig()) == first
+    assert {1, 2, 4, 8, 16} <= first.passes.keys()
+    assert all(seconds > 0 for seconds in first.passes.values())
+    assert all(seconds > 0 for seconds in astuple(first.drafters["small"]))
+    assert calibrate(target, {"small": drafter}, RuntimeConfig()) == first
     assert len(list(cache.iterdir())) == 1
     # Other threads, or another drafter, are another matter.
-    pace(target, drafter, RuntimeConfig(threads=1))
-    assert pace(target, None, RuntimeConfig()).drafter is None
+    calibrate(target, {"small": drafter}, RuntimeConfig(threads=1))
+    assert calibrate(target, {}, RuntimeConfig()).drafters == {}
     assert len(list(cache.iterdir())) == 3
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"target": {"1": "x"}}', '{"target": {}}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"passes": {"1": "x"}}', '{"passes": {}}'])
 def test_what_cannot_be_read_is_measured_again(
     content: str, make_context: Make, target_model: Model, cache: Path
 ) -> None:
     target = make_context(target_model)
-    pace(target, None, RuntimeConfig())
+    calibrate(target, {}, RuntimeConfig())
     [file] = cache.iterdir()
     file.write_text(content)
-    again = pace(target, None, RuntimeConfig())
-    assert 1 in again.target
-    assert json.loads(file.read_text())["target"].keys() == {str(n) for n in again.target}
+    again = calibrate(target, {}, RuntimeConfig())
+    assert 1 in again.passes
+    assert json.loads(file.read_text())["passes"].keys() == {str(n) for n in again.passes}
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(
@@ -59,27 +61,27 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "file"))
-    assert isinstance(pace(make_context(target_model), None, RuntimeConfig()), CostProfile)
+    assert isinstance(calibrate(make_context(target_model), {}, RuntimeConfig()), CostProfile)
 
 
 def test_measuring_stops_at_its_budget(
     make_context: Make, target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace_module, "_BUDGET", 0.0)
-    assert pace(make_context(target_model), None, RuntimeConfig()).target.keys() == {1, 4}
+    monkeypatch.setattr(calibration, "_BUDGET", 0.0)
+    assert calibrate(make_context(target_model), {}, RuntimeConfig()).passes.keys() == {1, 4}
 
 
 def test_a_small_context_is_measured_as_far_as_it_reaches(
     make_context: Make, target_model: Model
 ) -> None:
     target = make_context(target_model, n_ctx=6)
-    assert max(pace(target, None, RuntimeConfig()).target) <= target.n_ctx
+    assert max(calibrate(target, {}, RuntimeConfig()).passes) <= target.n_ctx
 
 
 @pytest.mark.parametrize(("usual", "times"), [(0.001, 5), (0.1, 2)])
 def test_a_first_pass_that_was_slow_does_not_count(usual: float, times: int) -> None:
     took = iter([3.0, *[usual] * 9])
-    assert pace_module._typical(lambda: next(took)) == usual
+    assert calibration._typical(lambda: next(took)) == usual
     assert len([*took]) == 10 - times
 
 
@@ -96,10 +98,10 @@ def test_reading_is_priced_by_the_most_that_is_read_at_once(
     """A GPU takes as long for few tokens as for many; a CPU by the token."""
     of_pass, of_token = costs
     monkeypatch.setattr(
-        pace_module, "_seconds_of_reading", lambda _context, count: of_pass + count * of_token
+        calibration, "_seconds_of_reading", lambda _context, count: of_pass + count * of_token
     )
-    _, _, reading = pace_module._drafter(make_context(drafter_model, n_ctx=600))
-    assert reading == pytest.approx(expected)
+    measured = calibration._drafter(make_context(drafter_model, n_ctx=600))
+    assert measured.reading == pytest.approx(expected)
 
 
 def test_a_drafter_dearer_than_its_target_is_measured_again(
@@ -107,11 +109,13 @@ def test_a_drafter_dearer_than_its_target_is_measured_again(
 ) -> None:
     """It would never draft, so that nobody would find out that it is not so."""
     target, drafter = make_context(target_model), make_context(drafter_model)
-    pace(target, drafter, RuntimeConfig())
+    calibrate(target, {"small": drafter}, RuntimeConfig())
     [file] = cache.iterdir()
     record = json.loads(file.read_text())
-    file.write_text(json.dumps(record | {"drafter": [9.0, 9.0, 0.1]}))
-    assert pace(target, drafter, RuntimeConfig()).drafter_cost().further < 1
+    file.write_text(
+        json.dumps(record | {"drafters": {"small": {"first": 9.0, "further": 9.0, "reading": 0.1}}})
+    )
+    assert calibrate(target, {"small": drafter}, RuntimeConfig()).drafters["small"].further < 1
 
 
 def test_what_proved_wrong_is_measured_again(cache: Path) -> None:
@@ -119,7 +123,7 @@ def test_what_proved_wrong_is_measured_again(cache: Path) -> None:
         engine.generate("def f(", max_tokens=20)
     [file] = cache.iterdir()
     record = json.loads(file.read_text())
-    record["target"] = {width: 100.0 * float(width) for width in record["target"]}
+    record["passes"] = {width: 100.0 * float(width) for width in record["passes"]}
     file.write_text(json.dumps(record))
     with load(draft="suffix", threads=1) as engine:
         engine.generate("def f(", max_tokens=20)

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import llama_cpp
@@ -14,7 +15,7 @@ from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import load
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
 from localspec.llama.model import Model
-from localspec.loading.drafter_loader import Drafting
+from localspec.loading.drafter_set import DrafterSet
 from localspec.models import pair_finder, registry
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Traits
@@ -25,27 +26,27 @@ def mamba(tmp_path_factory, target_path) -> Path:  # type: ignore[no-untyped-def
     return write_mamba(tmp_path_factory.mktemp("models") / "mamba.gguf", target_path)
 
 
-def drafting_of(draft: Any, model: Path | None = None) -> Drafting:
+def drafters_of(draft: Any, model: Path | None = None) -> DrafterSet:
     """What these choices come to; it is closed already."""
     with load(model, draft, threads=1, context=64) as engine:
-        return engine.drafting
+        return engine.drafter_set
 
 
 def test_the_bundled_target_gets_its_own_drafter_too(drafter_path: Path) -> None:
     with load() as engine:
-        assert engine.drafting.names == ["suffix", drafter_path.stem]
-        assert engine.drafting.one_hot == ["suffix"]
-        assert engine.drafting.model_path == drafter_path
-        assert engine.drafting.reason is None
+        assert engine.drafter_set.names == ["suffix", drafter_path.stem]
+        assert engine.drafter_set.one_hot == ["suffix"]
+        assert engine.drafter_set.model_paths == [drafter_path]
+        assert engine.drafter_set.reason is None
 
 
 def test_another_target_gets_what_needs_no_model_and_says_why(
     tmp_path: Path, target_path: Path
 ) -> None:
-    drafting = drafting_of("auto", Path(shutil.copy(target_path, tmp_path / "unknown.gguf")))
-    assert drafting.names == ["suffix"]
-    assert drafting.model_path is None
-    assert drafting.reason == "no drafter is known for unknown.gguf"
+    drafter_set = drafters_of("auto", Path(shutil.copy(target_path, tmp_path / "unknown.gguf")))
+    assert drafter_set.names == ["suffix"]
+    assert drafter_set.model_paths == []
+    assert drafter_set.reason == "no drafter is known for unknown.gguf"
 
 
 def test_a_known_drafter_that_cannot_be_used_is_said(
@@ -56,19 +57,19 @@ def test_a_known_drafter_that_cannot_be_used_is_said(
     bundled = registry.bundled()
     pair = registry.Pair(name="cut", target=bundled.target, drafter=tmp_path / "cut.gguf")
     monkeypatch.setattr(pair_finder, "pair_of", lambda _target: pair)
-    drafting = drafting_of("auto")
-    assert drafting.names == ["suffix"]
-    assert drafting.reason is not None
-    assert drafting.reason.startswith(f"{tmp_path / 'cut.gguf'} cannot be used: ")
-    assert "is truncated" in drafting.reason
+    drafter_set = drafters_of("auto")
+    assert drafter_set.names == ["suffix"]
+    assert drafter_set.reason is not None
+    assert drafter_set.reason.startswith(f"{tmp_path / 'cut.gguf'} cannot be used: ")
+    assert "is truncated" in drafter_set.reason
 
 
 @pytest.mark.parametrize("draft", ["none", ["none"], ("none",)])
 def test_none_is_none(draft: str | Sequence[str]) -> None:
-    drafting = drafting_of(draft)
-    assert drafting.drafters == ()
-    assert drafting.context is None
-    assert drafting.reason == "drafting was turned off"
+    drafter_set = drafters_of(draft)
+    assert drafter_set.drafters == ()
+    assert drafter_set.contexts == {}
+    assert drafter_set.reason == "drafting was turned off"
 
 
 @pytest.mark.parametrize(
@@ -94,28 +95,28 @@ def test_several_with_commas_or_as_a_list(drafter_path: Path, draft: str, names:
     written = draft.format(model=drafter_path)
     first, *others = written.split(",")
     for choices in (written, written.split(","), tuple(written.split(",")), [first, others]):
-        drafting = drafting_of(choices)
-        assert drafting.names == expected
-        assert drafting.reason is None
+        drafter_set = drafters_of(choices)
+        assert drafter_set.names == expected
+        assert drafter_set.reason is None
         free = [name for name in expected if name != drafter_path.stem]
-        assert drafting.one_hot == free
-        assert (drafting.model_path == drafter_path) is (drafter_path.stem in expected)
+        assert drafter_set.one_hot == free
+        assert (drafter_set.model_paths == [drafter_path]) is (drafter_path.stem in expected)
 
 
 def test_a_model_named_goes_before_the_known_one(target_path: Path) -> None:
     """`auto` adds none to it, wherever it stands."""
     for choices in (["auto", target_path], [target_path, "auto"]):
-        drafting = drafting_of(choices)
-        assert drafting.names == ["suffix", target_path.stem]
-        assert drafting.model_path == target_path
+        drafter_set = drafters_of(choices)
+        assert drafter_set.names == ["suffix", target_path.stem]
+        assert drafter_set.model_paths == [target_path]
 
 
 def test_a_drafter_of_one_s_own_among_others(drafter_path: Path) -> None:
     own = Repeat()
-    drafting = drafting_of([own, "lookup", str(drafter_path)])
-    assert drafting.names == ["lookup", "repeat", drafter_path.stem]
-    assert drafting.drafters[1] is own
-    assert drafting.one_hot == ["lookup"]
+    drafter_set = drafters_of([own, "lookup", str(drafter_path)])
+    assert drafter_set.names == ["lookup", "repeat", drafter_path.stem]
+    assert drafter_set.drafters[1] is own
+    assert drafter_set.one_hot == ["lookup", "repeat"]
 
 
 def test_the_first_with_a_proposal_drafts(drafter_path: Path) -> None:
@@ -135,21 +136,43 @@ def test_a_path_may_hold_a_comma(
     """A file that is there is taken whole; within a list, beside others."""
     path = Path(shutil.copy(drafter_path, tmp_path / name))
     for choices in (str(path), path, [str(path)]):
-        assert drafting_of(choices).names == [path.stem]
-    assert drafting_of(["ngram", str(path)]).names == ["ngram", path.stem]
+        assert drafters_of(choices).names == [path.stem]
+    assert drafters_of(["ngram", str(path)]).names == ["ngram", path.stem]
     monkeypatch.chdir(tmp_path)
-    drafting = drafting_of(name)
-    assert drafting.names == [path.stem]
-    assert drafting.model_path == Path(name)
+    drafter_set = drafters_of(name)
+    assert drafter_set.names == [path.stem]
+    assert drafter_set.model_paths == [Path(name)]
 
 
-def test_two_models_are_refused(drafter_path: Path, target_path: Path) -> None:
+def test_two_models_draft(drafter_path: Path, target_path: Path) -> None:
+    """Each with a cache of its own; at a fixed depth the first one drafts."""
     for draft in (f"{drafter_path},{target_path}", [drafter_path, "suffix", target_path]):
-        with pytest.raises(
-            InvalidValueError,
-            match=f"names two models, {drafter_path.name} and {target_path.name}; choose one",
-        ):
-            load(draft=draft)
+        with load(draft=draft, threads=1, context=128) as engine:
+            drafter_set = engine.drafter_set
+            assert drafter_set.model_paths == [drafter_path, target_path]
+            assert len({*map(id, drafter_set.contexts.values())}) == 2
+            first = engine.generate("def f(x):", max_tokens=12, depth=2, seed=1)
+            auto = engine.generate("def f(x):", max_tokens=12, seed=1)
+        assert drafter_path.stem in first.origins
+        assert auto.token_ids == first.token_ids
+
+
+def test_a_model_that_is_named_twice_is_loaded_once(drafter_path: Path) -> None:
+    assert drafters_of([drafter_path, drafter_path]).model_paths == [drafter_path]
+
+
+def test_two_models_of_one_name_are_refused(drafter_path: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(drafter_path, tmp_path))
+    with pytest.raises(InvalidValueError, match=f"two drafters called '{drafter_path.stem}'"):
+        load(draft=[drafter_path, copy])
+
+
+@pytest.mark.parametrize("member", ["name", "traits", "begin", "propose", "observe"])
+def test_the_member_that_a_drafter_lacks_is_named(member: str) -> None:
+    members = {name: None for name in ("name", "traits", "begin", "propose", "observe")}
+    del members[member]
+    with pytest.raises(InvalidValueError, match=f"which has no {member}; choose auto"):
+        load(draft=SimpleNamespace(**members))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("draft", ["none,suffix", "auto,none", ["none", Repeat()], "nothing,none"])
@@ -162,7 +185,7 @@ def test_none_and_something_else_is_refused(draft: Any) -> None:
 def test_one_that_is_refused_refuses_all(
     drafter_path: Path, target_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what was loaded before it is freed."""
+    """And what was loaded is freed."""
     closed: list[Path] = []
     close = Model.close
 
@@ -173,17 +196,23 @@ def test_one_that_is_refused_refuses_all(
     monkeypatch.setattr(Model, "close", closing)
     with pytest.raises(ModelNotFoundError, match="there is no model 'nothing'"):
         load(draft=f"suffix,{drafter_path},nothing")
-    assert {*closed} == {drafter_path, target_path}
+    assert not closed  # all were looked for before any was loaded
+    copy = Path(shutil.copy(drafter_path, tmp_path))
+    with pytest.raises(InvalidValueError, match="two drafters called"):
+        load(draft=[drafter_path, copy])
+    assert {*closed} == {drafter_path, copy, target_path}
     with pytest.raises(ModelNotFoundError, match=r"nowhere\.gguf"):
         load(draft=["suffix", tmp_path / "nowhere.gguf"])
-    with pytest.raises(InvalidValueError, match="it needs name, begin, propose and observe"):
+    with pytest.raises(
+        InvalidValueError, match="it needs name, traits, begin, propose and observe"
+    ):
         load(draft=["suffix", 3])  # type: ignore[list-item]
 
 
 def test_a_recurrent_target_is_drafted_for_like_any_other(mamba: Path) -> None:
     options = {"max_tokens": 24, "seed": 3}
     with load(mamba, "none", threads=1) as plainly, load(mamba, threads=1) as engine:
-        assert engine.drafting.names == ["suffix"]
+        assert engine.drafter_set.names == ["suffix"]
         plain = plainly.generate("def f(x):", **options)
         first = engine.generate("def f(x):", depth=3, **options)
         again = engine.generate("def f(x):", depth=3, **options)
@@ -202,8 +231,8 @@ def no_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_checkpoints")
 def test_a_state_that_cannot_be_copied_is_decoded_plainly(mamba: Path) -> None:
     with load(mamba) as engine:
-        assert engine.drafting.drafters == ()
-        assert engine.drafting.reason == "this model's cache can forget only everything at once"
+        assert engine.drafter_set.drafters == ()
+        assert engine.drafter_set.reason == "this model's cache can forget only everything at once"
         result = engine.generate("def f(x):", max_tokens=8, seed=3)
     assert set(result.origins) == {"plain"}
 
@@ -241,7 +270,9 @@ def test_what_is_no_drafter_is_named() -> None:
         ModelNotFoundError, match="there is no model 'nothing'; choose auto, none, suffix"
     ):
         load(draft="nothing")
-    with pytest.raises(InvalidValueError, match="it needs name, begin, propose and observe"):
+    with pytest.raises(
+        InvalidValueError, match="it needs name, traits, begin, propose and observe"
+    ):
         load(draft=3)  # type: ignore[arg-type]
 
 
@@ -261,7 +292,7 @@ def test_a_list_that_says_nothing_is_refused(draft: str | list[str], message: st
 
 def test_spaces_around_a_comma_do_not_matter() -> None:
     with load(draft="suffix, lookup") as engine:
-        assert engine.drafting.names == ["suffix", "lookup"]
+        assert engine.drafter_set.names == ["suffix", "lookup"]
 
 
 def test_two_drafters_of_one_name_are_refused() -> None:
@@ -271,7 +302,8 @@ def test_two_drafters_of_one_name_are_refused() -> None:
 
 def test_what_was_measured_of_the_model_is_not_taken_for_another(drafter_path: Path) -> None:
     with load(draft=[str(drafter_path), Silent()]) as engine:
-        assert list(engine.slot.planning._costs) == [drafter_path.stem]
+        costs = engine.slot.loaded.policies.costs
+        assert costs and list(costs._drafters) == [drafter_path.stem]
 
 
 class Silent:
@@ -296,7 +328,8 @@ def test_a_drafter_s_cache_in_fewer_bits(
     if strict:
         monkeypatch.setattr("localspec.loading.kv_precision._LEAST", 0.9999)
     with load(draft=str(drafter_path), context=512, drafter_kv_type="q8_0") as engine:
-        assert engine.drafting.kv_type == ("f16" if strict else "q8_0")
+        [member] = engine.drafter_set.members
+        assert member.kv_type == ("f16" if strict else "q8_0")
         assert [note for note in engine.notes if "drafter's cache is kept as f16" in note] == (
             list(engine.notes) if strict else []
         )

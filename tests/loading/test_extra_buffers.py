@@ -72,7 +72,7 @@ def test_no_extra_buffer_type_is_in_use_after_a_crash(faulty: Callable[..., str]
     faulty()
     with captured_log() as lines, load(gpu_layers=0) as engine:
         engine.generate(PROMPT, max_tokens=8, seed=1, depth=4)
-        names = {engine.model.path, engine.drafting.model_path}
+        names = {engine.model.path, *engine.drafter_set.model_paths}
     assert names == {pair.target, pair.drafter}
     assert buffer_types(lines) <= {"CPU", "CPU_Mapped"}
     assert not model_params(0).use_extra_bufts

@@ -24,7 +24,7 @@ MIB = 2**20
 
 def request() -> MemoryRequest:
     target, drafter = map(facts_of, PAIR)
-    return MemoryRequest(target=target, drafter=drafter, context=CONTEXT, gpu_layers=0)
+    return MemoryRequest(target=target, drafters=(drafter,), context=CONTEXT, gpu_layers=0)
 
 
 def needed(path: Path | None, context: int = CONTEXT, kv_type: str = "f16") -> int:
@@ -84,7 +84,7 @@ def test_without_flash_attention_no_cache_can_be_kept_in_fewer_bits() -> None:
 
 def test_a_context_that_was_named_is_refused_with_the_largest_that_fits() -> None:
     free = {HOST: needed(PAIR.target) // 2}
-    named = replace(request(), drafter=None, fixed_context=True)
+    named = replace(request(), drafters=(), fixed_context=True)
     with pytest.raises(ModelLoadError, match=r"8192 tokens would need .* try --ctx \d+$") as error:
         memory_plan(named, free)
     largest = int(str(error.value).rpartition(" ")[2])
@@ -112,7 +112,7 @@ resource.setrlimit(resource.RLIMIT_AS, (now + more, now + more))
 try:
     with load(draft=draft, threads=1) as engine:
         text = engine.generate("def f(x):", max_tokens=16, seed=1).text
-        print(engine.context, engine.drafting.names, engine.drafting.reason, *engine.notes)
+        print(engine.context, engine.drafter_set.names, engine.drafter_set.reason, *engine.notes)
 except ModelLoadError as error:
     print("refused:", error)
 """

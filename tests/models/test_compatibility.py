@@ -83,7 +83,7 @@ def test_memory_is_short_for_a_pair_when_it_is_for_loading(
     target, drafter = map(facts_of, bundled())
     request = MemoryRequest(
         target=target,
-        drafter=drafter,
+        drafters=(drafter,),
         context=context or target.header.context_length or 0,
         fixed_context=context is not None,
     )

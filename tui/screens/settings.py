@@ -13,9 +13,10 @@ from textual.suggester import SuggestFromList
 from textual.widgets import Footer, Input, Label, OptionList
 from textual.widgets.option_list import Option
 
+from localspec.drafters.model_free import MODEL_FREE
+from localspec.drafters.spec import AUTO, NONE
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig
-from localspec.loading.drafter_loader import AUTO, MODEL_FREE, NONE
 from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import format_bytes
 from localspec_tui.widgets.problem_line import ProblemLine

@@ -15,13 +15,13 @@ from time import perf_counter
 import numpy as np
 
 from localspec.bench.experiments.command_line import Table, argument_parser
+from localspec.control.fixed_depth import FixedDepth
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
-from localspec.speculation.policy import FixedDepth
 from localspec.speculation.rules import RULES
 from localspec.speculation.target import Scores
 from localspec.stats import Stats

@@ -160,7 +160,7 @@ def bundled_engines() -> Iterator[dict[str, Engine]]:
             MODEL: opened(str(small)),
             **{name: opened(name) for name in (*_MODEL_FREE, "none")},
         }
-        [drafter] = engines[MODEL].drafting.drafters
+        [drafter] = engines[MODEL].drafter_set.drafters
         # Both use one cache: `begin` sets it to the text at hand.
         engines[MATCH] = opened(_GreedyDrafter(drafter))
         yield engines
@@ -182,8 +182,7 @@ def _measure(engine: Engine, rule: str, depth: int, work: Workload) -> _Measured
 
 def score(engines: Mapping[str, Engine], work: Workload) -> list[list[ScoredText]]:
     """Sample each text from the target alone, and score it with both models: texts by prompt."""
-    plain, drafter = engines["none"], engines[MODEL].drafting.context
-    assert drafter is not None, "the draft model has a cache"
+    plain, [drafter] = engines["none"], engines[MODEL].drafter_set.contexts.values()
     with ExitStack() as stack:
         target, small = (
             stack.enter_context(
