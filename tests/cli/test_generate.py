@@ -851,7 +851,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, drafter_path: Path) -> dict[
         ),
         (["--draft", "suffix,nothing"], 3, "there is no model 'nothing'; choose auto"),
         (["--draft", "none,suffix"], 2, "names none and something else; choose one"),
-        (["--draft", "{padded},{other-bos}"], 2, "two models, padded.gguf and other-bos.gguf"),
+        (["--draft", "{padded},{other-bos}"], 6, "other-bos.gguf cannot draft .*BOS differs"),
         (["-m", "{folder}"], 5, "is a directory; name the .gguf file inside it"),
         (["-m", "{empty}"], 5, "empty.gguf is empty"),
         (["-m", "{cut}"], 5, "cut.gguf is truncated"),

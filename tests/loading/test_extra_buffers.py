@@ -177,10 +177,10 @@ def test_costs_are_measured_again_after_a_crash(
 ) -> None:
     runtime, path = RuntimeConfig(), target_model.path
     extra_buffers.remember(works=True)
-    calibration.pace(make_context(target_model), None, runtime)
-    assert calibration.remembered(path, None, runtime)
+    calibration.calibrate(make_context(target_model), {}, runtime)
+    assert calibration.remembered(path, [], runtime)
     extra_buffers.remember(works=False)
-    assert calibration.remembered(path, None, runtime) is None
+    assert calibration.remembered(path, [], runtime) is None
 
 
 def run(home: Path, folder: str, *arguments: str, text: str = "") -> Any:
