@@ -140,7 +140,7 @@ class ScriptedEngine:
 class ScriptedModel:
     """As `localspec.llama.model.Model`: a few bytes of text are a token, whatever they are."""
 
-    vocabulary = "scripted"
+    vocabulary_fingerprint = "scripted"
     bos = eos = -1
 
     def __init__(self, path: Path, template: str | None) -> None:
