@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from localspec.drafters.model_free import MODEL_FREE
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.answers import Answer, write_answer
@@ -13,7 +14,6 @@ from localspec.forecast.replay import ScoredText, score_with_drafter
 from localspec.forecast.timing import DEEPEST
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama.context import Context
-from localspec.loading.drafter_loader import MODEL_FREE
 from localspec.speculation.drafter import Drafter
 
 # Is called with what is being done now.
@@ -56,8 +56,9 @@ def score_answers(
     context: another cache of the engine's target. options: the seed is that of the first answer;
     each further one has the next.
     """
-    small = engine.drafting.context
-    found = ScoredAnswers([], model=engine.drafting.drafters[-1] if small else None)
+    with_model = next((each for each in engine.drafter_set.members if each.context), None)
+    small = with_model.context if with_model else None
+    found = ScoredAnswers([], model=with_model.drafter if with_model else None)
     first_seed = GenerationConfig.of(**options).seed
     for number, prompt in enumerate(prompts):
         progress(f"writing answer {number + 1} of {len(prompts)}")
