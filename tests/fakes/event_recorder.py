@@ -1,4 +1,4 @@
-"""A engine_thread of the chat, watched: what happened, and waiting until it has."""
+"""Records the events of an engine thread, and waits for them."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,37 +9,39 @@ from localspec.conversation.turns import Conversation
 from localspec_tui.engine_events import Comparison, EngineEvent
 from localspec_tui.engine_thread import EngineThread
 
-SECONDS = 120
+TIMEOUT = 120
 Kind = TypeVar("Kind")
 
 
 class EventRecorder:
-    """A engine_thread, and what has happened since `done` was called last."""
+    """events: those since the last call of `wait_done`."""
 
     def __init__(self, engine_thread: EngineThread) -> None:
         self.engine_thread = engine_thread
-        self.happened: list[EngineEvent] = []
+        self.events: list[EngineEvent] = []
 
     def until(self, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + SECONDS
+        """Record events until the condition is true."""
+        end = time.monotonic() + TIMEOUT
         while not condition():
-            assert time.monotonic() < end, self.happened[-5:]
-            self.happened += self.engine_thread.drain()
+            assert time.monotonic() < end, self.events[-5:]
+            self.events += self.engine_thread.drain()
             time.sleep(0.001)
 
-    def done(self) -> list[EngineEvent]:
+    def wait_done(self) -> list[EngineEvent]:
+        """Wait until no command waits or runs, and return the events up to then."""
         self.until(lambda: not self.engine_thread.busy)
-        happened, self.happened = [*self.happened, *self.engine_thread.drain()], []
-        return happened
+        events, self.events = [*self.events, *self.engine_thread.drain()], []
+        return events
 
     def send(self, text: str) -> list[EngineEvent]:
-        """Say it, and wait for the answer."""
+        """Send a message, and wait for the whole answer."""
         self.engine_thread.send(text)
-        return self.done()
+        return self.wait_done()
 
-    def pieces(self, count: int) -> None:
-        """Wait until so many have come."""
-        self.until(lambda: len(of(Piece, self.happened)) >= count)
+    def wait_pieces(self, count: int) -> None:
+        """Wait for so many pieces of an answer."""
+        self.until(lambda: len(events_of(Piece, self.events)) >= count)
 
     @property
     def conversation(self) -> Conversation:
@@ -51,7 +53,7 @@ class EventRecorder:
         return [turn.content for turn in self.conversation.turns]
 
     def tree(self) -> object:
-        """Everything that was said, and where it goes on."""
+        """Every turn of the conversation, and the last one of the active branch."""
         turns = [
             (turn, turn.before, list(turn.after), turn.raw, turn.written, turn.stop_reason)
             for turn in self.conversation.everything()
@@ -59,35 +61,37 @@ class EventRecorder:
         return turns, self.conversation.last
 
 
-def of(kind: type[Kind], happened: Sequence[object]) -> list[Kind]:
-    return [each for each in happened if isinstance(each, kind)]
+def events_of(kind: type[Kind], events: Sequence[object]) -> list[Kind]:
+    """The events of one class."""
+    return [each for each in events if isinstance(each, kind)]
 
 
-def kinds(happened: Sequence[object]) -> list[str]:
-    """Their names, a run of the same once."""
-    names = [type(each).__name__ for each in happened]
+def event_names(events: Sequence[object]) -> list[str]:
+    """The class names of events; equal neighbours are named once."""
+    names = [type(each).__name__ for each in events]
     return [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
 
 
-def said(happened: Sequence[object]) -> str:
-    """What the screen has to show of an answer."""
-    return "".join(each.said for each in happened if isinstance(each, (Piece, Ended)))
+def answer_text(events: Sequence[object]) -> str:
+    """The text of an answer, from its events."""
+    return "".join(each.said for each in events if isinstance(each, (Piece, Ended)))
 
 
-def compared(watched: EventRecorder) -> Comparison:
-    """Compare, and make sure that nothing else has changed."""
-    before, stats = watched.tree(), watched.engine_thread.stats
-    watched.engine_thread.compare()
-    happened = watched.done()
-    assert watched.tree() == before
-    assert watched.engine_thread.stats is stats
-    (result,) = of(Comparison, happened)
-    assert happened == [result]
+def compare(recorder: EventRecorder) -> Comparison:
+    """Compare the last answer, and check that this changes nothing."""
+    before, stats = recorder.tree(), recorder.engine_thread.stats
+    recorder.engine_thread.compare()
+    events = recorder.wait_done()
+    assert recorder.tree() == before
+    assert recorder.engine_thread.stats is stats
+    (result,) = events_of(Comparison, events)
+    assert events == [result]
     return result
 
 
-def tamper(watched: EventRecorder, place: int) -> None:
-    answer = watched.conversation.turns[-1]
+def tamper(recorder: EventRecorder, place: int) -> None:
+    """Change one token of the last answer."""
+    answer = recorder.conversation.turns[-1]
     tokens = list(answer.written.tokens)
     tokens[place] += 1
     answer.written = answer.written._replace(tokens=tuple(tokens))

@@ -1,12 +1,14 @@
-"""A chat on a terminal that is not there, driven by keys."""
+"""Runs the chat without a terminal, and presses its keys."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from fakes.scripted import Script
+from rich.segment import Segment
+from textual.app import App
 from textual.pilot import Pilot
 
 from localspec.models import registry
@@ -17,12 +19,12 @@ from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.widgets.conversation_view import Note
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 _STEP = 0.01
 
 
-class Chat:
-    """A running chat. keys: press them one after the other."""
+class ChatPilot:
+    """A running chat."""
 
     def __init__(self, app: ChatApp, pilot: Pilot[None]) -> None:
         self.app = app
@@ -33,35 +35,35 @@ class Chat:
         return self.app.main
 
     async def until(self, predicate: Callable[[], object]) -> None:
-        """Wait until something is so."""
+        """Wait until the predicate is true."""
         await wait_until(self.pilot, predicate)
 
-    async def ready(self) -> None:
-        """Wait until nothing is being done, and all that happened is on the screen."""
+    async def wait_idle(self) -> None:
+        """Wait until the engine thread has nothing to do, and the screen shows its events."""
         await self.until(
             lambda: not self.app.engine_thread.busy and not self.app.engine_thread._events
         )
-        # What timers would do a moment later.
+        # The timers of the screen would do this a moment later.
         self.screen.event_handler.poll()
         self.screen.update_status()
         await self.pilot.pause()
 
-    async def keys(self, *keys: str) -> None:
+    async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
 
-    async def say(self, text: str) -> None:
-        """Write a message and send it."""
+    async def send(self, text: str) -> None:
+        """Send a message."""
         self.screen.composer.set_text(text)
-        await self.keys("enter")
+        await self.press("enter")
 
     async def ask(self, text: str) -> None:
-        """Say something, and wait for the whole answer."""
-        await self.say(text)
-        await self.ready()
+        """Send a message, and wait for the whole answer."""
+        await self.send(text)
+        await self.wait_idle()
 
     @property
     def contents(self) -> list[str]:
-        """What was said, on the branch that goes on."""
+        """The content of each turn of the active branch."""
         session = self.app.engine_thread.session
         return [turn.content for turn in session.turns] if session else []
 
@@ -71,25 +73,29 @@ class Chat:
 
     @property
     def text(self) -> str:
-        """All that is on the screen."""
-        return "\n".join(lines(self.app))
+        """All text on the screen."""
+        return "\n".join(screen_rows(self.app))
 
 
-def lines(app: ChatApp) -> list[str]:
-    """The rows of the screen, as text."""
-    strips = app.screen._compositor.render_strips()
-    return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+def screen_segments(app: App[Any]) -> list[list[Segment]]:
+    """The styled segments of each row of the screen."""
+    return [[*strip] for strip in app.screen._compositor.render_strips()]
+
+
+def screen_rows(app: App[Any]) -> list[str]:
+    """The text of each row of the screen."""
+    return ["".join(each.text for each in row).rstrip() for row in screen_segments(app)]
 
 
 async def wait_until(pilot: Pilot[Any], predicate: Callable[[], object]) -> None:
-    """Let the app go on until something is so. Raises TimeoutError if it never is."""
-    async with asyncio.timeout(PATIENCE):
+    """Run the app until the predicate is true. Raises TimeoutError after a minute."""
+    async with asyncio.timeout(TIMEOUT):
         while not predicate():
             await pilot.pause(_STEP)
 
 
 @asynccontextmanager
-async def chatting(
+async def running_chat(
     script: Script,
     folder: Path,
     *,
@@ -98,27 +104,22 @@ async def chatting(
     latest: bool = False,
     bundled: bool = False,
     loaded: bool = True,
-    **start: Any,
-) -> AsyncIterator[Chat]:
-    """A chat with a scripted model. folder: where its sessions are.
+    **options: Any,
+) -> AsyncIterator[ChatPilot]:
+    """A chat with a scripted model. folder: of its sessions.
 
-    latest: go on with the latest of them. bundled: the model is the one that comes along.
-    loaded: wait until it is there. start: as for `LaunchOptions`.
+    latest: resume the latest session. bundled: the model has the name of the bundled pair.
+    loaded: wait until the model is loaded. options: of `LaunchOptions`.
     """
     archive = Archive(folder / "sessions.sqlite3")
     model = str(registry.bundled().target) if bundled else "scripted"
     session = archive.latest() if latest else None
-    given = {"model": model, "session": session, **start}
-    app = ChatApp(EngineThread(script.load), archive, LaunchOptions(**given), encoding=encoding)
+    launch_options = LaunchOptions(**{"model": model, "session": session, **options})
+    app = ChatApp(EngineThread(script.load), archive, launch_options, encoding=encoding)
     app.animation_level = "none"
     async with app.run_test(size=size) as pilot:
-        chat = Chat(app, pilot)
+        chat = ChatPilot(app, pilot)
         if loaded:
             await chat.until(lambda: chat.screen.event_handler.state != "loading")
-            await chat.ready()
+            await chat.wait_idle()
         yield chat
-
-
-def played(body: Coroutine[Any, Any, None]) -> None:
-    """OriginSegment a test that is a coroutine."""
-    asyncio.run(body)

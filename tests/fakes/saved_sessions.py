@@ -1,4 +1,4 @@
-"""Sessions for tests, and what an archive has of them."""
+"""Saves sessions for tests, and reads them back."""
 
 import sqlite3
 from contextlib import closing
@@ -9,8 +9,8 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec_tui.archive import Archive
 
 
-def kept(archive: Archive, *texts: str, model: str = "tiny") -> str:
-    """The key of a session in which these were asked."""
+def save_session(archive: Archive, *texts: str, model: str = "tiny") -> str:
+    """Save a session with these questions, and return its key."""
     key = archive.create(model, None)
     conversation = Conversation()
     for text in texts:
@@ -22,7 +22,7 @@ def titles(archive: Archive) -> list[str]:
     return [summary.title for summary in archive.list()]
 
 
-def found(archive: Archive, words: str) -> list[str]:
+def found_titles(archive: Archive, words: str) -> list[str]:
     return [summary.title for summary, _ in archive.search(words)]
 
 
@@ -31,7 +31,7 @@ def query(file: Path, statement: str) -> list[Any]:
         return connection.execute(statement).fetchall()
 
 
-def fields(turn: Turn) -> tuple[object, ...]:
+def turn_fields(turn: Turn) -> tuple[object, ...]:
     return (
         turn.key,
         turn.role,
@@ -46,6 +46,6 @@ def fields(turn: Turn) -> tuple[object, ...]:
     )
 
 
-def tree(conversation: Conversation) -> list[tuple[object, ...]]:
-    """All that there is to know of a conversation, but where it goes on."""
-    return [fields(turn) for turn in conversation.everything()]
+def turn_tree(conversation: Conversation) -> list[tuple[object, ...]]:
+    """Every field of every turn of a conversation."""
+    return [turn_fields(turn) for turn in conversation.everything()]

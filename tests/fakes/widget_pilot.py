@@ -1,10 +1,9 @@
-"""A terminal that is not there, with nothing on it but the widgets to be tested."""
+"""Shows single widgets in an app without a terminal."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
+from fakes.pilot import screen_rows, screen_segments, wait_until
 from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
@@ -13,7 +12,7 @@ from textual.widget import Widget
 
 
 class WidgetsApp(App[None]):
-    """The widgets, one below the other. opened: addresses that were to be opened."""
+    """The widgets, one below the other. opened: addresses passed to `open_url`."""
 
     AUTO_FOCUS = None
 
@@ -29,41 +28,36 @@ class WidgetsApp(App[None]):
         self.opened.append(url)
 
 
-class Stage:
-    """A running app."""
+class WidgetPilot:
+    """A running app with the widgets."""
 
     def __init__(self, app: WidgetsApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
 
     async def settle(self) -> None:
-        """Until everything that was asked for is on the screen."""
+        """Wait until the screen shows everything."""
         await self.pilot.pause()
         await self.pilot.pause()
 
-    async def until(self, is_so: Callable[[], object]) -> None:
-        """Let the app go on until something is so."""
-        async with asyncio.timeout(60):
-            while not is_so():
-                await self.pilot.pause(0.01)
+    async def until(self, predicate: Callable[[], object]) -> None:
+        """Wait until the predicate is true."""
+        await wait_until(self.pilot, predicate)
 
     def rows(self) -> list[str]:
-        """What the screen shows."""
-        return ["".join(each.text for each in row).rstrip() for row in self.segments()]
+        """The text of each row of the screen."""
+        return screen_rows(self.app)
 
     def segments(self) -> list[list[Segment]]:
-        return [[*strip] for strip in self.app.screen._compositor.render_strips()]
+        """The styled segments of each row of the screen."""
+        return screen_segments(self.app)
 
 
 @asynccontextmanager
-async def stage(*widgets: Widget, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Stage]:
+async def showing(*widgets: Widget, size: tuple[int, int] = (80, 24)) -> AsyncIterator[WidgetPilot]:
+    """Run an app that shows the widgets. size: of the screen, in columns and rows."""
     app = WidgetsApp(widgets)
     async with app.run_test(size=size) as pilot:
-        made = Stage(app, pilot)
-        await made.settle()
-        yield made
-
-
-def played(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """OriginSegment a test's coroutine."""
-    asyncio.run(body())
+        widget_pilot = WidgetPilot(app, pilot)
+        await widget_pilot.settle()
+        yield widget_pilot

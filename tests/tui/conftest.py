@@ -1,11 +1,11 @@
-"""Workers, over scripts and over the pair that comes along; an archive in a folder of its own."""
+"""Engine threads with scripted engines and with the bundled pair; an empty archive."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from fakes.event_recorder import EventRecorder, kinds
+from fakes.event_recorder import EventRecorder, event_names
 from fakes.scripted import Script
 
 from localspec_tui.archive import Archive
@@ -14,17 +14,17 @@ from localspec_tui.engine_thread import EngineThread
 
 
 @pytest.fixture
-def begin() -> Iterator[Callable[..., EventRecorder]]:
-    """Workers over a script, loaded unless told otherwise."""
+def start() -> Iterator[Callable[..., EventRecorder]]:
+    """Starts an engine thread with a script, and by default loads the model."""
     made: list[EngineThread] = []
 
     def make(script: Script, *, load: bool = True, **options: object) -> EventRecorder:
         made.append(EngineThread(script.load))
-        watched = EventRecorder(made[-1])
+        recorder = EventRecorder(made[-1])
         if load:
-            watched.engine_thread.load(**options)  # type: ignore[arg-type]
-            assert kinds(watched.done()) == ["ModelLoading", "ModelReady"]
-        return watched
+            recorder.engine_thread.load(**options)  # type: ignore[arg-type]
+            assert event_names(recorder.wait_done()) == ["ModelLoading", "ModelReady"]
+        return recorder
 
     yield make
     for engine_thread in made:
@@ -32,27 +32,27 @@ def begin() -> Iterator[Callable[..., EventRecorder]]:
 
 
 @pytest.fixture(scope="module")
-def real() -> Iterator[EventRecorder]:
-    """The pair that comes along, in one thread, whose numbers are the same at every width."""
+def loaded_pair() -> Iterator[EventRecorder]:
+    """The bundled pair with one compute thread, so that logits are the same at every width."""
     engine_thread = EngineThread()
-    watched = EventRecorder(engine_thread)
+    recorder = EventRecorder(engine_thread)
     engine_thread.load(context=512, threads=1, flash_attention=True, max_tokens=24, temperature=0)
-    ready = watched.done()[-1]
+    ready = recorder.wait_done()[-1]
     assert isinstance(ready, ModelReady), ready
     assert ready.bundled and ready.model == "pycode"
-    yield watched
+    yield recorder
     engine_thread.close()
 
 
 @pytest.fixture
-def pair(real: EventRecorder) -> EventRecorder:
-    """It, with nothing said yet."""
-    real.engine_thread.reset()
-    real.engine_thread.switch(
+def bundled_pair(loaded_pair: EventRecorder) -> EventRecorder:
+    """The bundled pair with an empty conversation."""
+    loaded_pair.engine_thread.reset()
+    loaded_pair.engine_thread.switch(
         draft="auto", depth=3, temperature=0, seed=None, max_tokens=24, ignore_eos=False
     )
-    assert isinstance(real.done()[-1], ModelReady)
-    return real
+    assert isinstance(loaded_pair.wait_done()[-1], ModelReady)
+    return loaded_pair
 
 
 @pytest.fixture

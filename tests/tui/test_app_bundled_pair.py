@@ -1,8 +1,9 @@
-"""The chat over the pair that comes along."""
+"""The chat with the bundled pair."""
 
+import asyncio
 from pathlib import Path
 
-from fakes.pilot import Chat, played
+from fakes.pilot import ChatPilot
 
 from localspec import load
 from localspec.conversation.session import Session
@@ -21,50 +22,50 @@ def app_in(folder: Path, **sampling: object) -> ChatApp:
     return ChatApp(EngineThread(), Archive(folder / "sessions.sqlite3"), start)
 
 
-async def loaded(chat: Chat) -> None:
+async def loaded(chat: ChatPilot) -> None:
     await chat.until(lambda: chat.screen.event_handler.ready)
-    await chat.ready()
+    await chat.wait_idle()
 
 
-def test_the_first_minute(tmp_path: Path) -> None:
+def test_first_launch_message_comparison_and_origin_view(tmp_path: Path) -> None:
     async def body() -> None:
         app = app_in(tmp_path, max_tokens=24)
         async with app.run_test(size=(100, 40)) as pilot:
-            chat = Chat(app, pilot)
+            chat = ChatPilot(app, pilot)
             await loaded(chat)
             assert "localspec pull qwen3-8b" in chat.text
-            await chat.keys("tab", "enter")
-            await chat.ready()
+            await chat.press("tab", "enter")
+            await chat.wait_idle()
             assert chat.contents[0] == PROMPT
             assert chat.contents[1].strip()
-            await chat.keys("ctrl+b")
-            await chat.ready()
+            await chat.press("ctrl+b")
+            await chat.wait_idle()
             assert "identical: yes" in chat.notes[-1]
-            await chat.keys("ctrl+t")
+            await chat.press("ctrl+t")
             await chat.pilot.pause()
             assert "plain" in chat.text or "suffix" in chat.text
 
-    played(body())
+    asyncio.run(body())
 
 
-def test_after_a_stop_the_next_answer_is_that_of_a_fresh_process(tmp_path: Path) -> None:
+def test_the_answer_after_a_stop_equals_that_of_a_fresh_engine(tmp_path: Path) -> None:
     said: list[str] = []
 
     async def body() -> None:
         app = app_in(tmp_path, max_tokens=1900, ignore_eos=True)
         async with app.run_test(size=(100, 40)) as pilot:
-            chat = Chat(app, pilot)
+            chat = ChatPilot(app, pilot)
             await loaded(chat)
-            await chat.say(PROMPT)
+            await chat.send(PROMPT)
             await chat.until(lambda: len(chat.contents) == 2 and chat.contents[1])
             chat.screen.action_stop()
-            await chat.ready()
+            await chat.wait_idle()
             assert app.engine_thread.session.turns[1].stop_reason == "cancelled"
             app.engine_thread.switch(max_tokens=24)
             await chat.ask("\n\ndef main():")
             said.extend(chat.contents)
 
-    played(body())
+    asyncio.run(body())
     archive = Archive(tmp_path / "sessions.sqlite3")
     kept = archive.open(archive.latest() or "").conversation
     archive.close()

@@ -1,5 +1,6 @@
-"""A chat that is killed, and one whose terminal goes away: what was said is there the next time."""
+"""A chat that is killed, or whose terminal is closed, keeps its conversation."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -7,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.pilot import chatting, played
+from fakes.pilot import running_chat
 from fakes.scripted import Script
 
 from localspec_tui.archive import Archive
@@ -15,7 +16,7 @@ from localspec_tui.screens import chat
 
 TESTS = Path(__file__).parents[1]
 WORDS = "one two three four five six seven eight nine ten " * 100
-# Says how many letters of an answer it is about to save.
+# Prints the length of the answer each time it has saved it.
 CHILD = f"""
 import asyncio, os, sys
 from pathlib import Path
@@ -23,7 +24,7 @@ from fakes import pilot
 from fakes.scripted import Script
 from localspec_tui.archive import Archive
 
-class Announced(Archive):
+class PrintingArchive(Archive):
     def save(self, key, turns, last, origins=None):
         length = len(last.content) if last.role == "assistant" else 0
         super().save(key, turns, last, origins)
@@ -31,18 +32,18 @@ class Announced(Archive):
             os.write(1, f"{{length}}\\n".encode())
 
 async def body():
-    async with pilot.chatting(Script([{WORDS!r}], rate=100), Path(sys.argv[1])) as chat:
-        await chat.say("count")
+    async with pilot.running_chat(Script([{WORDS!r}], rate=100), Path(sys.argv[1])) as chat:
+        await chat.send("count")
         await chat.until(lambda: not chat.app.is_running)
 
-pilot.Archive = Announced
-pilot.PATIENCE = 600
+pilot.Archive = PrintingArchive
+pilot.TIMEOUT = 600
 asyncio.run(body())
 """
 
 
 def streaming(folder: Path) -> "subprocess.Popen[bytes]":
-    """A chat in a process of its own, which has saved a part of its answer twice."""
+    """A chat in another process, which has saved a part of its answer."""
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(folder)],
         stdout=subprocess.PIPE,
@@ -53,12 +54,12 @@ def streaming(folder: Path) -> "subprocess.Popen[bytes]":
     return child
 
 
-def test_once_a_second_is_saved() -> None:
+def test_an_answer_is_saved_once_a_second() -> None:
     assert chat.SAVE_INTERVAL == 1.0
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
-def test_what_was_saved_before_a_kill_is_opened_again(tmp_path: Path) -> None:
+def test_a_killed_chat_keeps_what_was_saved(tmp_path: Path) -> None:
     with streaming(tmp_path) as child:
         assert child.stdout
         length = int(child.stdout.readline())
@@ -74,17 +75,17 @@ def test_what_was_saved_before_a_kill_is_opened_again(tmp_path: Path) -> None:
     assert answer.stop_reason == "interrupted"
 
     async def body() -> None:
-        async with chatting(Script(["Go on."]), tmp_path, latest=True) as chat:
+        async with running_chat(Script(["Go on."]), tmp_path, latest=True) as chat:
             assert "interrupted" in chat.text
             await chat.ask("and then?")
             assert chat.contents == ["count", answer.content, "and then?", "Go on."]
 
-    played(body())
+    asyncio.run(body())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGHUP")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_a_chat_whose_terminal_goes_away_ends_in_order(tmp_path: Path, name: str) -> None:
+def test_a_chat_saves_its_answer_when_the_terminal_is_closed(tmp_path: Path, name: str) -> None:
     with streaming(tmp_path) as child:
         child.send_signal(getattr(signal, name))
         child.wait(60)

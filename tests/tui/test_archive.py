@@ -1,4 +1,4 @@
-"""Archive: what was said comes back as it was."""
+"""Archive: sessions are read back as they were saved."""
 
 import random
 import sqlite3
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes.saved_sessions import found, kept, query, titles, tree
+from fakes.saved_sessions import found_titles, query, save_session, titles, turn_tree
 
 from localspec.conversation.turns import Conversation, Turn, Written
 from localspec.errors import InvalidValueError
@@ -18,7 +18,7 @@ from localspec_tui import archive as archives
 from localspec_tui.archive import Archive
 
 
-def test_a_session_is_there_once_something_of_it_is(archive: Archive) -> None:
+def test_a_session_is_listed_once_a_turn_is_saved(archive: Archive) -> None:
     key = archive.create("tiny", None)
     assert archive.list() == [] and archive.latest() is None
     with pytest.raises(InvalidValueError, match=f"there is no session '{key}'"):
@@ -35,7 +35,7 @@ def test_a_session_is_there_once_something_of_it_is(archive: Archive) -> None:
     assert archive.problem is None
 
 
-def test_the_turns_of_the_branch_are_counted(archive: Archive) -> None:
+def test_a_summary_counts_the_turns_of_the_active_branch(archive: Archive) -> None:
     conversation = Conversation([Turn("user", "a"), Turn("assistant", "b", stop_reason="eos")])
     conversation.back_to(conversation.turns[0])
     conversation.add(Turn("assistant", "c", stop_reason="eos"))
@@ -48,8 +48,8 @@ def test_the_turns_of_the_branch_are_counted(archive: Archive) -> None:
     assert archive.open(key).conversation.turns == []
 
 
-def grown(archive: Archive, key: str, size: int) -> tuple[Conversation, dict[str, Any]]:
-    """A tree that is saved as it grows, often only after some turns; and its origins."""
+def growing_tree(archive: Archive, key: str, size: int) -> tuple[Conversation, dict[str, Any]]:
+    """A conversation with branches, saved several times while it grows; and its origins."""
     draw = random.Random(5)
     conversation, origins = Conversation(), {}
     letters = "ab \n\0é\u200d漢😀\x1b'\"%\u2028"
@@ -70,16 +70,16 @@ def grown(archive: Archive, key: str, size: int) -> tuple[Conversation, dict[str
     return conversation, origins
 
 
-def test_a_tree_of_500_turns_comes_back_exactly(
+def test_a_tree_of_500_turns_is_read_back_exactly(
     archive: Archive, file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     key = archive.create("a/model.gguf", "Be\nbrief.")
-    conversation, origins = grown(archive, key, 500)
+    conversation, origins = growing_tree(archive, key, 500)
     assert sum(len(turn.after) > 1 for turn in conversation.everything()) > 10
     archive.close()
     with closing(Archive(file)) as again:
         opened = again.open(key)
-    assert tree(opened.conversation) == tree(conversation)
+    assert turn_tree(opened.conversation) == turn_tree(conversation)
     assert opened.conversation.last and conversation.last
     assert opened.conversation.last.key == conversation.last.key
     first, second = opened.conversation, conversation
@@ -91,15 +91,15 @@ def test_a_tree_of_500_turns_comes_back_exactly(
     assert capfd.readouterr() == ("", "")
 
 
-def test_turns_before_those_that_are_given_are_saved_too(archive: Archive) -> None:
+def test_ancestors_are_saved_too(archive: Archive) -> None:
     conversation = Conversation([Turn("user", str(number)) for number in range(5)])
     key = archive.create("tiny", None)
     archive.save(key, [], conversation.last)
-    assert tree(archive.open(key).conversation) == tree(conversation)
+    assert turn_tree(archive.open(key).conversation) == turn_tree(conversation)
 
 
-def test_a_session_goes_on(archive: Archive, file: Path) -> None:
-    key = kept(archive, "one", "two")
+def test_an_opened_session_can_be_continued(archive: Archive, file: Path) -> None:
+    key = save_session(archive, "one", "two")
     archive.close()
     with closing(Archive(file)) as again:
         conversation = again.open(key).conversation
@@ -109,7 +109,7 @@ def test_a_session_goes_on(archive: Archive, file: Path) -> None:
     assert [turn.content for turn in turns] == ["one", "two", "three"]
 
 
-def test_only_what_changed_is_written(archive: Archive, file: Path) -> None:
+def test_only_changed_turns_are_written(archive: Archive, file: Path) -> None:
     conversation = Conversation([Turn("user", "a"), Turn("user", "b"), Turn("user", "c")])
     key = archive.create("tiny", None)
     archive.save(key, conversation.everything(), conversation.last)
@@ -132,7 +132,7 @@ def test_only_what_changed_is_written(archive: Archive, file: Path) -> None:
     assert len(query(file, "SELECT * FROM log")) == 2
 
 
-def test_an_answer_that_never_ended_was_interrupted(archive: Archive) -> None:
+def test_an_unfinished_answer_is_interrupted(archive: Archive) -> None:
     answer = Turn("assistant", "So", "Hm", "So", Written("S", (1,)), "some")
     conversation = Conversation([Turn("user", "Why?"), answer])
     key = archive.create("tiny", None)
@@ -142,16 +142,16 @@ def test_an_answer_that_never_ended_was_interrupted(archive: Archive) -> None:
         question, read = opened.conversation.turns
         assert question.stop_reason is None
         assert (read.content, read.thought, read.stop_reason) == ("So", "Hm", "interrupted")
-        # Its tokens may be those of a part only: the next turn must follow what was shown.
+        # Its tokens may spell only a part of the content, and are not read back.
         assert (read.raw, read.written) == ("", Written("", ()))
         assert opened.origins == {answer.key: [("So", "plain")]}
     answer.content, answer.stop_reason = "So it is.", "eos"
     archive.save(key, [], answer)
-    assert tree(archive.open(key).conversation) == tree(conversation)
+    assert turn_tree(archive.open(key).conversation) == turn_tree(conversation)
     assert archive.open(key).origins == {answer.key: [("So", "plain")]}
 
 
-def test_halves_of_characters_are_replaced(archive: Archive) -> None:
+def test_lone_surrogates_are_replaced(archive: Archive) -> None:
     turn = Turn("user", "a\udc80b", raw="\ud800")
     key = archive.create("m\udc80", "s\udc80")
     archive.save(key, [turn], turn, {turn.key: [("\udc80", "plain")]})
@@ -176,11 +176,11 @@ def test_halves_of_characters_are_replaced(archive: Archive) -> None:
     ],
 )
 def test_the_title_is_the_first_line(archive: Archive, said: str, title: str) -> None:
-    key = kept(archive, said, "and another")
+    key = save_session(archive, said, "and another")
     assert archive.list()[0].title == archive.open(key).title == title
 
 
-def test_the_title_is_what_a_person_said(archive: Archive) -> None:
+def test_the_title_is_from_the_first_user_turn(archive: Archive) -> None:
     key = archive.create("tiny", None)
     conversation = Conversation([Turn("assistant", "Hello!", stop_reason="eos")])
     archive.save(key, [], conversation.last)
@@ -189,7 +189,7 @@ def test_the_title_is_what_a_person_said(archive: Archive) -> None:
     assert titles(archive) == ["Hi"]
 
 
-def test_a_title_that_was_given_stays(archive: Archive, file: Path) -> None:
+def test_a_title_set_by_the_user_stays(archive: Archive, file: Path) -> None:
     key = archive.create("tiny", None)
     archive.rename(key, "  before\nits first turn ")
     question = Turn("user", "Why?")
@@ -206,8 +206,8 @@ def test_a_title_that_was_given_stays(archive: Archive, file: Path) -> None:
             again.rename("x", "title")
 
 
-def test_another_model(archive: Archive) -> None:
-    key = kept(archive, "a", model="one")
+def test_the_model_of_a_session_can_be_changed(archive: Archive) -> None:
+    key = save_session(archive, "a", model="one")
     archive.set_model(key, "two")
     assert (archive.list()[0].model, archive.open(key).model) == ("two", "two")
     begun = archive.create("one", None)
@@ -218,8 +218,8 @@ def test_another_model(archive: Archive) -> None:
         archive.set_model("x", "two")
 
 
-def test_another_system_prompt(archive: Archive) -> None:
-    key = kept(archive, "a")
+def test_the_system_prompt_of_a_session_can_be_changed(archive: Archive) -> None:
+    key = save_session(archive, "a")
     for system in ("Be short.", None):
         archive.set_system(key, system)
         assert archive.open(key).system == system
@@ -227,11 +227,13 @@ def test_another_system_prompt(archive: Archive) -> None:
         archive.set_system("x", None)
 
 
-def test_the_newest_comes_first(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A clock may not tell saves apart that follow each other at once.
+def test_the_session_changed_last_comes_first(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The clock may show the same time for saves right after each other.
     clock = count()
     monkeypatch.setattr(archives, "time", SimpleNamespace(time=lambda: next(clock)))
-    one, two, three = (kept(archive, text) for text in ("one", "two", "three"))
+    one, two, three = (save_session(archive, text) for text in ("one", "two", "three"))
     assert titles(archive) == ["three", "two", "one"]
     conversation = archive.open(two).conversation
     archive.save(two, [], conversation.add(Turn("user", "more")))
@@ -240,11 +242,11 @@ def test_the_newest_comes_first(archive: Archive, monkeypatch: pytest.MonkeyPatc
     assert archive.latest() == two
 
 
-def test_what_is_deleted_is_gone(archive: Archive, file: Path) -> None:
-    one, two = kept(archive, "one apple"), kept(archive, "two apples")
+def test_a_deleted_session_leaves_no_rows(archive: Archive, file: Path) -> None:
+    one, two = save_session(archive, "one apple"), save_session(archive, "two apples")
     archive.delete(one)
     archive.delete(one)
-    assert titles(archive) == found(archive, "app") == ["two apples"]
+    assert titles(archive) == found_titles(archive, "app") == ["two apples"]
     assert query(file, "SELECT content FROM turn") == [("two apples",)]
     with pytest.raises(InvalidValueError):
         archive.open(one)
@@ -253,7 +255,7 @@ def test_what_is_deleted_is_gone(archive: Archive, file: Path) -> None:
 
 
 def test_a_long_session_can_be_deleted(archive: Archive, file: Path) -> None:
-    """SQLite gives up when rows delete each other in a chain of more than 1,000."""
+    """SQLite refuses deletions that cascade through more than 1,000 rows."""
     conversation = Conversation([Turn("user", str(number)) for number in range(1500)])
     key = archive.create("tiny", None)
     archive.save(key, [], conversation.last)
@@ -262,19 +264,19 @@ def test_a_long_session_can_be_deleted(archive: Archive, file: Path) -> None:
     assert query(file, "SELECT count(*) FROM turn") == [(0,)]
 
 
-def test_a_session_that_goes_on_after_it_was_deleted_is_whole(archive: Archive) -> None:
+def test_a_session_continued_after_its_deletion_is_saved_whole(archive: Archive) -> None:
     key = archive.create("tiny", "system")
     conversation = Conversation([Turn("user", "one"), Turn("assistant", "two", stop_reason="eos")])
     archive.save(key, [], conversation.last)
     archive.delete(key)
     archive.save(key, [], conversation.add(Turn("user", "three")))
     opened = archive.open(key)
-    assert tree(opened.conversation) == tree(conversation)
+    assert turn_tree(opened.conversation) == turn_tree(conversation)
     assert (opened.title, opened.system) == ("one", "system")
 
 
-def test_two_that_write_one_session(archive: Archive, file: Path) -> None:
-    key = kept(archive, "one")
+def test_two_archives_can_write_one_session(archive: Archive, file: Path) -> None:
+    key = save_session(archive, "one")
     with closing(Archive(file)) as other:
         for each, text in ((archive, "two"), (other, "three")):
             conversation = each.open(key).conversation

@@ -1,4 +1,4 @@
-"""Files in messages: what is put in, what stays a word, what is refused."""
+"""Attachments: files in messages, completion of their paths, and refusals."""
 
 import os
 from pathlib import Path
@@ -18,20 +18,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_file_stands_in_the_message_as_a_block_with_its_name(folder: Path) -> None:
+def test_a_file_becomes_a_code_block_with_its_name(folder: Path) -> None:
     text, names = attach_files("Explain @main.py to me", folder)
     assert text == "Explain\n\nmain.py:\n```py\nprint(1)\n```\n\nto me"
     assert names == ["main.py"]
 
 
 @pytest.mark.parametrize("quote", "\"'")
-def test_quotes_hold_a_path_with_spaces_together(folder: Path, quote: str) -> None:
+def test_a_path_with_spaces_is_quoted(folder: Path, quote: str) -> None:
     text, names = attach_files(f"@{quote}my notes.txt{quote}", folder)
     assert text == "my notes.txt:\n```txt\none\ntwo\n```"
     assert names == ["my notes.txt"]
 
 
-def test_several_files_and_what_stands_between_them(folder: Path) -> None:
+def test_several_files_and_the_text_between_them(folder: Path) -> None:
     text, names = attach_files("See @main.py, then (@src/deep.md).\n    indented", folder)
     assert names == ["main.py", "src/deep.md"]
     before, rest = text.split("\n\nmain.py:\n", 1)
@@ -45,7 +45,7 @@ def test_a_line_after_a_file_keeps_its_indentation(folder: Path) -> None:
     assert attach_files("@main.py\n    x = 2", folder)[0].endswith("```\n\n    x = 2")
 
 
-def test_a_fence_is_longer_than_those_in_the_file(folder: Path) -> None:
+def test_the_fence_is_longer_than_any_in_the_file(folder: Path) -> None:
     text, _ = attach_files("@src/deep.md", folder)
     assert text == "src/deep.md:\n````md\nUse:\n```\nx\n```\n````"
 
@@ -73,18 +73,18 @@ def test_home_and_absolute_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         "",
     ],
 )
-def test_what_is_no_path_stays_as_it_is(folder: Path, text: str) -> None:
+def test_a_word_that_is_no_path_stays(folder: Path, text: str) -> None:
     assert attach_files(text, folder) == (text, [])
 
 
-def test_a_file_of_the_greatest_size_is_taken_and_one_byte_more_is_not(folder: Path) -> None:
+def test_the_largest_file_is_attached_and_one_byte_more_is_refused(folder: Path) -> None:
     (folder / "big.txt").write_text("x" * MAX_BYTES)
     assert "x" * MAX_BYTES in attach_files("@big.txt", folder)[0]
     (folder / "big.txt").write_text("x" * (MAX_BYTES + 1))
     assert "256 KiB" in refused("@big.txt", folder)
 
 
-def test_what_is_no_text_is_refused(folder: Path) -> None:
+def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
     (folder / "zero.bin").write_bytes(b"ab\0cd")
     assert "@image.png" in refused("see @image.png", folder)
@@ -99,7 +99,7 @@ def test_a_pipe_is_refused_without_waiting_for_it(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_refused(folder: Path) -> None:
+def test_an_unreadable_file_is_refused(folder: Path) -> None:
     (folder / "main.py").chmod(0)
     assert "Permission denied" in refused("@main.py", folder)
 
@@ -112,12 +112,12 @@ def refused(text: str, folder: Path) -> str:
     return message
 
 
-def test_windows_line_ends_and_byte_order_marks_are_left_out(folder: Path) -> None:
+def test_windows_line_ends_and_byte_order_marks_are_removed(folder: Path) -> None:
     (folder / "dos.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     assert attach_files("@dos.txt", folder)[0] == "dos.txt:\n```txt\none\ntwo\n```"
 
 
-def test_an_at_within_an_attached_file_is_left_alone(folder: Path) -> None:
+def test_file_names_in_an_attached_file_are_not_attached(folder: Path) -> None:
     (folder / "loop.txt").write_text("@loop.txt @main.py")
     assert attach_files("@loop.txt", folder) == (
         "loop.txt:\n```txt\n@loop.txt @main.py\n```",
@@ -125,7 +125,7 @@ def test_an_at_within_an_attached_file_is_left_alone(folder: Path) -> None:
     )
 
 
-def test_completions_are_what_is_in_the_folder(folder: Path) -> None:
+def test_completions_are_the_entries_of_the_folder(folder: Path) -> None:
     (folder / ".hidden").touch()
     (folder / "Makefile").touch()
     assert complete_path("", folder) == ["main.py", "Makefile", '"my notes.txt"', "src/"]
@@ -138,7 +138,7 @@ def test_completions_are_what_is_in_the_folder(folder: Path) -> None:
     assert complete_path("main.py/", folder) == []
 
 
-def test_every_completion_of_a_file_is_one_that_expand_takes(folder: Path) -> None:
+def test_every_completed_file_can_be_attached(folder: Path) -> None:
     (folder / "a b").mkdir()
     (folder / "a b" / "c d.txt").write_text("x")
     assert complete_path("a", folder) == ['"a b/']

@@ -1,4 +1,4 @@
-"""`localspec chat`: what it takes, what it refuses, and that it begins and ends."""
+"""`localspec chat`: its options, its errors, and that it starts and quits."""
 
 import os
 import re
@@ -28,14 +28,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(*arguments: str) -> str:
-    """The line of a chat that does not begin."""
+    """The error line of a chat that does not start."""
     code, shown = on_terminal("chat", *arguments)
     assert code == 2
     assert shown.count("\n") == 1
     return shown.strip()
 
 
-def test_not_a_terminal_is_one_line() -> None:
+def test_without_a_terminal_the_error_is_one_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "localspec", "chat"],
         capture_output=True,
@@ -50,7 +50,7 @@ def test_not_a_terminal_is_one_line() -> None:
     )
 
 
-def test_help_imports_neither_the_screen_nor_the_engine() -> None:
+def test_help_imports_neither_textual_nor_the_engine() -> None:
     code = """
 import sys
 sys.argv = ["localspec", "chat", "--help"]
@@ -78,13 +78,15 @@ finally:
         (["--ctx", "1"], "localspec: error: --ctx is 1; it must be at least 2"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(arguments: list[str], line: str) -> None:
+def test_a_bad_option_is_one_line(arguments: list[str], line: str) -> None:
     assert refused(*arguments).startswith(line)
 
 
 @pty
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_it_begins_and_ends(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
+def test_the_chat_starts_and_quits_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, term: str
+) -> None:
     monkeypatch.setenv("TERM", term)
     code, shown = on_terminal("chat", "--ctx", "256", "-c", answer=CTRL_Q, after=b"message")
     assert code == 0
@@ -96,7 +98,7 @@ def test_it_begins_and_ends(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
 
 @pty
 @pytest.mark.parametrize("arguments", [["-c"], ["--resume", "KEY"]])
-def test_a_conversation_is_there_before_its_model(arguments: list[str]) -> None:
+def test_a_session_opens_without_its_model(arguments: list[str]) -> None:
     archive = Archive(data_folder("sessions") / "sessions.sqlite3")
     conversation = Conversation([Turn("user", "Was it here?")])
     key = archive.create("a-model-that-is-not-here", None)
@@ -108,7 +110,7 @@ def test_a_conversation_is_there_before_its_model(arguments: list[str]) -> None:
     assert "Traceback" not in shown
 
 
-def test_the_command_line_counts_more_than_a_preset(home: Path) -> None:
+def test_the_command_line_overrides_a_preset(home: Path) -> None:
     presets.add("mine", Preset("Be brief.", {"temperature": 0.1, "top_k": 5, "rule": "token"}))
     given = {"temperature": 0.7, "top_p": None, "rule": "coupled"}
     assert _merged_preset("mine", None, given) == Preset(

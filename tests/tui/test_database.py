@@ -1,4 +1,4 @@
-"""Database: private, kept aside when it cannot be used, and whole whatever ends a process."""
+"""Database: private, moved aside if unusable, migrated, and safe when a process is killed."""
 
 import random
 import signal
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import platformdirs
 import pytest
-from fakes.saved_sessions import found, kept, query, titles, tree
+from fakes.saved_sessions import found_titles, query, save_session, titles, turn_tree
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import LocalspecError
@@ -24,10 +24,10 @@ from localspec_tui.migrations import STEPS, migrate
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals are POSIX's")
 
 
-def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_file_is_in_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     with closing(Archive()) as archive:
-        kept(archive, "a")
+        save_session(archive, "a")
     assert (tmp_path / "data" / "sessions" / "sessions.sqlite3").is_file()
     monkeypatch.delenv("LOCALSPEC_HOME")
     expected = platformdirs.user_data_path("localspec", appauthor=False) / "sessions"
@@ -35,8 +35,8 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @posix
-def test_it_is_for_its_owner_alone(archive: Archive, file: Path) -> None:
-    kept(archive, "a")
+def test_only_the_owner_can_read_the_file(archive: Archive, file: Path) -> None:
+    save_session(archive, "a")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in file.parent.iterdir()}
     assert file.name in modes and set(modes.values()) == {0o600}
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -69,17 +69,17 @@ def newer(file: Path) -> None:
         connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
 
 
-def set_aside(change: Callable[[Path], None], problem: str, file: Path, number: int) -> Path:
-    """What becomes of a file that cannot be used any more."""
+def moved_aside(change: Callable[[Path], None], problem: str, file: Path, number: int) -> Path:
+    """Make a file unusable, open it, and return where it was moved to."""
     with closing(Archive(file)) as archive:
-        kept(archive, "old")
+        save_session(archive, "old")
     change(file)
     aside = file.with_name(f"{file.name}.aside-{number}")
     with closing(Archive(file)) as archive:
         said = f"{file} {problem}; it is kept as {aside.name}, and a new one begins"
         assert archive.problem == said
         assert archive.list() == []
-        kept(archive, "new")
+        save_session(archive, "new")
         assert titles(archive) == ["new"]
     with closing(Archive(file)) as again:
         assert again.problem is None and titles(again) == ["new"]
@@ -97,14 +97,14 @@ def set_aside(change: Callable[[Path], None], problem: str, file: Path, number: 
         page_overwritten,
     ],
 )
-def test_what_is_damaged_is_kept_aside(change: Callable[[Path], None], file: Path) -> None:
+def test_a_damaged_file_is_moved_aside(change: Callable[[Path], None], file: Path) -> None:
     contents = []
 
     def changed(file: Path) -> None:
         change(file)
         contents.append(file.read_bytes())
 
-    kept_as = [set_aside(changed, "is damaged", file, number) for number in (1, 2)]
+    kept_as = [moved_aside(changed, "is damaged", file, number) for number in (1, 2)]
     assert [path.read_bytes() for path in kept_as] == contents
 
 
@@ -115,24 +115,24 @@ def test_what_is_damaged_is_kept_aside(change: Callable[[Path], None], file: Pat
         (newer, "is of a newer localspec", "SELECT title FROM session ORDER BY 1", [("old",)]),
     ],
 )
-def test_what_is_not_of_this_version_is_kept_aside(
+def test_a_foreign_or_newer_file_is_moved_aside(
     change: Callable[[Path], None],
     problem: str,
     statement: str,
     expected: list[tuple[str]],
     file: Path,
 ) -> None:
-    first = set_aside(change, problem, file, 1)
-    second = set_aside(change, problem, file, 2)
+    first = moved_aside(change, problem, file, 1)
+    second = moved_aside(change, problem, file, 2)
     assert query(first, statement) == expected
     assert {*expected} <= {*query(second, statement)}
 
 
-def test_a_newer_file_that_is_in_use_stays_where_it_is(
+def test_a_newer_file_in_use_is_not_moved(
     archive: Archive, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "_BUSY_TIMEOUT", 0)
-    kept(archive, "of the newer one")
+    save_session(archive, "of the newer one")
     newer(file)
     with closing(Archive(file)) as older:
         assert older.problem and "cannot be kept" in older.problem and "locked" in older.problem
@@ -141,7 +141,7 @@ def test_a_newer_file_that_is_in_use_stays_where_it_is(
     assert titles(archive) == ["of the newer one"]
 
 
-def test_what_is_still_in_the_log_goes_aside_too(file: Path) -> None:
+def test_the_log_of_a_file_is_moved_aside_with_it(file: Path) -> None:
     code = f"""
 import os
 from pathlib import Path
@@ -156,23 +156,23 @@ os._exit(0)
     assert file.with_name(f"{file.name}-wal").stat().st_size
     with closing(Archive(file)) as archive:
         assert archive.problem
-        kept(archive, "new")
+        save_session(archive, "new")
     assert query(file.with_name(f"{file.name}.aside-1"), "SELECT content FROM turn") == [("said",)]
 
 
-def test_where_there_can_be_no_file_all_is_in_memory(tmp_path: Path) -> None:
+def test_without_a_writable_file_sessions_are_in_memory(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     with closing(Archive(tmp_path / "taken" / "sessions.sqlite3")) as archive:
         assert archive.problem and "\n" not in archive.problem
         assert archive.problem.endswith("this one is lost when the chat ends")
-        key = kept(archive, "one apple", "two")
+        key = save_session(archive, "one apple", "two")
         assert len(archive.open(key).conversation.turns) == 2
-        assert found(archive, "apple") == ["one apple"]
+        assert found_titles(archive, "apple") == ["one apple"]
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 @pytest.mark.parametrize("name", ["folder", "read-only"])
-def test_places_that_cannot_be_written(
+def test_sessions_work_where_no_file_can_be_written(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / name / "sessions.sqlite3"
@@ -188,20 +188,20 @@ def test_places_that_cannot_be_written(
             pytest.skip("this user may write anywhere")
     with closing(Archive(file)) as archive:
         assert archive.problem and "cannot be kept" in archive.problem
-        assert archive.open(kept(archive, "said")).title == "said"
+        assert archive.open(save_session(archive, "said")).title == "said"
 
 
-def test_an_empty_file_is_brought_forward(file: Path) -> None:
+def test_an_empty_file_is_migrated(file: Path) -> None:
     file.parent.mkdir()
     file.touch()
     with closing(Archive(file)) as archive:
         assert archive.problem is None
-        kept(archive, "said")
+        save_session(archive, "said")
     assert query(file, "PRAGMA user_version") == [(len(STEPS),)]
 
 
-def test_an_older_file_is_brought_forward(archive: Archive, file: Path) -> None:
-    kept(archive, "said")
+def test_an_older_file_is_migrated(archive: Archive, file: Path) -> None:
+    save_session(archive, "said")
     archive.close()
     steps = (*STEPS, ["ALTER TABLE session ADD COLUMN mood TEXT", "UPDATE session SET mood = '!'"])
     for _ in range(2):
@@ -211,8 +211,8 @@ def test_an_older_file_is_brought_forward(archive: Archive, file: Path) -> None:
     assert query(file, "PRAGMA user_version") == [(len(STEPS) + 1,)]
 
 
-def test_a_step_that_fails_changes_nothing(archive: Archive, file: Path) -> None:
-    kept(archive, "said")
+def test_a_migration_that_fails_changes_nothing(archive: Archive, file: Path) -> None:
+    save_session(archive, "said")
     steps = (*STEPS, ["DELETE FROM session", "ALTER TABLE nowhere ADD COLUMN mood"])
     with (
         closing(sqlite3.connect(file, isolation_level=None)) as connection,
@@ -223,9 +223,7 @@ def test_a_step_that_fails_changes_nothing(archive: Archive, file: Path) -> None
         assert (again.problem, titles(again)) == (None, ["said"])
 
 
-def test_what_cannot_be_saved_now_is_saved_later(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_save_is_tried_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_BUSY_TIMEOUT", 0)
     with closing(Archive(file)) as archive:
         key = archive.create("tiny", None)
@@ -240,16 +238,16 @@ def test_what_cannot_be_saved_now_is_saved_later(
             other.execute("ROLLBACK")
         archive.save(key, [], conversation.last)
         assert archive.problem is None
-        assert tree(archive.open(key).conversation) == tree(conversation)
+        assert turn_tree(archive.open(key).conversation) == turn_tree(conversation)
 
 
-def test_a_file_that_breaks_while_it_is_used_is_no_crash(archive: Archive, file: Path) -> None:
-    kept(archive, "said")
+def test_a_file_that_breaks_in_use_is_an_error_and_no_crash(archive: Archive, file: Path) -> None:
+    save_session(archive, "said")
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("DROP TABLE session")
     with pytest.raises(LocalspecError, match="no such table"):
         archive.list()
-    kept(archive, "more")
+    save_session(archive, "more")
     assert archive.problem and "no such table" in archive.problem
 
 
@@ -270,7 +268,7 @@ archive.close()
 """
 
 
-def test_processes_that_begin_and_write_at_once(file: Path) -> None:
+def test_several_processes_can_start_and_write_at_once(file: Path) -> None:
     command = [sys.executable, "-c", WRITER, str(file)]
     children = [subprocess.Popen([*command, name]) for name in ("one", "two", "three")]
     assert [child.wait() for child in children] == [0, 0, 0]
@@ -304,7 +302,7 @@ while True:
 
 
 @posix
-def test_a_process_that_is_killed_loses_nothing_it_had_saved(file: Path) -> None:
+def test_a_killed_process_loses_nothing_that_was_saved(file: Path) -> None:
     command = [sys.executable, "-c", STREAMER, str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout
@@ -319,8 +317,8 @@ def test_a_process_that_is_killed_loses_nothing_it_had_saved(file: Path) -> None
         question, answer = opened.conversation.turns
         numbers = [int(number) for number in answer.content.split()]
         assert (question.content, answer.stop_reason) == ("Count.", "interrupted")
-        # It may have been killed between saving and saying so.
+        # It may have been killed between saving and printing.
         assert numbers in ([*range(saved + 1)], [*range(saved + 2)])
         assert opened.origins == {answer.key: [(answer.content, "plain")]}
-        assert found(archive, str(saved)) == ["Count."]
+        assert found_titles(archive, str(saved)) == ["Count."]
     assert query(file, "PRAGMA integrity_check") == [("ok",)]

@@ -1,9 +1,9 @@
-"""The engine's thread with the pair that comes along."""
+"""The engine thread, with the bundled pair."""
 
 from pathlib import Path
 
 import pytest
-from fakes.event_recorder import EventRecorder, kinds, of
+from fakes.event_recorder import EventRecorder, event_names, events_of
 
 from localspec.conversation.events import Ended
 from localspec.errors import LocalspecError
@@ -13,59 +13,61 @@ from localspec_tui.engine_thread import EngineThread
 CODE = "def add(a, b):\n    return"
 
 
-def test_with_the_real_pair_stop_edit_and_going_on(pair: EventRecorder) -> None:
-    pair.engine_thread.switch(max_tokens=400, ignore_eos=True)
-    pair.engine_thread.send(CODE)
-    pair.pieces(3)
-    pair.engine_thread.stop()
-    (ended,) = of(Ended, pair.done())
+def test_an_answer_is_stopped_and_its_question_edited(bundled_pair: EventRecorder) -> None:
+    bundled_pair.engine_thread.switch(max_tokens=400, ignore_eos=True)
+    bundled_pair.engine_thread.send(CODE)
+    bundled_pair.wait_pieces(3)
+    bundled_pair.engine_thread.stop()
+    (ended,) = events_of(Ended, bundled_pair.wait_done())
     assert ended.stop_reason == "cancelled"
-    pair.engine_thread.switch(max_tokens=8)
-    pair.engine_thread.edit(0, CODE + " a")
-    assert kinds(pair.done())[-1] == "Ended"
-    assert pair.contents[0] == CODE + " a"
-    assert len(pair.conversation.variants(pair.conversation.turns[0])) == 2
+    bundled_pair.engine_thread.switch(max_tokens=8)
+    bundled_pair.engine_thread.edit(0, CODE + " a")
+    assert event_names(bundled_pair.wait_done())[-1] == "Ended"
+    assert bundled_pair.contents[0] == CODE + " a"
+    assert len(bundled_pair.conversation.variants(bundled_pair.conversation.turns[0])) == 2
 
 
-def test_with_the_real_pair_drafters_switch_and_the_text_stays(pair: EventRecorder) -> None:
+def test_the_text_stays_when_drafters_are_switched(bundled_pair: EventRecorder) -> None:
     drafted, texts = [], []
-    pair.send(CODE)
+    bundled_pair.send(CODE)
     for draft in ("auto", "suffix", "none"):
-        pair.engine_thread.switch(draft=draft)
-        assert isinstance(pair.done()[-1], ModelReady)
-        pair.engine_thread.regenerate()
-        pair.done()
-        assert pair.engine_thread.stats
-        drafted.append(pair.engine_thread.stats.drafted)
-        texts.append(pair.contents[-1])
+        bundled_pair.engine_thread.switch(draft=draft)
+        assert isinstance(bundled_pair.wait_done()[-1], ModelReady)
+        bundled_pair.engine_thread.regenerate()
+        bundled_pair.wait_done()
+        assert bundled_pair.engine_thread.stats
+        drafted.append(bundled_pair.engine_thread.stats.drafted)
+        texts.append(bundled_pair.contents[-1])
     assert drafted[0] > 0 == drafted[-1]
     assert texts == [texts[0]] * 3
 
 
-def test_with_the_real_pair_a_failed_switch_goes_back(pair: EventRecorder, tmp_path: Path) -> None:
+def test_a_failed_switch_returns_to_the_loaded_model(
+    bundled_pair: EventRecorder, tmp_path: Path
+) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(100))
-    pair.send(CODE)
-    before = pair.contents[-1]
+    bundled_pair.send(CODE)
+    before = bundled_pair.contents[-1]
     for wrong, complaint in ((broken, "broken.gguf"), (tmp_path / "none.gguf", "none.gguf")):
-        pair.engine_thread.switch(wrong)
-        _, failed, ready = pair.done()
+        bundled_pair.engine_thread.switch(wrong)
+        _, failed, ready = bundled_pair.wait_done()
         assert isinstance(failed, CommandFailed) and complaint in failed.error
         assert isinstance(ready, ModelReady) and ready.bundled
-        pair.engine_thread.regenerate()
-        pair.done()
-        assert pair.contents[-1] == before
+        bundled_pair.engine_thread.regenerate()
+        bundled_pair.wait_done()
+        assert bundled_pair.contents[-1] == before
 
 
-def test_with_the_real_pair_close_in_the_middle_of_an_answer() -> None:
-    watched = EventRecorder(EngineThread())
-    watched.engine_thread.load(context=2048, threads=1, ignore_eos=True)
-    watched.engine_thread.send(CODE)
-    watched.pieces(3)
-    session = watched.engine_thread.session
-    watched.engine_thread.close()
+def test_close_ends_an_answer_and_frees_the_models() -> None:
+    recorder = EventRecorder(EngineThread())
+    recorder.engine_thread.load(context=2048, threads=1, ignore_eos=True)
+    recorder.engine_thread.send(CODE)
+    recorder.wait_pieces(3)
+    session = recorder.engine_thread.session
+    recorder.engine_thread.close()
     assert session
     with pytest.raises(LocalspecError, match="closed"):
         session.engine.generate(CODE)
-    assert watched.contents[0] == CODE
-    assert watched.conversation.turns[-1].stop_reason == "cancelled"
+    assert recorder.contents[0] == CODE
+    assert recorder.conversation.turns[-1].stop_reason == "cancelled"

@@ -1,4 +1,4 @@
-"""Exports: readable by people, whole for programs, and never over a file that is there."""
+"""Exports as Markdown and as JSON, and the files they are written to."""
 
 import json
 from itertools import pairwise
@@ -12,8 +12,8 @@ from localspec.errors import InvalidValueError
 from localspec_tui.export import as_json, as_markdown, write_export
 
 
-def asked_twice() -> Conversation:
-    """A question with two answers, of which the first goes on."""
+def two_answers() -> Conversation:
+    """A question with two answers; the first one is on the active branch."""
     conversation = Conversation()
     question = conversation.add(Turn("user", "Why?"))
     answer = conversation.add(
@@ -37,8 +37,8 @@ def headings(text: str) -> list[str]:
     return [inline.content for opened, inline in pairwise(tokens) if opened.type == "heading_open"]
 
 
-def test_markdown_is_the_branch() -> None:
-    assert as_markdown(asked_twice(), "Why", "tiny", system="Be brief.") == (
+def test_markdown_has_the_active_branch() -> None:
+    assert as_markdown(two_answers(), "Why", "tiny", system="Be brief.") == (
         "# Why\n\nModel: tiny\n\n## System\n\nBe brief.\n\n## User\n\nWhy?\n\n## Assistant\n\n"
         "<details>\n<summary>Thought</summary>\n\nLet me see.\n\n</details>\n\nBecause.\n"
     )
@@ -58,7 +58,7 @@ def test_markdown_is_the_branch() -> None:
         (None, "*(not finished yet)*"),
     ],
 )
-def test_how_an_answer_ended_is_said(reason: str | None, mark: str) -> None:
+def test_an_incomplete_answer_is_marked(reason: str | None, mark: str) -> None:
     conversation = Conversation([Turn("user", "?"), Turn("assistant", "Yes", stop_reason=reason)])
     assert as_markdown(conversation, "t", "m").rpartition("Yes")[2].strip() == mark
 
@@ -83,15 +83,15 @@ def test_a_thought_cannot_end_its_own_block() -> None:
         "",
     ],
 )
-def test_what_follows_an_open_fence_is_read_as_markdown(text: str) -> None:
+def test_an_open_fence_is_closed_before_the_next_turn(text: str) -> None:
     turns = [Turn("user", "?"), Turn("assistant", text, thought=text), Turn("user", "!")]
     written = as_markdown(Conversation(turns), "t", "m")
     assert headings(written) == ["t", "User", "Assistant", "User"]
     assert text in written
 
 
-def test_json_is_the_whole_tree() -> None:
-    conversation = asked_twice()
+def test_json_has_all_branches() -> None:
+    conversation = two_answers()
     record = json.loads(json.dumps(as_json(conversation, "Why", "tiny", system="Be brief.")))
     question, answer, other = record.pop("turns")
     keys = [turn.key for turn in conversation.everything()]
@@ -118,7 +118,7 @@ def test_json_is_the_whole_tree() -> None:
     assert other["stop_reason"] == "cancelled"
 
 
-def test_json_of_nothing() -> None:
+def test_json_of_an_empty_conversation() -> None:
     record = as_json(Conversation(), "t", "m")
     assert (record["last"], record["turns"], record["system"]) == (None, [], None)
 
@@ -132,7 +132,7 @@ def test_a_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert write_export(Path("b.md"), "") == tmp_path / "b.md"
 
 
-def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "a.md"
     file.write_text("mine")
     with pytest.raises(InvalidValueError, match=r"a\.md is there already; name another"):
@@ -150,7 +150,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
         ("x" * 300, "cannot be written"),
     ],
 )
-def test_places_where_none_can_be(
+def test_a_bad_path_is_one_error(
     path: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,12 +1,13 @@
-"""With which model a chat begins."""
+"""The model that a chat starts with, and how its loading is shown."""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
-from fakes.pilot import chatting, played
+from fakes.pilot import running_chat
 from fakes.scripted import Script, ScriptedEngine
 
 from localspec.conversation.turns import Turn
@@ -23,7 +24,7 @@ class Case:
     named: str | None
     continued: bool
     remembered: str | None
-    begins_with: str | None
+    model: str | None
 
 
 @pytest.mark.parametrize(
@@ -36,41 +37,43 @@ class Case:
         Case("named", False, None, "named"),
     ],
 )
-def test_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+def test_the_default_model_is_that_of_the_session_or_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     Preferences().remember(model=case.remembered)
     archive = Archive()
     key = archive.create("of-the-session", None)
     archive.save(key, [], Turn("user", "hi"))
     start = LaunchOptions(model=case.named, session=key if case.continued else None)
-    assert launch.with_default_model(start, archive).model == case.begins_with
+    assert launch.with_default_model(start, archive).model == case.model
     archive.close()
 
 
-class Slow(Script):
-    """A quarter of it is there; the rest comes when it may."""
+class SlowScript(Script):
+    """Reports a quarter as loaded until `may_finish` is set."""
 
-    may = Event()
+    may_finish = Event()
 
     def load(self, *arguments: Any, **options: Any) -> ScriptedEngine:
-        while not self.may.wait(0.001):
+        while not self.may_finish.wait(0.001):
             report_progress("loading big.gguf", 0.25)
         return super().load(*arguments, **options)
 
 
-def test_loading_is_shown_and_escape_ends_it(tmp_path: Path) -> None:
+def test_loading_shows_its_progress_and_escape_ends_it(tmp_path: Path) -> None:
     async def body() -> None:
-        script = Slow()
-        async with chatting(script, tmp_path, loaded=False) as chat:
+        script = SlowScript()
+        async with running_chat(script, tmp_path, loaded=False) as chat:
             bar = "█" * 6 + "░" * 18
             await chat.until(lambda: f"{bar} loading big.gguf: 25 %" in chat.text)
-            await chat.keys("escape")
+            await chat.press("escape")
             await chat.until(lambda: isinstance(chat.app.screen, SettingsScreen))
             assert "loading was stopped" in chat.text
-            script.may.set()
-            await chat.keys("ctrl+s")
+            script.may_finish.set()
+            await chat.press("ctrl+s")
             await chat.until(lambda: chat.app.engine_thread.session)
             await chat.ask("Are you there?")
             assert chat.contents[0] == "Are you there?"
 
-    played(body())
+    asyncio.run(body())

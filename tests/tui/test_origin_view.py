@@ -1,10 +1,11 @@
-"""Every token can be told by where it is from, and all of them make the text."""
+"""Origins: segments, counts, styles and the legend of the origin view."""
 
+import asyncio
 from itertools import combinations, pairwise
 
 import pytest
 from fakes.scripted import Script
-from fakes.widget_pilot import Stage, played, stage
+from fakes.widget_pilot import WidgetPilot, showing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ WORDS = [("def ", "plain"), ("f", "suffix"), ("(", "corrected"), ("n", "bonus"),
 
 
 @given(TOKENS)
-def test_runs_make_the_text(tokens: list[tuple[str, str]]) -> None:
+def test_segments_joined_are_the_text(tokens: list[tuple[str, str]]) -> None:
     origins = Origins()
     for text, origin in tokens:
         origins.append(text, origin)
@@ -32,20 +33,20 @@ def test_runs_make_the_text(tokens: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize("answer", ["one two three four five", "<think>first\n</think>then this"])
-def test_as_many_drafted_tokens_are_shown_as_the_statistics_count(answer: str) -> None:
+def test_the_view_shows_as_many_drafted_tokens_as_the_stats_count(answer: str) -> None:
     async def body() -> None:
         session = Session(Script(answers=[answer], names=["suffix", "lookup"]).load())
         events = [*session.send("go on")]
         turn = session.turns[-1]
         view = TurnView(turn)
         view.show_origins(True)
-        async with stage(view) as made:
+        async with showing(view) as pilot:
             for event in events:
                 if isinstance(event, Piece):
                     view.append(event)
                 elif isinstance(event, Ended):
                     view.end(event)
-            await made.settle()
+            await pilot.settle()
             origins = view.query_one(OriginView).origins
             stats = events[-1].stats  # type: ignore[union-attr]
             assert origins.drafted == stats.accepted > 0
@@ -53,12 +54,12 @@ def test_as_many_drafted_tokens_are_shown_as_the_statistics_count(answer: str) -
             assert "".join(text for text, _ in origins.segments) == turn.content
         session.close()
 
-    played(body)
+    asyncio.run(body())
 
 
-def attributes(made: Stage) -> dict[str, tuple[object, ...]]:
-    """How each word looks, but for its colour."""
-    [row] = [row for row in made.segments() if "".join(each.text for each in row)[:4] == "def "]
+def attributes(pilot: WidgetPilot) -> dict[str, tuple[object, ...]]:
+    """The style of each word without its colour."""
+    [row] = [row for row in pilot.segments() if "".join(each.text for each in row)[:4] == "def "]
     styles = {each.text: each.style for each in row if each.text.strip() and each.style}
     return {
         text.strip(): (style.bold, style.italic, style.underline, style.dim)
@@ -72,36 +73,36 @@ def test_origins_differ_without_colours(monkeypatch: pytest.MonkeyPatch, theme: 
 
     async def body() -> None:
         view = OriginView(Origins.of(WORDS))
-        async with stage(view) as made:
-            made.app.theme = theme
-            await made.settle()
-            looks = attributes(made)
+        async with showing(view) as pilot:
+            pilot.app.theme = theme
+            await pilot.settle()
+            looks = attributes(pilot)
             assert [*looks] == ["def", "f", "(", "n", ")"]
             kinds = [looks[text] for text in ("def", "f", "(", "n")]
             assert all(a != b for a, b in combinations(kinds, 2))
             assert looks[")"] == looks["f"]
 
-    played(body)
+    asyncio.run(body())
 
 
-def test_the_legend_names_what_there_is_and_counts_it() -> None:
+def test_the_legend_names_and_counts_the_origins() -> None:
     async def body() -> None:
         view = OriginView(Origins.of([("a", "suffix"), ("b", "plain")]))
-        async with stage(view) as made:
-            assert made.rows()[0] == "suffix · plain"
+        async with showing(view) as pilot:
+            assert pilot.rows()[0] == "suffix · plain"
             view.set_segments([])
             for text, origin in [*WORDS, ("", "suffix"), ("!", "plain")]:
                 view.append(text, origin)
-            await made.until(lambda: made.rows()[2] == "def f(n)!")
-            assert made.rows()[0] == "suffix 2 · lookup 1 · corrected 1 · bonus 1 · plain 2"
+            await pilot.until(lambda: pilot.rows()[2] == "def f(n)!")
+            assert pilot.rows()[0] == "suffix 2 · lookup 1 · corrected 1 · bonus 1 · plain 2"
 
-    played(body)
+    asyncio.run(body())
 
 
-def test_finished_lines_are_laid_out_once() -> None:
+def test_final_lines_are_laid_out_once() -> None:
     async def body() -> None:
         view = OriginView()
-        async with stage(view):
+        async with showing(view):
             for number in range(300):
                 view.append(f"line {number}\n", ORIGINS[number % 5])
             view.finish()
@@ -114,4 +115,4 @@ def test_finished_lines_are_laid_out_once() -> None:
             assert len(before) == 300 and len(after) > 300
             assert all(now is then for now, then in zip(after, before, strict=False))
 
-    played(body)
+    asyncio.run(body())

@@ -1,4 +1,4 @@
-"""Search: words are found where they are, whatever is typed and however SQLite was built."""
+"""Search index: with FTS5, without it, and after use without it."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from fakes.saved_sessions import found, kept, query
+from fakes.saved_sessions import found_titles, query, save_session
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec_tui import search_index
@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> Path:
 def searched(
     request: pytest.FixtureRequest, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Archive]:
-    """With the search index, and as where SQLite was built without it."""
+    """An archive with FTS5, and one as if SQLite was built without it."""
     if request.param == "without":
         monkeypatch.setattr(search_index, "has_fts5", lambda connection: False)
     with closing(Archive(file)) as archive:
@@ -31,41 +31,41 @@ def searched(
     assert indexed == [(request.param == "FTS5",)]
 
 
-def test_words_are_found_where_all_of_them_are(searched: Archive) -> None:
-    kept(searched, "red apples", "nothing")
-    kept(searched, "a green apple")
-    kept(searched, "apples", "something Red")
-    assert found(searched, "apple") == ["apples", "a green apple", "red apples"]
-    assert found(searched, "RED app") == ["red apples"]
-    assert found(searched, "red green") == found(searched, "pear") == []
+def test_all_words_must_be_in_one_turn(searched: Archive) -> None:
+    save_session(searched, "red apples", "nothing")
+    save_session(searched, "a green apple")
+    save_session(searched, "apples", "something Red")
+    assert found_titles(searched, "apple") == ["apples", "a green apple", "red apples"]
+    assert found_titles(searched, "RED app") == ["red apples"]
+    assert found_titles(searched, "red green") == found_titles(searched, "pear") == []
 
 
-def test_other_languages_and_parts_of_words(searched: Archive) -> None:
-    kept(searched, "東京に行きたい")
-    kept(searched, "preposterous")
-    assert found(searched, "行きた") == ["東京に行きたい"]
-    assert found(searched, "poster") == ["preposterous"]
+def test_parts_of_words_and_other_languages_are_found(searched: Archive) -> None:
+    save_session(searched, "東京に行きたい")
+    save_session(searched, "preposterous")
+    assert found_titles(searched, "行きた") == ["東京に行きたい"]
+    assert found_titles(searched, "poster") == ["preposterous"]
 
 
-def test_a_snippet_is_a_line_around_what_was_found(searched: Archive) -> None:
-    kept(searched, "first", f"{'before ' * 50}\nthe\n\x1bNeedle\n{'after ' * 50}")
+def test_a_snippet_is_one_line_around_the_word(searched: Archive) -> None:
+    save_session(searched, "first", f"{'before ' * 50}\nthe\n\x1bNeedle\n{'after ' * 50}")
     [(_, snippet)] = searched.search("needle")
     assert snippet.startswith("…") and snippet.endswith("…") and len(snippet) < 100
     assert "before the Needle after" in snippet
-    kept(searched, "short needles")
+    save_session(searched, "short needles")
     assert searched.search("NEED")[0][1] == "short needles"
 
 
-def test_what_an_answer_says_is_found_while_it_grows(searched: Archive) -> None:
+def test_a_growing_answer_is_found(searched: Archive) -> None:
     answer = Conversation([Turn("user", "q"), Turn("assistant", "the be")]).turns[1]
     key = searched.create("tiny", None)
     searched.save(key, [], answer)
     answer.content += "ginning"
     searched.save(key, [], answer)
-    assert found(searched, "beginning") == ["q"]
+    assert found_titles(searched, "beginning") == ["q"]
     answer.content = "other"
     searched.save(key, [], answer)
-    assert found(searched, "beginning") == []
+    assert found_titles(searched, "beginning") == []
 
 
 @pytest.mark.parametrize(
@@ -95,25 +95,27 @@ def test_what_an_answer_says_is_found_while_it_grows(searched: Archive) -> None:
         ("z" * 200_000, []),
     ],
 )
-def test_odd_words(searched: Archive, words: str, expected: list[str]) -> None:
-    kept(searched, "a -> 'b' (100%) \"c\" x_y \\ ^")
-    assert found(searched, words) == expected
+def test_queries_with_special_characters(
+    searched: Archive, words: str, expected: list[str]
+) -> None:
+    save_session(searched, "a -> 'b' (100%) \"c\" x_y \\ ^")
+    assert found_titles(searched, words) == expected
 
 
-def test_the_index_catches_up_with_what_was_said_without_it(
+def test_the_index_is_rebuilt_after_use_without_fts5(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(Archive(file)) as archive:
-        removed = kept(archive, "with it, and removed")
-        kept(archive, "with it")
+        removed = save_session(archive, "with it, and removed")
+        save_session(archive, "with it")
     with monkeypatch.context() as patch:
         patch.setattr(search_index, "has_fts5", lambda connection: False)
         with closing(Archive(file)) as archive:
-            kept(archive, "without it")
+            save_session(archive, "without it")
             archive.delete(removed)
-            assert found(archive, "ith it") == ["without it", "with it"]
+            assert found_titles(archive, "ith it") == ["without it", "with it"]
     with closing(Archive(file)) as archive:
-        kept(archive, "with it again")
-        assert found(archive, "it") == ["with it again", "without it", "with it"]
+        save_session(archive, "with it again")
+        assert found_titles(archive, "it") == ["with it again", "without it", "with it"]
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")

@@ -2,9 +2,10 @@
 
     LOCALSPEC_SNAPSHOTS=write pytest tests/tui/test_snapshots.py
 
-writes them anew.
+writes the snapshots.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from importlib.metadata import version
@@ -14,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from fakes.pilot import Chat, chatting, played
+from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
 from fakes.snapshot import snapshot
 from textual.widgets import Input, TextArea
@@ -57,7 +58,7 @@ def fibonacci(n):
 
 @pytest.fixture(autouse=True)
 def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look at a clock takes a millisecond, and two models are on this disk."""
+    """Each call of a clock takes a millisecond, and two models are on this disk."""
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("NO_COLOR", raising=False)
     ticks = count()
@@ -76,49 +77,49 @@ def on_disk(folder: Path) -> Iterator[InventoryEntry]:
         yield InventoryEntry(name, stored, ())
 
 
-async def first(_chat: Chat) -> AsyncIterator[str]:
-    """What somebody sees first."""
+async def first(_chat: ChatPilot) -> AsyncIterator[str]:
+    """The first screen."""
     yield "first"
 
 
-async def others(chat: Chat) -> AsyncIterator[str]:
-    """Every main screen by its name, one after the other."""
+async def others(chat: ChatPilot) -> AsyncIterator[str]:
+    """The names of the other screens, while each is shown."""
     await chat.ask("Write a function for Fibonacci numbers, please.")
     await chat.ask("And now?\n\nWith two lines.")
-    look_again(chat)
+    show_again(chat)
     yield "answer"
-    await chat.keys("ctrl+r")
-    await chat.ready()
-    look_again(chat)
-    await chat.keys("up", "up")
+    await chat.press("ctrl+r")
+    await chat.wait_idle()
+    show_again(chat)
+    await chat.press("up", "up")
     yield "focused"
-    await chat.keys("escape", "ctrl+t", "ctrl+l")
+    await chat.press("escape", "ctrl+t", "ctrl+l")
     yield "origins"
-    await chat.keys("ctrl+t", "ctrl+l", "ctrl+o")
+    await chat.press("ctrl+t", "ctrl+l", "ctrl+o")
     yield "sessions"
-    await chat.keys("escape", "ctrl+s")
+    await chat.press("escape", "ctrl+s")
     yield "settings"
-    await chat.keys("escape", "f2")
+    await chat.press("escape", "f2")
     yield "system"
-    await chat.keys("escape", "f1")
+    await chat.press("escape", "f1")
     yield "help"
-    await chat.keys("escape")
+    await chat.press("escape")
     chat.screen.event_handler.ask_context_full(lambda: None)
     yield "full"
 
 
-def look_again(chat: Chat) -> None:
-    """Show answers as if they had been there before: nobody knows how much was seen growing."""
+def show_again(chat: ChatPilot) -> None:
+    """Show the answers as finished turns, which does not depend on how they were streamed."""
     chat.screen.view.show([])
     chat.screen.view.show(chat.screen.conversation.turns)
 
 
-async def settle(chat: Chat) -> None:
-    """Wait until nothing moves any more."""
+async def settle(chat: ChatPilot) -> None:
+    """Wait until the screen does not change any more."""
     for box in chat.app.screen.query("Input, TextArea"):
         assert isinstance(box, (Input, TextArea))
         box.cursor_blink = False
-    await chat.ready()
+    await chat.wait_idle()
     seen = [snapshot(chat.app)]
     while seen[-3:] != [seen[-1]] * 3:
         await chat.pilot.pause(0.05)
@@ -131,7 +132,7 @@ def expected(file: Path) -> str:
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_screens_look_as_they_did(tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+def test_screens_equal_their_snapshots(tmp_path: Path, size: tuple[int, int], theme: str) -> None:
     drawn_with = FOLDER / "textual-version.txt"
     if WRITE:
         FOLDER.mkdir(exist_ok=True)
@@ -140,9 +141,9 @@ def test_screens_look_as_they_did(tmp_path: Path, size: tuple[int, int], theme: 
         pytest.skip(f"they are of Textual {expected(drawn_with).strip()}")
     different: list[str] = []
 
-    async def body(screens: Callable[[Chat], AsyncIterator[str]], **options: Any) -> None:
+    async def body(screens: Callable[[ChatPilot], AsyncIterator[str]], **options: Any) -> None:
         script = Script([ANSWER, "Yes. " * 30], reason="no drafter is known for qwen3-8b.gguf")
-        async with chatting(script, tmp_path, size=size, theme=theme, **options) as chat:
+        async with running_chat(script, tmp_path, size=size, theme=theme, **options) as chat:
             async for name in screens(chat):
                 await settle(chat)
                 file = FOLDER / f"{name}-{size[0]}x{size[1]}-{theme}.txt"
@@ -151,6 +152,6 @@ def test_screens_look_as_they_did(tmp_path: Path, size: tuple[int, int], theme: 
                 elif snapshot(chat.app) != expected(file):
                     different.append(f"{file.name} is now\n{snapshot(chat.app)}")
 
-    played(body(first, bundled=True))
-    played(body(others, model="qwen3-8b"))
+    asyncio.run(body(first, bundled=True))
+    asyncio.run(body(others, model="qwen3-8b"))
     assert not different, different[0]

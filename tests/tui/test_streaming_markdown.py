@@ -1,12 +1,13 @@
-"""Markdown that is read while it is written is in the end what it would have been at once."""
+"""Streaming Markdown: however the text is cut, the result is that of the whole text."""
 
+import asyncio
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pytest
 from fakes.markdown_texts import LINES, cut, document, tree
-from fakes.widget_pilot import played, stage
+from fakes.widget_pilot import showing
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -27,11 +28,11 @@ CODE = "\n".join(f"    total += price[{number}]  # {number}" for number in range
 
 
 def read(*pieces: str) -> Document:
-    made = Document()
+    pilot = Document()
     for piece in pieces:
-        made.append(piece)
-    made.finish()
-    return made
+        pilot.append(piece)
+    pilot.finish()
+    return pilot
 
 
 def seen(lines: Iterator[Line]) -> list[object]:
@@ -45,27 +46,29 @@ def test_blocks_do_not_depend_on_how_the_text_was_cut(lines: list[str], seed: in
 
 
 @given(st.text(alphabet="`~#*_->|[]() \n\ta1.:", max_size=60), st.integers())
-def test_nor_do_those_of_mere_marks(text: str, seed: int) -> None:
+def test_blocks_of_markup_characters_do_not_depend_on_how_the_text_was_cut(
+    text: str, seed: int
+) -> None:
     assert tree(read(*cut(text, Random(seed))).final) == tree(read(text).final)
 
 
 @given(st.lists(st.sampled_from(LINES), max_size=12), st.integers())
-def test_what_is_done_stays_as_it_is(lines: list[str], seed: int) -> None:
-    made, before = Document(), []
+def test_final_blocks_never_change(lines: list[str], seed: int) -> None:
+    pilot, before = Document(), []
     for piece in cut("\n".join(lines), Random(seed)):
-        made.append(piece)
-        assert all(now is then for now, then in zip(made.final, before, strict=False))
-        assert len(made.final) >= len(before)
-        before = [*made.final]
+        pilot.append(piece)
+        assert all(now is then for now, then in zip(pilot.final, before, strict=False))
+        assert len(pilot.final) >= len(before)
+        before = [*pilot.final]
 
 
-def test_forty_documents_look_as_if_they_had_come_at_once() -> None:
+def test_forty_streamed_documents_look_like_whole_ones() -> None:
     async def body() -> None:
         for seed in range(40):
             random = Random(seed)
             text = document(random)
             streamed, whole = StreamingMarkdown(), StreamingMarkdown()
-            async with stage(streamed, whole):
+            async with showing(streamed, whole):
                 whole.append(text)
                 whole.finish()
                 for piece in cut(text, random):
@@ -76,55 +79,58 @@ def test_forty_documents_look_as_if_they_had_come_at_once() -> None:
                     assert seen(streamed.lines(width)) == seen(whole.lines(width)), text
                 assert streamed.source == text
 
-    played(body)
+    asyncio.run(body())
 
 
-def test_the_screen_shows_every_change() -> None:
-    """Only what has changed is drawn again."""
+def test_partial_redraws_leave_the_screen_correct() -> None:
+    """Only changed rows are drawn again."""
 
     async def body() -> None:
         for seed in range(3):
             random = Random(seed)
             text = document(random)[:600]
             streamed, whole = StreamingMarkdown(), StreamingMarkdown()
-            async with stage(streamed, size=(50, 60)) as made, stage(whole, size=(50, 60)) as other:
+            async with (
+                showing(streamed, size=(50, 60)) as pilot,
+                showing(whole, size=(50, 60)) as other,
+            ):
                 written = ""
                 for piece in cut(text, random):
                     written += piece
                     streamed.append(piece)
                     streamed.flush()
-                    await made.settle()
+                    await pilot.settle()
                 streamed.finish()
-                await made.settle()
+                await pilot.settle()
                 whole.append(written)
                 whole.finish()
                 await other.settle()
-                assert made.segments() == other.segments(), text
+                assert pilot.segments() == other.segments(), text
 
-    played(body)
+    asyncio.run(body())
 
 
-def test_there_is_one_layout_for_each_row_and_none_without() -> None:
+def test_only_a_new_row_causes_a_layout() -> None:
     async def body() -> None:
         text, layouts = StyledText("begun"), list[object]()
-        async with stage(text) as made:
-            screen = made.app.screen
+        async with showing(text) as pilot:
+            screen = pilot.app.screen
             screen.screen_layout_refresh_signal.subscribe(screen, layouts.append)
             for _ in range(5):
                 text.append(" and more")
                 text.flush()
-                await made.settle()
-            assert not layouts and made.rows()[0] == "begun" + " and more" * 5
+                await pilot.settle()
+            assert not layouts and pilot.rows()[0] == "begun" + " and more" * 5
             for row in range(1, 6):
                 text.append("\nbelow")
                 text.flush()
-                await made.settle()
-                assert len(layouts) == row and made.rows()[row] == "below"
+                await pilot.settle()
+                assert len(layouts) == row and pilot.rows()[row] == "below"
 
-    played(body)
+    asyncio.run(body())
 
 
-def test_everything_is_read_as_what_it_is() -> None:
+def test_each_kind_of_block_is_parsed() -> None:
     text = "# A\nb **c**\n- d\n- e\n\n```py x\nf\n```\n| g | h |\n|--:|---|\n| i | j |\n"
     heading, paragraph, first, second, code, table = read(text).final
     assert isinstance(heading, Heading) and heading.text.plain == "A"
@@ -153,22 +159,22 @@ def test_everything_is_read_as_what_it_is() -> None:
         "  ```\n  code\n    more\n ```\nwords",
     ],
 )
-def test_a_line_is_what_it_is_once_it_is_whole(text: str) -> None:
+def test_incomplete_lines_do_not_change_the_blocks(text: str) -> None:
     for size in (1, 2, 3):
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
         assert tree(read(*pieces).final) == tree(read(text).final)
 
 
-def test_a_reference_is_found_wherever_it_is_defined() -> None:
-    made = Document()
-    made.append("see [that][1]\n\nwords\n\n")
-    made.append("words\n\n[1]: http://x.y\n")
-    first = made.final[0]
-    assert made.finish()
-    assert tree(made.final[0]) == tree(read("see [that](http://x.y)").final[0]) != tree(first)
+def test_a_link_reference_may_be_defined_later() -> None:
+    pilot = Document()
+    pilot.append("see [that][1]\n\nwords\n\n")
+    pilot.append("words\n\n[1]: http://x.y\n")
+    first = pilot.final[0]
+    assert pilot.finish()
+    assert tree(pilot.final[0]) == tree(read("see [that](http://x.y)").final[0]) != tree(first)
 
 
-def test_tags_and_types_stay_to_be_seen() -> None:
+def test_html_tags_are_shown_as_text() -> None:
     [paragraph] = read("a <b>c</b> Vec<String>").final
     assert isinstance(paragraph, Paragraph)
     assert paragraph.text.plain == "a <b>c</b> Vec<String>"
@@ -176,7 +182,7 @@ def test_tags_and_types_stay_to_be_seen() -> None:
 
 @pytest.fixture
 def highlights(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The code that was highlighted, each time."""
+    """The code of each call of `highlight`."""
     found: list[str] = []
     real = highlighting.highlight
 
@@ -190,153 +196,149 @@ def highlights(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("indent", ["", "   "])
-def test_code_is_highlighted_once_and_only_when_it_is_whole(
-    highlights: list[str], indent: str
-) -> None:
+def test_code_is_highlighted_once_it_is_closed(highlights: list[str], indent: str) -> None:
     before = "1. Write:\n" if indent else "Write:\n"
     lines = [f"{indent}{line}\n" for line in ("```py", *CODE.splitlines())]
 
     async def body() -> None:
         markdown = StreamingMarkdown(before)
-        async with stage(markdown) as made:
+        async with showing(markdown) as pilot:
             for line in lines:
                 markdown.append(line)
                 markdown.flush()
-            await made.settle()
+            await pilot.settle()
             assert highlights == []
             plain = [line.content.plain for line in markdown.lines(76)]
             markdown.append(f"{indent}```\n")
             markdown.flush()
-            await made.settle()
+            await pilot.settle()
             for word in ("\nThat ", "is ", "all."):
                 markdown.append(word)
                 markdown.flush()
             markdown.finish()
-            await made.settle()
+            await pilot.settle()
             assert highlights == [CODE]
             assert [line.content.plain for line in markdown.lines(76)][: len(plain)] == plain
 
-    played(body)
+    asyncio.run(body())
 
 
-def test_open_code_is_seen_as_it_will_be() -> None:
-    made = Document()
+def test_an_open_code_block_is_shown_without_its_fence() -> None:
+    pilot = Document()
     for letter in "   ~~~ py\n   a\n     b\n  c\n\n~~":
-        made.append(letter)
-    [code] = made.open
+        pilot.append(letter)
+    [code] = pilot.open
     assert code == CodeBlock("a\n  b\nc", "py", unfinished=True, blank_before=False)
 
 
-def test_open_code_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_code_block_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
     real = documents.BlockParser
     monkeypatch.setattr(
         documents, "BlockParser", lambda text, **how: parsed.append(text) or real(text, **how)
     )
-    made = Document()
-    made.append("words\n\n```py\n")
+    pilot = Document()
+    pilot.append("words\n\n```py\n")
     before = len(parsed)
     for line in CODE.splitlines():
-        made.append(line)
-        made.append("\n")
+        pilot.append(line)
+        pilot.append("\n")
     assert len(parsed) == before
-    assert [block.text for block in made.open if isinstance(block, CodeBlock)] == [CODE]
+    assert [block.text for block in pilot.open if isinstance(block, CodeBlock)] == [CODE]
 
 
-def test_code_that_never_ends_is_highlighted_at_the_end(highlights: list[str]) -> None:
+def test_unclosed_code_is_highlighted_at_the_end(highlights: list[str]) -> None:
     async def body() -> None:
         markdown = StreamingMarkdown("```py\nx = 1")
-        async with stage(markdown) as made:
+        async with showing(markdown) as pilot:
             assert highlights == []
             markdown.finish()
-            await made.settle()
+            await pilot.settle()
             assert highlights == ["x = 1"]
 
-    played(body)
+    asyncio.run(body())
 
 
-def test_a_theme_of_the_terminals_own_colours_has_its_own_styles() -> None:
+def test_an_ansi_theme_has_its_own_styles() -> None:
     async def body() -> None:
         markdown = StreamingMarkdown("```py\nreturn 1\n```\n")
-        async with stage(markdown) as made:
+        async with showing(markdown) as pilot:
             markdown.finish()
             before = seen(markdown.lines(76))
-            made.app.theme = "ansi-dark"
-            await made.settle()
+            pilot.app.theme = "ansi-dark"
+            await pilot.settle()
             assert seen(markdown.lines(76)) != before
 
-    played(body)
+    asyncio.run(body())
 
 
 @given(st.lists(st.sampled_from(LINES), max_size=12), st.sampled_from([24, 40, 76]))
-def test_nothing_goes_beyond_the_edge_or_gets_lost(lines: list[str], width: int) -> None:
-    made = read("\n".join(lines))
+def test_lines_fit_the_width_and_keep_every_word(lines: list[str], width: int) -> None:
+    pilot = read("\n".join(lines))
     layout = BlockLayout(lambda code, language: Content(code))
-    rows = [*layout.lines(made.final, width)]
+    rows = [*layout.lines(pilot.final, width)]
     for row in rows:
         assert cell_len(row.margin.plain + row.content.plain) <= width
     said = "".join(row.text(0, -1) for row in rows)
-    for block in made.final:
+    for block in pilot.final:
         if isinstance(block, Paragraph | Heading):
             assert all(word in said for word in block.text.plain.split() if len(word) < 9)
 
 
-def test_what_would_move_the_cursor_is_only_seen() -> None:
+def test_control_characters_are_replaced() -> None:
     async def body() -> None:
         markdown = StreamingMarkdown()
-        async with stage(markdown) as made:
+        async with showing(markdown) as pilot:
             for piece in ("red \x1b[31m", " bell \x07\r", "\nnext\u2028line"):
                 markdown.append(piece)
             markdown.finish()
-            await made.settle()
-            assert made.rows()[:2] == ["red \ufffd[31m bell \ufffd", "next\ufffdline"]
+            await pilot.settle()
+            assert pilot.rows()[:2] == ["red \ufffd[31m bell \ufffd", "next\ufffdline"]
             assert markdown.source == "red \x1b[31m bell \x07\r\nnext\u2028line"
 
-    played(body)
+    asyncio.run(body())
 
 
-def test_pieces_show_by_themselves_before_and_after_it_is_mounted() -> None:
+def test_appended_text_is_shown_without_flush() -> None:
     async def body() -> None:
         markdown = StreamingMarkdown()
         markdown.append("early")
-        async with stage(markdown) as made:
-            assert made.rows()[0] == "early"
+        async with showing(markdown) as pilot:
+            assert pilot.rows()[0] == "early"
             markdown.append(" and")
             markdown.append(" late")
-            await made.until(lambda: made.rows()[0] == "early and late")
+            await pilot.until(lambda: pilot.rows()[0] == "early and late")
 
-    played(body)
+    asyncio.run(body())
 
 
-def test_links_open_pages_and_nothing_else() -> None:
+def test_only_links_to_pages_and_mail_are_opened() -> None:
     async def body() -> None:
         markdown = StreamingMarkdown("[page](http://x.y) [call](tel:123)")
-        async with stage(markdown) as made:
-            assert made.rows()[0] == "page (http://x.y) call (tel:123)"
-            await made.pilot.click(markdown, offset=(1, 0))
-            await made.pilot.click(markdown, offset=(20, 0))
-            assert made.app.opened == ["http://x.y"]
+        async with showing(markdown) as pilot:
+            assert pilot.rows()[0] == "page (http://x.y) call (tel:123)"
+            await pilot.pilot.click(markdown, offset=(1, 0))
+            await pilot.pilot.click(markdown, offset=(20, 0))
+            assert pilot.app.opened == ["http://x.y"]
 
-    played(body)
+    asyncio.run(body())
 
 
-def test_selected_text_is_that_of_the_source() -> None:
+def test_selected_text_is_not_wrapped() -> None:
     async def body() -> None:
         markdown = StreamingMarkdown("- " + "word " * 30 + "\n\n```\n" + "x" * 100 + "\n\ny\n```\n")
-        async with stage(markdown, size=(40, 24)):
+        async with showing(markdown, size=(40, 24)):
             selected = markdown.get_selection(SELECT_ALL)
             assert selected
             assert selected[0] == ("word " * 30).strip() + "\n\n" + "x" * 100 + "\n\ny"
 
-    played(body)
+    asyncio.run(body())
 
 
 @pytest.mark.parametrize(
     ("took", "wait", "without_idle_cores"),
     [(0.0, 0.05, 0.05), (0.01, 0.05, 0.24), (0.05, 0.15, 0.3), (0.1, 0.3, 0.3), (1.0, 3.0, 3.0)],
 )
-def test_slow_drawing_is_done_less_often(
-    took: float, wait: float, without_idle_cores: float
-) -> None:
+def test_slow_drawing_is_delayed(took: float, wait: float, without_idle_cores: float) -> None:
     assert delay(took, cpu_share=0.5) == pytest.approx(wait)
     assert delay(took, cpu_share=1.0) == pytest.approx(without_idle_cores)
