@@ -59,7 +59,7 @@ def model_rows(facts: Facts) -> list[Row]:
         ("quantisation", _quantisation(facts)),
         ("shape", _shape(facts)),
         ("context", f"{context:,} tokens" if context else "-"),
-        ("memory", facts.memory),
+        ("memory", facts.memory_kind),
         ("cache", f"{format_bytes(cache)} per token, in 16 bits" if cache else "-"),
         *_vocabulary(facts.vocabulary),
         ("chat template", _template(facts.chat_template)),
@@ -70,7 +70,7 @@ def model_rows(facts: Facts) -> list[Row]:
 def _quantisation(facts: Facts) -> str:
     if not facts.parameters:
         return "none: it holds no weights"
-    shares = {name: number / facts.parameters for name, number in facts.types.items()}
+    shares = {name: number / facts.parameters for name, number in facts.weights_by_type.items()}
     main = [f"{name} {share:.0%}" for name, share in shares.items() if share >= _MIN_SHARE]
     return join_facts([", ".join(main), f"{facts.bits_per_weight:.2f} bits per weight"])
 
@@ -121,7 +121,7 @@ def model_record(facts: Facts) -> dict[str, Any]:
         "licence": facts.text("general.license"),
         "architecture": facts.header.architecture,
         "parameters": facts.parameters,
-        "types": dict(facts.types),
+        "types": dict(facts.weights_by_type),
         "bits_per_weight": facts.bits_per_weight,
         "context": facts.header.context_length,
         "layers": facts.number("block_count"),
@@ -129,7 +129,7 @@ def model_record(facts: Facts) -> dict[str, Any]:
         "heads": facts.number("attention.head_count"),
         "cache_heads": facts.number("attention.head_count_kv"),
         "cache_bytes_per_token": cache_bytes(facts.header, 1),
-        "memory": facts.memory,
+        "memory": facts.memory_kind,
         "vocabulary": _vocabulary_record(facts.vocabulary),
         "chat_template": facts.chat_template,
         "draft_heads": facts.hidden_state_heads,

@@ -1,6 +1,6 @@
-"""Refuses the GGUF files that are sound but cannot generate text, or would crash llama.cpp.
+"""Refuses GGUF files that are intact but cannot generate text, or that would crash llama.cpp.
 
-Every check takes a header and returns what is wrong with it and the way out, or None.
+Every check takes a header and returns what is wrong and what to do, or None.
 """
 
 import os
@@ -37,16 +37,16 @@ _ARCHITECTURES = {
     **dict.fromkeys(("eagle3", "dflash", "gemma4-assistant"), _DRAFT_HEAD),
 }
 
-# Tensor types llama.cpp has no kernel for, or only as tables of numbers.
+# Tensor types that llama.cpp has no kernel for, and types that it reads only as tables of numbers.
 _NEVER_COMPUTED = ("Q8_1", "Q8_K", "I8", "I16", "F64")
 _TABLES = ("I32", "I64")
 _ELEMENTWISE = ("norm.weight", ".bias", "conv1d.weight", "shortconv.conv.weight")
 
 
 def check_generative(path: str | os.PathLike[str]) -> Header:
-    """Read the header at `path` and refuse a file that cannot generate text.
+    """Read the header of a model, and refuse one that cannot generate text.
 
-    Raises ModelNotFoundError or ModelLoadError. A split model is named by its first part.
+    path: the first file of a split model. Raises ModelNotFoundError or ModelLoadError.
     """
     header = read_header(path)
     _refuse(path, _wrong_kind(header) or _wrong_part(header))
@@ -87,10 +87,10 @@ def _wrong_part(header: Header) -> str | None:
     return None
 
 
-def parts(path: Path, header: Header) -> list[Path]:
-    """The files of a model, its first (or only) one first.
+def part_paths(path: Path, header: Header) -> list[Path]:
+    """Return the files of a model, which may not exist. path, header: of the first or only one.
 
-    Raises ModelLoadError for a split model whose first part does not say so in its name.
+    Raises ModelLoadError for a split model whose name does not end as that of a first part.
     """
     count = header.metadata.get("split.count", 1)
     if not isinstance(count, int) or count < 2:
@@ -104,7 +104,7 @@ def parts(path: Path, header: Header) -> list[Path]:
 
 
 def _tensors_of_other_parts(path: Path, header: Header) -> Iterator[TensorInfo]:
-    for number, file in enumerate(parts(path, header)[1:], start=1):
+    for number, file in enumerate(part_paths(path, header)[1:], start=1):
         try:
             part = read_header(file)
         except ModelNotFoundError as error:
@@ -142,7 +142,7 @@ def _no_tokenizer(header: Header) -> str | None:
 
 
 def _missing_byte(texts: set[str]) -> int | None:
-    """SentencePiece spells in bytes what it has no token for, and llama.cpp ends without them."""
+    """Return a byte without a token: SentencePiece needs all, and llama.cpp ends without one."""
     for byte in range(256):
         if f"<0x{byte:02X}>" not in texts and _as_text(byte) not in texts:
             return byte
@@ -162,7 +162,7 @@ def _unusable_tensor(tensors: Iterable[TensorInfo]) -> str | None:
 
 
 def _unusable_type(tensor: TensorInfo) -> str | None:
-    """llama.cpp loads these and then aborts at the first token."""
+    """Return the type of a tensor that llama.cpp loads, and then aborts on at the first token."""
     kind = TENSOR_TYPES[tensor.type].name
     table = "tid2eid" in tensor.name or not tensor.name.endswith((".weight", ".bias"))
     if kind in _NEVER_COMPUTED or (kind in _TABLES and not table):

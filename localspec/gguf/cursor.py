@@ -1,4 +1,4 @@
-"""Steps through the bytes of a GGUF file without ever leaving them."""
+"""A cursor that reads the bytes of a GGUF file in order and never leaves the file."""
 
 import mmap
 import struct
@@ -9,7 +9,7 @@ from typing import Any
 from localspec.errors import ModelLoadError
 from localspec.gguf.types import ARRAY, BOOL, SCALARS, STRING, UINT8, UINT32, UINT64
 
-# Far above any real model, low enough that a hostile file is refused at once.
+# Far above every real model, and low enough that a hostile file is refused at once.
 MAX_HEADER_BYTES = 1 << 26
 MAX_ENTRIES = 1 << 16
 
@@ -17,9 +17,10 @@ _U32, _U64 = SCALARS[UINT32], SCALARS[UINT64]
 
 
 class Array(Sequence[Any]):
-    """A metadata array, decoded when first looked at: a vocabulary is long and seldom wanted.
+    """An array of the metadata, decoded on the first use, because a vocabulary is long.
 
-    Bytes of a string that are not UTF-8 come back as surrogates (a token may be any bytes).
+    kind: the type of its items, one of those in types. count: how many there are. raw: their bytes
+    in the file. Bytes of a string that are not UTF-8 become surrogates: a token may be any bytes.
     """
 
     def __init__(self, kind: int, count: int, raw: bytes) -> None:
@@ -48,7 +49,11 @@ class Array(Sequence[Any]):
 
 
 class Cursor:
-    """Walks the file from its first byte; no step can leave the file."""
+    """Reads values one after the other, from the first byte on.
+
+    view: the whole file. name: the file's, for messages. Every method that reads raises
+    ModelLoadError for a damaged file; `what` names the value in the message.
+    """
 
     def __init__(self, view: mmap.mmap, name: str) -> None:
         self.view = view
@@ -56,10 +61,11 @@ class Cursor:
         self.position = 0
 
     def refuse(self, problem: str, way_out: str = "download it again") -> ModelLoadError:
+        """Return the error to raise for a damaged file."""
         return ModelLoadError(f"{self.name} is damaged: {problem}; {way_out}")
 
     def take(self, size: int, what: str) -> int:
-        """Step over `size` bytes and return where they begin."""
+        """Skip `size` bytes and return the position of the first of them."""
         start = self.position
         if size > len(self.view) - start:
             raise ModelLoadError(
@@ -72,10 +78,11 @@ class Cursor:
         return start
 
     def scalar(self, form: struct.Struct, what: str) -> Any:
+        """Read one number. form: one of SCALARS."""
         return form.unpack_from(self.view, self.take(form.size, what))[0]
 
     def count(self, what: str, *, least_bytes: int) -> int:
-        """The number of `what`, each of which takes at least `least_bytes` further on."""
+        """Read how many of `what` follow, each of which takes at least `least_bytes`."""
         count: int = self.scalar(_U64, f"the number of {what}")
         room = (len(self.view) - self.position) // least_bytes
         if count > min(room, MAX_ENTRIES):
@@ -83,12 +90,13 @@ class Cursor:
         return count
 
     def string(self, what: str) -> bytes:
+        """Read a length and so many bytes."""
         size = self.scalar(_U64, what)
         start = self.take(size, what)
         return self.view[start : start + size]
 
     def label(self, what: str, most_bytes: int) -> str:
-        """A name of a key or tensor: short, printable UTF-8."""
+        """Read the name of a key or tensor: printable UTF-8 of at most `most_bytes`."""
         raw = self.string(what)
         if not 0 < len(raw) <= most_bytes:
             raise self.refuse(f"{what} has {len(raw)} bytes, not 1 to {most_bytes}")
@@ -101,6 +109,7 @@ class Cursor:
         return text
 
     def value(self, kind: int, what: str) -> object:
+        """Read a value of the metadata. kind: its type, one of those in types."""
         if kind == ARRAY:
             return self.array(what)
         if kind == STRING:
@@ -112,10 +121,11 @@ class Cursor:
         return self.scalar(SCALARS[kind], what)
 
     def array(self, what: str) -> Array:
+        """Read the type of an array's items, their number, and their bytes."""
         kind: int = self.scalar(_U32, what)
         count: int = self.scalar(_U64, what)
         if kind != STRING and kind not in SCALARS:
-            # Nested arrays are in the format, but llama.cpp reads none.
+            # The format has nested arrays, but llama.cpp does not read them.
             raise self.refuse(f"{what} is an array of the unknown type {kind}")
         size = count * (8 if kind == STRING else SCALARS[kind].size)
         start = self.take(size, what)
@@ -125,12 +135,12 @@ class Cursor:
         return Array(kind, count, self.view[start : start + size])
 
     def skip_strings(self, count: int, what: str) -> int:
-        """Step over `count` strings and return how many bytes they take."""
+        """Skip `count` strings and return the bytes that they take."""
         read, view, last = _U64.unpack_from, self.view, len(self.view) - 8
         position = self.position
         for _ in range(count):
             if position > last:
-                position += 8  # the length itself lies outside, which `take` refuses
+                position += 8  # the length itself is outside of the file, which `take` refuses
                 break
             position += 8 + read(view, position)[0]
         size = position - self.position

@@ -1,4 +1,4 @@
-"""Facts: what a GGUF is, as far as its header tells. No weights are read."""
+"""Facts about a model from the headers of its files; no weights are read."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from localspec.gguf.reader import Header, TensorInfo, display_name, read_header
 from localspec.gguf.types import TENSOR_TYPES
 from localspec.gguf.vocabulary import HeaderVocabulary
 
-# What layers are called that keep a state of fixed size, and those that keep every token's keys.
+# Parts of the names of tensors, in layers with a state of fixed size and in attention layers.
 _RECURRENT = (".ssm_", ".time_mix_", ".shortconv.")
 _ATTENTION = (".attn_k.", ".attn_qkv.", ".attn_kv_a_mqa.", ".attn_kv_a.")
 
-# Architectures that are no whole model but draft from their target's hidden states.
+# Architectures of heads, which draft from the hidden states of their target.
 _HEADS = {
     "eagle3": "EAGLE-3 head, for its own target",
     "dflash": "DFlash head, for its own target",
@@ -27,7 +27,7 @@ _HEADS = {
 
 @dataclass(frozen=True)
 class Facts:
-    """A model in files: all of them if it is split. Its header is that of the first."""
+    """A model in one file or several. header: of the first file. tensors: of all files."""
 
     files: tuple[Path, ...]
     header: Header
@@ -35,17 +35,17 @@ class Facts:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of its files."""
+        """Bytes of all files."""
         return bytes_of(self.files)
 
     @cached_property
     def parameters(self) -> int:
-        """How many numbers its tensors hold."""
-        return sum(self.types.values())
+        """The number of weights."""
+        return sum(self.weights_by_type.values())
 
     @cached_property
-    def types(self) -> Mapping[str, int]:
-        """Parameters by the type they are stored in, the most first."""
+    def weights_by_type(self) -> Mapping[str, int]:
+        """The number of weights by the name of their ggml type, the most common type first."""
         counts: Counter[str] = Counter()
         for tensor in self.tensors:
             counts[TENSOR_TYPES[tensor.type].name] += prod(tensor.shape)
@@ -53,23 +53,23 @@ class Facts:
 
     @property
     def bits_per_weight(self) -> float:
-        """Of the tensors alone."""
+        """Bits of the tensors, without the header, per weight."""
         return 8 * sum(tensor.size for tensor in self.tensors) / max(1, self.parameters)
 
     @cached_property
     def vocabulary(self) -> HeaderVocabulary | None:
-        """None where it has none of its own."""
+        """The vocabulary; None for a file without one."""
         found = HeaderVocabulary(self.header)
         return found if found.n_vocab else None
 
     @property
     def chat_template(self) -> str | None:
-        """In Jinja."""
+        """The chat template, in Jinja; None for a model without one."""
         return self.text("tokenizer.chat_template")
 
     @cached_property
-    def memory(self) -> str:
-        """What it keeps of a text: attention, sliding window, hybrid or recurrent."""
+    def memory_kind(self) -> str:
+        """The kind of memory of a text: attention, sliding window, hybrid or recurrent."""
         names = [tensor.name for tensor in self.tensors]
         recurrent = any(mark in name for name in names for mark in _RECURRENT)
         attention = any(mark in name for name in names for mark in _ATTENTION)
@@ -79,27 +79,27 @@ class Facts:
 
     @property
     def hidden_state_heads(self) -> str | None:
-        """What drafts from its hidden states, if anything in the file does."""
+        """The head in this file that drafts from hidden states, in words; None without one."""
         layers = self.number("nextn_predict_layers")
         if layers:
             return f"MTP (NextN), {layers} {'layer' if layers == 1 else 'layers'}"
         return _HEADS.get(self.header.architecture)
 
     def number(self, key: str) -> int | None:
-        """A whole number of the architecture, such as block_count."""
+        """Return a whole number of the architecture, such as block_count."""
         return self.header.number(key)
 
     def text(self, key: str) -> str | None:
-        """A text of the metadata, such as general.license."""
+        """Return a text of the metadata, such as general.license; None where it is empty."""
         value = self.header.metadata.get(key)
         return value if isinstance(value, str) and value else None
 
 
 def facts_of(path: Path, header: Header | None = None) -> Facts:
-    """Read the headers of a model, named by any of its files.
+    """Read the headers of a model. path: any of its files.
 
     header: of its first file, where it was read before. Raises ModelNotFoundError, or
-    ModelLoadError for a file that is no GGUF, or a part without the others.
+    ModelLoadError for a file that is no GGUF, or where a part of a split model is missing.
     """
     files = files_of(path)
     first = read_header(files[0]) if header is None else header

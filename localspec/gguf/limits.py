@@ -1,6 +1,6 @@
-"""Refuses what a header's numbers must not be: llama.cpp aborts, hangs or overflows on them.
+"""Limits of the numbers in a header, beyond which llama.cpp aborts, hangs or overflows.
 
-Every check takes a header and returns what is wrong with it and the way out, or None.
+Every check takes a header and returns what is wrong and what to do, or None.
 """
 
 from localspec.gguf.reader import Array, Header
@@ -21,16 +21,16 @@ _SIZES = {
 }
 _MAX_EXPERTS = 1024
 
-# Architectures without any attention begin so.
+# The names of architectures without attention begin so.
 _WITHOUT_ATTENTION = ("mamba", "rwkv", "arwkv")
-# The commonest of those whose graph wants every dimension of a head to be rotated.
+# The most common architectures that need every dimension of a head to be rotated.
 _ROTATED_WHOLE = ("qwen2", "qwen2moe", "qwen3", "qwen3moe")
-# llama.cpp takes one expert, or none, for a dense model of these architectures.
+# For these architectures llama.cpp takes one expert, or none, as a dense model.
 _OPTIONAL_EXPERTS = ("hunyuan-dense", "hunyuan_vl")
 
 
 def impossible_numbers(header: Header) -> str | None:
-    """What is wrong with sizes, attention heads, rotation or experts, and the way out."""
+    """Check sizes, attention heads, rotation and experts."""
     return (
         _impossible_sizes(header)
         or _impossible_heads(header)
@@ -40,14 +40,14 @@ def impossible_numbers(header: Header) -> str | None:
 
 
 def largest(header: Header, key: str, default: int = 0) -> int:
-    """A number of the architecture; where it is one per layer, the largest."""
+    """Return a number of the architecture; where there is one per layer, the largest."""
     value = header.own(key)
     numbers = value if isinstance(value, Array) else (value,)
     return max((each for each in numbers if isinstance(each, int)), default=default)
 
 
 def _impossible_sizes(header: Header) -> str | None:
-    """What llama.cpp asserts about sizes, or multiplies in 32 bits without looking."""
+    """Check what llama.cpp asserts about sizes, or multiplies in 32 bits without a check."""
     layers = largest(header, "block_count", 1)
     limits = {**_SIZES, "nextn_predict_layers": (0, layers)}
     for key, (least, most) in limits.items():
@@ -66,7 +66,7 @@ def _impossible_sizes(header: Header) -> str | None:
 
 
 def _impossible_heads(header: Header) -> str | None:
-    """Every key-value head must serve the same number of query heads, or llama.cpp aborts."""
+    """Check that every key-value head serves the same number of query heads."""
     heads = largest(header, "attention.head_count")
     shared = largest(header, "attention.head_count_kv")
     if not heads and not header.architecture.startswith(_WITHOUT_ATTENTION):
@@ -88,7 +88,7 @@ def _both_lengths(header: Header) -> bool:
 
 
 def _impossible_rotation(header: Header) -> str | None:
-    """As many dimensions of a head are rotated as it has, or fewer, in pairs; some at least."""
+    """Check that an even number of a head's dimensions is rotated, at least 2 and at most all."""
     heads = largest(header, "attention.head_count")
     if not heads:
         return None
@@ -96,9 +96,9 @@ def _impossible_rotation(header: Header) -> str | None:
     if isinstance(sections, Array):
         head = largest(header, "attention.key_length")
         head = head or largest(header, "embedding_length") // heads
-        turned = sum(each for each in sections if isinstance(each, int))
-        if head and turned > head:
-            return f"rotates {turned} of the {head} dimensions of a head; download it again"
+        in_sections = sum(each for each in sections if isinstance(each, int))
+        if head and in_sections > head:
+            return f"rotates {in_sections} of the {head} dimensions of a head; download it again"
     for window in ("", "_swa"):
         rotated = header.own(f"rope.dimension_count{window}")
         head = largest(header, f"attention.key_length{window}")
@@ -113,7 +113,7 @@ def _impossible_rotation(header: Header) -> str | None:
 
 
 def _impossible_experts(header: Header) -> str | None:
-    """What llama.cpp asserts about a mixture of experts."""
+    """Check what llama.cpp asserts about a mixture of experts."""
     experts = largest(header, "expert_count")
     groups = largest(header, "expert_group_count")
     groups_used = largest(header, "expert_group_used_count")
@@ -121,12 +121,12 @@ def _impossible_experts(header: Header) -> str | None:
     if header.architecture in _OPTIONAL_EXPERTS and experts <= 1:
         experts = most_used = 0
     if experts:
-        sound = 0 < most_used <= experts <= _MAX_EXPERTS and groups < experts
+        valid = 0 < most_used <= experts <= _MAX_EXPERTS and groups < experts
     else:
-        sound = most_used == groups == 0
+        valid = most_used == groups == 0
     if groups > 1:
-        sound = sound and experts % groups == 0 and 0 < groups_used < groups
-    if sound:
+        valid = valid and experts % groups == 0 and 0 < groups_used < groups
+    if valid:
         return None
     routing = f"{most_used} of {experts} experts and {groups_used} of {groups} expert groups"
     return f"claims to use {routing}, which cannot be; download it again"

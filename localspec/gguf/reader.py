@@ -1,7 +1,7 @@
-"""Reads the header of a GGUF file: its metadata and its table of tensors, never the weights.
+"""Reads the header of a GGUF file: its metadata and its table of tensors, not the weights.
 
-llama.cpp can end the whole process on a malformed file, so every length, count, type and offset is
-checked against the file here first. Layout: GGUF versions 2 and 3, as in
+On a malformed file llama.cpp can end the whole process. Every length, count, type and offset is
+therefore checked against the file here first. Layout: GGUF versions 2 and 3, as in
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
@@ -27,10 +27,10 @@ _MAX_TENSOR_NAME_BYTES = 63
 
 _U32, _U64 = SCALARS[UINT32], SCALARS[UINT64]
 
-# llama.cpp reads these without looking at their type and aborts on any other.
+# llama.cpp does not check the types of these keys, and aborts on any other type.
 _KEY_TYPES = {"general.alignment": UINT32, "split.no": UINT16, "split.count": UINT16}
 
-# What people pass by mistake, told by its first four bytes.
+# Files that users pass by mistake, by their first four bytes.
 _LOOKALIKES = {
     b"vers": "a Git LFS pointer: fetch the model itself with `git lfs pull`",
     b"<!DO": "a web page: download the file itself, not the page about it",
@@ -40,7 +40,11 @@ _LOOKALIKES = {
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One tensor: shape with the fastest-changing dimension first, ggml type, bytes in the file."""
+    """One tensor of a file.
+
+    shape: the fastest-changing dimension first. type: a key of TENSOR_TYPES. offset, size: bytes,
+    the offset from the start of the file.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -51,7 +55,7 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a GGUF file says about itself; offsets of tensors count from the start of the file."""
+    """The header of a GGUF file. version: of the format, 2 or 3."""
 
     version: int
     metadata: Mapping[str, object]
@@ -59,32 +63,32 @@ class Header:
 
     @property
     def architecture(self) -> str:
-        """Such as "llama"; empty where the file does not say."""
+        """The architecture, such as "llama"; empty where the file does not name it."""
         value = self.metadata.get("general.architecture")
         return value if isinstance(value, str) else ""
 
     @property
     def context_length(self) -> int | None:
-        """The most tokens the model was trained on at once."""
+        """Tokens of the longest text that the model was trained for; None where unknown."""
         return self.number("context_length")
 
     def without_vocabulary(self) -> "Header":
-        """As far as it is needed once the model is loaded; tokens and merges take megabytes."""
+        """Return the header without its vocabulary, which takes megabytes."""
         kept = {k: v for k, v in self.metadata.items() if not k.startswith("tokenizer.")}
         return replace(self, metadata=kept)
 
     def own(self, key: str) -> object:
-        """The value of a key the architecture prefixes, such as llama.block_count."""
+        """Return the value of a key of the architecture: block_count for llama.block_count."""
         return self.metadata.get(f"{self.architecture}.{key}")
 
     def number(self, key: str) -> int | None:
-        """Such a value where it is one whole number."""
+        """Return the value of a key of the architecture where it is one whole number, else None."""
         value = self.own(key)
         return value if isinstance(value, int) else None
 
 
 def display_name(path: str | os.PathLike[str]) -> str:
-    """The path, as it was given, as it goes into a one-line message."""
+    """Return a path for a one-line message, without unprintable characters."""
     return printable(os.fspath(path))
 
 
@@ -156,7 +160,7 @@ def _metadata(cursor: Cursor, count: int) -> dict[str, Any]:
 
 
 def _tensor_entry(cursor: Cursor, index: int) -> TensorInfo:
-    """One line of the table, its offset still counted from the start of the data."""
+    """Read one line of the table; its offset counts from the start of the data."""
     name = cursor.label(f"the name of tensor {index}", _MAX_TENSOR_NAME_BYTES)
     what = f"tensor {name!r}"
     dimensions = cursor.scalar(_U32, what)

@@ -1,4 +1,4 @@
-"""Vocabulary: what a GGUF's header says of its tokens, read as llama.cpp reads it."""
+"""The vocabulary in a GGUF's header, with the same defaults as in llama.cpp."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _NO_TOKEN = -1
 
 
 class _Tokenizer(NamedTuple):
-    """llama.cpp's number for a kind of tokenizer, and what it takes where the file is silent."""
+    """A kind of tokenizer: llama.cpp's number for it, and the defaults of missing keys."""
 
     number: int = 0
     bos: int = _NO_TOKEN
@@ -36,7 +36,7 @@ _TOKENIZERS = {
 }
 TOKENIZER_NAMES = ("none", "SPM", "BPE", "WPM", "UGM", "RWKV", "PLaMo2", "TEST")
 
-# What else `tokenizer.ggml.pre` decides, of byte-pair vocabularies.
+# Byte-pair vocabularies whose defaults depend on `tokenizer.ggml.pre`.
 _BOS_BY_DEFAULT = (
     *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
     *("jina-v5-nano", "tekken", "chameleon"),
@@ -44,8 +44,8 @@ _BOS_BY_DEFAULT = (
 _BOS_ALWAYS = ("gemma4", "granite-embed-multi-311m")
 _NO_BOS_BY_DEFAULT = ("chatglm-bpe", "glm4", "glm5")
 
-# How tokens that end a turn are spelt, for files that do not name theirs. Where a vocabulary has
-# several of these, llama.cpp takes any one.
+# Texts of tokens that end a turn, for files that do not name theirs. Where a vocabulary has
+# several of them, llama.cpp takes any one.
 _END_OF_TURN = (
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>"),
     *("<EOT>", "_<EOT>", "[EOT]", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<end_of_utterance>"),
@@ -56,8 +56,7 @@ _END_OF_MESSAGE = ("<|eom_id|>",)
 class HeaderVocabulary:
     """The vocabulary of a model that is not loaded.
 
-    Tokens are numbers, -1 where the vocabulary has none. A tokenizer llama.cpp does not know has
-    type 0.
+    n_vocab: the number of tokens. Tokens are ids, -1 where the vocabulary has none.
     """
 
     def __init__(self, header: Header) -> None:
@@ -73,14 +72,14 @@ class HeaderVocabulary:
 
     @property
     def vocabulary_type(self) -> int:
-        """llama.cpp's number for the kind of tokenizer; TOKENIZER_NAMES has its name."""
+        """llama.cpp's number for the kind of tokenizer, an index of TOKENIZER_NAMES."""
         return self._tokenizer.number
 
     @property
     def bos(self) -> int:
         """The token that begins a text."""
-        silent = self._tokenizer == _BYTE_PAIR and self._pre in _NO_BOS_BY_DEFAULT
-        return self._token("bos", _NO_TOKEN if silent else self._tokenizer.bos)
+        no_default = self._tokenizer == _BYTE_PAIR and self._pre in _NO_BOS_BY_DEFAULT
+        return self._token("bos", _NO_TOKEN if no_default else self._tokenizer.bos)
 
     @property
     def eos(self) -> int:
@@ -89,7 +88,7 @@ class HeaderVocabulary:
 
     @property
     def adds_bos(self) -> bool:
-        """Whether a text starts with BOS."""
+        """Whether every prompt gets BOS at its start."""
         byte_pair = self.vocabulary_type == _BYTE_PAIR.number
         if byte_pair and self._pre in _BOS_ALWAYS:
             return True
@@ -98,32 +97,32 @@ class HeaderVocabulary:
 
     @property
     def adds_eos(self) -> bool:
-        """Whether a prompt ends with EOS."""
+        """Whether every prompt gets EOS at its end."""
         return self._flag("add_eos_token", self._tokenizer.adds_eos)
 
     @cached_property
     def special(self) -> Mapping[str, int]:
-        """The tokens that begin or end texts, turns and messages (bos, eos, eot, eom), if any."""
+        """The ids of bos, eos, eot and eom (end of turn, of message), as far as there are any."""
         found = {
             "bos": self.bos,
             "eos": self.eos,
-            "eot": self._token("eot", self._spelt(_END_OF_TURN)),
-            "eom": self._token("eom", self._spelt(_END_OF_MESSAGE)),
+            "eot": self._token("eot", self._token_of_text(_END_OF_TURN)),
+            "eom": self._token("eom", self._token_of_text(_END_OF_MESSAGE)),
         }
         return {name: token for name, token in found.items() if token != _NO_TOKEN}
 
     @cached_property
     def fingerprint(self) -> str:
-        """What tells this vocabulary from others: a SHA-256 of every token as it is spelt."""
+        """A SHA-256 of the texts of all tokens, which identifies the vocabulary."""
         return hashlib.sha256(b"".join(text + b"\0" for text in self._texts)).hexdigest()
 
     def token_text(self, token: int) -> bytes:
-        """A token as the vocabulary spells it."""
+        """Return the bytes of a token in the vocabulary."""
         return self._texts[token]
 
     @cached_property
     def _texts(self) -> Sequence[bytes]:
-        """llama.cpp ends a token at its first NUL, and gives empty ones a name."""
+        """All tokens as in llama.cpp, which cuts a token at its first NUL and names empty ones."""
         texts = (text.encode("utf-8", "surrogateescape") for text in self._tokens)
         return [
             text.partition(b"\0")[0] or b"[EMPTY_%d]" % number for number, text in enumerate(texts)
@@ -137,13 +136,13 @@ class HeaderVocabulary:
         return value if isinstance(value, bool) else default
 
     def _token(self, name: str, default: int) -> int:
-        """A token the file names, or the default, as far as the vocabulary has it."""
+        """Return the token that the file names, else the default, else -1."""
         for token in (self._get(f"{name}_token_id"), default):
             if isinstance(token, int) and 0 <= token < self.n_vocab:
                 return token
         return _NO_TOKEN
 
-    def _spelt(self, spellings: Sequence[str]) -> int:
-        """The token that is spelt like the first of these that there is."""
+    def _token_of_text(self, spellings: Sequence[str]) -> int:
+        """Return the token with the first of these texts that the vocabulary has."""
         ids = {text: token for token, text in enumerate(self._tokens) if text in spellings}
         return next((ids[text] for text in spellings if text in ids), _NO_TOKEN)

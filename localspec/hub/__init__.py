@@ -1,1 +1,1 @@
-"""What the Hub has, and its cache on this disk."""
+"""The Hugging Face Hub: its repositories, downloads, and its cache on this disk."""

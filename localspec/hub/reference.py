@@ -1,11 +1,11 @@
-"""References: how a model is named when it is not named by a path."""
+"""References to models: a file on this disk, or a model in a repository of the Hub."""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 _HUB = ("https://huggingface.co/", "huggingface.co/", "hf.co/")
-# Names as the Hub allows them: no dot or hyphen at either end.
+# The Hub's rules for names: no dot or hyphen at either end.
 _NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?"
 _NEVER_IN_NAMES = ("..", "--")
 _NEVER_AT_THE_END = (".gguf", ".git")
@@ -14,7 +14,11 @@ _REPOSITORY = re.compile(rf"({_NAME}/{_NAME})(?::([A-Za-z0-9._/-]+))?")
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository of the Hub, and which of its models: a quantisation, a file; or None."""
+    """A model in a repository of the Hub.
+
+    id: user/name. quant: a quantisation or the name of a file; None leaves the choice to
+    `choose_model`.
+    """
 
     id: str
     quant: str | None = None
@@ -23,12 +27,11 @@ class Repository:
         return f"{self.id}:{self.quant}" if self.quant else self.id
 
 
-# Where a model is: on this disk, or on the Hub.
 Reference = Path | Repository
 
 
 def repository(text: str) -> Repository | None:
-    """The `user/repo[:quant]` (or Hub address) that a text is, or None if it is none."""
+    """Parse `user/repo[:quant]`, or an address of the Hub; return None for every other text."""
     for prefix in _HUB:
         text = text.removeprefix(prefix)
     found = _REPOSITORY.fullmatch(text.rstrip("/"))

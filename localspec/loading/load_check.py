@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import ModelLoadError
-from localspec.gguf.check import check_generative, parts
+from localspec.gguf.check import check_generative, part_paths
 from localspec.gguf.facts import Facts, facts_of
 from localspec.gguf.reader import Header, display_name
 from localspec.llama import extra_buffers, library
@@ -56,7 +56,7 @@ def require_loadable(path: Path, header: Header) -> None:
     target, drafter = registry.bundled()
     if path.samefile(drafter) or (path.samefile(target) and extra_buffers.remembered()):
         return
-    files = parts(path, header)
+    files = part_paths(path, header)
     remembered = cache_file(
         "load_checks", [*map(stat_signature, files), *library.build_signature()]
     )

@@ -1,0 +1,1 @@
+"""Models by name, pairs of target and drafter, and which drafters fit."""

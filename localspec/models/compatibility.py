@@ -64,7 +64,7 @@ def _context(drafter: Facts, n_ctx: int) -> Check:
 
 def _rollback(target: Facts, drafter: Facts) -> Check:
     """Say what taking rejected tokens back costs; it is possible with every kind of memory."""
-    both = {"target": target.memory, "drafter": drafter.memory}
+    both = {"target": target.memory_kind, "drafter": drafter.memory_kind}
     kinds = ", ".join(dict.fromkeys(both.values()))
     states = [role for role, kind in both.items() if kind in ("hybrid", "recurrent")]
     if not states:

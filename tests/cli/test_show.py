@@ -122,7 +122,7 @@ def test_a_split_model_is_shown_whole(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_kept_of_a_text(tmp_path: Path, family: str, memory: str) -> None:
-    assert facts_of(write_tiny(tmp_path / "tiny.gguf", family)).memory == memory
+    assert facts_of(write_tiny(tmp_path / "tiny.gguf", family)).memory_kind == memory
 
 
 def odd(path: Path, arch: str = "llama", *tensors: str, **keys: str | int) -> Path:
@@ -142,7 +142,7 @@ def odd(path: Path, arch: str = "llama", *tensors: str, **keys: str | int) -> Pa
 
 def test_layers_of_both_kinds_are_a_hybrid(tmp_path: Path) -> None:
     path = odd(tmp_path / "h.gguf", "qwen35", "blk.0.ssm_a", "blk.1.attn_k.weight")
-    assert facts_of(path).memory == "hybrid"
+    assert facts_of(path).memory_kind == "hybrid"
 
 
 def test_heads_that_draft_are_named(tmp_path: Path) -> None:
