@@ -1,4 +1,4 @@
-"""Downloads from a Hub on this machine that are cut short, and go on."""
+"""Transfers that are interrupted, and continued where they stopped, in this process or another."""
 
 import hashlib
 import os
