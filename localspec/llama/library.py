@@ -52,6 +52,7 @@ _OPTIONAL_FUNCTIONS = {
 }
 _LONGEST_LINE = 200
 _lines: deque[str] = deque(maxlen=400)
+_captured: list[list[str]] = []
 _interrupted = threading.Event()
 
 
@@ -59,7 +60,8 @@ _interrupted = threading.Event()
 def _capture(level: int, text: bytes, _data: Any) -> None:
     try:
         line = text.decode("utf-8", "replace")
-        _lines.append(line)
+        for lines in (_lines, *_captured):
+            lines.append(line)
         if os.environ.get("LOCALSPEC_DEBUG") == "1":
             os.write(2, line.encode())
     except KeyboardInterrupt:
@@ -88,31 +90,17 @@ def first_error() -> str:
 
 @contextmanager
 def captured_log() -> Iterator[list[str]]:
-    """Collect what the library logs inside the block, line by line, beside the log of this module.
+    """Collect what the library logs inside the block, line by line.
 
     Raises the KeyboardInterrupt that came while the library was logging.
     """
     lines: list[str] = []
-    interrupted: list[KeyboardInterrupt] = []
-    usual, data = llama_cpp.llama_log_callback(), ctypes.c_void_p()
-    llama_cpp.llama_log_get(ctypes.byref(usual), ctypes.byref(data))
-
-    @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
-    def keep(level: int, text: bytes, user_data: Any) -> None:
-        try:
-            lines.append(text.decode("utf-8", "replace"))
-            usual(level, text, user_data)
-        except KeyboardInterrupt as interrupt:
-            # ctypes prints and forgets what a callback raises.
-            interrupted.append(interrupt)
-
-    llama_cpp.llama_log_set(keep, data)
+    _captured.append(lines)
     try:
         yield lines
     finally:
-        llama_cpp.llama_log_set(usual, data)
-    if interrupted:
-        raise interrupted[0]
+        _captured[:] = [each for each in _captured if each is not lines]
+    raise_pending_interrupt()
 
 
 def clear_pending_interrupt() -> None:

@@ -6,23 +6,30 @@ Processes that find the folder on their path get it: children of this process, n
 from pathlib import Path
 
 _CODE = """
+import ctypes
 import os
 import signal
 
 import llama_cpp
 
 load, decode = llama_cpp.llama_model_load_from_file, llama_cpp.llama_decode
-crashes = {always}
+faulty = set()
+
+
+def address(model):
+    return ctypes.cast(model, ctypes.c_void_p).value
 
 
 def faulty_load(path, params):
-    global crashes
-    crashes = crashes or (params.use_extra_bufts and not params.no_alloc)
-    return load(path, params)
+    model = load(path, params)
+    faulty.discard(address(model))
+    if {always} or params.use_extra_bufts:
+        faulty.add(address(model))
+    return model
 
 
 def faulty_decode(context, batch):
-    if crashes:
+    if address(llama_cpp.llama_get_model(context)) in faulty:
         os.kill(os.getpid(), signal.SIGSEGV)
     return decode(context, batch)
 

@@ -136,5 +136,5 @@ sched_reserve:        CPU compute buffer size =     1.00 MiB
 """
     assert parse_context_memory(log.splitlines()) == ContextMemory(
         cache={"CPU": 16 * MIB, "CUDA0": 32 * MIB, "CUDA1": 5 * MIB + MIB // 2},
-        passes={"CUDA0": 30 * MIB, "CPU": 8 * MIB + MIB // 4},
+        compute_buffers={"CUDA0": 30 * MIB, "CPU": 8 * MIB + MIB // 4},
     )
