@@ -95,6 +95,8 @@ def test_a_healthy_library_is_tried_once(
 ) -> None:
     target, drafter = registry.bundled()
     with load() as engine:
+        if not extra_buffers.usable():
+            pytest.skip("this build is not healthy")
         assert not engine.notes
     assert children == [(target.name, True)]
     loadable_header(drafter)

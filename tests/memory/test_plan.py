@@ -106,13 +106,15 @@ import resource, sys
 import psutil
 from localspec.engine.engine import load
 from localspec.errors import ModelLoadError
+from localspec.llama import extra_buffers
 more, draft = int(sys.argv[1]) * 2**20, sys.argv[2]
 now = psutil.Process().memory_info().vms
 resource.setrlimit(resource.RLIMIT_AS, (now + more, now + more))
 try:
     with load(draft=draft, threads=1) as engine:
         text = engine.generate("def f(x):", max_tokens=16, seed=1).text
-        print(engine.context, engine.drafter_set.names, engine.drafter_set.reason, *engine.notes)
+        notes = [note for note in engine.notes if note not in extra_buffers.notes()]
+        print(engine.context, engine.drafter_set.names, engine.drafter_set.reason, *notes)
 except ModelLoadError as error:
     print("refused:", error)
 """
