@@ -1,4 +1,4 @@
-"""`localspec audit`: is a text what its seed gives?"""
+"""`localspec audit`: checks that a text is what its seed gives."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
 from localspec.models.locate import locate
 
-_NEEDED = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
+_KEYS = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
 
 
 class Placement(TypedDict):
@@ -67,12 +67,12 @@ def audit_command(
     record = _read(file) if file else _generated(prompt or "", seed, model, draft, placement)
     recorded = _recorded(record)
     target = locate(model) if model else Path(record["model"]["target"])
-    room = len(recorded.recipe.prompt_token_ids) + len(recorded.token_ids) + 64
+    context = len(recorded.recipe.prompt_token_ids) + len(recorded.token_ids) + 64
     recipe = recorded.recipe
     with load(
         target,
         "none",
-        context=room,
+        context=context,
         flash_attention=recipe.flash_attention,
         reproducible=recipe.reproducible,
         kv_type=recipe.kv_type,
@@ -111,7 +111,7 @@ def _read(file: BinaryIO) -> Mapping[str, Any]:
         raise InvalidValueError(
             f"{file.name} holds no JSON; write it with: localspec generate --json ... > FILE"
         ) from error
-    if not isinstance(record, Mapping) or not record.keys() >= _NEEDED:
+    if not isinstance(record, Mapping) or not record.keys() >= _KEYS:
         raise InvalidValueError(
             f"{file.name} is no record of localspec; write it with: localspec generate --json"
         )

@@ -1,4 +1,4 @@
-"""`localspec bench`: plain decoding against each drafter and `auto`, by turns."""
+"""`localspec bench`: measures plain decoding, each drafter and `auto`, by turns."""
 
 import threading
 from collections import Counter
@@ -79,7 +79,9 @@ _what_options = stacked(
 )
 
 _how_options = stacked(
-    click.option("--ctx", type=int, help="Tokens of context. [default: as many as are needed]"),
+    click.option(
+        "--ctx", "context", type=int, help="Tokens of context. [default: as many as are needed]"
+    ),
     gpu_layers_option,
     threads_option,
     click.option(
@@ -111,7 +113,7 @@ def bench(
     file: str | None,
     tokens: int,
     rounds: int,
-    ctx: int | None,
+    context: int | None,
     gpu_layers: int | None,
     threads: int | None,
     reproducible: bool,
@@ -133,11 +135,9 @@ def bench(
     require("tokens", tokens, 1)
     options |= {"max_tokens": tokens, "ignore_eos": True}
     settings = _checked(options, depths, verify=verify)
-    page_file = _writable(html) if html else None
-    names = comma_separated(sets or "") or ([] if file else [*SETS])
-    tasks = load_tasks(names, Path(file) if file else None)
+    page_file, tasks = _writable(html), _tasks(sets, file)
     sweep = Sweep(_path(model), _path(draft), comma_separated(drafts or "") or None, depths)
-    runtime = RuntimeConfig(ctx, gpu_layers, threads, None, reproducible or verify)
+    runtime = RuntimeConfig(context, gpu_layers, threads, None, reproducible or verify)
     cancel = threading.Event()
     with ExitStack() as stack:
         with on_interrupt(exit_at_once):
@@ -145,7 +145,7 @@ def bench(
             prompts = tokenize_prompts(loaded.plain, tasks, tokens)
         for reason in loaded.left_out:
             output.note(reason)
-        runs = run_rounds(
+        running = run_rounds(
             loaded.configurations,
             prompts,
             rounds=rounds,
@@ -153,16 +153,15 @@ def bench(
             seed=settings.seed,
             cancel=cancel,
         )
+        count = rounds * len(tasks) * len(loaded.configurations)
         with on_interrupt(cancel_first(cancel)):
-            found = list(
-                with_progress(runs, tasks, rounds * len(tasks) * len(loaded.configurations))
-            )
+            runs = list(with_progress(running, tasks, count))
         conditions = _conditions(loaded, runtime, settings, rounds, tasks)
-        result = build_report(loaded, tasks, found, conditions, interrupted=cancel.is_set())
+        result = build_report(loaded, tasks, runs, conditions, interrupted=cancel.is_set())
     _write(result, output, page_file, as_json=as_json)
     if verify:
-        compared = require_same_texts(found, tasks)
-        output.note(f"{compared} texts equal those of plain decoding, token for token")
+        count = require_same_texts(runs, tasks)
+        output.note(f"{count} texts equal those of plain decoding, token for token")
     return INTERRUPTED if result.interrupted else 0
 
 
@@ -180,11 +179,18 @@ def _checked(
     return settings
 
 
+def _tasks(sets: str | None, file: str | None) -> list[Task]:
+    names = comma_separated(sets or "") or ([] if file else [*SETS])
+    return load_tasks(names, Path(file) if file else None)
+
+
 def _path(name: str | None) -> Path | None:
     return None if name is None else locate(name)
 
 
-def _writable(html: str) -> Path:
+def _writable(html: str | None) -> Path | None:
+    if not html:
+        return None
     path = Path(html)
     if path.is_dir() or not path.parent.is_dir():
         raise InvalidValueError(f"--html {html}: it must be a file in a folder that exists")

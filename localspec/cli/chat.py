@@ -9,22 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.cli.options import running_options, sampling_options
+from localspec.cli.options import pop_runtime_options, running_options, sampling_options
 from localspec.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from localspec_tui.archive import Archive
     from localspec_tui.presets import Preset
 
-# Option -> its name in RuntimeConfig.
-_RUNTIME = {
-    "ctx": "context",
-    "gpu_layers": "gpu_layers",
-    "threads": "threads",
-    "kv_type": "kv_type",
-    "drafter_kv_type": "drafter_kv_type",
-    "reproducible": "reproducible",
-}
 # Set where the chat runs for a browser.
 _SERVED = "TEXTUAL_DRIVER"
 
@@ -70,7 +61,7 @@ def chat(
     from localspec_tui.launch import launch
     from localspec_tui.launch_options import LaunchOptions
 
-    runtime = {name: options.pop(option) for option, name in _RUNTIME.items()}
+    runtime = pop_runtime_options(options)
     chosen = _merged_preset(preset, system, options)
     if web:
         web_chat.serve(_command())

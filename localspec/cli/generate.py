@@ -1,4 +1,4 @@
-"""`localspec generate`: text to stdout, from a real pair."""
+"""`localspec generate`: text to stdout."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,12 @@ from localspec.cli.generate_output import (
     token_record,
 )
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
-from localspec.cli.options import constraint_options, model_options, sampling_options
+from localspec.cli.options import (
+    constraint_options,
+    model_options,
+    pop_runtime_options,
+    sampling_options,
+)
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
 from localspec.control.adaptive import Explanation
@@ -73,12 +78,6 @@ def generate(
     prompt: str | None,
     model: str | None,
     draft: str,
-    ctx: int | None,
-    gpu_layers: int | None,
-    kv_type: str,
-    drafter_kv_type: str,
-    threads: int | None,
-    reproducible: bool,
     chat: bool | None,
     stream: bool | None,
     as_json: bool,
@@ -93,22 +92,13 @@ def generate(
     With no model named, a tiny bundled pair continues Python code.
     """
     text = read_prompt(prompt)
+    runtime = pop_runtime_options(options)
     options["logprobs"] = options["top_logprobs"] is not None
     output = Output(color=color)
     # A wrong value is refused before a model is loaded, which can take a while.
     GenerationConfig.of(**options)
     with on_interrupt(exit_at_once):
-        engine = load(
-            model,
-            draft,
-            context=ctx,
-            gpu_layers=gpu_layers,
-            threads=threads,
-            reproducible=reproducible,
-            kv_type=kv_type,
-            drafter_kv_type=drafter_kv_type,
-            remember=remember,
-        )
+        engine = load(model, draft, remember=remember, **runtime)
     with engine:
         cancel = threading.Event()
         running = engine.stream(
@@ -126,10 +116,8 @@ def generate(
             if color and (as_json or not output.color):
                 reason = "JSON has none" if as_json else output.color_off_because
                 output.note(f"colours are off: {reason}")
-            if as_json:
-                _write_json(engine, running, output, stream=bool(stream))
-            else:
-                _write_text(engine, running, output, stream=stream is not False)
+            write = _write_json if as_json else _write_text
+            write(engine, running, output, stream=not as_json if stream is None else stream)
     if running.stop_reason == "context":
         output.note(f"the context of {engine.context} tokens is full; --ctx makes it larger")
     if engine.drafter_set.past and engine.drafter_set.past.problem:

@@ -33,7 +33,7 @@ model_option = click.option(
     "[default: the bundled one]",
 )
 context_option = click.option(
-    "--ctx", type=int, help="Tokens of context. [default: the model's, to 8192]"
+    "--ctx", "context", type=int, help="Tokens of context. [default: the model's, to 8192]"
 )
 gpu_layers_option = click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]")
 kv_type_option = click.option(
@@ -84,6 +84,15 @@ def _depth(value: str) -> int | None:
 def model_options(command: Command) -> Command:
     """Add --model and the options of `running_options`."""
     return model_option(running_options(command))
+
+
+# Names of those options of `running_options` that say how models run, as `load` takes them.
+_RUNTIME = ("context", "gpu_layers", "threads", "kv_type", "drafter_kv_type", "reproducible")
+
+
+def pop_runtime_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options that say how models run from a command's options, and return them."""
+    return {name: options.pop(name) for name in _RUNTIME}
 
 
 def running_options(command: Command) -> Command:

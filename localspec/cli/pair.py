@@ -25,7 +25,7 @@ from localspec.sampling.params import SamplingParams
 @click.argument("drafter", required=False)
 @context_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def pair(*, target: str, drafter: str | None, ctx: int | None, as_json: bool) -> int:
+def pair(*, target: str, drafter: str | None, context: int | None, as_json: bool) -> int:
     """Check whether DRAFTER can draft for TARGET, and what that may gain.
 
     Without DRAFTER: which models on this machine can, the most promising first, and the one that
@@ -33,13 +33,13 @@ def pair(*, target: str, drafter: str | None, ctx: int | None, as_json: bool) ->
     user/repo[:quant]. No weights are loaded. The exit code is 6 for a drafter that does not fit.
     """
     output = Output()
-    if ctx is not None:
-        require("context", ctx, 2)
+    if context is not None:
+        require("context", context, 2)
     model = _target(target)
     answer = (
-        _suggestion_report(model, ctx)
+        _suggestion_report(model, context)
         if drafter is None
-        else _drafter_report(target, model, drafter, ctx)
+        else _drafter_report(target, model, drafter, context)
     )
     if as_json:
         output.record(answer.record())

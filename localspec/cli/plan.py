@@ -74,7 +74,7 @@ def plan(
     file: str | None,
     answers: int,
     tokens: int,
-    ctx: int | None,
+    context: int | None,
     gpu_layers: int | None,
     threads: int | None,
     everything: bool,
@@ -93,7 +93,7 @@ def plan(
     GenerationConfig.of(**options)
     tasks = _tasks(sets, file, answers)
     with on_interrupt(exit_at_once):
-        engine = load(model, draft, context=ctx, gpu_layers=gpu_layers, threads=threads)
+        engine = load(model, draft, context=context, gpu_layers=gpu_layers, threads=threads)
     with engine:
         if engine.drafter_set.reason:
             output.note(f"draft: {engine.drafter_set.reason}")

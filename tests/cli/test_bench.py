@@ -7,48 +7,34 @@ import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jsonschema
 import pytest
+from fakes.command_line import Done, Run
 
 from localspec.bench import runner
-from localspec.cli.main import main
 from localspec.engine.generation import Result
 
 SCHEMA = json.loads((resources.files("localspec.cli") / "bench.schema.json").read_text("utf-8"))
 QUICK = ("--threads", "1", "-n", "8", "--rounds", "1", "--seed", "3")
 
 
-class Done(NamedTuple):
-    """How a run ended."""
-
-    code: int
-    out: str
-    err: str
+class Benched(Done):
+    """How a run of `localspec bench` ended."""
 
     @property
     def record(self) -> dict[str, Any]:
-        """The one object on stdout, which follows the schema."""
-        assert self.out.count("\n") == 1
-        record: dict[str, Any] = json.loads(self.out)
+        """The one object on standard output, which follows the schema."""
+        record = super().record
         jsonschema.Draft202012Validator(SCHEMA).validate(record)
         return record
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def bench(cli: Run) -> Any:
     """`localspec bench ARGS` within this process."""
-    for name in ("NO_COLOR", "FORCE_COLOR", "LOCALSPEC_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(*args: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["localspec", "bench", *args])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Done(int(ended.value.code or 0), *capsys.readouterr())
-
-    return run
+    return lambda *args: Benched(*cli("bench", *args))
 
 
 @pytest.fixture

@@ -9,19 +9,18 @@ import subprocess
 import sys
 import threading
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from fakes.command_line import Done, Run
 from fakes.terminal import COLUMNS, on_terminal
 from rich.console import Console
 
 from localspec.bench import Comparison
 from localspec.cli import demo_output, demo_screen
 from localspec.cli.demo_screen import Lines, Panes, legend, screen_for
-from localspec.cli.main import main
 from localspec.cli.output import Output
 from localspec.scaling import scale
 from localspec.scaling.demo_pair import DemoPair
@@ -36,23 +35,7 @@ IDENTICAL = re.compile(
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-class Done(NamedTuple):
-    """How a run ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture(autouse=True)
-def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR", "LOCALSPEC_DEBUG", "COLUMNS", "LINES"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("PYTHONUTF8", "1")
+pytestmark = pytest.mark.usefixtures("bare_environment")
 
 
 @pytest.fixture
@@ -63,17 +46,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def demo(cli: Run) -> Run:
     """`localspec demo ARGS` within this process; standard input and output are no terminals."""
-
-    def run(*args: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["localspec", "demo", *args])
-        monkeypatch.setattr(sys, "stdin", io.StringIO())
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Done(int(ended.value.code or 0), *capsys.readouterr())
-
-    return run
+    return lambda *args: cli("demo", *args)
 
 
 @pytest.fixture

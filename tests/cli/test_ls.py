@@ -3,11 +3,10 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fakes.command_line import Done, localspec, own_folders
 from fakes.hub import Hub
 from fakes.hub_disk import HubDisk
 from fakes.hub_repo import Repo
@@ -20,20 +19,9 @@ from localspec.models.registry import bundled
 REPO = "zoo/tiny-GGUF"
 
 
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str, **environment: str) -> Done:
     """`localspec ls`, with nothing on this machine but what is in the folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "localspec", "ls", *arguments],
-        env={**os.environ, **_places(folder), **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def _places(folder: Path) -> dict[str, str]:
-    return {"HF_HUB_CACHE": str(folder / "hub"), "LOCALSPEC_HOME": str(folder / "home")}
+    return localspec("ls", *arguments, **{**own_folders(folder), **environment})
 
 
 def write_pairs(folder: Path, text: str) -> None:
@@ -52,9 +40,9 @@ def test_lines_in_a_pipe(disk: HubDisk, tmp_path: Path) -> None:
     disk.add("zoo/other-GGUF", {"other-Q8_0.gguf": write_model(tmp_path / "o.gguf", words())})
     write_pairs(tmp_path, f'[pairs.mine]\ntarget = "{REPO}:Q8_0"\n')
     done = run(tmp_path, FORCE_COLOR="1")
-    assert done.returncode == 0, done.stderr
-    assert "\x1b" not in done.stdout
-    header, *rows = done.stdout.splitlines()
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out
+    header, *rows = done.out.splitlines()
     assert header.split("  ")[0] == "name"
     cells = {row.split()[0]: row for row in rows}
     assert [*cells] == ["zoo/other-GGUF:Q8_0", f"{REPO}:Q4_0", "mine", "pycode", str(drafter)]
@@ -64,7 +52,7 @@ def test_lines_in_a_pipe(disk: HubDisk, tmp_path: Path) -> None:
     assert cells[f"{REPO}:Q4_0"].endswith("-")
     # Another vocabulary.
     assert cells["zoo/other-GGUF:Q8_0"].endswith("-")
-    assert "localspec: 5 models, 2" in done.stderr and str(disk.folder) in done.stderr
+    assert "localspec: 5 models, 2" in done.err and str(disk.folder) in done.err
 
 
 def test_json_and_what_is_incomplete(
@@ -74,8 +62,8 @@ def test_json_and_what_is_incomplete(
     disk.part("zoo/big-GGUF", "b" * 64, 1_200_000, "localspec.incomplete")
     disk.part("zoo/big-GGUF", "a" * 64, 2_000, "12345678.incomplete")
     done = run(tmp_path, "--json")
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
     model = record["models"][0]
     assert model["name"] == f"{REPO}:Q8_0" and model["repository"] == REPO
     assert model["files"] == [str(snapshot / "tiny-Q8_0.gguf")]
@@ -87,7 +75,7 @@ def test_json_and_what_is_incomplete(
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     record_download("zoo/big-GGUF", "c" * 64, "zoo/big-GGUF:Q8_0", 4_700_000_000)
     disk.part("zoo/big-GGUF", "c" * 64, 1_500_000, "localspec.incomplete")
-    said = run(tmp_path).stderr
+    said = run(tmp_path).err
     assert (
         "zoo/big-GGUF:Q8_0: incomplete, 1.5 MB of 4.70 GB kept; "
         "localspec pull zoo/big-GGUF:Q8_0 goes on"
@@ -107,19 +95,19 @@ def test_what_is_read_once_is_remembered(disk: HubDisk, tmp_path: Path) -> None:
     for file in snapshot.iterdir():
         os.utime(file, (86_400 * 365, 1_000))
     first = run(tmp_path)
-    assert first.returncode == 0, first.stderr
-    assert {row.count("years ago") for row in first.stdout.splitlines()[1:3]} == {1}
+    assert first.code == 0, first.err
+    assert {row.count("years ago") for row in first.out.splitlines()[1:3]} == {1}
     kept = [*(tmp_path / "home" / "cache" / "summaries").iterdir()]
     assert len(kept) == 4
     for file in kept:
         file.write_text("null")
     # What is remembered is believed: as no model speaks any more, nothing fits anything.
-    rows = run(tmp_path).stdout.splitlines()[1:]
+    rows = run(tmp_path).out.splitlines()[1:]
     assert [row.split()[-1] for row in rows] == ["-"] * 4
     for file in kept:
         file.write_text("{damaged")
-    again = run(tmp_path).stdout
-    assert untimed(again) == untimed(first.stdout)
+    again = run(tmp_path).out
+    assert untimed(again) == untimed(first.out)
     assert {row.count("years ago") for row in again.splitlines()[1:3]} == {1}
 
 
@@ -131,12 +119,12 @@ def test_every_pair(disk: HubDisk, tmp_path: Path) -> None:
         '[pairs.none]\ntarget = "zoo/none-GGUF"\nsizes = { Q8_0 = 9.5 }\n',
     )
     done = run(tmp_path, "--all")
-    assert done.returncode == 0, done.stderr
-    rows = {row.split()[0]: row for row in done.stdout.splitlines()}
+    assert done.code == 0, done.err
+    rows = {row.split()[0]: row for row in done.out.splitlines()}
     assert "target only" in rows["mine"] and rows["mine"].endswith("Trying.")
     assert rows["none"].split()[1:4] == ["no", "9.50", "GB"]
     assert rows["pycode"].split()[1:4] == ["yes", "10.6", "MB"]
-    record = json.loads(run(tmp_path, "--all", "--json").stdout)
+    record = json.loads(run(tmp_path, "--all", "--json").out)
     [mine] = [pair for pair in record["pairs"] if pair["name"] == "mine"]
     assert mine["drafter"] == "zoo/none-GGUF" and mine["files"]["drafter"] is None
     assert mine["files"]["target"].endswith("tiny-Q8_0.gguf")
@@ -145,7 +133,7 @@ def test_every_pair(disk: HubDisk, tmp_path: Path) -> None:
 @pytest.fixture
 def own_pairs_only(tmp_path: Path) -> None:
     """In place of every curated pair, one that needs no Hub: only the user's are asked about."""
-    listed = json.loads(run(tmp_path, "--all", "--json").stdout)["pairs"]
+    listed = json.loads(run(tmp_path, "--all", "--json").out)["pairs"]
     target = bundled().target
     write_pairs(
         tmp_path, "".join(f'[pairs."{each["name"]}"]\ntarget = "{target}"\n' for each in listed)
@@ -160,23 +148,23 @@ def test_whether_the_hub_has_them(disk: HubDisk, tmp_path: Path) -> None:
     repos = {REPO: Repo({"tiny-Q8_0.gguf": bundled().target})}
     with Hub(repos) as hub:
         missing = run(tmp_path, "--remote", HF_ENDPOINT=hub.endpoint)
-        assert missing.returncode == 3, missing.stderr
-        good, bad = missing.stdout.splitlines()[1:]
+        assert missing.code == 3, missing.err
+        good, bad = missing.out.splitlines()[1:]
         assert good.split()[:3] == ["mine", "target", REPO] and good.endswith("ok, 8.1 MB")
         assert "drafter" in bad and "no model zoo/drafter-GGUF" in bad
-        assert "1 of 2 models are there" in missing.stderr
+        assert "1 of 2 models are there" in missing.err
         hub.repos["zoo/drafter-GGUF"] = Repo({"drafter-Q8_0.gguf": bundled().drafter})
         whole = run(tmp_path, "--remote", "--json", HF_ENDPOINT=hub.endpoint)
-        assert whole.returncode == 0
-        entries = json.loads(whole.stdout)["entries"]
+        assert whole.code == 0
+        entries = json.loads(whole.out)["entries"]
         assert [entry["error"] for entry in entries] == [None, None]
         assert entries[1]["size"] == bundled().drafter.stat().st_size
-    assert run(tmp_path, "--remote", HF_ENDPOINT=hub.endpoint).returncode == 4
-    assert run(tmp_path, "--remote", HF_HUB_OFFLINE="1").returncode == 4
+    assert run(tmp_path, "--remote", HF_ENDPOINT=hub.endpoint).code == 4
+    assert run(tmp_path, "--remote", HF_HUB_OFFLINE="1").code == 4
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX terminals")
 def test_a_table_on_a_terminal(tmp_path: Path) -> None:
-    env = {**os.environ, **_places(tmp_path), "COLUMNS": "120", "TERM": "xterm"}
+    env = {**os.environ, **own_folders(tmp_path), "COLUMNS": "120", "TERM": "xterm"}
     code, shown = on_terminal("ls", env=env)
     assert code == 0 and "─" in shown and "pycode-4m-q4_0.gguf" in shown

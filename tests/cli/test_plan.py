@@ -1,32 +1,23 @@
 """`localspec plan` at the terminal, and what `generate` says of what it kept."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-
-def run(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "localspec", *arguments],
-        env={**os.environ, "LOCALSPEC_HOME": str(cache)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
+from fakes.command_line import Done, localspec
 
 FEW = ("--threads", "1", "--answers", "2", "-n", "16", "--set", "code")
 
 
+def run(folder: Path, *arguments: str) -> Done:
+    """`localspec ARGUMENTS`, with files of its own in a folder."""
+    return localspec(*arguments, LOCALSPEC_HOME=str(folder))
+
+
 def test_a_table_and_a_plan_that_generate_reads(tmp_path: Path) -> None:
     done = run(tmp_path, "plan", *FEW)
-    assert done.returncode == 0, done.stderr
-    table, evidence = done.stdout.split("\n\n")
+    assert done.code == 0, done.err
+    table, evidence = done.out.split("\n\n")
     header, *rows = table.splitlines()
     assert header.split()[:3] == ["drafter", "rule", "depth"]
     assert {row.split()[0] for row in rows} == {
@@ -34,27 +25,27 @@ def test_a_table_and_a_plan_that_generate_reads(tmp_path: Path) -> None:
     }
     speed_ups = [float(row.split()[3]) for row in rows]
     assert speed_ups == sorted(speed_ups, reverse=True)
-    assert rows[0].endswith("<- best") and done.stdout.count("best") == 1
+    assert rows[0].endswith("<- best") and done.out.count("best") == 1
     assert evidence.startswith("plain decoding: ")
-    assert "writing answer 1 of 2" in done.stderr
+    assert "writing answer 1 of 2" in done.err
 
     [file] = (tmp_path / "cache" / "plans").iterdir()
-    assert f"kept for `auto` to start from: {file}" in done.stderr
+    assert f"kept for `auto` to start from: {file}" in done.err
     generate = ("generate", "def f", "-n", "2", "--threads", "1")
-    assert "plan" not in run(tmp_path, *generate).stderr
+    assert "plan" not in run(tmp_path, *generate).err
 
     record = json.loads(file.read_text())
     record["versions"]["localspec"] = "0.0.1"
     file.write_text(json.dumps(record))
     done = run(tmp_path, *generate)
-    assert done.returncode == 0
-    assert "the stored plan is ignored: it was made with another version" in done.stderr
+    assert done.code == 0
+    assert "the stored plan is ignored: it was made with another version" in done.err
 
 
 def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
     done = run(tmp_path, "plan", *FEW, "--json", "--draft", "none", "--temperature", "0")
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
     assert record.keys() == {"model", "lines", "answers", "tokens", "rates", "seconds", "plan"}
     assert record["answers"] == 2 and record["model"]["drafter"] is None
     # Nothing drafts, so there is no `auto`; copying can be predicted all the same.
@@ -71,8 +62,8 @@ def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
 
 def test_every_depth_on_demand(tmp_path: Path) -> None:
     done = run(tmp_path, "plan", *FEW, "--all", "--draft", "lookup", "--temperature", "0")
-    assert done.returncode == 0, done.stderr
-    depths = [line.split()[2] for line in done.stdout.splitlines() if line.startswith("lookup")]
+    assert done.code == 0, done.err
+    depths = [line.split()[2] for line in done.out.splitlines() if line.startswith("lookup")]
     assert sorted(map(int, depths)) == list(range(1, 17))
 
 
@@ -94,7 +85,7 @@ def test_what_makes_no_sense_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     done = run(tmp_path, "plan", *arguments)
-    assert done.returncode == code
-    [line] = done.stderr.splitlines()
+    assert done.code == code
+    [line] = done.err.splitlines()
     assert line.startswith("localspec: error: ") and message in line
-    assert done.stdout == ""
+    assert done.out == ""

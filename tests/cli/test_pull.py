@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from fakes.command_line import Done
 from fakes.hub import Hub
 from fakes.hub_repo import Repo
 from fakes.terminal import on_terminal
@@ -51,14 +51,6 @@ sys.addaudithook(watch)
 from localspec.cli.main import main
 main()
 """
-
-
-class Done(NamedTuple):
-    """How a run ended."""
-
-    code: int
-    out: str
-    err: str
 
 
 class Shell:

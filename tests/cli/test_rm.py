@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.command_line import Done, localspec, own_folders
 from fakes.hub_disk import HubDisk
 from huggingface_hub import scan_cache_dir
 
@@ -15,20 +16,9 @@ from localspec.models.registry import bundled
 REPO = "zoo/tiny-GGUF"
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str) -> Done:
     """`localspec rm`, with nothing on this machine but what is in the folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "localspec", "rm", *arguments],
-        env={**os.environ, **_places(folder)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def _places(folder: Path) -> dict[str, str]:
-    return {"HF_HUB_CACHE": str(folder / "hub"), "LOCALSPEC_HOME": str(folder / "home")}
+    return localspec("rm", *arguments, **own_folders(folder))
 
 
 @pytest.fixture
@@ -46,41 +36,41 @@ def left(disk: HubDisk) -> dict[str, int]:
 
 def test_a_dry_run_deletes_nothing(disk: HubDisk, tmp_path: Path) -> None:
     done = run(tmp_path, f"{REPO}:Q4_0", "--dry-run")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{REPO}: tiny-Q4_0.gguf (2.0 kB)\n"
-    assert done.stderr == "localspec: 2.0 kB would be freed\n"
+    assert done.code == 0, done.err
+    assert done.out == f"{REPO}: tiny-Q4_0.gguf (2.0 kB)\n"
+    assert done.err == "localspec: 2.0 kB would be freed\n"
     assert left(disk) == {REPO: 5_000}
 
 
 def test_nobody_to_ask(disk: HubDisk, tmp_path: Path) -> None:
     done = run(tmp_path, f"{REPO}:Q4_0")
-    assert done.returncode == 2 and not done.stdout
-    assert "--yes" in done.stderr.splitlines()[-1]
+    assert done.code == 2 and not done.out
+    assert "--yes" in done.err.splitlines()[-1]
     assert left(disk) == {REPO: 5_000}
 
 
 def test_one_and_then_the_other(disk: HubDisk, tmp_path: Path) -> None:
     done = run(tmp_path, f"{REPO}:q4_0", "--yes")
-    assert done.returncode == 0 and not done.stdout
-    assert done.stderr.endswith("localspec: 2.0 kB freed\n")
+    assert done.code == 0 and not done.out
+    assert done.err.endswith("localspec: 2.0 kB freed\n")
     assert left(disk) == {REPO: 3_000}
     # Now that there is one only, the repository names it.
-    assert run(tmp_path, REPO, "--yes").returncode == 0
+    assert run(tmp_path, REPO, "--yes").code == 0
     assert left(disk) == {}
 
 
 def test_several_at_once(disk: HubDisk, tmp_path: Path) -> None:
     path = disk.of(REPO) / "snapshots" / ("1" * 40) / "tiny-Q4_0.gguf"
     done = run(tmp_path, str(path), f"{REPO}:Q8_0", "--yes")
-    assert done.returncode == 0, done.stderr
-    assert f"{REPO}: tiny-Q4_0.gguf, tiny-Q8_0.gguf (5.0 kB)" in done.stderr
+    assert done.code == 0, done.err
+    assert f"{REPO}: tiny-Q4_0.gguf, tiny-Q8_0.gguf (5.0 kB)" in done.err
     assert not disk.of(REPO).exists()
 
 
 def test_a_pair_names_its_target(disk: HubDisk, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "models.toml").write_text(f'[pairs.mine]\ntarget = "{REPO}"\n')
-    assert run(tmp_path, "mine", "--yes").returncode == 0
+    assert run(tmp_path, "mine", "--yes").code == 0
     assert left(disk) == {REPO: 3_000}
 
 
@@ -99,15 +89,15 @@ def test_what_is_not_deleted(
 ) -> None:
     # Where one of several is wrong, nothing goes.
     done = run(tmp_path, f"{REPO}:Q4_0", name, "--yes")
-    assert done.returncode == code
-    assert said in done.stderr and done.stderr.count("\n") == 1
+    assert done.code == code
+    assert said in done.err and done.err.count("\n") == 1
     assert left(disk) == {REPO: 5_000}
     assert bundled().drafter.exists() and bundled().target.exists()
 
 
 def test_other_files_of_the_cache_stay(disk: HubDisk, tmp_path: Path) -> None:
     readme = disk.add("zoo/docs", {"README.md": b"text"}) / "README.md"
-    assert run(tmp_path, str(readme), "--yes").returncode == 2
+    assert run(tmp_path, str(readme), "--yes").code == 2
     assert readme.exists()
 
 
@@ -119,8 +109,8 @@ def test_what_was_never_fetched_whole(
     disk.part(REPO, "b" * 64, 700, "localspec.incomplete")
     disk.part("zoo/begun", "c" * 64, 70, "localspec.incomplete")
     done = run(tmp_path, f"{REPO}:q2_k", "zoo/begun", "--yes")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.endswith("localspec: 770 bytes freed\n")
+    assert done.code == 0, done.err
+    assert done.err.endswith("localspec: 770 bytes freed\n")
     assert left(disk) == {REPO: 5_000}
     assert scan_cache_dir(disk.folder).incomplete_files == frozenset()
 
@@ -133,7 +123,7 @@ def test_it_asks_on_a_terminal(disk: HubDisk, tmp_path: Path, answer: str) -> No
     screen, inside = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "localspec", "rm", f"{REPO}:Q4_0"],
-        env={**os.environ, **_places(tmp_path)},
+        env={**os.environ, **own_folders(tmp_path)},
         stdin=inside,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

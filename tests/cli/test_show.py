@@ -1,14 +1,12 @@
 """`localspec show`: what it says of real models, and of files built to be odd."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
+from fakes.command_line import Done, localspec, own_folders
 from fakes.hub_disk import HubDisk, write_split
 from fakes.tiny import write_tiny
 
@@ -19,17 +17,9 @@ from localspec.models.registry import bundled
 REPO = "zoo/tiny-GGUF"
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str) -> Done:
     """`localspec show`, with nothing on this machine but what is in the folder."""
-    places = {"HF_HUB_CACHE": str(folder / "hub"), "LOCALSPEC_HOME": str(folder / "home")}
-    return subprocess.run(
-        [sys.executable, "-m", "localspec", "show", *arguments],
-        env={**os.environ, **places},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return localspec("show", *arguments, **own_folders(folder))
 
 
 def rows(text: str) -> dict[str, str]:
@@ -41,8 +31,8 @@ def rows(text: str) -> dict[str, str]:
 
 def test_all_of_a_pair(tmp_path: Path, target_model: Model) -> None:
     done = run(tmp_path, "pycode")
-    assert done.returncode == 0 and not done.stderr
-    pair, target, drafter = done.stdout.split("\n\n")
+    assert done.code == 0 and not done.err
+    pair, target, drafter = done.out.split("\n\n")
     assert "continues Python code" in pair
     assert str(bundled().target) in target and str(bundled().drafter) in drafter
     shown = rows(target)
@@ -58,7 +48,7 @@ def test_all_of_a_pair(tmp_path: Path, target_model: Model) -> None:
 
 
 def test_json_agrees_with_the_loaded_model(tmp_path: Path, target_model: Model) -> None:
-    record = json.loads(run(tmp_path, str(bundled().target), "--json").stdout)
+    record = json.loads(run(tmp_path, str(bundled().target), "--json").out)
     assert record["pair"] is None and record["drafter"] is None
     model = record["model"]
     assert model["files"] == [str(bundled().target)]
@@ -72,36 +62,36 @@ def test_json_agrees_with_the_loaded_model(tmp_path: Path, target_model: Model) 
         "adds_bos": target_model.adds_bos,
         "adds_eos": target_model.adds_eos,
     }
-    pair = json.loads(run(tmp_path, "pycode", "--json").stdout)
+    pair = json.loads(run(tmp_path, "pycode", "--json").out)
     assert pair["model"] == model and pair["pair"]["name"] == "pycode"
     assert pair["drafter"]["files"] == [str(bundled().drafter)]
 
 
 def test_the_whole_chat_template(tmp_path: Path, target_model: Model) -> None:
     done = run(tmp_path, "pycode", "--template")
-    assert done.stdout.rstrip("\n") == (target_model.chat_template or "").rstrip("\n")
-    assert done.stdout.endswith("%}\n")
+    assert done.out.rstrip("\n") == (target_model.chat_template or "").rstrip("\n")
+    assert done.out.endswith("%}\n")
 
 
 def test_a_repository_and_what_is_not_here(tmp_path: Path) -> None:
     disk = HubDisk(tmp_path / "hub")
     snapshot = disk.add(REPO, {"tiny-Q8_0.gguf": bundled().target})
     done = run(tmp_path, f"{REPO}:q8_0")
-    assert rows(done.stdout)["file"] == str(snapshot / "tiny-Q8_0.gguf")
+    assert rows(done.out)["file"] == str(snapshot / "tiny-Q8_0.gguf")
     missing = run(tmp_path, "zoo/none-GGUF")
-    assert missing.returncode == 3 and not missing.stdout
-    assert "localspec pull zoo/none-GGUF" in missing.stderr
+    assert missing.code == 3 and not missing.out
+    assert "localspec pull zoo/none-GGUF" in missing.err
     # Of a pair that was not fetched, what models.toml says.
     pair = run(tmp_path, "qwen3-8b")
-    assert pair.returncode == 0 and rows(pair.stdout)["target"] == "Qwen/Qwen3-8B-GGUF"
-    assert "localspec pull qwen3-8b" in pair.stderr
-    assert run(tmp_path, "qwen3-8b", "--template").returncode == 3
+    assert pair.code == 0 and rows(pair.out)["target"] == "Qwen/Qwen3-8B-GGUF"
+    assert "localspec pull qwen3-8b" in pair.err
+    assert run(tmp_path, "qwen3-8b", "--template").code == 3
 
 
 def test_a_split_model_is_shown_whole(tmp_path: Path) -> None:
     first, second = write_split(tmp_path / "big-F32")
     for named in (first, second):
-        shown = rows(run(tmp_path, str(named)).stdout)
+        shown = rows(run(tmp_path, str(named)).out)
         assert shown["file"] == f"{first} (and 1 more)"
         assert shown["parameters"] == "128 (128)"
         assert shown["quantisation"] == "F32 100% · 32.00 bits per weight"
@@ -109,7 +99,7 @@ def test_a_split_model_is_shown_whole(tmp_path: Path) -> None:
     assert facts_of(first).size == first.stat().st_size + second.stat().st_size
     second.unlink()
     alone = run(tmp_path, str(first))
-    assert alone.returncode == 5 and "one of 2 parts" in alone.stderr
+    assert alone.code == 5 and "one of 2 parts" in alone.err
 
 
 @pytest.mark.parametrize(
@@ -148,7 +138,7 @@ def test_layers_of_both_kinds_are_a_hybrid(tmp_path: Path) -> None:
 def test_heads_that_draft_are_named(tmp_path: Path) -> None:
     path = odd(tmp_path / "m.gguf", "glm4moe", glm4moe__nextn_predict_layers=1)
     assert facts_of(path).hidden_state_heads == "MTP (NextN), 1 layer"
-    head = rows(run(tmp_path, str(odd(tmp_path / "e.gguf", "eagle3"))).stdout)
+    head = rows(run(tmp_path, str(odd(tmp_path / "e.gguf", "eagle3"))).out)
     assert head["draft heads"] == "EAGLE-3 head, for its own target"
     assert head["vocabulary"] == "none of its own"
     assert head["quantisation"] == "none: it holds no weights"
@@ -157,7 +147,7 @@ def test_heads_that_draft_are_named(tmp_path: Path) -> None:
 def test_licence_and_names_cannot_move_the_cursor(tmp_path: Path) -> None:
     keys = {"general__license": "other", "general__license__link": "https://example.org/l"}
     path = odd(tmp_path / "l.gguf", **keys, general__name="\x1b[2Jevil\nfile  /etc")
-    shown = run(tmp_path, str(path)).stdout
+    shown = run(tmp_path, str(path)).out
     assert "\x1b" not in shown
     assert rows(shown)["name"] == "?[2Jevil?file  /etc"
     assert rows(shown)["licence"] == "other, https://example.org/l"
@@ -174,5 +164,5 @@ def test_what_is_no_model_is_refused(
     if content:
         path.write_bytes(content)
     done = run(tmp_path, str(path))
-    assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr and done.stderr.count("\n") == 1
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err and done.err.count("\n") == 1

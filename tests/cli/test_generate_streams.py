@@ -1,0 +1,103 @@
+"""`localspec generate` with standard streams that are closed, full or not read."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.command_line import Done, Run
+from fakes.generate_runs import (
+    ENDLESS,
+    posix,
+    process,
+    real,
+)
+
+from localspec.cli.output import Output
+
+pytestmark = pytest.mark.usefixtures("bare_environment")
+
+
+@posix
+@pytest.mark.parametrize("options", [(), ("--stream", "--json")])
+def test_a_reader_that_has_enough_ends_it_quietly(options: tuple[str, ...]) -> None:
+    """`| head -c 10`."""
+    with process(*ENDLESS, *options) as running:
+        assert running.stdout is not None
+        assert len(os.read(running.stdout.fileno(), 10)) > 0
+        running.stdout.close()
+        assert running.stderr is not None
+        err = running.stderr.read().decode()
+        assert running.wait() == 0
+    assert len(err.splitlines()) == 1
+    assert "seed" in err
+
+
+def shell(redirection: str, *args: str) -> Done:
+    """`localspec generate ARGS` with a redirection of the shell's."""
+    command = [sys.executable, "-m", "localspec", "generate", *args]
+    script = f'exec "$@" {redirection}'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@posix
+def test_standard_output_closed() -> None:
+    done = shell(">&-", "def f(", "-n", "5")
+    assert done.code == 1
+    assert done.lines == [
+        "localspec: error: standard output is closed; open it, or send it to a file"
+    ]
+
+
+@posix
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk() -> None:
+    done = shell(">/dev/full", "def f(", "-n", "5")
+    assert done.code == 1
+    assert done.lines[-1].startswith("localspec: error: standard output cannot be written: ")
+    assert len(done.lines) == 2
+
+
+@posix
+def test_standard_error_closed() -> None:
+    done = shell("2>&-", "def f(", "-n", "5", "--seed", "3", "--stats", "--threads", "1")
+    assert done.code == 0
+    assert done.out == real("def f(", "-n", "5", "--seed", "3", "--threads", "1").out
+
+
+@posix
+def test_standard_error_that_nobody_reads(generate: Run) -> None:
+    arguments = ["def f(", "-n", "5", "--seed", "3", "--stats", "--threads", "1"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with process(*arguments, stderr=writing) as running:
+        os.close(writing)
+        assert running.stdout is not None
+        out = running.stdout.read().decode()
+        running.wait()
+    assert out == generate(*arguments).out
+
+
+@posix
+def test_standard_input_closed(generate: Run) -> None:
+    done = shell("<&-", "def f(", "-n", "5", "--seed", "3", "--threads", "1")
+    assert done.code == 0
+    assert done.out == generate("def f(", "-n", "5", "--seed", "3").out
+
+
+def test_an_output_that_knows_no_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", newline="\n"))
+    output = Output()
+    output.data("é\n")
+    output.record({"text": "é"})
+    assert written.getvalue() == b'?\n{"text": "\\u00e9"}\n'

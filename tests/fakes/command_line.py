@@ -1,0 +1,51 @@
+"""The command line, as tests run it: in a process of its own; see also the fixture `cli`."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+
+class Done(NamedTuple):
+    """How a run ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines on standard error."""
+        return self.err.splitlines()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The one object on standard output."""
+        assert self.out.endswith("}\n")
+        assert self.out.count("\n") == 1
+        record: dict[str, Any] = json.loads(self.out)
+        return record
+
+
+Run: TypeAlias = Callable[..., Done]
+
+
+def localspec(*arguments: str, stdin: str = "", **environment: str) -> Done:
+    """`python -m localspec ARGUMENTS` to its end. environment: added to that of the tests."""
+    done = subprocess.run(
+        [sys.executable, "-m", "localspec", *arguments],
+        env={**os.environ, **environment},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def own_folders(folder: Path) -> dict[str, str]:
+    """The environment in which there are no models and no settings but those in a folder."""
+    return {"HF_HUB_CACHE": str(folder / "hub"), "LOCALSPEC_HOME": str(folder / "home")}
