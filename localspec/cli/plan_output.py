@@ -74,7 +74,7 @@ def forecast_record(
             "switch": costs.switch,
             "passes": {str(rows): seconds for rows, seconds in costs.passes.items()},
             "drafters": {
-                name: {"first": cost.first, "further": cost.further, "reading": cost.backlog}
+                name: {"first": cost.first, "further": cost.further, "reading": cost.reading}
                 for name, cost in costs.drafters.items()
             },
         },

@@ -1,22 +1,24 @@
-"""Acceptance: how often a drafter's tokens are right, learnt from every emitted token."""
+"""Acceptance: how often a drafter's tokens are accepted, learnt from every committed token."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-# Older observations of a position count this much less with every new one.
+# With each new observation of a position, its older observations count this much less.
 _FORGETTING = 0.96
-# And with every new draft: what was seen of positions that are no longer reached fades, so that
-# bad luck there does not keep drafts short for ever.
+# With each new draft, the observations of all positions count this much less. So a position that
+# drafts no longer reach is forgotten, and bad luck there does not keep drafts short for ever.
 _FADING = 0.99
-# How many observations the pooled rate weighs at a position, and a guess in the pooled rate.
+# The pooled rate counts as this many observations of each position. The first guess counts as
+# _GUESS_WEIGHT observations of the pooled rate.
 _POOLED_WEIGHT = 4.0
 FIRST_GUESS = 0.7
 _GUESS_WEIGHT = 4.0
 
-# Bins of confidence: below the first margin, between two, above the last. See `confidence.margin`.
+# The borders of the bins of confidence: see `confidence.margin`.
 _MARGINS = (-2.0, 0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.0, 4.5)
-# How often tokens of each bin are right where three in four are, roughly, and what that weighs.
+# The typical acceptance rate of each bin, for a drafter whose rate over all tokens is
+# _TYPICAL_POOLED. It counts as _BIN_WEIGHT observations.
 _TYPICAL = (0.55, 0.45, 0.50, 0.55, 0.70, 0.80, 0.88, 0.93, 0.96, 0.98)
 _TYPICAL_POOLED = 0.75
 _BIN_FORGETTING = 0.995
@@ -25,10 +27,10 @@ _BIN_WEIGHT = 3.0
 
 @dataclass(frozen=True, slots=True)
 class AcceptancePrior:
-    """What is known of drafters before they draft.
+    """The acceptance rates that are known before drafters draft.
 
-    rates: the share of each one's tokens that are right, by name. ignored: why a stored prior does
-    not count, if there is one.
+    rates: the acceptance rate by the drafter's name. ignored: why a stored prior is ignored; None
+    if none is.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -36,9 +38,9 @@ class AcceptancePrior:
 
 
 class AcceptanceRates:
-    """The chance that the j-th drafted token is right, given that those before it were.
+    """The probability that the j-th drafted token is accepted, given that those before it are.
 
-    guess: of any of them, before anything is seen.
+    guess: the probability at every position before the first observation.
     """
 
     def __init__(self, guess: float = FIRST_GUESS) -> None:
@@ -49,11 +51,11 @@ class AcceptanceRates:
 
     @property
     def pooled(self) -> float:
-        """Over all positions."""
+        """The acceptance rate over all positions."""
         return self._pooled_right / self._pooled_tried
 
     def learn(self, position: int, right: bool) -> None:
-        """The token drafted at this position (from 0), behind right ones, was right or not."""
+        """Learn whether the token at this position (from 0) was right, where all before it were."""
         if position == 0:
             self._right = [_FADING * right for right in self._right]
             self._tried = [_FADING * tried for tried in self._tried]
@@ -66,7 +68,7 @@ class AcceptanceRates:
         self._pooled_tried = _FORGETTING * self._pooled_tried + 1
 
     def chances(self, count: int) -> list[float]:
-        """(count,) by position."""
+        """Return (count,) the acceptance rates by position."""
         pooled = self.pooled
         known = [
             (right + _POOLED_WEIGHT * pooled) / (tried + _POOLED_WEIGHT)
@@ -76,10 +78,10 @@ class AcceptanceRates:
 
 
 class ConfidenceTable:
-    """The chance that a drafted token is right, by the drafter's confidence in it.
+    """The probability that a drafted token is accepted, by the drafter's confidence in it.
 
-    Bins with little data lean on what is typical, made as much better or worse as this drafter is
-    on the whole.
+    Bins with few observations use the typical rate, shifted (in log-odds) by how much this
+    drafter's pooled rate differs from the typical one.
     """
 
     def __init__(self) -> None:
@@ -87,13 +89,13 @@ class ConfidenceTable:
         self._tried = [0.0] * (len(_MARGINS) + 1)
 
     def learn(self, margin: float, right: bool) -> None:
-        """A token drafted with this margin was right or not."""
+        """Learn whether a token drafted with this margin was right."""
         bin_ = bisect_right(_MARGINS, margin)
         self._right[bin_] = _BIN_FORGETTING * self._right[bin_] + right
         self._tried[bin_] = _BIN_FORGETTING * self._tried[bin_] + 1
 
     def chance(self, margin: float, pooled: float) -> float:
-        """Of a token drafted with this margin. pooled: of any."""
+        """The probability for a token with this margin. pooled: the rate over all tokens."""
         bin_ = bisect_right(_MARGINS, margin)
         odds = _odds(_TYPICAL[bin_]) * _odds(pooled) / _odds(_TYPICAL_POOLED)
         expected = odds / (1 + odds)
@@ -105,11 +107,11 @@ def _odds(chance: float) -> float:
     return bounded / (1 - bounded)
 
 
-def right_ones(drafted: Sequence[int], committed: Sequence[int]) -> list[bool]:
-    """Which drafted tokens are known to be right or wrong, up to the first wrong one."""
+def correctness(drafted: Sequence[int], committed: Sequence[int]) -> list[bool]:
+    """Whether each drafted token is right, up to the first wrong one or the last committed one."""
     known: list[bool] = []
-    for mine, true in zip(drafted, committed, strict=False):
-        known.append(mine == true)
-        if mine != true:
+    for token, committed_token in zip(drafted, committed, strict=False):
+        known.append(token == committed_token)
+        if token != committed_token:
             break
     return known

@@ -1,15 +1,15 @@
-"""AdaptivePolicy: which drafter drafts the next step, how deep, or none.
+"""AdaptivePolicy: chooses the drafter and the depth with the most expected tokens per second.
 
-It weighs what a draft is likely to bring against what it costs in time, both learnt from the steps
-before, and takes what promises the most tokens per second; plain decoding is always among the
-choices. A loss_budget bounds what wrong guesses can cost.
+For each drafter and depth it estimates the number of committed tokens and the seconds of the step,
+both learnt from earlier steps. Plain decoding is always one of the choices. A loss budget bounds
+the time that wrong estimates can cost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from localspec.control.acceptance import FIRST_GUESS
-from localspec.control.candidate import Candidate, Clock
+from localspec.control.candidate import Candidate, DraftTimer
 from localspec.control.cost_model import CostModel
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
@@ -17,28 +17,32 @@ from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
 
-# Drafting has to promise this much more than plain decoding: estimates err.
-_WORTH_IT = 1.02
-# Beyond the chance of so little, deeper tokens are not looked at.
-_HOPELESS = 0.02
-# While drafting, the cost of a plain step is measured again after so many steps without one; as
-# often as the second says, when there is reason to think that it has changed.
+# The expected speed of drafting must be this many times that of plain decoding: estimates err.
+_LEAST_GAIN = 1.02
+# Depths whose last token is accepted with a lower probability are not considered.
+_LEAST_SURVIVAL = 0.02
+# After so many drafting steps in a row, one plain step measures the cost of a plain pass again; the
+# second number holds while that cost is stale.
 _PLAIN_EVERY = 256
 _PLAIN_AT_MOST_EVERY = 4
-# A drafter's reading of the prompt is not held against its first step, but weighed as an
-# investment: it may cost what the coming tokens can save. To get to know a drafter it may cost this
-# share of the time that they and all tokens without it take; less of it once it is known a little.
-_CURIOSITY, _KNOWN = 0.02, 0.005
-# Fewer tokens tell too little of it.
-_TELLING = 24
-# However many tokens a text may have, most end by themselves. So many are expected at first, then
-# as many as the last ones had; and once it is long, as many again.
-_USUAL = 128.0
+# A drafter that has not read the prompt must read it before its first draft. Reading may take as
+# many seconds as drafting can save on the coming tokens. To learn a drafter's acceptance rate it may
+# also take this share of the time of plain decoding; the smaller share once the drafter has drafted.
+_EXPLORATION_SHARE, _KNOWN_SHARE = 0.02, 0.005
+# With fewer tokens to come, a drafter's acceptance rate cannot be learnt.
+_FEWEST_TOKENS = 24
+# Most answers end long before `max_tokens`. The first answer is expected to have this many tokens,
+# later ones as many as the answers before; a long answer is expected to double.
+_EXPECTED_TOKENS = 128.0
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a step was decided as it was; rates in tokens per second."""
+    """The reason of a decision.
+
+    expected: the expected number of committed tokens. rate, plain_rate: expected tokens per second
+    of the chosen step, and of a plain step.
+    """
 
     drafter: str | None
     depth: int
@@ -53,9 +57,11 @@ Explain = Callable[[Explanation], None]
 
 @dataclass(slots=True)
 class _Option:
-    """The best depth of one candidate. rate: tokens per second, `reading` set aside. catching_up:
-    seconds it will take to read what was written since. growth: by which both are more than in a
-    short text.
+    """The best depth of one candidate.
+
+    expected: the expected number of committed tokens. rate: tokens per second, without `reading`.
+    reading: seconds to read the unread part of the prompt. catching_up: seconds to read the unread
+    part of the answer. slowdown: see `PassCosts.reading_slowdown`.
     """
 
     candidate: Candidate
@@ -64,16 +70,17 @@ class _Option:
     rate: float
     reading: float
     catching_up: float
-    growth: float
+    slowdown: float
 
 
 class AdaptivePolicy:
-    """A Policy that drafts when, and as deep as, it pays.
+    """A Policy that drafts only when drafting is faster, and chooses the fastest depth.
 
-    drafters: the cheap ones first; ties go to the earlier. costs: shared by the policies of a
-    sequence.
-    deepest: the most tokens of a draft. guesses: how often each one's tokens are right, by name,
-    where something is known of it. explain: told of each decision, if given.
+    drafters: the cheap ones first; the first of several equally fast drafters is chosen.
+    costs: shared by all policies of a sequence.
+    deepest: the most tokens of a draft.
+    guesses: the known acceptance rates, by the drafter's name.
+    explain: called with the Explanation of each decision.
     """
 
     def __init__(
@@ -98,36 +105,36 @@ class AdaptivePolicy:
             for drafter in drafters
         ]
         self._passes = costs.passes
-        self._drafting: _Drafting | None = None
-        self._since_plain = 0
+        self._running: _RunningDraft | None = None
+        self._steps_since_plain = 0
         self._generated = 0
-        self._usual = _USUAL
+        self._expected_tokens = _EXPECTED_TOKENS
 
     def begin(self) -> None:
-        """A generation starts; what is learnt stays, but for what failed in the last ones."""
+        """Start a generation. Costs and acceptance rates are kept, except of failed drafters."""
         if self._generated:
-            self._usual = (self._usual + self._generated) / 2
+            self._expected_tokens = (self._expected_tokens + self._generated) / 2
         self._generated = 0
         for candidate in self.candidates:
-            candidate.begins()
+            candidate.begin_text()
 
     def padded(self, rows: int) -> int:
-        """With how many rows a pass over `rows` is quickest, up to that of the deepest draft."""
+        """The fastest number of rows for a pass over `rows`, at most that of the deepest draft."""
         return max(rows, min(self._passes.padded(rows), self._deepest + 1))
 
     def decide(self, limit: Limit) -> Decision:
-        """The step that promises the most tokens per second."""
+        """Choose the step with the most expected tokens per second."""
         passes = self._passes.table
         plain = passes[1]
-        left = min(limit.depth + 1, self._usual + self._generated)
+        tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
-        self._drafting = None
+        self._running = None
         options = [
             option
             for candidate in self.candidates
             if limit.depth
             and may_draft(candidate.drafter, limit)
-            and (option := self._option(candidate, limit, left, passes))
+            and (option := self._option(candidate, limit, tokens_left, passes))
         ]
         chosen, reason = self._chosen(options, plain)
         if self.explain:
@@ -137,176 +144,190 @@ class AdaptivePolicy:
         return self._start(chosen, limit, max(chosen.rate, 1 / plain), passes)
 
     def keep(self, draft: Draft) -> int:
-        """How many of the drafted tokens are worth the target's time."""
-        drafting = self._drafting
-        if drafting is None or not drafting.survivals:
+        """How many of the drafted tokens are worth verifying."""
+        running = self._running
+        if running is None or not running.survivals:
             return len(draft)
-        passes = drafting.passes
-        best, most, expected = 0, -drafting.price * passes[1], 0.0
-        for depth, survival in enumerate(drafting.survivals, start=1):
+        passes = running.passes
+        best, best_value, expected = 0, -running.plain_or_best_rate * passes[1], 0.0
+        for depth, survival in enumerate(running.survivals, start=1):
             expected += survival
-            value = expected - drafting.price * passes[depth + 1]
-            if value > most:
-                best, most = depth, value
+            value = expected - running.plain_or_best_rate * passes[depth + 1]
+            if value > best_value:
+                best, best_value = depth, value
         return best
 
     def learn(self, step: Step) -> None:
-        """Costs, acceptance and the loss_budget."""
-        # What drafts make the passes after them evaluate again is a price of drafting.
+        """Update pass costs, acceptance rates and the loss budget."""
+        # A plain pass that evaluates tokens again, because of an earlier draft, says nothing about
+        # the cost of plain decoding; the loss budget is charged for it.
         if step.verified or not step.again:
             self._passes.learn(step.width, step.seconds - step.draft_seconds)
         self._generated += len(step.tokens)
         plain = self._passes.seconds(1)
-        drafting = self._drafting
-        if drafting is None:
+        running = self._running
+        if running is None:
             took = step.seconds if step.again else plain
-            self.loss_budget.enter(took, plain, len(step.tokens), plain)
+            self.loss_budget.add_step(took, plain, len(step.tokens), plain)
         else:
-            cost = drafting.candidate.cost.of(max(1, len(step.drafted)))
-            expected = self._passes.seconds(step.verified + 1) + cost + drafting.catching_up
-            took = step.seconds - drafting.reading
-            self.loss_budget.enter(took, expected, len(step.tokens), plain)
-        self._since_plain = self._since_plain + 1 if step.verified else 0
+            cost = running.candidate.cost.of(max(1, len(step.drafted)))
+            expected = self._passes.seconds(step.verified + 1) + cost + running.catching_up
+            took = step.seconds - running.reading
+            self.loss_budget.add_step(took, expected, len(step.tokens), plain)
+        self._steps_since_plain = self._steps_since_plain + 1 if step.verified else 0
         for candidate in self.candidates:
-            if drafting and candidate is drafting.candidate:
-                self._learn_of(drafting, step, plain)
+            if running and candidate is running.candidate:
+                self._learn_draft(running, step, plain)
             else:
-                candidate.learn_from_afar(step.tokens)
-                share = _KNOWN if candidate.told else _CURIOSITY
-                candidate.curiosity += share * len(step.tokens) * plain
+                candidate.score_shadow_draft(step.tokens)
+                share = _KNOWN_SHARE if candidate.reports_confidence else _EXPLORATION_SHARE
+                candidate.exploration_budget += share * len(step.tokens) * plain
 
-    def _learn_of(self, drafting: "_Drafting", step: Step, plain: float) -> None:
-        candidate = drafting.candidate
+    def _learn_draft(self, running: "_RunningDraft", step: Step, plain: float) -> None:
+        candidate = running.candidate
         candidate.learn(step.drafted, step.tokens)
-        if not candidate.told and step.drafted:
+        if not candidate.reports_confidence and step.drafted:
             candidate.cost.learn_whole(step.draft_seconds, len(step.drafted), cheap=candidate.cheap)
-        gain = len(step.tokens) - (step.seconds - drafting.reading) / plain
-        candidate.gained(gain)
+        gain = len(step.tokens) - (step.seconds - running.reading) / plain
+        candidate.learn_gain(gain)
         if not candidate.cheap:
-            candidate.tried(paid=gain > 0)
+            candidate.end_trial(paid=gain > 0)
 
     def _option(
-        self, candidate: Candidate, limit: Limit, left: float, passes: list[float]
+        self, candidate: Candidate, limit: Limit, tokens_left: float, passes: list[float]
     ) -> _Option | None:
-        """Its depth with the most tokens per second, within what the loss_budget allows.
+        """The candidate's depth with the most tokens per second, within the loss budget.
 
-        left: how many tokens are likely to come. passes: seconds by width. Reading the prompt is a
-        price paid once, and worth it if the tokens that may follow save more. To have caught up
-        with what was written since is of use for as many tokens to come, so a step bears its share.
+        tokens_left: the expected number of further tokens. passes: seconds by width. The prompt is
+        read once; reading it pays if drafting saves more time on the further tokens. Catching up
+        with N tokens of the answer serves about the next N tokens, so each step is charged only
+        its share.
         """
         cost, plain = candidate.cost, passes[1]
-        behind = candidate.behind
-        unread = max(0, behind - self._generated)
-        growth = self._passes.growth
-        reading = cost.reading(unread, growth)
-        most = plain + self.loss_budget.allowed(plain)
-        lag = behind - unread
-        catching_up = cost.catching_up(lag, growth)
+        backlog = candidate.backlog
+        prompt_backlog = max(0, backlog - self._generated)
+        answer_backlog = backlog - prompt_backlog
+        slowdown = self._passes.reading_slowdown
+        reading = cost.reading_seconds(prompt_backlog, slowdown)
+        most_seconds = plain + self.loss_budget.available(plain)
+        catching_up = cost.catch_up_seconds(answer_backlog, slowdown)
         drafting = cost.of(1)
         best, best_rate = 0, 0.0
         expected = best_expected = 1.0
         for depth, survival in enumerate(candidate.survivals(limit), start=1):
             expected += survival
             seconds = passes[depth + 1] + drafting
-            if (depth > 1 and survival < _HOPELESS) or seconds + catching_up > most:
+            if (depth > 1 and survival < _LEAST_SURVIVAL) or seconds + catching_up > most_seconds:
                 break
-            seconds += catching_up * min(1.0, expected / max(1, lag))
+            seconds += catching_up * min(1.0, expected / max(1, answer_backlog))
             if expected > best_rate * seconds:
                 best, best_rate, best_expected = depth, expected / seconds, expected
             drafting += cost.further
         if not best:
             return None
         if reading:
-            saved = left * max(0.0, plain - 1 / best_rate)
-            if reading > max(saved, self._curiosity(candidate, left, plain)):
+            saved = tokens_left * max(0.0, plain - 1 / best_rate)
+            if reading > max(saved, self._exploration_budget(candidate, tokens_left, plain)):
                 return None
-        return _Option(candidate, best, best_expected, best_rate, reading, catching_up, growth)
+        return _Option(candidate, best, best_expected, best_rate, reading, catching_up, slowdown)
 
-    def _curiosity(self, candidate: Candidate, left: float, plain: float) -> float:
-        """Seconds that getting to know it may take."""
-        if left < _TELLING:
+    def _exploration_budget(self, candidate: Candidate, tokens_left: float, plain: float) -> float:
+        """Seconds that may be spent to learn the candidate's acceptance rate."""
+        if tokens_left < _FEWEST_TOKENS:
             return 0.0
-        coming = 0.0 if candidate.told else _CURIOSITY * left * plain
-        return candidate.curiosity + coming
+        coming = 0.0 if candidate.reports_confidence else _EXPLORATION_SHARE * tokens_left * plain
+        return candidate.exploration_budget + coming
 
     def _chosen(self, options: list[_Option], plain: float) -> tuple[_Option | None, str]:
-        if self._since_plain >= (
+        if self._steps_since_plain >= (
             _PLAIN_AT_MOST_EVERY if self._passes.is_stale(1) else _PLAIN_EVERY
         ):
             return None, "to see what a plain step costs now"
         best = max(options, key=lambda option: option.rate, default=None)
-        if best and best.rate > _WORTH_IT / plain:
+        if best and best.rate > _LEAST_GAIN / plain:
             return best, "promises most"
         for option in options:
             if not option.candidate.cheap:
                 if option.candidate.gain > 0:
                     return option, "has paid lately"
-                if option.candidate.is_due():
+                if option.candidate.is_trial_due():
                     return option, "tried again"
         return None, "nothing promises more" if options else "nothing to draft, or no credit left"
 
-    def _start(self, option: _Option, limit: Limit, price: float, passes: list[float]) -> Decision:
+    def _start(self, option: _Option, limit: Limit, rate: float, passes: list[float]) -> Decision:
         candidate = option.candidate
-        self._drafting = drafting = _Drafting(option, price, passes, self.loss_budget, limit.depth)
-        if candidate.told:
-            return Decision(candidate.drafter, limit.depth, drafting.go_on)
-        # What tells nothing while it drafts is held to the depth that promises most.
-        draft = candidate.ready(option.depth)
-        return Decision(candidate.drafter, option.depth, drafting.go_on, draft)
+        self._running = running = _RunningDraft(option, rate, passes, self.loss_budget, limit.depth)
+        if candidate.reports_confidence:
+            return Decision(candidate.drafter, limit.depth, running.go_on)
+        # A drafter that reports no confidence never stops early: limit it to the best depth.
+        draft = candidate.shadow_draft(option.depth)
+        return Decision(candidate.drafter, option.depth, running.go_on, draft)
 
 
-class _Drafting:
-    """A draft in the making by a drafter to which each token costs time.
+class _RunningDraft:
+    """The draft of the current step, while the drafter draws it.
 
-    survivals: the chance that so many drafted tokens are all right, by what their confidences say.
-    price: of a second, in tokens: what the best choice earns in it. passes: seconds of the target's
-    by width. reading: seconds that the loss_budget is not charged with; catching_up: that it is.
+    plain_or_best_rate: tokens per second of the chosen step, or of plain decoding if that is more;
+        a further token must bring more tokens per second than this.
+    passes: seconds of a target pass by width. deepest: the most tokens of the draft.
+    reading, catching_up: see `_Option`; only `catching_up` is charged to the loss budget.
+    survivals: entry i is the probability that the first i + 1 drafted tokens are all accepted,
+        estimated from the drafter's confidence in each.
     """
 
     def __init__(
-        self, option: _Option, price: float, passes: list[float], loss_budget: LossBudget, most: int
+        self,
+        option: _Option,
+        plain_or_best_rate: float,
+        passes: list[float],
+        loss_budget: LossBudget,
+        deepest: int,
     ) -> None:
         self.candidate = candidate = option.candidate
-        self.price = price
+        self.plain_or_best_rate = plain_or_best_rate
         self.reading, self.catching_up = option.reading, option.catching_up
         self.survivals: list[float] = []
-        self.clock: Clock = candidate.starts(option.growth)
+        self.timer: DraftTimer = candidate.start_draft(option.slowdown)
         self.passes = passes
-        # Nothing is learnt while it drafts.
-        self._hazards = candidate.hazards.chances(most)
+        # The rates stay the same during one draft.
+        self._acceptance_rates = candidate.acceptance_rates.chances(deepest)
         self._loss_budget = loss_budget
-        self._most = most
+        self._deepest = deepest
         self._survival = 1.0
 
     def go_on(self, margin: float) -> bool:
-        """A token was drawn with this margin; whether another is worth its time."""
-        self.clock.tick()
-        self._survival *= self.candidate.sees(margin)
+        """Record a token drawn with this margin; return whether to draw another one."""
+        self.timer.tick()
+        self._survival *= self.candidate.add_margin(margin)
         self.survivals.append(self._survival)
         drafted = len(self.survivals)
-        return drafted < self._most and self._affordable(drafted + 1) and self._tells(drafted)
+        return (
+            drafted < self._deepest
+            and self._affordable(drafted + 1)
+            and self._worth_drawing(drafted)
+        )
 
     def _affordable(self, depth: int) -> bool:
         plain = self.passes[1]
         seconds = self.passes[depth + 1] + self.candidate.cost.of(depth)
-        return seconds - plain <= self._loss_budget.allowed(plain)
+        return seconds - plain <= self._loss_budget.available(plain)
 
-    def _tells(self, drafted: int) -> bool:
-        """Whether another token pays, or shows what that would take."""
+    def _worth_drawing(self, drafted: int) -> bool:
+        """Whether another token pays, or is needed to measure the cost of a further token."""
         return not self.candidate.cost.knows_further or self._pays(drafted)
 
     def _pays(self, drafted: int) -> bool:
-        """Whether some number of further tokens brings more than it costs."""
+        """Whether some number of further tokens is worth its seconds."""
         further = self.candidate.cost.further
         now = self.passes[drafted + 1]
-        brought, chance = 0.0, self._survival
-        for more, hazard in enumerate(self._hazards[drafted:], start=1):
-            chance *= hazard
-            brought += chance
-            costs = more * further + self.passes[drafted + more + 1] - now
-            if brought > self.price * costs:
+        expected, survival = 0.0, self._survival
+        for more, rate in enumerate(self._acceptance_rates[drafted:], start=1):
+            survival *= rate
+            expected += survival
+            seconds = more * further + self.passes[drafted + more + 1] - now
+            if expected > self.plain_or_best_rate * seconds:
                 return True
-            if chance < _HOPELESS:
+            if survival < _LEAST_SURVIVAL:
                 return False
         return False
 

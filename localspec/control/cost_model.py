@@ -1,4 +1,4 @@
-"""Cost model: what a target's passes and its drafters take, learnt while they run."""
+"""Cost model: seconds of target passes and of drafts, learnt while they run."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -9,10 +9,10 @@ from localspec.control.pass_costs import PassCosts
 
 
 class CostModel:
-    """Seconds of passes and of drafts for the texts of one sequence.
+    """Seconds of target passes and of drafts, for one sequence.
 
-    passes: seconds of a target pass by its rows. drafters: by name; one that was not measured
-    starts from nothing known.
+    passes: seconds of a target pass by its rows. drafters: the costs by the drafter's name; a
+    drafter without a measured cost starts with cost 0.
     """
 
     def __init__(
@@ -23,7 +23,7 @@ class CostModel:
 
     @classmethod
     def of(cls, profile: CostProfile) -> "CostModel":
-        """Start from what was measured."""
+        """Start from a measured profile."""
         drafters = {name: seconds.cost() for name, seconds in profile.drafters.items()}
         return cls(PassCosts(profile.passes), drafters)
 
@@ -32,5 +32,5 @@ class CostModel:
         return self._drafters.setdefault(name, DrafterCost())
 
     def copy(self) -> "CostModel":
-        """What is known now, to go on from for another text."""
+        """Copy the costs known now, as a start for another text."""
         return deepcopy(self)

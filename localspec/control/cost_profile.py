@@ -1,4 +1,4 @@
-"""Cost profile: seconds of passes and drafts as they were measured, or estimated, at one time."""
+"""Cost profile: seconds of target passes and drafts, as measured or estimated once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,21 +9,23 @@ from localspec.control.pass_costs import PassCosts
 
 @dataclass(frozen=True, slots=True)
 class DrafterSeconds:
-    """Seconds of a drafter: of its first token, of each further one, and of each token it reads."""
+    """Seconds of a drafter: its first token, each further token, each token of text it reads."""
 
     first: float
     further: float
     reading: float
 
     def cost(self) -> DrafterCost:
-        """The cost to start learning from."""
+        """A cost to start learning from."""
         return DrafterCost(self.first, self.further, self.reading)
 
 
 @dataclass(frozen=True, slots=True)
 class CostProfile:
-    """passes: seconds of the target's passes by rows, 1 among them; what lies between is
-    interpolated. drafters: those that run a model, by name.
+    """Seconds of the passes of one target, and of its drafters.
+
+    passes: seconds by rows, 1 row included; other row counts are interpolated. drafters: the
+    drafters that run a model, by name.
     """
 
     passes: Mapping[int, float]
@@ -31,14 +33,14 @@ class CostProfile:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether every drafter's token takes less than the target's.
+        """Whether a token of each drafter takes less time than a token of the target.
 
-        One that seems to take longer would never draft, so nobody would learn whether the machine
-        was only busy while it was measured.
+        Otherwise the drafter would never draft, and a wrong measurement, for instance on a busy
+        machine, would never be corrected.
         """
         return all(each.further < self.passes[1] for each in self.drafters.values())
 
     def step(self, drafter: str, depth: int) -> float:
-        """What a step with a draft of so many tokens takes, in steps of plain decoding."""
+        """The time of a step with a draft of `depth` tokens, in plain steps."""
         passes, cost = PassCosts(self.passes), self.drafters[drafter].cost()
         return (passes.seconds(depth + 1) + cost.of(depth)) / passes.seconds(1)

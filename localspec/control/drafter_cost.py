@@ -1,4 +1,4 @@
-"""Drafter cost: seconds of a drafter's tokens, learnt while running."""
+"""Drafter cost: seconds of a drafter's tokens, learnt while it runs."""
 
 from dataclasses import dataclass, field
 
@@ -7,55 +7,61 @@ from localspec.control.recent_median import ENOUGH, RecentMedian
 
 @dataclass(slots=True)
 class DrafterCost:
-    """Seconds a drafter takes.
+    """Seconds that a drafter takes.
 
-    first: the first token of a proposal, what it has to catch up on included. further: each token
-    after it. backlog: each token of text it has not seen, beyond the usual one or two.
+    first: the first token of a draft, with a backlog of one or two tokens. further: each token
+    after the first. reading: each token of a longer backlog.
     """
 
     first: float = 0.0
     further: float = 0.0
-    backlog: float = 0.0
+    reading: float = 0.0
     _first: RecentMedian = field(default_factory=RecentMedian)
     _further: RecentMedian = field(default_factory=RecentMedian)
-    _backlog: RecentMedian = field(default_factory=RecentMedian)
+    _reading: RecentMedian = field(default_factory=RecentMedian)
 
     def of(self, depth: int) -> float:
-        """Of a proposal so deep."""
+        """Seconds of a draft of `depth` tokens."""
         return self.first + (depth - 1) * self.further
 
-    def catching_up(self, behind: int, growth: float = 1.0) -> float:
-        """Of the tokens before that, so many behind the text; `growth` as of PassCosts."""
-        return self.reading(max(0, behind - 2), growth)
+    def catch_up_seconds(self, backlog: int, slowdown: float = 1.0) -> float:
+        """Seconds to evaluate a backlog of tokens, except the two that `first` includes.
 
-    def reading(self, tokens: int, growth: float = 1.0) -> float:
-        """Of taking in so much text; `growth` as of PassCosts."""
-        return growth * tokens * self.backlog
+        slowdown: PassCosts.reading_slowdown.
+        """
+        return self.reading_seconds(max(0, backlog - 2), slowdown)
+
+    def reading_seconds(self, tokens: int, slowdown: float = 1.0) -> float:
+        """Seconds to evaluate this many tokens of text. slowdown: PassCosts.reading_slowdown."""
+        return slowdown * tokens * self.reading
 
     def learn_whole(self, seconds: float, tokens: int, *, cheap: bool) -> None:
-        """A proposal of so many tokens took this long; a cheap one does, whatever its depth."""
+        """Learn from a whole draft of `tokens` tokens. cheap: its time does not depend on depth."""
         self.learn_first(seconds if cheap else seconds / tokens, 0)
         self.learn_further(0.0 if cheap else seconds / tokens)
 
-    def learn_first(self, seconds: float, behind: int, growth: float = 1.0) -> None:
-        """The first token came after so long, so many tokens behind; `growth` as of PassCosts."""
-        if behind <= 2:
+    def learn_first(self, seconds: float, backlog: int, slowdown: float = 1.0) -> None:
+        """Learn from the first token of a draft, with this backlog before it.
+
+        slowdown: PassCosts.reading_slowdown.
+        """
+        if backlog <= 2:
             self.first = self._learnt(self._first, seconds, self.first)
-        elif behind >= 16:  # fewer say nothing
-            each = max(0.0, seconds - self.first) / (behind - 2) / growth
-            self.backlog = self._learnt(self._backlog, each, self.backlog)
+        elif backlog >= 16:  # with fewer tokens the time of each is too uncertain
+            each = max(0.0, seconds - self.first) / (backlog - 2) / slowdown
+            self.reading = self._learnt(self._reading, each, self.reading)
 
     @property
     def knows_further(self) -> bool:
-        """Whether it was seen while decoding what a further token takes."""
+        """Whether enough further tokens were measured while decoding."""
         return len(self._further) >= ENOUGH
 
     def learn_further(self, seconds: float) -> None:
-        """One more token took so long."""
+        """Learn from one further token."""
         self.further = self._learnt(self._further, seconds, self.further)
 
     @staticmethod
     def _learnt(recent: RecentMedian, seconds: float, known: float) -> float:
-        """The median, once there is enough of it; what was known before, if anything was."""
+        """The median of `recent` once it has enough values, or if no value was known before."""
         recent.add(seconds)
         return recent.median if len(recent) >= ENOUGH or not known else known

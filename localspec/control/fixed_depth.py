@@ -1,4 +1,4 @@
-"""Fixed depth: the policy that never changes its mind."""
+"""Fixed depth: a policy that always drafts with the same depth."""
 
 from collections.abc import Sequence
 
@@ -6,15 +6,15 @@ from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
 
-# With a chance below this, a drafter lets the next one have its turn.
+# A drafter whose first token has a lower chance leaves the step to the next drafter.
 _SURE_ENOUGH = 0.5
 
 
 class FixedDepth:
-    """Always the same depth, from the first drafter that has something to propose.
+    """A policy of one depth: the first drafter with a proposal drafts.
 
-    Of several, one that knows its chances has to be surer than a coin, or the next one has its
-    turn; the last one always drafts.
+    A drafter that estimates its chances (see Traits) is passed over when its first token is more
+    likely wrong than right. The last drafter is never passed over.
     """
 
     def __init__(self, drafters: Sequence[Drafter], depth: int) -> None:
@@ -25,7 +25,7 @@ class FixedDepth:
         """Nothing to do."""
 
     def decide(self, limit: Limit) -> Decision:
-        """The first proposal there is."""
+        """Choose the first drafter that proposes tokens."""
         depth = min(self._depth, limit.depth)
         drafters = [drafter for drafter in self.drafters if may_draft(drafter, limit)]
         if depth < 1 or not drafters:
@@ -40,11 +40,11 @@ class FixedDepth:
         return Decision(drafters[-1], depth)
 
     def padded(self, rows: int) -> int:
-        """As many as there are."""
+        """No padding."""
         return rows
 
     def keep(self, draft: Draft) -> int:
-        """All of it."""
+        """The whole draft."""
         return len(draft)
 
     def learn(self, step: Step) -> None:

@@ -1,36 +1,39 @@
-"""LossBudget: an account of time that drafting may overdraw only so far."""
+"""LossBudget: bounds the time that wrong drafts can cost."""
 
 
 class LossBudget:
-    """Keeps drafting from ever costing much, whatever the drafts and the machine do.
+    """An account of the seconds that drafting has saved, which may be overdrawn by a fixed amount.
 
-    After each step the balance grows by the time that plain decoding would have taken for its
-    tokens, and a little more (`ALLOWANCE`), less the time the step took. A step may draft only if
-    even with nothing accepted the balance stays above an overdraft. So on every stretch of a text
-    (ALGORITHMS: loss loss_budget)
+    Each step adds the time of plain decoding for its tokens, and the share `ALLOWANCE` more, and
+    subtracts the time that the step took. A step may draft only if the balance stays above minus
+    `OVERDRAFT` even if no drafted token is accepted. So for every part of a text (docs/speed.md)
 
-        time <= (1 + ALLOWANCE) * tokens * plain + (OVERDRAFT + MOST) * plain
+        time <= (1 + ALLOWANCE) * tokens * plain + (OVERDRAFT + MAX_BALANCE) * plain
 
-    as far as the plain time is known, and as steps take no more than `SURPRISE` times what was
-    expected of them. Beyond that it was not the draft's fault: a machine that is busy for a second
-    must not end drafting for a thousand tokens.
+    if the plain time is known, and if no step takes more than `MAX_OVERRUN` times its expected
+    time. Time beyond that is not charged: a machine that is busy for a second must not stop
+    drafting for a thousand tokens.
     """
 
     ALLOWANCE = 0.02
-    # Both in plain steps.
+    # In plain steps.
     OVERDRAFT = 8.0
-    MOST = 20.0
-    SURPRISE = 2.0
+    MAX_BALANCE = 20.0
+    MAX_OVERRUN = 2.0
 
     def __init__(self) -> None:
         self._balance = 0.0
 
-    def allowed(self, plain: float) -> float:
-        """How many seconds longer than a plain one the next step may take at worst."""
+    def available(self, plain: float) -> float:
+        """How many seconds longer than a plain step the next step may take. plain: its seconds."""
         return self._balance + self.OVERDRAFT * plain
 
-    def enter(self, seconds: float, expected: float, tokens: int, plain: float) -> None:
-        """A step took so long, and was expected to, for so many tokens; a plain one `plain`."""
-        charged = min(seconds, self.SURPRISE * expected)
+    def add_step(self, seconds: float, expected: float, tokens: int, plain: float) -> None:
+        """Account for a step.
+
+        seconds: its time. expected: the time expected for it. tokens: the number of committed
+        tokens. plain: seconds of a plain step.
+        """
+        charged = min(seconds, self.MAX_OVERRUN * expected)
         earned = (1 + self.ALLOWANCE) * tokens * plain - charged
-        self._balance = min(self._balance + earned, self.MOST * plain)
+        self._balance = min(self._balance + earned, self.MAX_BALANCE * plain)

@@ -1,136 +1,141 @@
-"""Pass costs: seconds of a target pass by its rows, learnt while running.
+"""Pass costs: seconds of a target pass by its width (its rows), learnt while it runs.
 
-A pass over n rows does not cost n times a pass over one: on a CPU the cost climbs in steps (kernels
-take four rows at once), on a GPU it hardly climbs at first. Only measuring tells.
+A pass over n rows does not take n times as long as a pass over one. On a CPU the cost rises in
+steps, as kernels compute four rows at once; on a GPU it hardly rises at first. So it is measured.
 """
 
 from collections.abc import Mapping
 
 from localspec.control.recent_median import ENOUGH, RecentMedian
 
-# Passes of up to so many rows are told apart; a policy drafts no deeper.
+# The most rows of a pass whose cost is learnt; a policy drafts no deeper.
 WIDEST = 32
-# How fast it is forgotten which widths were seen.
+# How often each width was seen: with each pass, older passes count this much less.
 _FADING = 0.98
-# A width seen so many times as often as the anchor becomes the anchor.
+# A width becomes the anchor when it was seen this many times as often as the anchor.
 _TAKES_OVER = 1.5
-# A factor that moved by more than this makes costs stale.
-_MUCH = 1.1
-# And a profile that far off was wrong.
-_WRONG = 3.0
-# A cost is said to have changed when it moved by this share.
-_NOTABLE = 0.01
+# A cost is stale once the factor has changed more than this many times.
+_STALE_CHANGE = 1.1
+# A profile is wrong when plain passes take this many times longer, or shorter, than it says.
+_WRONG_PROFILE = 3.0
+# The least relative change of a base cost that is taken over.
+_NOTABLE_CHANGE = 0.01
 
 
 class PassCosts:
-    """Seconds of a target pass by its width, and the width at which it is done best.
+    """Seconds of a target pass by its width, and the fastest padding of each width.
 
-    profile: seconds of some widths, 1 among them, as measured at load; the rest is interpolated.
+    profile: seconds by width as measured at load, width 1 included; other widths are interpolated.
 
-    A cost is the product of a factor that all widths share, for what slows them alike (a longer
-    text, a busier machine), and of each width's own part. The width seen most often of late, the
-    anchor, tells the factor; any other that is seen corrects its own part. What the factor says of
-    a width not seen for long is a guess: `is_stale` tells when it is worth a look.
+    A cost is the product of a factor, which all widths share, and of a base cost per width. The
+    factor is for what slows all widths alike: a longer text, a busier machine. It is learnt from
+    the anchor, the width seen most often recently. Passes of other widths correct their base cost.
+    The cost of a width that was not seen for long is uncertain: see `is_stale`.
     """
 
     def __init__(self, profile: Mapping[int, float]) -> None:
         self._base = _interpolated(profile)
         self._profiled = self._base[1]
         self._factor = 1.0
-        self._narrowest = 1
+        self._least_rows = 1
         self._seen = [RecentMedian() for _ in self._base]
-        self._relative = [RecentMedian() for _ in self._base]
-        # The factor when a width's own part was last looked at.
-        self._under = [1.0] * len(self._base)
+        self._base_seen = [RecentMedian() for _ in self._base]
+        # By width: the factor when the base cost was last measured.
+        self._observed_factor = [1.0] * len(self._base)
         self._frequency = [0.0] * len(self._base)
         self._anchor = 1
-        # The factor when a width's own part was last known to be right.
-        self._confirmed = [1.0] * len(self._base)
+        # By width: the factor when the base cost was last confirmed.
+        self._confirmed_factor = [1.0] * len(self._base)
         self._best = list(self._base)
         self._padded = list(range(len(self._base)))
-        self._rank()
+        self._update_padding()
 
     @property
     def table(self) -> list[float]:
-        """`seconds` of every width up to the widest; entry 0 means nothing."""
+        """`seconds` of every width from 1 to WIDEST; entry 0 is unused."""
         factor = self._factor
         return [factor * best for best in self._best]
 
     def seconds(self, width: int) -> float:
-        """Of a pass over `width` rows, padded where that is quicker."""
+        """Seconds of a pass over `width` rows, padded if that is faster."""
         return self._factor * self._best[min(width, WIDEST)]
 
     def padded(self, width: int) -> int:
-        """With how many rows a pass over `width` is quickest."""
+        """The fastest number of rows for a pass over `width` rows."""
         return self._padded[width] if width <= WIDEST else width
 
-    def none_below(self, narrowest: int) -> None:
-        """From here on every pass has at least so many rows: a plain one, too, takes their time."""
-        if narrowest == self._narrowest:
+    def set_least_rows(self, least_rows: int) -> None:
+        """From now on every pass has at least `least_rows` rows, a plain pass too."""
+        if least_rows == self._least_rows:
             return
-        self._narrowest = narrowest
-        self._base[1:narrowest] = [self._base[narrowest]] * (narrowest - 1)
+        self._least_rows = least_rows
+        self._base[1:least_rows] = [self._base[least_rows]] * (least_rows - 1)
         self._profiled = self._base[1]
-        self._rank()
+        self._update_padding()
 
     def learn(self, width: int, seconds: float) -> None:
-        """A pass over so many rows took this long, all that belongs to the step included."""
+        """Learn from a pass over `width` rows. seconds: of its step, without the drafting."""
         if not 1 <= width <= WIDEST or seconds <= 0:
             return
-        if width == self._narrowest:
+        if width == self._least_rows:
             width = 1
         self._frequency = [_FADING * each for each in self._frequency]
         self._frequency[width] += 1
         self._seen[width].add(seconds)
         if self._frequency[width] > _TAKES_OVER * self._frequency[self._anchor]:
             self._anchor = width
-        # Until the factor is known, it could pass for a width's own part.
+        # Before the factor is known, a change of it would be taken for one of the base cost.
         if len(self._seen[self._anchor]) < ENOUGH:
             return
         if width == self._anchor:
             self._factor = self._seen[width].median / self._base[width]
-            self._confirmed[width] = self._factor
+            self._confirmed_factor[width] = self._factor
         else:
-            self._learn_part(width, seconds / self._factor)
+            self._learn_base(width, seconds / self._factor)
 
     @property
-    def growth(self) -> float:
-        """How much longer reading the text takes a model than if it had stayed as short as in the
-        profile: at its end as much as a plain pass takes longer, on average half of that.
+    def reading_slowdown(self) -> float:
+        """How many times longer a model needs to read this text than the profile says, at least 1.
+
+        The text is longer than in the profile. At its end, reading slows down as much as plain
+        passes did; on average over the text, half as much.
         """
         return max(1.0, (1 + self._slowdown) / 2)
 
     @property
-    def proved_wrong(self) -> bool:
-        """Whether plain passes take much more, or less, than the profile said."""
-        return len(self._seen[1]) >= ENOUGH and not 1 / _WRONG < self._slowdown < _WRONG
+    def profile_is_wrong(self) -> bool:
+        """Whether plain passes take much more, or much less, time than the profile says."""
+        return (
+            len(self._seen[1]) >= ENOUGH
+            and not 1 / _WRONG_PROFILE < self._slowdown < _WRONG_PROFILE
+        )
 
     @property
     def _slowdown(self) -> float:
         return self.seconds(1) / self._profiled
 
     def is_stale(self, width: int) -> bool:
-        """Whether the factor has moved much since this width was seen."""
-        return self._moved(self._confirmed[width])
+        """Whether the factor has changed much since this width was last confirmed."""
+        return self._moved(self._confirmed_factor[width])
 
-    def _learn_part(self, width: int, relative: float) -> None:
-        """A width's own part, by observations under about the same factor."""
-        if self._moved(self._under[width]):
-            self._relative[width] = RecentMedian()
-        self._under[width] = self._factor
-        self._relative[width].add(relative)
-        if len(self._relative[width]) < ENOUGH:
+    def _learn_base(self, width: int, relative: float) -> None:
+        """Learn the base cost of a width from observations under about the same factor."""
+        if self._moved(self._observed_factor[width]):
+            self._base_seen[width] = RecentMedian()
+        self._observed_factor[width] = self._factor
+        self._base_seen[width].add(relative)
+        if len(self._base_seen[width]) < ENOUGH:
             return
-        if abs(self._relative[width].median / self._base[width] - 1) > _NOTABLE:
-            self._base[width] = self._relative[width].median
-            self._rank()
-        self._confirmed[width] = self._factor
+        if abs(self._base_seen[width].median / self._base[width] - 1) > _NOTABLE_CHANGE:
+            self._base[width] = self._base_seen[width].median
+            self._update_padding()
+        self._confirmed_factor[width] = self._factor
 
     def _moved(self, before: float) -> bool:
-        return not 1 / _MUCH < self._factor / before < _MUCH
+        return not 1 / _STALE_CHANGE < self._factor / before < _STALE_CHANGE
 
-    def _rank(self) -> None:
-        """For each width, the cheapest that is at least as wide; a plain pass stays what it is."""
+    def _update_padding(self) -> None:
+        """For each width, find the fastest width that is at least as wide; width 1 stays 1."""
         best = WIDEST
         for width in range(WIDEST, 0, -1):
             if self._base[width] <= self._base[best] or width == 1:
@@ -139,7 +144,7 @@ class PassCosts:
 
 
 def _interpolated(profile: Mapping[int, float]) -> list[float]:
-    """Seconds by width, entry 0 unused: straight lines between what is known, and on from there."""
+    """Seconds by width, entry 0 unused: linear between the known widths, and beyond the last."""
     known = sorted((width, seconds) for width, seconds in profile.items() if width <= WIDEST)
     seconds = [0.0] * (WIDEST + 1)
     if len(known) == 1:

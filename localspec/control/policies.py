@@ -1,4 +1,4 @@
-"""Policies: which policy decides about drafts in each generation of a sequence."""
+"""Policies: the policies of a sequence, one of which decides in each generation."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,13 +11,13 @@ from localspec.generation_config import GenerationConfig
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.policy import Policy
 
-# A reproducible text needs passes tried out at every width there may be.
+# A reproducible text needs every possible width to be tested, so drafts stay short.
 _DEEPEST_REPRODUCIBLE = 7
 
 
 def deepest_draft(settings: GenerationConfig, *, reproducible: bool) -> int:
-    """The depth of the deepest draft that there will be."""
-    # Plain decoding gives the same text only in passes as wide as all others.
+    """The most tokens of a draft in a generation with these settings."""
+    # Also without drafting: plain passes must be as wide as passes with a draft.
     if settings.depth:
         return settings.depth
     return _DEEPEST_REPRODUCIBLE if reproducible else WIDEST - 1
@@ -26,10 +26,13 @@ def deepest_draft(settings: GenerationConfig, *, reproducible: bool) -> int:
 class Policies:
     """The policies of one sequence, kept from generation to generation.
 
-    drafters: of the sequence. costs: None where nothing was measured, as nothing drafts. priors:
-    what is known, for a temperature, of how often each drafter is right. How often drafts are right
-    depends on the rule and the temperature, so there is an adaptive policy for each pair of them.
-    prior_ignored: why a stored prior does not count, if there is one.
+    drafters: the drafters of the sequence.
+    costs: None if nothing was measured because there are no drafters.
+    priors: returns the stored acceptance rates for a temperature.
+    prior_ignored: why a stored prior is ignored; None if none is.
+
+    Acceptance depends on the rule and the temperature, so each pair of these has its own adaptive
+    policy.
     """
 
     def __init__(
@@ -53,10 +56,10 @@ class Policies:
         least_rows: int = 1,
         explain: Explain | None = None,
     ) -> Policy:
-        """The policy of a generation. least_rows: every pass of it has at least so many rows."""
+        """Return the policy of a generation. least_rows: the least rows of each of its passes."""
         if settings.depth is not None or not self._drafters or not self.costs:
             return FixedDepth(self._drafters, settings.depth or 0)
-        self.costs.passes.none_below(least_rows)
+        self.costs.passes.set_least_rows(least_rows)
         key = settings.rule, round(temperature, 1)
         if key not in self._adaptive:
             prior = self._priors(temperature)

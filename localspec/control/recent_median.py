@@ -1,11 +1,11 @@
-"""Recent median: the median of the last few observations, which one slow pass cannot move."""
+"""Recent median: the median of the last few observations; one slow pass does not change it."""
 
 from bisect import insort
 from collections import deque
 
-# The last so many observations count.
+# The number of observations that count.
 _REMEMBERED = 9
-# Before so many, a single slow pass would count.
+# With fewer observations, a single slow pass could be the median.
 ENOUGH = 3
 
 
@@ -22,7 +22,7 @@ class RecentMedian:
         return len(self._order)
 
     def add(self, value: float) -> None:
-        """One more; the oldest of too many goes."""
+        """Add an observation, and drop the oldest if there are too many."""
         self._order.append(value)
         insort(self._sorted, value)
         if len(self._order) > _REMEMBERED:
@@ -30,5 +30,5 @@ class RecentMedian:
 
     @property
     def median(self) -> float:
-        """The middle one; with an even number of them the smaller."""
+        """The median; of an even number of observations, the smaller of the middle two."""
         return self._sorted[(len(self._sorted) - 1) // 2]

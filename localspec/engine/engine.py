@@ -229,7 +229,7 @@ class Engine:
     def _free(self) -> None:
         """Both models and all caches; those of the engine's own slot last."""
         loaded = self.slot.loaded
-        if self.pass_costs and self.pass_costs.proved_wrong:
+        if self.pass_costs and self.pass_costs.profile_is_wrong:
             forget(loaded.target, loaded.drafter_set.contexts, loaded.runtime)
         for slot in reversed(self._slots):
             slot.loaded.close_caches()

@@ -88,7 +88,7 @@ class Slot:
             settings.top_logprobs,
             cancelled,
             target.model.ends_generation,
-            hurries=True,
+            quick_first_token=True,
         )
         self._running = Generation(
             loop,

@@ -36,7 +36,7 @@ def draft_model_run(
     answer: Answer, counts: StepCounts, costs: StepCosts, drafter: DrafterCost
 ) -> SimulatedRun:
     """Decoding with a draft model, which also has the prompt to read."""
-    drafting = drafter.reading(len(answer.prompt)) + sum(
+    drafting = drafter.reading_seconds(len(answer.prompt)) + sum(
         float(steps) * drafter.of(depth) for depth, steps in enumerate(counts.by_depth) if depth
     )
     return _run(answer, counts, costs, drafting)

@@ -26,7 +26,7 @@ class _Known(DrafterCost):
 
     knows_further = True
 
-    def learn_first(self, seconds: float, behind: int, growth: float = 1.0) -> None:
+    def learn_first(self, seconds: float, backlog: int, slowdown: float = 1.0) -> None:
         """Nothing to learn."""
 
     def learn_further(self, seconds: float) -> None:
@@ -45,7 +45,7 @@ class Simulation:
     ) -> None:
         self._costs = costs
         self._drafting: dict[str, DrafterCost] = {
-            name: _Known(cost.first, cost.further, cost.backlog)
+            name: _Known(cost.first, cost.further, cost.reading)
             for name, cost in costs.drafters.items()
         }
         self._passes = PassCosts(costs.passes)
@@ -102,7 +102,7 @@ class Simulation:
         """The seconds of the draft, and the draft."""
         if not decision.drafter:
             return 0.0, NOTHING
-        behind = backlog(decision.drafter)
+        unread = backlog(decision.drafter)
         draft = decision.draft or decision.drafter.propose(limit.to(decision.depth, decision.go_on))
         draft = draft.first(decision.depth)
         cost = self._drafting[decision.drafter.name]
@@ -110,4 +110,4 @@ class Simulation:
             return cost.first, draft
         if not len(draft):
             return 0.0, draft
-        return cost.of(len(draft)) + cost.catching_up(behind), draft
+        return cost.of(len(draft)) + cost.catch_up_seconds(unread), draft

@@ -1,4 +1,4 @@
-"""The loop: draft, verify, commit. Nothing else."""
+"""Decoder: the loop that drafts, verifies and commits."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +18,13 @@ from localspec.stats import Stats
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """One token of text: its id, where it came from, and its log-probability if asked for.
+    """One token of text.
 
+    id: the token id.
+    origin: the name of the drafter that proposed it, or `corrected`, `bonus` or `plain`.
     logprob: natural logarithm of the target's own probability (softmax of its raw logits, before
-    any filter), or None. top: the likeliest tokens and their log-probabilities, as many as asked.
+        any filter); None unless log-probabilities were requested.
+    top: the likeliest tokens with their log-probabilities, as many as were requested.
     """
 
     id: int
@@ -32,12 +35,15 @@ class Emission:
 
 @dataclass(slots=True)
 class Decoder:
-    """Decodes with one target and whatever drafters the policy has.
+    """Decodes a text with one target and the drafters of a policy.
 
-    text: the committed tokens, prompt included; the last one is pending, not yet in the target's
-    cache. It grows here and nowhere else. cancelled: asked before each step. ends: whether a token
-    ends the text; what a draft has beyond such a one is not committed. hurries: whether the first
-    token comes before a drafter reads the prompt.
+    text: the committed tokens, prompt included. The last token is pending: it is not yet in the
+        target's cache. Only the decoder appends to the text.
+    logprobs: whether emissions carry log-probabilities. top_logprobs: of how many likely tokens.
+    cancelled: called before each step; generation stops when it returns True.
+    ends: whether a token ends the text. Drafted tokens after such a token are not committed.
+    quick_first_token: whether the first step runs without a drafter that would have to read the
+        prompt first.
     """
 
     target: Target
@@ -50,57 +56,70 @@ class Decoder:
     top_logprobs: int = 0
     cancelled: Callable[[], bool] = lambda: False
     ends: Callable[[int], bool] = lambda _token: False
-    hurries: bool = False
+    quick_first_token: bool = False
     prefix: Prefix = field(init=False)
 
     def run(self, max_tokens: int) -> Iterator[Emission]:
-        """Yield up to `max_tokens` tokens; may be closed at any of them.
+        """Yield up to `max_tokens` tokens; the generator may be closed after any of them.
 
-        What a step commits is in `text` and in the caches before its first token is yielded. So
-        closing leaves them consistent: cut `text` to what was wanted, and go on from there.
+        All tokens of a step are in `text` and in the caches before the first of them is yielded.
+        So text and caches stay consistent when the generator is closed: cut `text` to the tokens
+        you want to keep, and run again.
         """
         self.policy.begin()
         with self.stats.timing("draft"):
             for drafter in self.policy.drafters:
                 drafter.begin(self.text)
         self.prefix = self.sampler.prefix(self.text)
-        left, hurried = max_tokens, self.hurries
-        while left > 0 and not self.cancelled():
-            accepted, emissions = self._step(left, hurried=hurried)
+        remaining, hurried = max_tokens, self.quick_first_token
+        while remaining > 0 and not self.cancelled():
+            accepted, emissions = self._step(remaining, hurried=hurried)
             hurried = False
-            left -= len(emissions)
+            remaining -= len(emissions)
             for position, emission in enumerate(emissions):
                 self.stats.count_token(position if position < accepted else None)
                 yield emission
 
-    def _step(self, left: int, *, hurried: bool = False) -> tuple[int, list[Emission]]:
-        """One target pass; how many drafted tokens it accepted, and the 1 to `left` it commits."""
-        began, drafting = perf_counter(), self.stats.seconds.draft
+    def _step(self, remaining: int, *, hurried: bool = False) -> tuple[int, list[Emission]]:
+        """Run one target pass and commit 1 to `remaining` tokens.
+
+        Return how many drafted tokens were accepted, and the committed tokens.
+        """
+        began, draft_seconds = perf_counter(), self.stats.seconds.draft
         with self.stats.timing("draft"):
-            decision, proposed = self._propose(left, hurried=hurried)
-            draft = self._kept(proposed)
+            decision, proposed = self._propose(remaining, hurried=hurried)
+            draft = self._verified_part(proposed)
         with self.stats.timing("verify"):
             scores = self.target.score(self.text[-1], draft)
         verdict = self.rule.verify(
             draft, self._rows(draft, scores), len(self.text), self.sampler.randomness
         )
-        emissions = self._up_to_end(self._emissions(decision, draft, scores, verdict))
+        emissions = self._cut_at_end(self._emissions(decision, draft, scores, verdict))
         tokens = [emission.id for emission in emissions]
         path = verdict.path[: len(tokens) - 1]
         accepted = min(len(verdict.path), len(tokens))
         self._commit(decision, path, accepted, tokens)
         self.stats.count_step(len(draft), scores.width)
-        seconds, drafting = perf_counter() - began, self.stats.seconds.draft - drafting
+        seconds = perf_counter() - began
+        draft_seconds = self.stats.seconds.draft - draft_seconds
         self.policy.learn(
-            Step(proposed.tokens, len(draft), scores.width, tokens, seconds, drafting, scores.again)
+            Step(
+                proposed.tokens,
+                len(draft),
+                scores.width,
+                tokens,
+                seconds,
+                draft_seconds,
+                scores.again,
+            )
         )
         return accepted, emissions
 
-    def _propose(self, left: int, *, hurried: bool) -> tuple[Decision, Draft]:
-        # A pass yields one token more than its draft, so the last token needs no draft.
+    def _propose(self, remaining: int, *, hurried: bool) -> tuple[Decision, Draft]:
+        # A pass gives one token more than its draft, so the last token needs no draft.
         needs_probs = not self.rule.same_text
         limit = Limit(
-            left - 1, self.prefix, self.sampler, needs_probs, self.cancelled, hurried=hurried
+            remaining - 1, self.prefix, self.sampler, needs_probs, self.cancelled, hurried=hurried
         )
         decision = self.policy.decide(limit)
         if not decision.drafter:
@@ -115,21 +134,24 @@ class Decoder:
                 )
         return decision, draft
 
-    def _kept(self, proposed: Draft) -> Draft:
-        """What of it the target sees; all, where leaving out what was drawn would bias the text."""
+    def _verified_part(self, proposed: Draft) -> Draft:
+        """The part of the draft that the target verifies.
+
+        A rejection rule needs every token that was drawn: leaving one out would bias the text.
+        """
         if proposed.probs and not self.rule.same_text:
             return proposed
         return proposed.first(self.policy.keep(proposed))
 
     def _rows(self, draft: Draft, scores: Scores) -> Rows:
-        places = {ROOT: self.prefix}
+        prefixes = {ROOT: self.prefix}
 
-        def place(node: int) -> Prefix:
-            if node not in places:
-                places[node] = place(draft.parent(node)).then(draft.tokens[node])
-            return places[node]
+        def prefix_at(node: int) -> Prefix:
+            if node not in prefixes:
+                prefixes[node] = prefix_at(draft.parent(node)).then(draft.tokens[node])
+            return prefixes[node]
 
-        return lambda node: self.sampler.distribution(scores.logits[node + 1], place(node))
+        return lambda node: self.sampler.distribution(scores.logits[node + 1], prefix_at(node))
 
     def _emissions(
         self, decision: Decision, draft: Draft, scores: Scores, verdict: Verdict
@@ -145,7 +167,7 @@ class Decoder:
             for (token, origin), row in zip(tokens, rows, strict=True)
         ]
 
-    def _up_to_end(self, emissions: list[Emission]) -> list[Emission]:
+    def _cut_at_end(self, emissions: list[Emission]) -> list[Emission]:
         for count, emission in enumerate(emissions, start=1):
             if self.ends(emission.id):
                 return emissions[:count]

@@ -1,4 +1,4 @@
-"""Draft: the tokens proposed for one step, as a tree whose common case is a chain."""
+"""Draft: the tokens proposed for one step, as a tree; most drafts are chains."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 
 from localspec.sampling.distribution import Distribution
 
-# The node before every draft: the pending token, whose row decides the first drafted position.
+# The root of every draft: the pending token. Its row of logits decides the first drafted position.
 ROOT = -1
-# The most tokens a draft may hold. A pass has a row for each and one more, and from 64 rows on
-# llama.cpp's CPU flash attention computes in tiles, whose bits are not those of narrower passes.
+# The most tokens of a draft. A pass has one row more than its draft. From 64 rows on, llama.cpp's
+# CPU flash attention computes in tiles, and the logits differ in their last bits.
 MAX_DEPTH = 62
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One proposed token: its node, its id, and the distribution that it was drawn from.
+    """One proposed token: its node, its id, and the distribution it was drawn from.
 
-    probs: None for a one-hot proposal, whose token was chosen and not drawn.
+    probs: None for a one-hot proposal: the token was chosen without a draw.
     """
 
     node: int
@@ -27,7 +27,7 @@ class Proposal:
     probs: Distribution | None
 
     def over(self, ids: NDArray[np.intp] | None, n: int) -> NDArray[np.float64]:
-        """(n,) the probability of proposing each of these tokens (None: those below n)."""
+        """Return (n,) the probability of proposing each token of `ids`; None: tokens 0 to n - 1."""
         if self.probs is None:
             tokens = np.arange(n) if ids is None else ids
             return np.asarray(tokens == self.token, np.float64)
@@ -36,16 +36,16 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Proposed tokens, in an order where parents come before their children.
+    """Proposed tokens; parents come before their children.
 
     tokens: the proposed token ids; node i proposes tokens[i].
-    parents: the node that each one follows (ROOT for the first position); None means a chain, where
-        node i follows node i - 1.
-    probs: the distribution that each token was drawn from; None means that the tokens are one-hot
-        proposals (as n-gram drafters make). A drafter may stop before a draw, but a token that was
-        drawn must be proposed: the rejection rules would be biased otherwise.
+    parents: the parent node of each node (ROOT for the first position); None means a chain: the
+        parent of node i is node i - 1.
+    probs: the distribution that each token was drawn from; None means one-hot proposals, as n-gram
+        drafters make them. A drafter may stop before a draw, but must propose every token that it
+        has drawn: the rejection rules would be biased otherwise.
 
-    A row of the target's logits belongs to each node: row 0 to ROOT, row i + 1 to node i.
+    The target computes one row of logits per node: row 0 for ROOT, row i + 1 for node i.
     """
 
     tokens: Sequence[int]
@@ -56,11 +56,11 @@ class Draft:
         return len(self.tokens)
 
     def parent(self, node: int) -> int:
-        """The node before `node`."""
+        """The parent of `node`."""
         return node - 1 if self.parents is None else self.parents[node]
 
     def child(self, node: int, token: int) -> int | None:
-        """The node that proposes `token` right after `node`, if there is one."""
+        """The child of `node` that proposes `token`, or None."""
         if self.parents is None:
             following = node + 1
             return following if following < len(self) and self.tokens[following] == token else None
@@ -70,7 +70,7 @@ class Draft:
         return None
 
     def proposals_after(self, node: int) -> list[Proposal]:
-        """The draws made right after `node`, in their order."""
+        """The proposals of the children of `node`, in the order of their draws."""
         if self.parents is None:
             children = [node + 1] if node + 1 < len(self) else []
         else:
@@ -81,13 +81,13 @@ class Draft:
         ]
 
     def is_leaf(self, node: int) -> bool:
-        """Whether nothing is proposed after `node`."""
+        """Whether `node` has no children."""
         if self.parents is None:
             return node == len(self) - 1
         return node not in self.parents
 
     def path(self, node: int) -> list[int]:
-        """The nodes from the first position down to `node`; none for ROOT."""
+        """The nodes from the first position to `node`, both included; empty for ROOT."""
         nodes: list[int] = []
         while node != ROOT:
             nodes.append(node)
@@ -95,7 +95,7 @@ class Draft:
         return nodes[::-1]
 
     def first(self, count: int) -> "Draft":
-        """The draft cut to its first `count` nodes."""
+        """Cut the draft to its first `count` nodes."""
         if len(self) <= count:
             return self
         return Draft(

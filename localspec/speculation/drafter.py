@@ -1,4 +1,4 @@
-"""Drafter: proposes the next few tokens. Any object with the members of `Drafter` is one."""
+"""Drafter: proposes the next few tokens. Any object with the members of `Drafter` can draft."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,20 +11,21 @@ from localspec.speculation.draft import Draft
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a proposal must keep to.
+    """The limits of one proposal, and the sampler to draw it with.
 
-    depth: at most this many tokens in a row, at least 1.
-    prefix: the place in the text that the first proposed token follows.
-    sampler: the target's own settings and randomness. A drafter that samples with it draws the
-        target's token wherever its distribution allows; one that only guesses may ignore it.
-    needs_probs: whether the rule must know the distribution each token was drawn from
+    depth: the most tokens of the draft, 1 or more.
+    prefix: the committed text, as the sampler knows it; the first proposed token follows it.
+    sampler: the target's sampling settings and randomness. A drafter that draws with this sampler
+        often draws the same token as the target; a model-free drafter may ignore the sampler.
+    needs_probs: whether the rule needs the distribution that each token was drawn from
         (`Draft.probs`).
-    cancelled: asked now and then by a drafter whose proposal takes long.
-    go_on: asked by a drafter to which each token costs time, after drawing one, with its
-        confidence in it (see `confidence.margin`): whether to draw another. None is always. The
-        token just drawn is proposed in any case: to look at a token and then drop it would bias
-        the rejection rules.
-    hurried: whether somebody waits for this step, and no drafter should read the prompt first.
+    cancelled: a drafter whose proposal takes long calls this now and then, and stops when it
+        returns True.
+    go_on: whether to draw another token. A drafter whose tokens each cost time calls this after
+        each draw, with its confidence in the token (see `confidence.margin`). None means yes. The
+        token just drawn is proposed in any case: dropping a token that was drawn would bias the
+        rejection rules.
+    hurried: whether the user waits for this step, so that no drafter should read the prompt first.
     """
 
     depth: int
@@ -36,16 +37,16 @@ class Limit:
     hurried: bool = False
 
     def to(self, depth: int, go_on: Callable[[float], bool] | None = None) -> "Limit":
-        """The same place, so deep and so far."""
+        """Copy this limit with another depth and another `go_on`."""
         return replace(self, depth=depth, go_on=go_on)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one step added to the text.
+    """The result of one step, as each drafter observes it.
 
-    tokens: the committed tokens, in order. accepted: how many of them, from the first on, this
-    drafter had proposed in this step; 0 for drafters that did not draft.
+    tokens: the committed tokens, in order. accepted: how many of these tokens, counted from the
+    first, this drafter proposed in this step; 0 for a drafter that did not draft.
     """
 
     tokens: Sequence[int]
@@ -54,14 +55,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What policies and the loader may know of a drafter.
+    """The properties of a drafter that policies and the loader use.
 
-    cheap: a proposal costs microseconds, so it may be asked at every step.
-    gives_probs: its drafts carry `Draft.probs` where `Limit.needs_probs` asks for them.
-    backlog: counts the tokens of the text that it has to evaluate before its next proposal; None
-        for a drafter that always has the whole text.
-    chances: for a depth, the chance that each token it would propose now is right, given that
-        those before it are; None for a drafter that cannot tell before it proposes.
+    cheap: a proposal takes microseconds, so the policy may request one at every step.
+    gives_probs: its drafts carry `Draft.probs` if `Limit.needs_probs` is set.
+    backlog: returns the number of text tokens that the drafter must evaluate before its next
+        proposal; None for a drafter that never has to.
+    chances: takes a depth and returns, for each token that the drafter would propose now, the
+        probability that the token is accepted, given that the tokens before it are; None for a
+        drafter that cannot estimate this before it proposes.
     """
 
     cheap: bool = False
@@ -72,9 +74,9 @@ class Traits:
 
 @runtime_checkable
 class Drafter(Protocol):
-    """Proposes tokens. It can be wrong, but it cannot change the text.
+    """Proposes tokens. A wrong proposal costs time, but never changes the text.
 
-    name: shown as the origin of the tokens it got right. traits: see Traits.
+    name: the origin of its accepted tokens. traits: see Traits.
     """
 
     @property
@@ -84,11 +86,11 @@ class Drafter(Protocol):
     def traits(self) -> Traits: ...
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Follow the committed text `tokens`; keep what is known of the part shared with before."""
+        """Start on the text `tokens`; keep the state for the prefix shared with the old text."""
         ...
 
     def propose(self, limit: Limit) -> Draft:
-        """Propose what follows the committed text; the draft may be empty."""
+        """Propose tokens that may follow the text; the draft may be empty."""
         ...
 
     def observe(self, outcome: Outcome) -> None:
@@ -100,5 +102,5 @@ MEMBERS = ("name", "traits", "begin", "propose", "observe")
 
 
 def backlog(drafter: Drafter) -> int:
-    """How many tokens of the text the drafter has to evaluate before its next proposal."""
+    """The number of text tokens that the drafter must evaluate before its next proposal."""
     return drafter.traits.backlog() if drafter.traits.backlog else 0

@@ -1,4 +1,4 @@
-"""Policy: who drafts the next step, and how deep; and the one that never changes its mind."""
+"""Policy: chooses the drafter and the depth of each step."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from localspec.speculation.drafter import Drafter, Limit, backlog
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do in the next step.
+    """The decision about one step.
 
-    drafter: None is a plain step. depth: its most tokens. go_on: see `Limit`. draft: its proposal,
-    where the policy has asked for it already.
+    drafter: None means a plain step. depth: the most tokens of the draft. go_on: see `Limit`.
+    draft: the drafter's proposal, if the policy has already requested it.
     """
 
     drafter: Drafter | None = None
@@ -27,12 +27,13 @@ PLAIN_STEP = Decision()
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step did and took.
+    """The result of one step, and the time it took.
 
-    drafted: the tokens proposed. verified: how many of them the target saw. width: the rows of its
-    pass, padding included. tokens: what was committed. seconds: of the whole step, of which
-    draft_seconds went to drafting. again: how many tokens of the text its pass had to evaluate
-    once more, because of drafts before.
+    drafted: the proposed tokens. verified: how many of them the target verified.
+    width: the rows of the target's pass, padding included. tokens: the committed tokens.
+    seconds: the time of the whole step. draft_seconds: the part of it spent on drafting.
+    again: how many tokens of the text the pass evaluated once more, after the rollback of an
+        earlier draft.
     """
 
     drafted: Sequence[int]
@@ -45,34 +46,34 @@ class Step:
 
 
 class Policy(Protocol):
-    """Decides before each step; learns after it."""
+    """Decides before each step, and learns from the step after it."""
 
     @property
     def drafters(self) -> Sequence[Drafter]:
-        """All that may be chosen; the loop tells each of them about the text."""
+        """All drafters of this policy; the decoder keeps each of them up to date with the text."""
         ...
 
     def begin(self) -> None:
-        """A generation starts."""
+        """Start a generation."""
         ...
 
     def decide(self, limit: Limit) -> Decision:
-        """The next step. limit: the most that makes sense, its depth 0 or more."""
+        """Decide about the next step. limit: as for the drafter, but its depth may be 0."""
         ...
 
     def padded(self, rows: int) -> int:
-        """To how many rows a pass over `rows` is padded."""
+        """The number of rows to which a pass over `rows` rows is padded."""
         ...
 
     def keep(self, draft: Draft) -> int:
-        """How many tokens of this proposal the target should see."""
+        """How many tokens of this draft the target should verify."""
         ...
 
     def learn(self, step: Step) -> None:
-        """What came of the decision."""
+        """Learn from a step that is done."""
         ...
 
 
 def may_draft(drafter: Drafter, limit: Limit) -> bool:
-    """Whether it has read the text but for the last token, or may do so now."""
+    """Whether the drafter has read the text except its last token, or has the time to read it."""
     return not limit.hurried or backlog(drafter) <= 1

@@ -1,9 +1,9 @@
 """Verification rules: which drafted tokens stand, and which token follows them.
 
 A rule is a pure function of a draft, the target's distributions and a source of randomness. It
-knows no model: `target(node)` is the target's distribution right after that node, worked out only
-when it is read. All three are exact on chains and on trees whose children were drawn one after the
-other, with or without replacement.
+knows no model: `target(node)` is the target's distribution right after that node, computed only
+when the rule reads it. All three rules are exact on chains, and on trees whose children were drawn
+one after the other, with or without replacement.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,10 @@ Weights = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """path: the accepted nodes, first position first. token: what follows. origin: of `token`."""
+    """The result of a verification.
+
+    path: the accepted nodes, first position first. token: the token after them. origin: of `token`.
+    """
 
     path: list[int]
     token: int
@@ -40,8 +43,8 @@ def coupled(draft: Draft, target: Rows, position: int, choice: Choice) -> Verdic
     """Draw the target's own token at each position; a drafted token stands iff it is that token.
 
     Drafter-invariant verification (Daliri, Musco, Suresh 2024). The text is a function of target,
-    prompt, sampler and seed alone, whatever was drafted. At temperature 0 this is greedy decoding;
-    for one-hot drafts no rule accepts more.
+    prompt, sampler and seed alone; drafts cannot change it. At temperature 0 this is greedy
+    decoding. For one-hot drafts no rule accepts more tokens.
     """
     path: list[int] = []
     node = ROOT
@@ -55,7 +58,7 @@ def coupled(draft: Draft, target: Rows, position: int, choice: Choice) -> Verdic
 
 
 def token(draft: Draft, target: Rows, position: int, random: Randomness) -> Verdict:
-    """Accept x with probability min(1, p(x) / q(x)); after a rejection, p is norm(max(p - q, 0)).
+    """Accept x with probability min(1, p(x) / q(x)); after a rejection, p = norm(max(p - q, 0)).
 
     Leviathan et al. 2023, algorithm 1; Chen et al. 2023. On a tree: recursive rejection over the
     children of each node (SpecInfer; Sequoia).
@@ -63,53 +66,53 @@ def token(draft: Draft, target: Rows, position: int, random: Randomness) -> Verd
     path: list[int] = []
     node = ROOT
     while True:
-        owed = _Owed(target(node))
+        residual = _Residual(target(node))
         for proposal in draft.proposals_after(node):
-            q = owed.aligned(proposal)
-            if random.bern(owed.ratio(proposal.token, q)):
+            q = residual.aligned(proposal)
+            if random.bern(residual.ratio(proposal.token, q)):
                 node = proposal.node
                 path.append(node)
                 break
-            owed.subtract(q)
+            residual.subtract(q)
         else:
-            return Verdict(path, owed.draw(random), _origin(draft, node))
+            return Verdict(path, residual.draw(random), _origin(draft, node))
 
 
 def block(draft: Draft, target: Rows, position: int, random: Randomness) -> Verdict:
-    """Judge a path by the product of its ratios, from its end; accept the longest that stands.
+    """Test each path by the product of its ratios, from its end; accept the longest that passes.
 
     Block verification (Sun et al. 2025, algorithm 2) on a chain, traversal verification (Weng et
-    al. 2025) on a tree. `visit(node, mass)` succeeds with probability exactly `mass`, and what it
-    then emits after `node` follows the target's distribution there.
+    al. 2025) on a tree. `visit(node, mass)` succeeds with probability exactly `mass`; the tokens
+    that it then gives after `node` follow the target's distribution.
     """
 
     def visit(node: int, mass: float) -> Verdict | None:
         proposals = draft.proposals_after(node)
         if not proposals and not random.bern(mass):
-            return None  # its row was not even read
-        owed = _Owed(target(node), mass)
+            return None  # without reading the row
+        residual = _Residual(target(node), mass)
         for proposal in proposals:
-            q = owed.aligned(proposal)
-            ratio = owed.ratio(proposal.token, q)
+            q = residual.aligned(proposal)
+            ratio = residual.ratio(proposal.token, q)
             if ratio > 0:
                 found = visit(proposal.node, ratio)
                 if found:
                     return found
-            owed.subtract(q)
-        if proposals and node != ROOT and not random.bern(owed.mass):
+            residual.subtract(q)
+        if proposals and node != ROOT and not random.bern(residual.mass):
             return None
-        return Verdict(draft.path(node), owed.draw(random), _origin(draft, node))
+        return Verdict(draft.path(node), residual.draw(random), _origin(draft, node))
 
     verdict = visit(ROOT, 1.0)
     assert verdict is not None, "the root's mass is 1"
     return verdict
 
 
-class _Owed:
-    """What the target still owes at a node: its distribution, less what proposals gave.
+class _Residual:
+    """The residual distribution at a node: the target's, minus that of rejected proposals.
 
-    mass: the probability with which it is owed. Starting from p and mass 1, a proposal from q
-    leaves max(p - q, 0), normalised, and mass 1 again.
+    mass: the probability of reaching this residual. It starts as p with mass 1; after a rejected
+    proposal from q it is max(p - q, 0), normalised, with mass 1 again.
     """
 
     def __init__(self, distribution: Distribution, mass: float = 1.0) -> None:
@@ -118,31 +121,31 @@ class _Owed:
         self._p = distribution.probabilities()
 
     def aligned(self, proposal: Proposal) -> Weights:
-        """(n,) the proposal's probabilities of this distribution's tokens."""
+        """Return (n,) the proposal's probability of each token of this distribution."""
         return proposal.over(self._distribution.ids, len(self._distribution))
 
     def ratio(self, token: int, q: Weights) -> float:
-        """min(1, mass * p(token) / q(token)); 0 for a token the target cannot choose."""
+        """Return min(1, mass * p(token) / q(token)); 0 for a token the target cannot choose."""
         index = self._distribution.index(token)
         if index is None:
             return 0.0
-        owed = self.mass * self._p[index]
-        return 1.0 if owed >= q[index] else float(owed / q[index])
+        weight = self.mass * self._p[index]
+        return 1.0 if weight >= q[index] else float(weight / q[index])
 
     def subtract(self, q: Weights) -> None:
-        """The proposal failed: what is left is max(mass * p - q, 0)."""
-        left = np.maximum(self.mass * self._p - q, 0)
-        total = float(left.sum())
+        """Reject a proposal from q: the residual becomes max(mass * p - q, 0), normalised."""
+        weights = np.maximum(self.mass * self._p - q, 0)
+        total = float(weights.sum())
         if total == 0:
-            # Nothing is owed any more. Only rounding can bring the root here: it keeps its p.
+            # No residual is left. At the root only rounding can cause this: the root keeps its p.
             self.mass = 0.0
             return
-        # In this order: with mass 1 the result is exactly 1.
+        # With mass 1 this order of operations gives exactly 1.
         self.mass = total / (total + (1 - self.mass))
-        self._p = left / total
+        self._p = weights / total
 
     def draw(self, random: Randomness) -> int:
-        """A token of what is owed."""
+        """Draw a token from the residual."""
         return self._distribution.token(random.cat(self._p))
 
 
@@ -157,10 +160,10 @@ Verify = Callable[[Draft, Rows, int, Any], Verdict]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule by name, with the randomness it and its drafters draw from.
+    """A rule by name, with the randomness that the rule and its drafters draw from.
 
-    same_text: whether a seed gives the text of plain decoding, whatever is drafted; otherwise it
-    is the distribution of texts that stays the same.
+    same_text: whether a seed gives the same text as plain decoding, whatever is drafted. The other
+    rules keep only the distribution of texts.
     """
 
     name: str
@@ -180,7 +183,7 @@ RULES = {
 
 
 def rule_named(name: str) -> Rule:
-    """The rule of this name. Raises InvalidValueError."""
+    """Return the rule of this name. Raises InvalidValueError for an unknown name."""
     if name not in RULES:
         raise InvalidValueError(f"rule is {name!r}; choose from: {', '.join(RULES)}")
     return RULES[name]

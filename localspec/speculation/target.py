@@ -1,4 +1,4 @@
-"""Target: what the loop needs of the model that decides."""
+"""Target: the interface of the model that decides every token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from localspec.speculation.draft import Draft
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What one pass gave.
+    """The result of one target pass.
 
     logits: (1 + len(draft), n_vocab) float32 view, valid until the next pass: row 0 follows the
         pending token, row i + 1 follows draft node i.
-    padding: how many rows more were in the pass.
-    again: how many tokens the pass evaluated before them once more, after a rollback; no row of
-        theirs is in `logits` or counted in `width`.
+    padding: the number of padding rows in the pass.
+    again: how many committed tokens the pass evaluated once more, after a rollback. Their rows are
+        not in `logits` and not counted in `width`.
     """
 
     logits: NDArray[np.float32]
@@ -38,9 +38,9 @@ class Target(Protocol):
     def n_vocab(self) -> int: ...
 
     def score(self, pending: int, draft: Draft) -> Scores:
-        """One pass over the pending token and the draft."""
+        """Evaluate the pending token and the draft in one pass."""
         ...
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keep the pending token and these draft nodes in the cache; roll the rest back."""
+        """Keep the pending token and the nodes of `path` in the cache; roll back all others."""
         ...

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from localspec.control.acceptance import AcceptanceRates, ConfidenceTable, right_ones
+from localspec.control.acceptance import AcceptanceRates, ConfidenceTable, correctness
 
 
 def test_before_anything_is_known_drafts_are_worth_a_try() -> None:
@@ -67,4 +67,4 @@ def test_a_drafter_of_noise_is_not_believed_however_sure() -> None:
 def test_what_is_known_of_a_draft(
     drafted: list[int], committed: list[int], known: list[bool]
 ) -> None:
-    assert right_ones(drafted, committed) == known
+    assert correctness(drafted, committed) == known

@@ -349,8 +349,8 @@ def test_what_drafts_make_a_plain_pass_evaluate_again_is_a_price_of_drafting(clo
     """It is no news of what plain decoding costs, but the loss_budget pays for it."""
     world = World(clock, next(iter(CURVES)))
     controller = world.controller(Talker(clock, coin(0.5)))
-    plain, allowed = controller._passes.seconds(1), controller.loss_budget.allowed(1.0)
+    plain, allowed = controller._passes.seconds(1), controller.loss_budget.available(1.0)
     for _ in range(12):
         controller.learn(Step((), 0, 1, (5,), 1.5 * plain, 0.0, again=3))
     assert controller._passes.seconds(1) == plain
-    assert controller.loss_budget.allowed(1.0) < allowed
+    assert controller.loss_budget.available(1.0) < allowed

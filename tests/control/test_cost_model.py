@@ -66,10 +66,10 @@ def test_nonsense_is_not_learnt() -> None:
 )
 def test_a_profile_that_proved_wrong_is_known(seconds: float, wrong: bool) -> None:
     widths = PassCosts(STAIRS)
-    assert not widths.proved_wrong
+    assert not widths.profile_is_wrong
     for _ in range(9):
         widths.learn(1, seconds)
-    assert widths.proved_wrong is wrong
+    assert widths.profile_is_wrong is wrong
 
 
 def test_a_slowdown_counts_once() -> None:
@@ -83,9 +83,9 @@ def test_a_slowdown_counts_once() -> None:
 
 def test_where_no_pass_is_narrower_a_plain_one_takes_as_long() -> None:
     widths = PassCosts(STAIRS)
-    widths.none_below(4)
+    widths.set_least_rows(4)
     assert widths.seconds(1) == widths.seconds(4) == STAIRS[4]
-    assert widths.growth == 1
+    assert widths.reading_slowdown == 1
     for _ in range(5):
         widths.learn(4, 2 * STAIRS[4])
     assert widths.seconds(1) == widths.seconds(4) == 2 * STAIRS[4]
@@ -117,20 +117,20 @@ def test_a_drafter_s_first_token_its_further_ones_and_its_reading() -> None:
 
 def test_what_a_long_text_took_is_told_from_what_a_short_one_takes() -> None:
     widths = PassCosts({1: 1.0, 4: 1.2})
-    assert widths.growth == 1
+    assert widths.reading_slowdown == 1
     for _ in range(9):
         widths.learn(1, 7.0)
-    assert widths.growth == pytest.approx(4)
+    assert widths.reading_slowdown == pytest.approx(4)
     cost = DrafterCost(0.0, 0.0, 0.5)
     for _ in range(5):
-        cost.learn_first(98 * 4.0, 100, widths.growth)
+        cost.learn_first(98 * 4.0, 100, widths.reading_slowdown)
     assert cost.reading(10) == pytest.approx(10)
     cost = DrafterCost(backlog=1.0)
-    assert cost.reading(10, widths.growth) == pytest.approx(40)
-    assert cost.catching_up(12, widths.growth) == pytest.approx(40)
+    assert cost.reading(10, widths.reading_slowdown) == pytest.approx(40)
+    assert cost.catching_up(12, widths.reading_slowdown) == pytest.approx(40)
     for _ in range(9):
         widths.learn(1, 0.5)
-    assert widths.growth == 1
+    assert widths.reading_slowdown == 1
 
 
 def test_one_slow_token_does_not_spoil_what_was_measured() -> None:

@@ -1,4 +1,4 @@
-"""The real loop, rule and drafters, over every random branch: the target's own distribution."""
+"""Exactness: over every random branch, the decoder gives the target's own distribution."""
 
 from collections.abc import Callable
 from itertools import product
@@ -26,7 +26,7 @@ PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
 PROMPT = [0, 1, 0, 1]
 EXACT = 1e-12
 
-# What the sampler makes of the logits: everything, supports with zeros, the text looking back.
+# Sampler settings: the full distribution, a support with zeros, penalties on earlier tokens.
 SAMPLERS = {
     "full": PLAIN,
     "temperature": SamplingParams(temperature=0.6, top_k=0, top_p=1, min_p=0),
@@ -38,8 +38,8 @@ SAMPLERS = {
     "greedy": SamplingParams(temperature=0),
 }
 
-# Two likely tokens that the drafter ranks the other way round: what is lost in a wrong residual
-# or a wrong row shows at once.
+# The drafter ranks the two likely tokens the other way round, so that a wrong residual or a wrong
+# row changes the distribution clearly.
 LOUD_P = np.log([[[0.5, 0.3, 0.2]] * 3, [[0.2, 0.7, 0.1]] * 3, [[0.1, 0.1, 0.8]] * 3])
 LOUD_Q = np.log([[[0.15, 0.25, 0.6]] * 3, [[0.6, 0.25, 0.15]] * 3, [[0.5, 0.3, 0.2]] * 3])
 
@@ -54,7 +54,7 @@ TOYS = {
 def product_law(
     model: ToyModel, params: SamplingParams, length: int
 ) -> dict[tuple[int, ...], float]:
-    """The probability of each text of this length, multiplied out."""
+    """The probability of each text of this length, as a product over its tokens."""
     law: dict[tuple[int, ...], float] = {}
     for text in product(range(model.n_vocab), repeat=length):
         probability = 1.0
@@ -76,7 +76,7 @@ def spoken(
     length: int,
     rule: Rule = RULES["coupled"],
 ) -> dict[tuple[int, ...], float]:
-    """The exact distribution of the first `length` tokens the real loop produces."""
+    """The exact distribution of the first `length` tokens that the decoder produces."""
 
     def run(branches):  # type: ignore[no-untyped-def]
         text = list(PROMPT)
@@ -94,7 +94,7 @@ def spoken(
 def test_a_draft_model_leaves_the_distribution_alone(toy: str, sampler: str, depth: int) -> None:
     target, small = TOYS[toy]
     params = SAMPLERS[sampler]
-    # A wrong bonus row shows in token depth + 1, what is conditioned on it in the one after.
+    # A wrong bonus row changes token depth + 1, and through it the token after that one.
     length = min(depth + 2, 5 if sampler in ("top-k", "greedy") else 4)
 
     def drafter() -> Drafter:
@@ -105,7 +105,8 @@ def test_a_draft_model_leaves_the_distribution_alone(toy: str, sampler: str, dep
 
 
 def _tree(text: list[int], limit: object) -> Draft:
-    # Two candidates first, and one after each: shape (2, 1), with a token that is never right.
+    # Two candidates at the first position, one after each: shape (2, 1), with a token that is never
+    # right.
     return Draft([0, 1, 2, 0], parents=[ROOT, ROOT, 0, 1])
 
 
@@ -125,7 +126,7 @@ ONE_HOT: dict[str, Callable[[], Drafter | None]] = {
 def test_one_hot_drafts_leave_the_distribution_alone(
     drafter: str, sampler: str, depth: int
 ) -> None:
-    # A tree is cut to `depth` nodes by the loop: let it have all four.
+    # The decoder cuts a tree to `depth` nodes; this tree has four.
     depth = 4 if drafter == "tree" else depth
     params, length = SAMPLERS[sampler], 4
     target = ToyModel.random(4, seed=5)
@@ -136,7 +137,7 @@ def test_one_hot_drafts_leave_the_distribution_alone(
 REJECTION = ["token", "block"]
 
 
-# Supports of two tokens show at depth 3 what those of three show, with far fewer branches.
+# At depth 3, supports of two tokens detect the same mistakes as three, with far fewer branches.
 CHAINS = [
     *((sampler, depth) for sampler in SAMPLERS for depth in (1, 2)),
     ("top-k", 3),
@@ -176,7 +177,7 @@ def test_rejection_rules_on_one_hot_drafts(
 def one_step(
     target: ToyModel, drafter: Drafter, params: SamplingParams, rule: Rule, *, length: int
 ) -> dict[tuple[int, ...], float]:
-    """The law of `length` tokens when one step is real and the rest is the product law.
+    """The distribution of `length` tokens if one step is real and the rest follows the target.
 
     Steps are alike, so by induction a real text has this law too; it needs far fewer branches.
     """
@@ -203,7 +204,7 @@ def one_step(
 
 
 def completed(target: ToyModel, params: SamplingParams, text: tuple[int, ...], start: int) -> float:
-    """The probability of the text from token `start` on, given what is before."""
+    """The probability of the text from token `start` on, given the tokens before it."""
     sampler = Sampler(params, Noise(0))
     probability = 1.0
     for i in range(start, len(text)):
@@ -213,7 +214,7 @@ def completed(target: ToyModel, params: SamplingParams, text: tuple[int, ...], s
     return probability
 
 
-# With replacement, (3, 2) has too many branches for what it adds to (2, 2).
+# With replacement, (3, 2) has many more branches than (2, 2) and tests nothing new.
 TREES = [
     *((shape, replacement) for shape in [(2,), (2, 1), (2, 2)] for replacement in (False, True)),
     ((3, 2), False),
@@ -256,7 +257,7 @@ def _draws_again_after_a_mismatch(draft, target, position, choice):  # type: ign
 @pytest.mark.parametrize(
     "mutant", [_keeps_a_wrong_token, _bonus_from_the_row_before, _draws_again_after_a_mismatch]
 )
-def test_classic_mistakes_are_seen(mutant) -> None:  # type: ignore[no-untyped-def]
+def test_classic_mistakes_are_detected(mutant) -> None:  # type: ignore[no-untyped-def]
     target, small = TOYS["loud"]
 
     def drafter() -> Drafter:
@@ -275,7 +276,7 @@ def test_classic_mistakes_are_seen(mutant) -> None:  # type: ignore[no-untyped-d
 
 
 def test_shared_noise_is_a_sample_of_both_distributions() -> None:
-    """The harness itself: each margin is the distribution drawn from."""
+    """The test method itself: each marginal is the distribution that was drawn from."""
     p, q = (distribution(np.log(np.float32(w)), PLAIN) for w in ([0.5, 0.3, 0.2], [0.1, 0.2, 0.7]))
 
     def run(branches):  # type: ignore[no-untyped-def]
@@ -288,7 +289,7 @@ def test_shared_noise_is_a_sample_of_both_distributions() -> None:
         second = sum(weight for outcome, weight in joint.items() if outcome[1] == token)
         assert first == pytest.approx(q.dense(3)[token], abs=1e-7)
         assert second == pytest.approx(p.dense(3)[token], abs=1e-7)
-    # Same position, same noise: the same question gets the same answer.
+    # Same position, same noise, same distribution: the same token.
     assert all(outcome[0] == outcome[2] for outcome in joint)
     # Daliri, Musco, Suresh 2024: the chance that both draw x is 1 / sum_y max(p_y/p_x, q_y/q_x).
     both = [

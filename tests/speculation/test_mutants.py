@@ -1,23 +1,25 @@
-"""Known mistakes, planted in the real code one by one: each is seen, by the figure beside it.
+"""Known mistakes, planted in the real code one by one: the tests detect each of them.
 
-M1 to M23 are mistakes that speculative decoders have made or easily make. Where they live here,
-and what is not planted:
+M1 to M23 are mistakes that speculative decoders have made or easily make. Where each is planted,
+and where it is not:
 
-M1 M7 M10 M11   the residual and the ratio, in what the rejection rules share. The coupled rule has
+M1 M7 M10 M11   the residual and the ratio, which the rejection rules share. The coupled rule has
                 neither.
-M2 M3 M12 M13   the draft model's laws. The coupled rule reads none: there they must do nothing.
-M4 M5 M14       the loop: which rows a rule reads, what the target keeps. M5 needs a ratio: not
-                coupled. M14 of the drafter's own cache is a question of speed: it must do nothing.
+M2 M3 M12 M13   the draft model's distributions. The coupled rule does not read them: for it these
+                mistakes must change nothing.
+M4 M5 M14       the decoder: which rows a rule reads, what the target keeps. M5 needs a ratio, so
+                not coupled. M14 in the drafter's own cache costs speed: it must change nothing.
 M6              every rule.
-M8              the token rule. Coupled and block have no place where they could go on: the one
-                follows its own token, the other judges from the end.
+M8              the token rule. Coupled and block have no place to go on after a rejection: coupled
+                follows its own token, block starts from the end of the path.
 M9              the rejection rules; coupled draws no uniforms.
-M15 M16 M17 M20 the block rule alone has a mass.
-M18 M19         trees. M19 is the token rule's: block without the subtraction is M1.
-M21             the coupled rule; it makes no second draw, so one is put in.
-M22 M23         no rejection rule draws from shared noise or by position; they are made to.
+M15 M16 M17 M20 the block rule; the others have no mass.
+M18 M19         trees. M19 is for the token rule: block without the subtraction is M1.
+M21             the coupled rule; it makes no second draw, so the mistake adds one.
+M22 M23         the rejection rules do not draw from shared noise or by position; the mistake makes
+                them.
 
-The model's real cache is not under test here (M14), nor the generator behind the draws.
+The model's real cache is not tested here (M14), nor the random generator of the draws.
 """
 
 from collections.abc import Callable
@@ -48,7 +50,7 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
 from localspec.speculation.drafter import Drafter
-from localspec.speculation.rules import RULES, Rows, Rule, Verdict, _Owed, block, coupled, token
+from localspec.speculation.rules import RULES, Rows, Rule, Verdict, _Residual, block, coupled, token
 from localspec.stats import Stats
 
 EXACT = 1e-12
@@ -57,9 +59,9 @@ TOKEN_CHAIN = Trial()
 
 @dataclass(frozen=True)
 class Mutant:
-    """figures: rule -> the total variation of what it then says, rounded down.
+    """A mistake. figures: rule -> the total variation that it causes, rounded down.
 
-    edits: what is planted; each_rule stands for the rule's own function.
+    edits: the changes of the source; each_rule stands for the rule's own function.
     """
 
     name: str
@@ -93,10 +95,10 @@ DRAWN = "tokens.append(limit.sampler.choose(proposal, prefix))"
 KEPT = "probs.append(proposal.kept())"
 FULL_LAW = "Distribution(logits[: self._n_vocab].copy())"
 ONWARD = "prefix = prefix.then(tokens[-1])"
-ROWS = "return lambda node: self.sampler.distribution(scores.logits[node + 1], place(node))"
+ROWS = "return lambda node: self.sampler.distribution(scores.logits[node + 1], prefix_at(node))"
 RAW_ROWS = "lambda node: Distribution(scores.logits[node + 1])"
 IMPORT = "from localspec.sampling.distribution import Distribution"
-RATIO = "owed.ratio(proposal.token, q)"
+RATIO = "residual.ratio(proposal.token, q)"
 MASS = "total / (total + (1 - self.mass))"
 BY_POSITION = "random.below(position + len(draft.path(node)), "
 BFLOAT16 = Edit(
@@ -106,16 +108,16 @@ BFLOAT16 = Edit(
         if len(draft) else scores.logits[0]""",
 )
 
-# Planted in the draft model: what it says a token was drawn from is not what it was drawn from.
+# Planted in the draft model: a token is not drawn from the distribution that the draft reports.
 WRONG_LAWS = [
     Mutant(
-        "M2 drawn from top-k q, judged by full q",
+        "M2 drawn from top-k q, accepted by full q",
         {"token": 0.078, "block": 0.097},
         (Edit(DraftModel.propose, KEPT, f"probs.append({FULL_LAW})"),),
         Trial(sampler="top-k"),
     ),
     Mutant(
-        "M3 drawn from full q, judged by top-k q",
+        "M3 drawn from full q, accepted by top-k q",
         {"token": 0.070, "block": 0.080},
         (Edit(DraftModel.propose, DRAWN, DRAWN.replace("(proposal,", f"({FULL_LAW},")),),
         Trial(sampler="top-k"),
@@ -126,7 +128,7 @@ WRONG_LAWS = [
         (Edit(DraftModel.propose, DRAWN, "tokens.append(int(proposal.logits.argmax()))"),),
     ),
     Mutant(
-        "M13 unlikely draws dropped in silence",
+        "M13 unlikely draws dropped",
         {"token": 0.217, "block": 0.216},
         (
             Edit(
@@ -140,7 +142,7 @@ WRONG_LAWS = [
         ),
     ),
     Mutant(
-        "law left in the drafter's buffer",
+        "distribution left in the drafter's buffer",
         {"token": 0.412, "block": 0.412},
         (Edit(DraftModel.propose, KEPT, "probs.append(proposal)"),),
     ),
@@ -150,7 +152,7 @@ MUTANTS = [
     Mutant(
         "M1 resample from p",
         {"token": 0.187, "block": 0.256},
-        (Edit(each_rule, "owed.subtract(q)", "pass"),),
+        (Edit(each_rule, "residual.subtract(q)", "pass"),),
     ),
     *WRONG_LAWS,
     Mutant(
@@ -175,7 +177,7 @@ MUTANTS = [
                 each_rule,
                 RATIO,
                 "(lambda raw: raw.ratio(proposal.token, raw.aligned(proposal)))"
-                "(_Owed(target.raw(node), owed.mass))",
+                "(_Residual(target.raw(node), residual.mass))",
             ),
         ),
         Trial(sampler="top-k"),
@@ -197,15 +199,15 @@ MUTANTS = [
         (
             Edit(
                 each_rule,
-                "owed.subtract(q)",
-                "owed = _Owed(target(proposal.node), owed.mass); owed.subtract(q)",
+                "residual.subtract(q)",
+                "residual = _Residual(target(proposal.node), residual.mass); residual.subtract(q)",
             ),
         ),
     ),
     Mutant(
         "M8 goes on after a rejection",
         {"token": 0.404},
-        (Edit(token, "owed.subtract(q)", "node = proposal.node; break"),),
+        (Edit(token, "residual.subtract(q)", "node = proposal.node; break"),),
     ),
     Mutant(
         "M9 one uniform for all positions",
@@ -218,7 +220,7 @@ MUTANTS = [
         {"block": 0.00979},
         (
             Edit(block, "random.bern(mass)", "random.below(position, mass)"),
-            Edit(block, "random.bern(owed.mass)", "random.below(position, owed.mass)"),
+            Edit(block, "random.bern(residual.mass)", "random.below(position, residual.mass)"),
         ),
         Trial(noise=KeyedDraws),
     ),
@@ -227,7 +229,7 @@ MUTANTS = [
         {"token": 0.292, "block": 0.368},
         (
             Edit(
-                _Owed.subtract,
+                _Residual.subtract,
                 "np.maximum(self.mass * self._p - q, 0)",
                 "np.abs(self.mass * self._p - q)",
             ),
@@ -238,14 +240,14 @@ MUTANTS = [
         {"token": 0.564, "block": 0.550},
         (
             Edit(
-                _Owed.ratio,
-                "1.0 if owed >= q[index] else float(owed / q[index])",
-                "1.0 if q[index] >= owed else float(q[index] / owed)",
+                _Residual.ratio,
+                "1.0 if weight >= q[index] else float(weight / q[index])",
+                "1.0 if q[index] >= weight else float(q[index] / weight)",
             ),
         ),
     ),
     Mutant(
-        "M14 the target keeps what was rejected",
+        "M14 the target keeps rejected tokens",
         {"token": 0.263, "block": 0.236, "coupled": 0.279},
         (
             Edit(
@@ -258,23 +260,23 @@ MUTANTS = [
     Mutant(
         "M15 residual without the mass",
         {"block": 0.175},
-        (Edit(_Owed.subtract, "np.maximum(self.mass * self._p - q", "np.maximum(self._p - q"),),
+        (Edit(_Residual.subtract, "np.maximum(self.mass * self._p - q", "np.maximum(self._p - q"),),
     ),
     Mutant(
         "M15 residual without the mass, in the last draw only",
         {"block": 0.00164},
         (
             Edit(
-                _Owed.subtract,
-                "self._p = left / total",
-                "left = np.maximum(self._p - q, 0); self._p = left / left.sum()",
+                _Residual.subtract,
+                "self._p = weights / total",
+                "weights = np.maximum(self._p - q, 0); self._p = weights / weights.sum()",
             ),
         ),
     ),
     Mutant(
-        "M16 stands with the mass of before",
+        "M16 accepted with the mass of the parent",
         {"block": 0.152},
-        (Edit(block, "random.bern(owed.mass)", "random.bern(mass)"),),
+        (Edit(block, "random.bern(residual.mass)", "random.bern(mass)"),),
     ),
     Mutant(
         "M17 product clipped only at the end",
@@ -288,7 +290,7 @@ MUTANTS = [
             Edit(
                 block,
                 "visit(proposal.node, ratio)",
-                "visit(proposal.node, whole * owed._p[proposal.token] / q[proposal.token])",
+                "visit(proposal.node, whole * residual._p[proposal.token] / q[proposal.token])",
             ),
         ),
     ),
@@ -298,27 +300,28 @@ MUTANTS = [
         (
             Edit(
                 each_rule,
-                "q = owed.aligned(proposal)",
-                "q = owed.aligned(draft.proposals_after(node)[0]) * (owed.aligned(proposal) > 0)",
+                "q = residual.aligned(proposal)",
+                "q = residual.aligned(draft.proposals_after(node)[0])"
+                " * (residual.aligned(proposal) > 0)",
             ),
         ),
         Trial(drafter="siblings"),
     ),
     Mutant(
-        "M19 siblings all judged by the first p",
+        "M19 all siblings tested against the first p",
         {"token": 0.069},
-        (Edit(token, RATIO, "_Owed(target(node)).ratio(proposal.token, q)"),),
+        (Edit(token, RATIO, "_Residual(target(node)).ratio(proposal.token, q)"),),
         Trial(drafter="siblings"),
     ),
     Mutant(
         "M20 mass without (1 - a)",
         {"block": 0.053},
-        (Edit(_Owed.subtract, MASS, "total"),),
+        (Edit(_Residual.subtract, MASS, "total"),),
     ),
     Mutant(
         "M20 mass without (1 - a), on a tree",
         {"block": 0.069},
-        (Edit(_Owed.subtract, MASS, "total"),),
+        (Edit(_Residual.subtract, MASS, "total"),),
         Trial(drafter="late siblings", sampler="top-k", depth=3),
     ),
     Mutant(
@@ -338,8 +341,8 @@ MUTANTS = [
         (
             Edit(
                 token,
-                "owed.draw(random)",
-                "random.choose(Distribution(np.log(np.float32(owed._p + 1e-30))), "
+                "residual.draw(random)",
+                "random.choose(Distribution(np.log(np.float32(residual._p + 1e-30))), "
                 "position + len(path))",
             ),
         ),
@@ -350,14 +353,14 @@ MUTANTS = [
         {"block": 0.021},
         (
             Edit(block, "random.bern(mass)", f"{BY_POSITION}mass)"),
-            Edit(block, "random.bern(owed.mass)", f"{BY_POSITION}owed.mass)"),
+            Edit(block, "random.bern(residual.mass)", f"{BY_POSITION}residual.mass)"),
         ),
         Trial(noise=KeyedDraws),
     ),
     Mutant(
         "penalties do not see the draft",
         {"token": 0.093, "block": 0.093, "coupled": 0.063},
-        (Edit(Decoder._rows, "place(node))", "self.prefix)"),),
+        (Edit(Decoder._rows, "prefix_at(node))", "self.prefix)"),),
         Trial(sampler="penalties"),
     ),
     Mutant(
@@ -377,13 +380,13 @@ def cases(mutants: list[Mutant], sign: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("mutant", "rule"), cases(MUTANTS, ">"))
-def test_the_mistake_is_seen(mutant: Mutant, rule: str) -> None:
+def test_the_mistake_is_detected(mutant: Mutant, rule: str) -> None:
     trial = under(rule, mutant.trial)
     assert variation_without_mistake(trial) < EXACT
     assert variation(trial, planted(mutant, rule)) > mutant.figures[rule]
 
 
-# Changes that are no mistakes: the harness must not see any.
+# Changes that are no mistakes: the tests must not detect any.
 WITHOUT_X = """if node + 1 < len(draft):
                 from fakes.trees import without
                 rest = without(target(node), draft.tokens[node + 1])
@@ -396,14 +399,14 @@ HARMLESS = [
         (Edit(coupled, "return Verdict(path, token,", WITHOUT_X),),
         Trial(drafter="constant"),
     ),
-    # Those that change the draft itself; of the laws, the coupled rule asks for none.
+    # Mistakes that change the draft itself; the coupled rule requests no distributions.
     *(
         replace(mutant, figures={"coupled": EXACT})
         for mutant in WRONG_LAWS
-        if not mutant.name.startswith(("M2 ", "law "))
+        if not mutant.name.startswith(("M2 ", "distribution "))
     ),
     Mutant(
-        "M14 in the drafter: its cache keeps what was rejected",
+        "M14 in the drafter: its cache keeps rejected tokens",
         {"token": EXACT, "block": EXACT},
         (
             Edit(
@@ -414,17 +417,19 @@ HARMLESS = [
         ),
     ),
     Mutant(
-        "M23 where it is right: one uniform by position",
+        "M23 where it is harmless: one uniform by position",
         {"token": EXACT},
         (Edit(token, "random.bern(", "random.below(position + len(path), "),),
         Trial(noise=KeyedDraws),
     ),
     Mutant(
-        "M23 put right: uniforms by position and row",
+        "M23 corrected: uniforms by position and row",
         {"block": EXACT},
         (
             Edit(block, "random.bern(mass)", "random.below((position, node), mass)"),
-            Edit(block, "random.bern(owed.mass)", "random.below((position, node), owed.mass)"),
+            Edit(
+                block, "random.bern(residual.mass)", "random.below((position, node), residual.mass)"
+            ),
         ),
         Trial(noise=KeyedDraws),
     ),
@@ -432,21 +437,21 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("mutant", "rule"), cases(HARMLESS, "<"))
-def test_what_is_no_mistake_is_not_seen(mutant: Mutant, rule: str) -> None:
+def test_a_harmless_change_is_not_detected(mutant: Mutant, rule: str) -> None:
     assert variation(under(rule, mutant.trial), planted(mutant, rule)) < mutant.figures[rule]
 
 
-def test_a_mistake_that_no_longer_fits_is_refused() -> None:
+def test_an_edit_that_no_longer_fits_the_source_is_refused() -> None:
     for old in ("not a line of it", "q"):
         with pytest.raises(AssertionError, match="planted anew"):
-            Code(Edit(_Owed.subtract, old, "pass"))
+            Code(Edit(_Residual.subtract, old, "pass"))
 
 
-# The rule of llama.cpp's own example (llama-speculative, temperature above 0, one branch): the top
-# candidate is drafted, never drawn, and yet judged by p / q.
+# The rule of llama.cpp's own example (llama-speculative, temperature above 0, one branch): it
+# drafts the top candidate without a draw, and still accepts it with probability p / q.
 
 
-def judged_by_ratio(draft: Draft, target: Rows, position: int, random: Drawn) -> Verdict:
+def accepted_by_ratio(draft: Draft, target: Rows, position: int, random: Drawn) -> Verdict:
     assert draft.probs is not None or not len(draft)
     path: list[int] = []
     for node, x in enumerate(draft.tokens):
@@ -457,7 +462,7 @@ def judged_by_ratio(draft: Draft, target: Rows, position: int, random: Drawn) ->
     return Verdict(path, random.cat(target(len(draft) - 1).dense(3)), "bonus")
 
 
-BY_RATIO = Rule("by ratio", judged_by_ratio, Drawn, same_text=False)
+BY_RATIO = Rule("by ratio", accepted_by_ratio, Drawn, same_text=False)
 TOP_CANDIDATE = Trial(toy="flat", drafter="top candidate", depth=1, length=2)
 
 
@@ -465,12 +470,12 @@ def first_token(law: dict[tuple[int, ...], float]) -> list[float]:
     return [sum(p for text, p in law.items() if text[0] == token) for token in range(3)]
 
 
-def test_a_top_candidate_judged_by_its_ratio_is_seen() -> None:
-    """p = (.5, .3, .2) and q = (.6, .25, .15) say (.833, .083, .083): TV 1/3."""
+def test_a_top_candidate_accepted_by_its_ratio_is_detected() -> None:
+    """p = (.5, .3, .2) and q = (.6, .25, .15) give (.833, .083, .083): TV 1/3."""
     law = spoken(TOP_CANDIDATE, Code(), BY_RATIO)
     assert first_token(law) == pytest.approx([5 / 6, 1 / 12, 1 / 12], abs=1e-6)
     assert total_variation(law, wanted("flat", "full", 2)) >= 1 / 3 - 1e-6
-    # It is M12: the token rule, given the same draft, says the same.
+    # This is M12: the token rule gives the same for the same draft.
     assert total_variation(law, spoken(TOP_CANDIDATE, Code())) < EXACT
 
 
@@ -484,7 +489,7 @@ def test_its_ratio_is_right_for_tokens_that_were_drawn() -> None:
     assert total_variation(law, wanted("flat", "full", 2)) < EXACT
 
 
-# Mistakes that leave the distribution alone, or nearly: what they break is that a seed is a text.
+# Mistakes that leave the distribution nearly as it is, but change the text of a seed.
 
 N_VOCAB, SEEDS, LENGTH = 16, 20, 40
 TARGET = ToyModel.random(N_VOCAB, seed=11, spread=2.0)
@@ -509,7 +514,7 @@ def text_of(code: Code, drafter: str, seed: int) -> tuple[int, ...]:
 
 
 def differing(code: Code, drafter: str) -> int:
-    """Of the seeds, those whose drafted text is not the plain one."""
+    """The number of seeds whose text with drafts differs from the plain text."""
     return sum(text_of(code, drafter, seed) != text_of(code, "none", seed) for seed in range(SEEDS))
 
 
@@ -534,14 +539,14 @@ BY_SLOT = Edit(coupled, "position + len(path)", "position + node + 1")
         )
     ],
 )
-def test_texts_that_drafting_changes_are_seen(edit: Edit, drafter: str, figure: int) -> None:
+def test_texts_that_drafting_changes_are_detected(edit: Edit, drafter: str, figure: int) -> None:
     assert differing(Code(), drafter) == 0
     assert differing(Code(edit), drafter) == figure
 
 
 @pytest.mark.parametrize("edit", [BY_STEP, BY_PASS_ROW], ids=["step", "rows"])
-def test_noise_by_another_key_shows_in_no_distribution(edit: Edit) -> None:
-    """Why equal texts are tested as well."""
+def test_noise_by_another_key_leaves_the_distribution_unchanged(edit: Edit) -> None:
+    """This is why the tests compare texts too."""
     trial = Trial("coupled", drafter="constant", noise=OneDrawPerPosition)
     assert variation(trial, Code(edit)) < EXACT
 
@@ -554,7 +559,7 @@ def test_noise_by_another_key_shows_in_no_distribution(edit: Edit) -> None:
     ],
     ids=["noise without its seed", "seed drawn once for all"],
 )
-def test_two_generations_that_share_noise_are_seen(edit: Edit) -> None:
+def test_two_generations_that_share_noise_are_detected(edit: Edit) -> None:
     def texts(code: Code) -> int:
         return len({text_of(code, "none", code.of(GenerationConfig)().seed) for _ in range(4)})
 

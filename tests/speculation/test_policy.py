@@ -6,10 +6,11 @@ import pytest
 from fakes.toy import Scripted
 from fakes.world import SAMPLER
 
+from localspec.control.fixed_depth import FixedDepth
 from localspec.sampling.prefix import Prefix
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, Traits
-from localspec.speculation.policy import Decision, FixedDepth, Step
+from localspec.speculation.policy import Decision, Step
 
 
 def limit(depth: int) -> Limit:
@@ -22,44 +23,50 @@ def named(name: str, count: int) -> Drafter:
     return drafter
 
 
-class Knowing(Scripted):
-    """Knows its chances."""
+class WithChances(Scripted):
+    """A drafter that estimates its chances before it proposes."""
 
     def __init__(self, *chances: float) -> None:
         super().__init__(lambda text, limit: Draft([5] * len(chances)))
         self.traits = Traits(chances=lambda depth: chances[:depth])
 
 
-def plan(drafters: Sequence[Drafter], most: int = 10) -> Decision:
+def decide(drafters: Sequence[Drafter], most: int = 10) -> Decision:
     policy = FixedDepth(drafters, 3)
-    made = policy.decide(limit(most))
+    decision = policy.decide(limit(most))
     policy.learn(Step((), 0, 1, (), 1.0, 0.0))
     assert policy.keep(Draft([1, 2])) == 2
-    return made
+    return decision
 
 
 def test_without_drafters_every_step_is_plain() -> None:
-    assert plan([]).drafter is None
+    assert decide([]).drafter is None
 
 
 @pytest.mark.parametrize(("most", "depth"), [(10, 3), (2, 2)])
-def test_the_depth_is_the_same_but_at_the_end(most: int, depth: int) -> None:
+def test_the_depth_is_fixed_except_at_the_end(most: int, depth: int) -> None:
     one = named("one", 9)
-    made = plan([one], most)
-    assert (made.drafter, made.depth) == (one, depth)
-    assert plan([one], 0).drafter is None
+    decision = decide([one], most)
+    assert (decision.drafter, decision.depth) == (one, depth)
+    assert decide([one], 0).drafter is None
 
 
 def test_of_several_the_first_with_a_proposal_drafts() -> None:
     silent, one, two = named("silent", 0), named("one", 2), named("two", 3)
-    made = plan([silent, one, two])
-    assert made.drafter is one and made.draft is not None and list(made.draft.tokens) == [5, 5]
-    assert plan([silent, two]).drafter is two
-    assert plan([silent]).drafter is silent
+    decision = decide([silent, one, two])
+    assert (
+        decision.drafter is one
+        and decision.draft is not None
+        and list(decision.draft.tokens) == [5, 5]
+    )
+    assert decide([silent, two]).drafter is two
+    assert decide([silent]).drafter is silent
 
 
 @pytest.mark.parametrize(("chances", "chosen"), [((0.9, 0.1), 0), ((0.3, 0.9), 1), ((), 1)])
-def test_one_that_knows_its_chances_steps_back(chances: tuple[float, ...], chosen: int) -> None:
-    drafters = [Knowing(*chances), named("other", 3)]
-    assert plan(drafters).drafter is drafters[chosen]
-    assert plan(drafters[:1]).drafter is drafters[0], "alone it always drafts"
+def test_a_drafter_with_low_chances_leaves_the_step_to_the_next(
+    chances: tuple[float, ...], chosen: int
+) -> None:
+    drafters = [WithChances(*chances), named("other", 3)]
+    assert decide(drafters).drafter is drafters[chosen]
+    assert decide(drafters[:1]).drafter is drafters[0], "alone it always drafts"

@@ -1,4 +1,4 @@
-"""Golden equality on toys: with one seed the text is one, whatever is drafted."""
+"""Same text on toy models: a seed gives one text, whatever is drafted."""
 
 from collections.abc import Callable
 
@@ -55,7 +55,7 @@ def twin() -> Drafter:
 
 
 def adversary() -> Drafter:
-    """Knows the target and the noise: right, then wrong, then right again."""
+    """A drafter that knows target and noise: right, then wrong, then right again."""
 
     def guess(text: list[int], limit: Limit) -> Draft:
         sampler, prefix = limit.sampler, limit.prefix
@@ -71,7 +71,7 @@ def adversary() -> Drafter:
 
 
 def tree() -> Drafter:
-    """Every token as the first one, and one guess after each of the first two."""
+    """A tree with every token at the first position, and one guess after each of the first two."""
     nodes = [*range(N_VOCAB), 0, 1]
     return Scripted(lambda text, limit: Draft(nodes, parents=[ROOT] * N_VOCAB + [0, 1]))
 
@@ -97,7 +97,7 @@ def test_the_text_of_a_seed_does_not_depend_on_the_drafter(sampler: str) -> None
         assert [token.id for token in decode(tree(), params, seed, N_VOCAB + 2)[0]] == plain
 
 
-def test_another_seed_is_another_text() -> None:
+def test_another_seed_gives_another_text() -> None:
     texts = {tuple(t.id for t in decode(None, SAMPLERS["hot"], seed)[0]) for seed in range(SEEDS)}
     assert len(texts) == SEEDS
 
