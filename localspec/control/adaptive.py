@@ -26,8 +26,8 @@ _LEAST_SURVIVAL = 0.02
 _PLAIN_EVERY = 256
 _PLAIN_AT_MOST_EVERY = 4
 # A drafter that has not read the prompt must read it before its first draft. Reading may take as
-# many seconds as drafting can save on the coming tokens. To learn a drafter's acceptance rate it may
-# also take this share of the time of plain decoding; the smaller share once the drafter has drafted.
+# many seconds as drafting can save on the coming tokens. To learn a drafter's acceptance rate, it
+# may also take this share of the time of plain decoding; the smaller one after its first draft.
 _EXPLORATION_SHARE, _KNOWN_SHARE = 0.02, 0.005
 # With fewer tokens to come, a drafter's acceptance rate cannot be learnt.
 _FEWEST_TOKENS = 24

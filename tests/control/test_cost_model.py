@@ -1,4 +1,4 @@
-"""What passes take: interpolated from a profile, learnt, robust, and padded where that pays."""
+"""Pass costs and drafter costs: interpolated, learnt, robust; padding where it is faster."""
 
 import random
 
@@ -11,10 +11,10 @@ from localspec.control.recent_median import RecentMedian
 STAIRS = {1: 12.0, 2: 21.5, 3: 30.1, 4: 20.2, 5: 30.5, 6: 38.7, 7: 46.9, 8: 36.1, 16: 50.7}
 
 
-def test_between_measured_widths_lie_straight_lines() -> None:
-    widths = PassCosts({1: 10.0, 4: 16.0, 8: 40.0})
-    assert [widths.seconds(n) for n in (1, 2, 3, 4, 6, 8)] == [10, 12, 14, 16, 28, 40]
-    assert widths.seconds(16) == 88
+def test_costs_between_measured_widths_are_interpolated() -> None:
+    costs = PassCosts({1: 10.0, 4: 16.0, 8: 40.0})
+    assert [costs.seconds(n) for n in (1, 2, 3, 4, 6, 8)] == [10, 12, 14, 16, 28, 40]
+    assert costs.seconds(16) == 88
 
 
 def test_one_measured_width_is_enough_to_start() -> None:
@@ -22,78 +22,78 @@ def test_one_measured_width_is_enough_to_start() -> None:
 
 
 def test_a_pass_is_padded_to_the_next_cheaper_width() -> None:
-    widths = PassCosts(STAIRS)
-    assert [widths.padded(n) for n in range(1, 9)] == [1, 4, 4, 4, 5, 8, 8, 8]
-    assert widths.seconds(2) == 20.2
-    assert widths.padded(WIDEST + 7) == WIDEST + 7
+    costs = PassCosts(STAIRS)
+    assert [costs.padded(n) for n in range(1, 9)] == [1, 4, 4, 4, 5, 8, 8, 8]
+    assert costs.seconds(2) == 20.2
+    assert costs.padded(WIDEST + 7) == WIDEST + 7
 
 
-def test_what_is_seen_replaces_the_profile() -> None:
-    widths = PassCosts(STAIRS)
+def test_observed_passes_replace_the_profile() -> None:
+    costs = PassCosts(STAIRS)
     for _ in range(20):
-        widths.learn(1, 12.0)
-        widths.learn(8, 20.0)
-    assert widths.seconds(8) == pytest.approx(20.0, rel=0.05)
-    assert widths.padded(5) == 8
-    assert widths.seconds(1) == pytest.approx(12.0, rel=0.05)
+        costs.learn(1, 12.0)
+        costs.learn(8, 20.0)
+    assert costs.seconds(8) == pytest.approx(20.0, rel=0.05)
+    assert costs.padded(5) == 8
+    assert costs.seconds(1) == pytest.approx(12.0, rel=0.05)
 
 
 def test_a_few_slow_passes_change_nothing() -> None:
-    rng, widths = random.Random(1), PassCosts(STAIRS)
+    rng, costs = random.Random(1), PassCosts(STAIRS)
     for _ in range(300):
-        widths.learn(1, 120.0 if rng.random() < 0.1 else 12.0)
-    assert widths.seconds(1) == pytest.approx(12.0, rel=0.03)
+        costs.learn(1, 120.0 if rng.random() < 0.1 else 12.0)
+    assert costs.seconds(1) == pytest.approx(12.0, rel=0.03)
 
 
-def test_a_longer_text_slows_widths_that_are_not_seen_as_well() -> None:
-    widths = PassCosts(STAIRS)
+def test_a_longer_text_slows_unseen_widths_too() -> None:
+    costs = PassCosts(STAIRS)
     for i in range(400):
-        widths.learn(1, 12.0 * (1 + i / 400))
-    assert widths.seconds(1) == pytest.approx(24.0, rel=0.1)
-    assert widths.seconds(4) == pytest.approx(40.4, rel=0.2)
+        costs.learn(1, 12.0 * (1 + i / 400))
+    assert costs.seconds(1) == pytest.approx(24.0, rel=0.1)
+    assert costs.seconds(4) == pytest.approx(40.4, rel=0.2)
 
 
-def test_nonsense_is_not_learnt() -> None:
-    widths = PassCosts(STAIRS)
+def test_impossible_passes_are_not_learnt() -> None:
+    costs = PassCosts(STAIRS)
     for width, seconds in ((0, 1.0), (-1, 1.0), (1, 0.0), (1, -3.0), (WIDEST + 1, 1.0)):
         for _ in range(5):
-            widths.learn(width, seconds)
-    assert widths.seconds(1) == 12.0
+            costs.learn(width, seconds)
+    assert costs.seconds(1) == 12.0
 
 
 @pytest.mark.parametrize(
     ("seconds", "wrong"), [(13.0, False), (30.0, False), (40.0, True), (3.0, True)]
 )
-def test_a_profile_that_proved_wrong_is_known(seconds: float, wrong: bool) -> None:
-    widths = PassCosts(STAIRS)
-    assert not widths.profile_is_wrong
+def test_a_wrong_profile_is_recognised(seconds: float, wrong: bool) -> None:
+    costs = PassCosts(STAIRS)
+    assert not costs.profile_is_wrong
     for _ in range(9):
-        widths.learn(1, seconds)
-    assert widths.profile_is_wrong is wrong
+        costs.learn(1, seconds)
+    assert costs.profile_is_wrong is wrong
 
 
 def test_a_slowdown_counts_once() -> None:
-    """All passes take three times what the profile said, from the first on."""
-    widths = PassCosts(STAIRS)
+    """All passes take three times as long as in the profile, from the first on."""
+    costs = PassCosts(STAIRS)
     for width in (1, 1, 4, 4, 4, 4, 4, 4, 1, 4, 1, 1):
-        widths.learn(width, 3 * STAIRS[width])
-        assert widths.seconds(1) in (STAIRS[1], 3 * STAIRS[1])
-    assert widths.seconds(4) == pytest.approx(3 * STAIRS[4])
+        costs.learn(width, 3 * STAIRS[width])
+        assert costs.seconds(1) in (STAIRS[1], 3 * STAIRS[1])
+    assert costs.seconds(4) == pytest.approx(3 * STAIRS[4])
 
 
-def test_where_no_pass_is_narrower_a_plain_one_takes_as_long() -> None:
-    widths = PassCosts(STAIRS)
-    widths.set_least_rows(4)
-    assert widths.seconds(1) == widths.seconds(4) == STAIRS[4]
-    assert widths.reading_slowdown == 1
+def test_a_plain_pass_costs_as_much_as_the_least_rows() -> None:
+    costs = PassCosts(STAIRS)
+    costs.set_least_rows(4)
+    assert costs.seconds(1) == costs.seconds(4) == STAIRS[4]
+    assert costs.reading_slowdown == 1
     for _ in range(5):
-        widths.learn(4, 2 * STAIRS[4])
-    assert widths.seconds(1) == widths.seconds(4) == 2 * STAIRS[4]
-    assert widths.seconds(8) == pytest.approx(2 * STAIRS[8])
-    assert not widths.is_stale(1)
+        costs.learn(4, 2 * STAIRS[4])
+    assert costs.seconds(1) == costs.seconds(4) == 2 * STAIRS[4]
+    assert costs.seconds(8) == pytest.approx(2 * STAIRS[8])
+    assert not costs.is_stale(1)
 
 
-def test_recent_is_the_median_of_the_last_nine() -> None:
+def test_the_recent_median_is_over_nine_values() -> None:
     recent = RecentMedian()
     for value in [1.0] * 9 + [5.0] * 5:
         recent.add(value)
@@ -102,46 +102,46 @@ def test_recent_is_the_median_of_the_last_nine() -> None:
     assert recent.median == 5.0
 
 
-def test_a_drafter_s_first_token_its_further_ones_and_its_reading() -> None:
+def test_a_drafter_cost_of_first_token_further_tokens_and_reading() -> None:
     cost = DrafterCost()
     for _ in range(5):
-        cost.learn_first(3.0, behind=1)
+        cost.learn_first(3.0, backlog=1)
         cost.learn_further(2.0)
-        cost.learn_first(3.0 + 98 * 0.5, behind=100)
-        cost.learn_first(4.0, behind=5)  # too little to say what reading takes
+        cost.learn_first(3.0 + 98 * 0.5, backlog=100)
+        cost.learn_first(4.0, backlog=5)  # too few tokens to learn the reading
     assert cost.of(1) == 3.0
     assert cost.of(4) == 9.0
-    assert cost.catching_up(12) == 5.0
-    assert cost.reading(1000) == 500.0
+    assert cost.catch_up_seconds(12) == 5.0
+    assert cost.reading_seconds(1000) == 500.0
 
 
-def test_what_a_long_text_took_is_told_from_what_a_short_one_takes() -> None:
-    widths = PassCosts({1: 1.0, 4: 1.2})
-    assert widths.reading_slowdown == 1
+def test_reading_a_long_text_is_slower() -> None:
+    costs = PassCosts({1: 1.0, 4: 1.2})
+    assert costs.reading_slowdown == 1
     for _ in range(9):
-        widths.learn(1, 7.0)
-    assert widths.reading_slowdown == pytest.approx(4)
+        costs.learn(1, 7.0)
+    assert costs.reading_slowdown == pytest.approx(4)
     cost = DrafterCost(0.0, 0.0, 0.5)
     for _ in range(5):
-        cost.learn_first(98 * 4.0, 100, widths.reading_slowdown)
-    assert cost.reading(10) == pytest.approx(10)
-    cost = DrafterCost(backlog=1.0)
-    assert cost.reading(10, widths.reading_slowdown) == pytest.approx(40)
-    assert cost.catching_up(12, widths.reading_slowdown) == pytest.approx(40)
+        cost.learn_first(98 * 4.0, 100, costs.reading_slowdown)
+    assert cost.reading_seconds(10) == pytest.approx(10)
+    cost = DrafterCost(reading=1.0)
+    assert cost.reading_seconds(10, costs.reading_slowdown) == pytest.approx(40)
+    assert cost.catch_up_seconds(12, costs.reading_slowdown) == pytest.approx(40)
     for _ in range(9):
-        widths.learn(1, 0.5)
-    assert widths.reading_slowdown == 1
+        costs.learn(1, 0.5)
+    assert costs.reading_slowdown == 1
 
 
-def test_one_slow_token_does_not_spoil_what_was_measured() -> None:
-    """As the first one of all may be, while weights come from the disk."""
+def test_one_slow_token_does_not_change_the_cost() -> None:
+    """The very first token may be slow, while the weights are read from the disk."""
     cost = DrafterCost(0.003, 0.002, 0.0005)
-    cost.learn_first(1.5, behind=1)
+    cost.learn_first(1.5, backlog=1)
     cost.learn_further(0.9)
     assert cost.of(3) == pytest.approx(0.007)
 
 
-def test_a_proposal_that_tells_nothing_of_its_tokens() -> None:
+def test_a_whole_draft_whose_tokens_were_not_timed() -> None:
     each, free = DrafterCost(), DrafterCost()
     each.learn_whole(8.0, 4, cheap=False)
     free.learn_whole(8.0, 4, cheap=True)

@@ -114,4 +114,4 @@ def test_auto_starts_from_it(target_path: Path, drafter_path: Path, tmp_path: Pa
         assert engine.plan_ignored is None
         greedy, sampled = engine.slot.loaded.policies._adaptive.values()
     [[plain], [informed]] = greedy.candidates, sampled.candidates
-    assert informed.hazards.pooled == 0.125 < plain.hazards.pooled
+    assert informed.acceptance_rates.pooled == 0.125 < plain.acceptance_rates.pooled

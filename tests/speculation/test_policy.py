@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import pytest
+from fakes.machine import SAMPLER
 from fakes.toy import Scripted
-from fakes.world import SAMPLER
 
 from localspec.control.fixed_depth import FixedDepth
 from localspec.sampling.prefix import Prefix

@@ -1,4 +1,4 @@
-"""A world of known costs for a controller: passes and drafts take what the world says."""
+"""A simulated machine for tests of policies: the seconds of passes and drafts are given."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,8 @@ from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.speculation.policy import Step
 
-# Relative to a plain pass; entry 0 is unused. A CPU's staircase, a GPU's plateau, a MoE's slope.
+# Seconds of a pass by width, relative to a plain pass; entry 0 is unused. On a CPU the cost rises
+# with each row or in steps, on a GPU hardly, with a mixture of experts (MoE) fast.
 CURVES = {
     "cpu": [0.0, *(0.7 + 0.3 * n for n in range(1, WIDEST + 1))],
     "stairs": [0.0, 1.0, 1.8, 2.5, 1.7, 2.5, 3.2, 3.9, 3.0, *(0.4 * n for n in range(9, 33))],
@@ -27,22 +28,24 @@ SAMPLER = Sampler(SamplingParams(), Noise(0))
 
 
 @dataclass
-class Talker:
-    """A drafter to which tokens cost time, and that tells of each.
+class CostlyDrafter:
+    """A drafter whose tokens each cost time, and which reports its confidence in each.
 
-    right: asked for each token it draws, whether it is right. A right token is 1, a wrong one 0;
-    the truth is always 1. telling: how it is sure of itself. backlog: tokens of the text it has not
-    read, each of which takes `each` before it can draft; None where that may be left out.
+    right: called for each token; whether the token is right. A right token is 1, a wrong one 0; the
+        target's token is always 1.
+    margin: the confidence that it reports, by whether the token is right.
+    backlog: the number of text tokens that it has not read.
+    each: seconds to read a token of the backlog; None: reading takes no time.
     """
 
-    clock: "Clock"
+    clock: "FakeClock"
     right: Callable[[], bool]
     first: float = 0.15
     further: float = 0.1
-    telling: Callable[[bool], float] = lambda right: MARGIN_OF[True]
+    margin: Callable[[bool], float] = lambda right: MARGIN_OF[True]
     backlog: int = 1
     each: float | None = None
-    name: str = "talker"
+    name: str = "costly"
 
     @property
     def traits(self) -> Traits:
@@ -57,24 +60,24 @@ class Talker:
             self.clock.now += self.further if tokens else self.first
             right = self.right()
             tokens.append(int(right))
-            if limit.go_on and not limit.go_on(self.telling(right)):
+            if limit.go_on and not limit.go_on(self.margin(right)):
                 break
         self.backlog = 1 if self.each is None else 0
         return Draft(tokens)
 
     def observe(self, outcome: Outcome) -> None:
         if self.each is not None:
-            # Behind its own draft is the token after it; else all that others wrote.
+            # After its own draft only the last token is unread; else all committed tokens are.
             self.backlog = self.backlog + len(outcome.tokens) if self.backlog else 1
 
 
 @dataclass
-class Copier:
-    """A cheap drafter: proposes so many tokens, each right or not."""
+class CheapDrafter:
+    """A cheap drafter. lengths: the tokens of each draft. right: whether each token is right."""
 
     lengths: Callable[[], int]
     right: Callable[[], bool]
-    name: str = "copier"
+    name: str = "cheap"
     _next: Draft | None = None
 
     @property
@@ -93,8 +96,8 @@ class Copier:
 
 
 @dataclass
-class Clock:
-    """Time, as the world says it passes."""
+class FakeClock:
+    """A clock that the simulated machine advances."""
 
     now: float = 0.0
 
@@ -103,57 +106,57 @@ class Clock:
 
 
 @dataclass
-class World:
-    """Runs a controller. plain: seconds of a plain pass. noise: each step's factor on its pass."""
+class Machine:
+    """Runs a policy. plain: seconds of a plain pass. noise: a factor on the pass of each step."""
 
-    clock: Clock
+    clock: FakeClock
     curve: str = "cpu"
     plain: float = 1.0
     noise: Iterable[float] = field(default_factory=lambda: iter(lambda: 1.0, None))
 
-    def controller(self, *drafters: object, **options: object) -> AdaptivePolicy:
+    def policy(self, *drafters: object, **options: object) -> AdaptivePolicy:
         curve = CURVES[self.curve]
-        widths = PassCosts({n: self.plain * curve[n] for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32)})
+        passes = PassCosts({n: self.plain * curve[n] for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32)})
         costs = {
             drafter.name: DrafterCost(
                 drafter.first, drafter.further, 0.05 if drafter.each is None else drafter.each
             )
             for drafter in drafters
-            if isinstance(drafter, Talker)
+            if isinstance(drafter, CostlyDrafter)
         }
-        return AdaptivePolicy(drafters, CostModel(widths, costs), **options)  # type: ignore[arg-type]
+        return AdaptivePolicy(drafters, CostModel(passes, costs), **options)  # type: ignore[arg-type]
 
-    def write(self, controller: AdaptivePolicy, tokens: int, most: int = 10**9) -> None:
-        """A text that ends after so many tokens, where it might have had more."""
-        controller.begin()
+    def write(self, policy: AdaptivePolicy, tokens: int, most: int = 10**9) -> None:
+        """Generate a text that ends after `tokens` tokens, though the limit is `most`."""
+        policy.begin()
         written = 0
-        for step, _ in self.steps(controller, max(tokens, most)):
+        for step, _ in self.steps(policy, max(tokens, most)):
             written += len(step.tokens)
             if written >= tokens:
                 break
 
-    def steps(
-        self, controller: AdaptivePolicy, tokens: int = 10**9
-    ) -> Iterator[tuple[Step, float]]:
-        """Steps and the time after each, until so many tokens are there."""
+    def steps(self, policy: AdaptivePolicy, tokens: int = 10**9) -> Iterator[tuple[Step, float]]:
+        """Yield each step and the time after it, until there are `tokens` tokens."""
         factors = iter(self.noise)
         while tokens > 0:
             began = self.clock.now
             limit = Limit(tokens - 1, Prefix(0), SAMPLER)
-            plan = controller.decide(limit)
+            decision = policy.decide(limit)
             draft = Draft(())
-            if plan.drafter:
-                draft = plan.draft or plan.drafter.propose(limit.to(plan.depth, plan.go_on))
+            if decision.drafter:
+                draft = decision.draft or decision.drafter.propose(
+                    limit.to(decision.depth, decision.go_on)
+                )
             drafting = self.clock.now - began
-            verified = controller.keep(draft)
+            verified = policy.keep(draft)
             assert 0 <= verified <= len(draft) <= max(0, tokens - 1)
-            width = controller._passes.padded(verified + 1)
+            width = policy._passes.padded(verified + 1)
             self.clock.now += self.plain * CURVES[self.curve][width] * next(factors)
             accepted = next((i for i in range(verified) if not draft.tokens[i]), verified)
             took = self.clock.now - began
             step = Step(draft.tokens, verified, width, [1] * (accepted + 1), took, drafting)
-            controller.learn(step)
-            for drafter in controller.drafters:
+            policy.learn(step)
+            for drafter in policy.drafters:
                 drafter.observe(Outcome(step.tokens, accepted))
             tokens -= len(step.tokens)
             yield step, self.clock.now
