@@ -182,7 +182,7 @@ def _at_depth(name: str, depth: int | None) -> str:
 
 def _suffix_without_history() -> Suffix:
     """A drafter that forgets earlier texts: it must not copy this prompt's answer of last round."""
-    return Suffix(spare=0)
+    return Suffix(max_replaced=0)
 
 
 def _own_drafter(target: Path) -> Path | None:

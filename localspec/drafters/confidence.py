@@ -1,4 +1,4 @@
-"""Confidence: how far ahead of the others the token was that a drafter drew."""
+"""Confidence: the lead of a drawn token over the next best token."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,9 +8,12 @@ from localspec.sampling.noise import Noise
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 
-# Tokens whose score is so far below the best need too much luck to matter.
-_REACH = 8.0
-_SURE = 100.0
+# Tokens this far below the best (logit / temperature) are ignored: noise hardly ever lets them win.
+_NEAR = 8.0
+# The margin of a token without a rival.
+_MAX_MARGIN = 100.0
+# Supports of up to this many tokens are not reduced.
+_FEW = 256
 
 
 def margin(
@@ -20,14 +23,16 @@ def margin(
     sampler: Sampler,
     prefix: Prefix,
 ) -> float:
-    """By how much the drawn token's score leads that of the next best; larger is surer.
+    """Return the drawn token's score minus the score of the next best token.
 
-    logits: (n_vocab,) what the distribution was made of. Greedy: the lead of raw logits. With
-    shared noise: of the perturbed scores, which is direct evidence of what the target will draw,
-    since it adds the same noise. Else: the log-odds of the token.
+    logits: (n_vocab,) the logits that the distribution was made from.
+
+    A larger margin means more confidence. At temperature 0 the score is the raw logit. With shared
+    noise it is the perturbed score: the target adds the same noise, so the margin directly predicts
+    the target's token. Otherwise the margin is the log-odds of the token.
     """
     if len(distribution) == 1:
-        return _lead_of_raw(logits, token) if sampler.params.temperature == 0 else _SURE
+        return _lead_of_raw(logits, token) if sampler.params.temperature == 0 else _MAX_MARGIN
     randomness = sampler.randomness
     if not isinstance(randomness, Noise):
         index = distribution.index(token)
@@ -35,7 +40,7 @@ def margin(
         return float(np.log(max(p, 1e-9) / max(1 - p, 1e-9)))
     near = distribution
     if len(near) > _FEW:
-        least = near.logits.max() - np.float32(_REACH * near.temperature)
+        least = near.logits.max() - np.float32(_NEAR * near.temperature)
         entries = np.flatnonzero(near.logits >= least)
         ids = entries if near.ids is None else near.ids[entries]
         near = Distribution(near.logits[entries], ids, near.temperature)
@@ -44,13 +49,10 @@ def margin(
     own = scores[ids == token]
     others = scores[ids != token]
     if not own.size:
-        return 0.0  # it won by luck from far behind
-    return float(own[0] - others.max()) if others.size else _SURE
-
-
-_FEW = 256
+        return 0.0  # the noise made an unlikely token win
+    return float(own[0] - others.max()) if others.size else _MAX_MARGIN
 
 
 def _lead_of_raw(logits: NDArray[np.float32], token: int) -> float:
     rest = [part.max() for part in (logits[:token], logits[token + 1 :]) if part.size]
-    return float(logits[token] - max(rest)) if rest else _SURE
+    return float(logits[token] - max(rest)) if rest else _MAX_MARGIN

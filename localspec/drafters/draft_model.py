@@ -1,4 +1,7 @@
-"""A small model of the same vocabulary as drafter (Leviathan et al. 2023; Chen et al. 2023)."""
+"""Draft model: a small model with the target's vocabulary drafts.
+
+Leviathan et al. 2023; Chen et al. 2023.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,7 +18,7 @@ from localspec.utils.tokens import common_prefix
 
 
 class Cache(Protocol):
-    """The drafter's own model and the tokens its cache holds."""
+    """The drafter's model, and the tokens that its cache holds."""
 
     n_vocab: int
     chunk: int
@@ -24,31 +27,31 @@ class Cache(Protocol):
     def n_ctx(self) -> int: ...
 
     def shared(self, tokens: Sequence[int]) -> int:
-        """How many tokens at the start of `tokens` the cache holds."""
+        """The number of tokens at the start of `tokens` that the cache holds."""
         ...
 
     def truncate(self, length: int) -> int:
-        """Roll back to at most `length` tokens; how many are left."""
+        """Roll back to at most `length` tokens; return how many are left."""
         ...
 
     def checkpoint(self) -> None:
-        """Make it possible to roll back to what is held now."""
+        """Make sure that the cache can be rolled back to its present length."""
         ...
 
     def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Evaluate these after what is there; the (n_vocab,) logits after the last."""
+        """Append and evaluate `tokens`; return the (n_vocab,) logits after the last one."""
         ...
 
 
 class DraftModel:
-    """Draws its draft with the target's own sampler and noise.
+    """A drafter that draws from a small model, with the target's own sampler and noise.
 
-    cache: the drafter's model. name: what its tokens are called. n_vocab: the target's vocabulary
-    size; a drafter may know a few more tokens, which it must not propose.
+    cache: the drafter's model and cache. name: the origin of its tokens. n_vocab: the target's
+    vocabulary size; a draft model may have a few more tokens, which it must not propose.
 
-    What the target accepts stays in the cache and is never evaluated again: a proposal first
-    evaluates only what was committed since and the cache lacks, at most two tokens. Where the cache
-    cannot be cut anywhere, it goes back to before the draft, and all that was committed is lacking.
+    Accepted tokens stay in the cache and are not evaluated again: a proposal first evaluates the
+    committed tokens that the cache lacks, at most two. A cache that cannot be cut at any token is
+    rolled back to before the draft; then it lacks all tokens committed since.
     """
 
     def __init__(self, cache: Cache, *, name: str, n_vocab: int) -> None:
@@ -57,24 +60,24 @@ class DraftModel:
         self._cache = cache
         self._n_vocab = n_vocab
         self._text: list[int] = []
-        # Whether the text holds a token this model does not know; then it can only keep silent.
-        self._foreign = False
-        # How much of the text the cache holds, and what was drafted after the text.
+        # Whether the text has a token outside this model's vocabulary; then it proposes nothing.
+        self._has_unknown_token = False
+        # How many tokens of the text the cache holds, and the tokens drafted after the text.
         self._cached = 0
         self._drafted: list[int] = []
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Take over this text; nothing is evaluated before the first proposal."""
+        """Start on this text; nothing is evaluated before the first proposal."""
         self._text = list(tokens)
-        self._foreign = self._knows_not(tokens)
+        self._has_unknown_token = self._has_unknown(tokens)
         # The last token is always evaluated, for its logits.
         self._cached = self._cache.shared(self._text[:-1])
         self._drafted = []
 
     def propose(self, limit: Limit) -> Draft:
-        """Draw up to `limit.depth` tokens, one drafter pass each, while `limit.go_on` says so."""
+        """Draw up to `limit.depth` tokens, one pass each, until `limit.go_on` returns False."""
         depth = min(limit.depth, self._cache.n_ctx - len(self._text))
-        if depth < 1 or self._foreign:
+        if depth < 1 or self._has_unknown_token:
             return NOTHING
         logits = self._catch_up(limit)
         if logits is None:
@@ -97,11 +100,11 @@ class DraftModel:
             logits = self._cache.extend(tokens[-1:])
 
     def observe(self, outcome: Outcome) -> None:
-        """Take in what was committed; of the draft, the cache holds all but the last token."""
+        """Append the committed tokens; the cache holds all tokens of the draft except the last."""
         self._cached += common_prefix(self._drafted[:-1], outcome.tokens)
         self._drafted = []
         self._text += outcome.tokens
-        self._foreign = self._foreign or self._knows_not(outcome.tokens)
+        self._has_unknown_token = self._has_unknown_token or self._has_unknown(outcome.tokens)
 
     def _backlog(self) -> int:
         return len(self._text) - self._cached
@@ -119,7 +122,7 @@ class DraftModel:
         return limit.go_on(margin(logits[: self._n_vocab], proposal, token, limit.sampler, prefix))
 
     def _catch_up(self, limit: Limit) -> NDArray[np.float32] | None:
-        """Evaluate what of the text the cache lacks; its last logits, or None when cancelled."""
+        """Evaluate the tokens that the cache lacks; return the last logits, None if cancelled."""
         # The last token's logits are needed, so it is evaluated in any case.
         self._cached = self._cache.truncate(min(self._cached, len(self._text) - 1))
         logits = None
@@ -131,5 +134,5 @@ class DraftModel:
             self._cached += len(chunk)
         return logits
 
-    def _knows_not(self, tokens: Sequence[int]) -> bool:
+    def _has_unknown(self, tokens: Sequence[int]) -> bool:
         return max(tokens, default=0) >= self._cache.n_vocab

@@ -1,4 +1,4 @@
-"""The text a model-free drafter looks back on, and cutting it back."""
+"""History: the text of a model-free drafter and its index, which follow every change."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,26 +7,26 @@ from localspec.utils.tokens import common_prefix
 
 
 class Index(Protocol):
-    """What a drafter remembers of a text, kept up token by token."""
+    """A drafter's index of a text, updated token by token."""
 
     def push(self, text: list[int]) -> None:
-        """`text` has just grown by its last token."""
+        """Add the last token of `text`, which was just appended."""
         ...
 
     def pop(self, text: list[int]) -> None:
-        """`text` is about to lose its last token; undo its `push`."""
+        """Undo the `push` of the last token of `text`, before it is removed."""
         ...
 
 
 class History:
-    """A text and the index over it, brought to any other text by the shortest way."""
+    """A text and its index; a change of text updates only what differs."""
 
     def __init__(self, index: Index) -> None:
         self.text: list[int] = []
         self._index = index
 
-    def become(self, tokens: Sequence[int]) -> None:
-        """Keep the common prefix, undo the rest, take in what is new."""
+    def set_text(self, tokens: Sequence[int]) -> None:
+        """Change to another text: keep the common prefix, undo the rest, append the new tokens."""
         shared = common_prefix(self.text, tokens)
         while len(self.text) > shared:
             self._index.pop(self.text)
@@ -34,7 +34,7 @@ class History:
         self.extend(tokens[shared:])
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Take in tokens at the end."""
+        """Append tokens."""
         for token in tokens:
             self.text.append(token)
             self._index.push(self.text)

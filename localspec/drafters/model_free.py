@@ -1,4 +1,4 @@
-"""Model-free drafters by name: they copy what the text, or an earlier one, already holds."""
+"""Model-free drafters by name: they copy tokens from the text, or from earlier texts."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,5 +11,5 @@ MODEL_FREE = {"suffix": Suffix, "lookup": PromptLookup, "ngram": Ngram}
 
 
 def model_free_drafter(name: str, past: Iterable[Sequence[int]] = ()) -> Drafter:
-    """A new drafter by its name in MODEL_FREE. past: earlier texts that suffix may copy from."""
+    """Make the drafter of this name in MODEL_FREE. past: earlier texts for `suffix`."""
     return Suffix(past=past) if name == "suffix" else MODEL_FREE[name]()

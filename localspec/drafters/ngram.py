@@ -1,4 +1,4 @@
-"""N-gram counts of the text, with back-off, as llama.cpp's `lookup` keeps them."""
+"""N-gram drafter: n-gram counts of the text, with back-off, as in llama.cpp's `lookup`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ Gram = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an n-gram must show before its favourite successor is proposed.
+    """The least evidence for proposing the most frequent successor of an n-gram.
 
-    count: how often the successor must have been seen. share: its part of all successors seen.
+    count: how often the successor was seen. share: its share of all successors seen.
     """
 
     count: int
     share: float
 
 
-# By n-gram length: the longer the n-gram, the less it has to show.
+# By n-gram length: a longer n-gram needs less evidence.
 DEFAULT_EVIDENCE = {
     4: Evidence(1, 0.50),
     3: Evidence(1, 0.50),
@@ -32,9 +32,9 @@ DEFAULT_EVIDENCE = {
 
 
 class Ngram:
-    """Proposes the commonest successor of the longest n-gram that has shown enough.
+    """Proposes the most frequent successor of the longest n-gram with enough evidence.
 
-    evidence: n-gram length -> what is asked of it; the lengths given are the ones counted.
+    evidence: n-gram length -> the evidence required. Only n-grams of these lengths are counted.
     """
 
     name = "ngram"
@@ -49,11 +49,11 @@ class Ngram:
         self._history = History(self._counts)
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """The text is now exactly this."""
-        self._history.become(tokens)
+        """Change to this text."""
+        self._history.set_text(tokens)
 
     def propose(self, limit: Limit) -> Draft:
-        """Chain the likeliest successors while there is evidence for one."""
+        """Propose one successor after the other, until there is not enough evidence."""
         longest = self._sizes[0]
         context = self._history.text[-longest:]
         drafted: list[int] = []
@@ -66,7 +66,7 @@ class Ngram:
         return Draft(drafted)
 
     def observe(self, outcome: Outcome) -> None:
-        """Take in what was committed."""
+        """Append the committed tokens."""
         self._history.extend(outcome.tokens)
 
     def _successor(self, context: list[int]) -> int | None:
@@ -77,8 +77,8 @@ class Ngram:
             if seen is None:
                 continue
             token, count, total = seen
-            asked = self._evidence[size]
-            if count >= asked.count and count >= asked.share * total:
+            required = self._evidence[size]
+            if count >= required.count and count >= required.share * total:
                 return token
         return None
 
@@ -86,8 +86,8 @@ class Ngram:
 class _Successors:
     """For each n-gram, how often each token followed it.
 
-    The favourite of each n-gram is kept beside the counts, so that asking for it never walks a
-    long list (a space can have thousands of successors).
+    The most frequent successor (the favourite) is stored beside the counts, so that finding it
+    takes constant time: a space can have thousands of successors.
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -120,7 +120,7 @@ class _Successors:
                 self._favourites[gram] = max(counts, key=lambda other: _rank(counts, other))
 
     def after(self, gram: Gram) -> tuple[int, int, int] | None:
-        """The favourite successor, its count, and the count of all; None if never seen."""
+        """The favourite, its count, and the count of all successors; None if there is none."""
         favourite = self._favourites.get(gram)
         if favourite is None:
             return None
@@ -132,5 +132,5 @@ class _Successors:
 
 
 def _rank(counts: dict[int, int], token: int) -> tuple[int, int]:
-    # A tie goes to the lower id, so that the favourite depends on the text alone.
+    # Of equal counts the lower id wins, so that the favourite depends only on the text.
     return counts[token], -token

@@ -1,4 +1,4 @@
-"""Prompt lookup: copy what followed the last time the text ended like this (Saxena 2023)."""
+"""Prompt lookup: copy the tokens after an earlier occurrence of the last n-gram (Saxena 2023)."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ Gram = tuple[int, ...]
 
 
 class PromptLookup:
-    """Finds the longest of the text's last n-grams that occurred before, and copies on from there.
+    """Finds the longest last n-gram of the text that occurred before, and copies what followed.
 
-    longest: the longest n-gram tried, in tokens. shortest: the shortest.
+    longest, shortest: the lengths of the n-grams tried, in tokens.
 
-    The most recent earlier occurrence is taken; it is looked up in an index kept up per token, so
-    a proposal costs the same at any length of text.
+    It copies from the most recent earlier occurrence. An index is updated with each token, so the
+    time of a proposal does not depend on the length of the text.
     """
 
     name = "lookup"
@@ -30,8 +30,8 @@ class PromptLookup:
         self._history = History(self._index)
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """The text is now exactly this."""
-        self._history.become(tokens)
+        """Change to this text."""
+        self._history.set_text(tokens)
 
     def propose(self, limit: Limit) -> Draft:
         """Copy up to `limit.depth` tokens."""
@@ -43,11 +43,11 @@ class PromptLookup:
         return NOTHING
 
     def observe(self, outcome: Outcome) -> None:
-        """Take in what was committed."""
+        """Append the committed tokens."""
         self._history.extend(outcome.tokens)
 
     def _copied(self, start: int, count: int) -> list[int]:
-        """Tokens from `start` on, running on into the copy itself where the text ends."""
+        """Copy `count` tokens from `start` on; at the end of the text, go on with the copy."""
         copied = self._history.text[start : start + count]
         period = len(self._history.text) - start
         while len(copied) < count:
@@ -56,12 +56,12 @@ class PromptLookup:
 
 
 class _LastOccurrence:
-    """For each n-gram, where it last ended, and for each position where the one before it ended."""
+    """For each n-gram the end of its last occurrence, and for each position the one before that."""
 
     def __init__(self, sizes: range) -> None:
         self._sizes = sizes
         self._ends: dict[Gram, int] = {}
-        # One list per size; entry i: where the n-gram ending at token i had ended before, or None.
+        # One list per size. Entry i: where the n-gram that ends at token i ended before, or None.
         self._before: dict[int, list[int | None]] = {size: [] for size in sizes}
 
     def push(self, text: list[int]) -> None:
@@ -84,5 +84,5 @@ class _LastOccurrence:
                 self._ends[gram] = before
 
     def before_last(self, text: list[int], size: int) -> int | None:
-        """Where the text's last n-gram ended the time before: the place to copy from."""
+        """Where the last n-gram ended before, which is where to copy from; None if it is new."""
         return self._before[size][-1] if len(text) >= size else None

@@ -1,4 +1,4 @@
-"""Drafter specs: what the `draft` option asks for, parsed once."""
+"""Drafter specs: the `draft` option, parsed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from localspec.errors import InvalidValueError
 from localspec.speculation.drafter import MEMBERS, Drafter
 
 AUTO, NONE = "auto", "none"
-# The words that `draft` takes beside models.
+# The values of `draft` that are not models.
 NAMES = (AUTO, NONE, *MODEL_FREE)
 
-# One drafter as the API takes it: a word, a model by name or path, or an object of the user's.
+# One drafter as the API takes it: a word, the name or path of a model, or a Drafter object.
 DraftOption = str | Path | Drafter
 
 
 @dataclass(frozen=True, slots=True)
 class DrafterSpec:
-    """One drafter that was asked for.
+    """One requested drafter.
 
     kind: `suffix`, `lookup`, `ngram`, `draft-model` or `custom`. model: the name or path of a draft
-    model. custom: the user's object.
+    model. custom: a Drafter object of the caller.
     """
 
     kind: str
@@ -31,10 +31,10 @@ class DrafterSpec:
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """Everything that `draft` asks for.
+    """All requested drafters.
 
-    specs: the drafters that were named, in their order. auto: whether `auto` is to add suffix and
-    the target's own drafter. Neither: drafting is turned off.
+    specs: the named drafters, in their order. auto: whether `auto` adds suffix and the target's own
+    drafter. Without specs and auto, drafting is turned off.
     """
 
     specs: tuple[DrafterSpec, ...] = ()
@@ -42,12 +42,12 @@ class DraftRequest:
 
     @property
     def is_off(self) -> bool:
-        """Whether plain decoding was asked for."""
+        """Whether plain decoding is requested."""
         return not self.specs and not self.auto
 
     @property
     def is_only_auto(self) -> bool:
-        """Whether nobody named a drafter."""
+        """Whether no drafter is named, only `auto`."""
         return self.auto and not self.specs
 
 
@@ -55,7 +55,7 @@ def parse_draft(draft: DraftOption | Sequence[DraftOption]) -> DraftRequest:
     """Parse a word, a model, an object, names with commas, or a list of these.
 
     A drafter that is named twice counts once. Raises InvalidValueError for an empty list, for
-    `none` beside something else, and for what is no drafter.
+    `none` together with another drafter, and for an object that is no drafter.
     """
     options = list(_options(draft))
     if not options:

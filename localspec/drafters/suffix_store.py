@@ -1,7 +1,7 @@
-"""Past texts on disk for the suffix drafter: opt-in, bounded, deletable, readable by their owner.
+"""Past texts on disk for the suffix drafter: opt-in, bounded, deletable, private to their owner.
 
-A file per vocabulary: a first line, a checksum, then the tokens of all texts, each text closed
-with -1, as little-endian 32-bit integers. It is only ever replaced as a whole.
+There is one file per vocabulary: a first line, a checksum, then the tokens of all texts as
+little-endian 32-bit integers, with -1 after each text. A file is always replaced as a whole.
 """
 
 import os
@@ -27,12 +27,12 @@ _TOKENS, _BROKEN, _TEMPORARY = ".tokens", ".broken", ".tmp"
 
 
 def default_folder() -> Path:
-    """Where past texts lie unless said otherwise: in the user's cache."""
+    """The default folder of past texts, in the user's cache."""
     return cache_folder("past")
 
 
 def clear_all(folder: Path | None = None) -> None:
-    """Delete the past texts of every vocabulary. Raises OSError where that is impossible."""
+    """Delete the past texts of every vocabulary. Raises OSError if that is impossible."""
     folder = folder or default_folder()
     for suffix in (_TOKENS, _BROKEN, _TEMPORARY):
         for path in folder.glob(f"*{suffix}"):
@@ -42,11 +42,12 @@ def clear_all(folder: Path | None = None) -> None:
 class PastTexts:
     """The texts kept for one vocabulary.
 
-    vocabulary: what tells this vocabulary from others. folder: where the file lies.
-    max_tokens, max_bytes: how much is kept in all; the oldest texts go first.
+    vocabulary: the fingerprint of the vocabulary. folder: the folder of the file.
+    max_tokens, max_bytes: the most that is kept; the oldest texts are dropped first.
 
-    Past texts are not worth a crash: where they cannot be read or kept, `problem` says why in one
-    line (the last one there was), and drafting goes on without. Several processes may add at once.
+    An error never stops decoding: if past texts cannot be read or kept, `problem` says why in one
+    line (of the last error), and drafting goes on without them. Several processes may add texts at
+    once.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class PastTexts:
         self._max_bytes = max_bytes
 
     def load(self) -> list[list[int]]:
-        """The texts kept, the oldest first. A file that is broken is set aside."""
+        """Return the kept texts, the oldest first. A damaged file is renamed to `.broken`."""
         try:
             return self._bounded(self._read())
         except OSError as error:
@@ -77,7 +78,10 @@ class PastTexts:
             return []
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Keep a text, instead of those it continues. Raises InvalidValueError for no token."""
+        """Keep a text, in place of texts that it continues.
+
+        Raises InvalidValueError for a token id out of range.
+        """
         text = list(tokens)
         if not text:
             return
@@ -92,7 +96,7 @@ class PastTexts:
             self.problem = f"past texts cannot be kept: {error}"
 
     def clear(self) -> None:
-        """Delete what is kept for this vocabulary. Raises OSError where that is impossible."""
+        """Delete the texts of this vocabulary. Raises OSError if that is impossible."""
         if not self.folder.exists():
             return
         with _locked(self.folder):
@@ -100,8 +104,8 @@ class PastTexts:
                 path.unlink(missing_ok=True)
 
     def _bounded(self, texts: list[list[int]]) -> list[list[int]]:
-        """The latest texts that fit, the first of them without its beginning if need be."""
-        # A text takes an entry more than it has tokens in the file.
+        """The latest texts that fit; the oldest of them may lose its beginning."""
+        # In the file, a text takes one entry more than it has tokens.
         entries = (self._max_bytes - _HEAD) // 4
         tokens = self._max_tokens
         kept: list[list[int]] = []
@@ -135,7 +139,7 @@ class PastTexts:
 
 
 def _fault(data: bytes) -> str | None:
-    """What is wrong with a file; None if nothing is."""
+    """What is wrong with the file, or None."""
     if not data.startswith(_FIRST_LINE):
         return "holds no past texts"
     body = data[_HEAD:]
@@ -150,9 +154,9 @@ def _fault(data: bytes) -> str | None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Alone among processes, so that none drops what another has just added.
+    """Lock the folder against other processes, so that no added text is lost.
 
-    Where there is no such lock (Windows) the last one to write wins; the file is whole anyway.
+    Windows has no such lock: there the last process to write wins, and the file stays valid.
     """
     if sys.platform == "win32":
         yield

@@ -149,7 +149,7 @@ def forecast_auto(
 ) -> ConfigurationForecast:
     """The adaptive policy with these drafters, which starts from the rates that are known now."""
     # No drafter may copy from the answers themselves.
-    fresh = [Suffix(spare=0) if isinstance(each, Suffix) else each for each in drafters]
+    fresh = [Suffix(max_replaced=0) if isinstance(each, Suffix) else each for each in drafters]
     simulation = Simulation(fresh, costs, scored.rates)
     runs = [simulation.run(answer) for answer in scored.answers]
     return _configuration(AUTO, _COUPLED, None, runs, costs)

@@ -1,4 +1,4 @@
-"""How far ahead a drafter's token was."""
+"""The margin of a drafted token."""
 
 import numpy as np
 import pytest
@@ -37,11 +37,11 @@ def test_with_noise_it_is_the_lead_of_the_perturbed_scores(n_vocab: int, top_k: 
         ids = np.arange(n_vocab) if law.ids is None else law.ids
         best, second = np.sort(law.scores() + Noise(seed).gumbel(2, ids))[:-3:-1]
         found = drawn(params, logits, Noise(seed))
-        # Of very many, those far behind are left out: then the lead may look larger, or unknown.
+        # In a large support, unlikely tokens are ignored: the margin may be larger, or 0.
         assert found == pytest.approx(best - second) or (n_vocab > 256 and found >= 0)
 
 
-def test_one_token_left_is_sure() -> None:
+def test_a_token_without_a_rival_has_the_largest_margin() -> None:
     assert drawn(SamplingParams(top_k=1), LOGITS, Noise(1)) > 50
 
 

@@ -1,4 +1,4 @@
-"""DraftModel: silent where it must be, interruptible, and honest about what it drew from."""
+"""DraftModel: unknown tokens, cancelling, and the distributions that its drafts carry."""
 
 import numpy as np
 from fakes.toy import ToyCache, ToyModel
@@ -18,8 +18,8 @@ def limit(text: list[int], **more: object) -> Limit:
     return Limit(4, SAMPLER.prefix(text), SAMPLER, **more)  # type: ignore[arg-type]
 
 
-def test_it_keeps_silent_after_a_token_it_does_not_know() -> None:
-    """The target of a pair may have some more tokens, for chat turns say."""
+def test_it_proposes_nothing_after_a_token_outside_its_vocabulary() -> None:
+    """The target may have more tokens than the draft model, for chat turns for instance."""
     cache = ToyCache(MODEL)
     drafter = DraftModel(cache, name="small", n_vocab=12)
     drafter.begin([1, 2, 9, 3])
@@ -49,14 +49,14 @@ def test_a_long_prompt_is_evaluated_in_chunks_that_can_be_cancelled() -> None:
     asked = iter([False, False, True])
     assert len(drafter.propose(limit(text, cancelled=lambda: next(asked)))) == 0
     assert cache.evaluated == 20
-    # What was evaluated is not evaluated again.
+    # No token is evaluated twice.
     assert len(drafter.propose(limit(text))) == 4
     assert cache.evaluated == 40 + 3
 
 
-def test_the_laws_it_hands_on_stay_what_they_were() -> None:
+def test_the_distributions_of_a_draft_do_not_change_later() -> None:
     class OneBuffer(ToyCache):
-        """As the library does: every pass writes the same array."""
+        """Every pass writes the same array, as in llama.cpp."""
 
         buffer = np.empty(8, np.float32)
 

@@ -1,4 +1,4 @@
-"""Model-free drafters: what they propose, and that cutting the text back leaves no trace."""
+"""Model-free drafters: their proposals, also after the text was cut."""
 
 from collections import Counter
 
@@ -24,7 +24,7 @@ def proposed(drafter: PromptLookup | Ngram, text: list[int], depth: int = 6) -> 
 
 
 def looked_up(text: list[int], depth: int, longest: int = 3) -> list[int]:
-    """The definition: the latest earlier occurrence of the longest n-gram, copied on and on."""
+    """By definition: copy after the latest earlier occurrence of the longest n-gram."""
     for size in range(min(longest, len(text)), 0, -1):
         for end in range(len(text) - 1, size - 1, -1):
             if text[end - size : end] == text[-size:]:
@@ -41,7 +41,7 @@ def test_lookup_copies_from_the_latest_longest_match(text: list[int], depth: int
 
 
 def counted(text: list[int], depth: int, evidence: dict[int, Evidence]) -> list[int]:
-    """The definition: the commonest successor of the longest n-gram that shows enough."""
+    """By definition: the most frequent successor of the longest n-gram with enough evidence."""
     grown = list(text)
     while len(grown) < len(text) + depth:
         for size, asked in sorted(evidence.items(), reverse=True):
@@ -68,7 +68,7 @@ def test_ngram_counts_with_back_off(text: list[int], depth: int) -> None:
 
 @given(st.lists(TEXTS, min_size=1, max_size=6))
 @pytest.mark.parametrize("kind", [PromptLookup, Ngram])
-def test_any_change_of_text_equals_a_fresh_start(
+def test_after_any_change_of_text_it_equals_a_new_drafter(
     kind: type[PromptLookup | Ngram], texts: list[list[int]]
 ) -> None:
     drafter = kind()
@@ -81,7 +81,7 @@ def test_any_change_of_text_equals_a_fresh_start(
 
 
 @given(TEXTS)
-def test_cut_back_to_nothing_remembers_nothing(text: list[int]) -> None:
+def test_after_a_cut_to_nothing_the_index_is_empty(text: list[int]) -> None:
     lookup, ngram = PromptLookup(), Ngram()
     for drafter in (lookup, ngram):
         drafter.begin(text)

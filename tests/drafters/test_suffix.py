@@ -1,4 +1,4 @@
-"""Suffix: what it proposes after any change of text, and what it knows of its own chances."""
+"""Suffix: its proposals after any change of text, and the chances that it estimates."""
 
 import math
 import subprocess
@@ -34,7 +34,7 @@ def begun(text: list[int], **options: object) -> Suffix:
 
 
 def mixed(count: int) -> list[int]:
-    """Random tokens; the text has long repeats only where a test makes them."""
+    """Random tokens, without long repeats."""
     random = Random(1)
     return [random.randrange(1000) for _ in range(count)]
 
@@ -60,17 +60,17 @@ def test_it_copies_after_the_longest_repeat(
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=6), st.sampled_from([0, 20, 1000]))
 def test_any_change_of_text_leaves_it_at_the_end_of_the_new_one(
-    steps: list[tuple[list[int], list[int]]], spare: int
+    steps: list[tuple[list[int], list[int]]], max_replaced: int
 ) -> None:
-    drafter = Suffix(spare=spare, past=[[0, 1], [2]])
+    drafter = Suffix(max_replaced=max_replaced, past=[[0, 1], [2]])
     for text, more in steps:
         drafter.begin(text)
-        held = list(drafter._automaton.fed)
-        assert len(held) - 5 <= len(text) + spare
+        held = list(drafter._automaton.tokens)
+        assert len(held) - 5 <= len(text) + max_replaced
         drafter.observe(Outcome(more, 0))
         whole = [*text, *more]
-        fed = list(drafter._automaton.fed)
-        # The current text, or its end and enough before it, stands last and by itself.
+        fed = list(drafter._automaton.tokens)
+        # The current text, or its end with enough tokens before it, is the last text.
         own = len(fed) - 1 - next((i for i, t in enumerate(fed[::-1]) if t < 0), len(fed))
         current = fed[own + 1 :]
         assert current == whole[len(whole) - len(current) :]
@@ -79,7 +79,7 @@ def test_any_change_of_text_leaves_it_at_the_end_of_the_new_one(
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_of_a_text_that_only_grows_no_token_is_taken_in_twice(
+def test_no_token_of_a_growing_text_is_pushed_twice(
     first: list[int], second: list[int], third: list[int]
 ) -> None:
     drafter = begun(first)
@@ -90,18 +90,18 @@ def test_of_a_text_that_only_grows_no_token_is_taken_in_twice(
         [*first, *second, *third, 1],
     ):
         drafter.begin(text)
-        assert list(drafter._automaton.fed) == text
+        assert list(drafter._automaton.tokens) == text
 
 
-def test_an_answer_generated_anew_is_drafted_from_the_old_one() -> None:
+def test_an_answer_generated_again_is_drafted_from_the_old_one() -> None:
     text = mixed(300)
     drafter = begun(text)
     drafter.begin(text[:200])
     assert proposed(drafter) == text[200:206]
     drafter.observe(Outcome([5000, *text[210:212]], 0))
     assert proposed(drafter) == text[212:218]
-    # Only the context of the cut was taken in again.
-    assert len(drafter._automaton.fed) == 300 + 1 + CONTEXT + 3
+    # Only CONTEXT tokens before the cut were pushed again.
+    assert len(drafter._automaton.tokens) == 300 + 1 + CONTEXT + 3
 
 
 def test_an_edit_further_up_keeps_the_rest_to_copy_from() -> None:
@@ -112,7 +112,7 @@ def test_an_edit_further_up_keeps_the_rest_to_copy_from() -> None:
 
 
 def test_another_text_does_not_end_the_one_before() -> None:
-    """What runs over the end of one text into another was never written."""
+    """No repeat may cross from one text into another."""
     drafter = begun([1, 2, 3, 4])
     drafter.begin([9, 3])
     assert proposed(drafter) == [4]
@@ -120,13 +120,13 @@ def test_another_text_does_not_end_the_one_before() -> None:
     assert proposed(drafter) == []
 
 
-def test_without_room_for_what_was_cut_off_only_the_text_is_kept() -> None:
+def test_without_room_for_the_replaced_text_only_the_new_one_is_kept() -> None:
     text, past = mixed(300), [*range(7000, 7300)]
-    drafter = begun(text, spare=150, past=[past])
+    drafter = begun(text, max_replaced=150, past=[past])
     drafter.begin(text[:250])
-    assert len(drafter._automaton.fed) == 300 + 1 + 300 + 1 + CONTEXT
+    assert len(drafter._automaton.tokens) == 300 + 1 + 300 + 1 + CONTEXT
     drafter.begin([*text[:100], 7000])
-    assert list(drafter._automaton.fed) == [*past, -1, *text[:100], 7000]
+    assert list(drafter._automaton.tokens) == [*past, -1, *text[:100], 7000]
     assert proposed(drafter) == past[1:7]
 
 
@@ -138,7 +138,7 @@ def test_past_texts_are_copied_from_the_latest_first() -> None:
     assert proposed(drafter, 4) == [7, 1, 2, 7]
 
 
-def test_an_interrupted_change_is_made_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_change_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupted(SuffixAutomaton):
         left = 5
 
@@ -159,7 +159,7 @@ def test_an_interrupted_change_is_made_good(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(KeyboardInterrupt):
             change()
         drafter.begin([1, 2, 3, 1, 2])
-        assert list(drafter._automaton.fed) == [1, 2, 3, 1, 2]
+        assert list(drafter._automaton.tokens) == [1, 2, 3, 1, 2]
         assert proposed(drafter, 3) == [3, 1, 2]
     torn = Interrupted()
     torn.extend([1, 2])
@@ -167,7 +167,7 @@ def test_an_interrupted_change_is_made_good(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(KeyboardInterrupt):
         drafter.observe(Outcome([1, 2, 3, 4], 0))
     drafter.begin([1, 2, 3, 1, 2])
-    assert list(drafter._automaton.fed) == [1, 2, 3, 1, 2]
+    assert list(drafter._automaton.tokens) == [1, 2, 3, 1, 2]
 
 
 def counts(text: list[int], start: int) -> STATE:
@@ -185,8 +185,10 @@ def counts(text: list[int], start: int) -> STATE:
 
 
 @given(TEXTS, st.lists(TEXTS, max_size=5))
-def test_the_table_learns_from_every_token_emitted(text: list[int], steps: list[list[int]]) -> None:
-    """Also where nothing is ever proposed; and from no token of a prompt."""
+def test_the_table_learns_from_every_committed_token(
+    text: list[int], steps: list[list[int]]
+) -> None:
+    """Also if nothing is ever proposed, but not from the tokens of a prompt."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("localspec.drafters.suffix.FORGETTING", 1.0)
         drafter = begun(text, shortest=10**6)
@@ -197,7 +199,7 @@ def test_the_table_learns_from_every_token_emitted(text: list[int], steps: list[
         assert drafter.table.state == counts(whole, len(text))
 
 
-def test_what_was_learnt_survives_another_text_and_another_drafter() -> None:
+def test_a_table_is_kept_for_another_text_and_another_drafter() -> None:
     drafter = begun([1, 2, 3] * 5)
     drafter.observe(Outcome([1, 2, 3] * 5, 0))
     state = drafter.table.state
@@ -210,11 +212,11 @@ def test_what_was_learnt_survives_another_text_and_another_drafter() -> None:
     assert list(again) != list(begun(text).chances(4))
 
 
-def test_confidences_rise_with_the_match_on_a_text_that_earns_it() -> None:
-    """Copied passages of many lengths: the longer one is already, the surer it goes on."""
+def test_chances_rise_with_the_match_where_longer_matches_are_right_more_often() -> None:
+    """In copied passages of many lengths, a longer match continues with a higher probability."""
     random = Random(2)
     source = [random.randrange(60) for _ in range(400)]
-    # From a table that expects nothing of length.
+    # Start from a table whose chances do not depend on the length.
     drafter = begun(source, table=MatchTable([(50.0, 100.0)] * len(BINS)))
     for _ in range(600):
         start = random.randrange(300)
@@ -226,7 +228,7 @@ def test_confidences_rise_with_the_match_on_a_text_that_earns_it() -> None:
     assert by_bin[-1] > 0.9 and by_bin[0] < 0.35
 
 
-def test_a_confidence_for_each_copied_token_by_the_length_it_follows() -> None:
+def test_the_chance_of_each_copied_token_by_the_match_before_it() -> None:
     table = MatchTable([(90 - 10 * i, 100) for i in range(len(BINS))])
     text = mixed(40)
     drafter = begun([*text, *text[:5]], table=table)
@@ -236,7 +238,7 @@ def test_a_confidence_for_each_copied_token_by_the_length_it_follows() -> None:
     assert drafter.chances(0) == []
     drafter.observe(Outcome([5000], 0))
     assert len(drafter.chances(6)) == 0
-    # A text that is closed has an end, and beyond the last bin nothing changes.
+    # A copy stops at the end of an ended text; after the last bin the chance stays the same.
     drafter.begin([1, *text[30:38]])
     assert len(drafter.chances(20)) == len([*text[38:], *text[:5], 5000])
     long = table.chances(BINS[-1] + 5, 100)
@@ -244,7 +246,7 @@ def test_a_confidence_for_each_copied_token_by_the_length_it_follows() -> None:
     assert len(begun([3, 38], past=[[38, 39]], table=table).chances(6)) == 1
 
 
-def test_every_length_has_the_bin_it_belongs_to() -> None:
+def test_every_length_has_its_bin() -> None:
     for length in range(1, 60):
         table = MatchTable()
         table.learn(length, True)
@@ -258,7 +260,7 @@ def test_every_length_has_the_bin_it_belongs_to() -> None:
         assert [i + 1 for i, was in enumerate(changed) if was] == [*range(BINS[bin_], last)]
 
 
-def test_the_old_is_forgotten_and_no_chance_becomes_certain() -> None:
+def test_old_observations_are_forgotten_and_no_chance_becomes_certain() -> None:
     table = MatchTable()
     for _ in range(2000):
         table.learn(5, True)
@@ -270,7 +272,7 @@ def test_the_old_is_forgotten_and_no_chance_becomes_certain() -> None:
     assert 0 < table.chances(5, 1)[0] < 0.1
 
 
-def test_before_anything_is_learnt_longer_matches_are_surer() -> None:
+def test_at_first_longer_matches_have_higher_chances() -> None:
     chances = MatchTable().chances(1, 50)
     assert chances == sorted(chances) and 0.1 < chances[0] < 0.3 and 0.9 < chances[-1] < 1
 
@@ -279,7 +281,7 @@ def test_before_anything_is_learnt_longer_matches_are_surer() -> None:
     "state",
     [[], [(0.0, 1.0)] * 8, [(2.0, 1.0)] * 9, [(-1.0, 1.0)] * 9, [(math.nan, 1.0)] * 9],
 )
-def test_a_state_no_table_can_have(state: list[tuple[float, float]]) -> None:
+def test_an_impossible_state_is_refused(state: list[tuple[float, float]]) -> None:
     with pytest.raises(InvalidValueError, match="state is"):
         MatchTable(state)
 
@@ -287,8 +289,8 @@ def test_a_state_no_table_can_have(state: list[tuple[float, float]]) -> None:
 def test_wrong_parameters_are_named() -> None:
     with pytest.raises(InvalidValueError, match="shortest is 0"):
         Suffix(shortest=0)
-    with pytest.raises(InvalidValueError, match="spare is -1"):
-        Suffix(spare=-1)
+    with pytest.raises(InvalidValueError, match="max_replaced is -1"):
+        Suffix(max_replaced=-1)
     with pytest.raises(InvalidValueError, match="token is -1"):
         Suffix(past=[[1, -1]])
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from localspec.drafters.suffix_automaton import Match, SuffixAutomaton
 from localspec.errors import InvalidValueError
 
-# None closes the text.
+# None ends the text.
 FED = st.lists(st.one_of(st.integers(0, 2), st.integers(0, 2), st.none()), max_size=40)
 TEXTS = st.lists(st.integers(0, 3), max_size=60)
 
@@ -16,14 +16,14 @@ def automaton(fed: list[int | None]) -> SuffixAutomaton:
     made = SuffixAutomaton()
     for token in fed:
         if token is None:
-            made.close()
+            made.end_text()
         else:
             made.push(token)
     return made
 
 
 def separated(fed: list[int | None]) -> list[int]:
-    """The same as `fed` of an automaton, written down independently."""
+    """The `tokens` of an automaton, computed independently."""
     closed = iter(range(-1, -1 - len(fed), -1))
     return [next(closed) if token is None else token for token in fed]
 
@@ -39,7 +39,7 @@ def ends(tokens: list[int], length: int) -> list[int]:
 
 
 def repeat(tokens: list[int]) -> list[int]:
-    """The longest suffix that occurred before, whatever followed it."""
+    """The longest suffix that occurred before, with or without a token after it."""
     for length in range(len(tokens) - 1, 0, -1):
         suffix = tokens[-length:]
         if any(
@@ -62,7 +62,7 @@ def test_in_one_text_the_match_is_the_longest_repeat(text: list[int]) -> None:
 
 
 @given(FED)
-def test_the_place_is_where_the_text_was_last_in_the_same_situation(fed: list[int | None]) -> None:
+def test_the_match_is_where_the_suffix_was_last_the_longest_repeat(fed: list[int | None]) -> None:
     tokens = separated(fed)
     repeats = [repeat(tokens[: i + 1]) for i in range(len(tokens))]
     match = automaton(fed).match()
@@ -73,12 +73,12 @@ def test_the_place_is_where_the_text_was_last_in_the_same_situation(fed: list[in
 
 
 @given(FED)
-def test_matches_stay_within_texts_and_something_follows_them(fed: list[int | None]) -> None:
+def test_matches_stay_within_texts_and_a_token_follows_them(fed: list[int | None]) -> None:
     tokens, match = separated(fed), automaton(fed).match()
-    assert list(automaton(fed).fed) == tokens
+    assert list(automaton(fed).tokens) == tokens
     possible = [length for length in range(1, len(tokens)) if ends(tokens, length)]
     if match is None:
-        # A place at which a text ended counts for all that read alike before it.
+        # The end of a text is an occurrence of every string that ends there.
         ended = possible and tokens[-max(possible) :]
         assert (
             not possible
@@ -94,7 +94,9 @@ def test_matches_stay_within_texts_and_something_follows_them(fed: list[int | No
 
 
 @given(FED, st.integers(1, 9))
-def test_a_copy_is_what_followed_and_goes_on_into_itself(fed: list[int | None], count: int) -> None:
+def test_a_copy_continues_with_itself_at_the_end_of_the_text(
+    fed: list[int | None], count: int
+) -> None:
     made, tokens = automaton(fed), separated(fed)
     match = made.match()
     if match is None:
@@ -107,7 +109,7 @@ def test_a_copy_is_what_followed_and_goes_on_into_itself(fed: list[int | None], 
         grown.append(token)
     copied = made.copy(match, count)
     assert copied == grown[len(tokens) :]
-    assert made.room(match, count) == len(copied) > 0
+    assert made.copy_length(match, count) == len(copied) > 0
 
 
 def test_a_period_is_continued_for_ever() -> None:
@@ -123,8 +125,8 @@ def test_of_two_occurrences_the_later_one_is_copied() -> None:
     assert match is not None and made.copy(match, 3) == [6, 1, 2]
 
 
-def test_an_end_of_text_is_no_place_to_copy_from() -> None:
-    """The shorter match, which something followed, is taken instead."""
+def test_nothing_is_copied_from_the_end_of_a_text() -> None:
+    """A shorter match with a token after it is used instead."""
     made = automaton([2, 9, 1, 2, None, 1, 2])
     match = made.match()
     assert match == Match(1, 0)
@@ -133,7 +135,7 @@ def test_an_end_of_text_is_no_place_to_copy_from() -> None:
 
 @given(TEXTS)
 def test_there_is_one_state_for_all_strings_that_end_at_the_same_places(text: list[int]) -> None:
-    """Blumer et al.: the smallest automaton there is, so memory is what it has to be."""
+    """Blumer et al.: it is the smallest possible automaton, so it takes the least memory."""
     places: dict[tuple[int, ...], list[int]] = {}
     for end in range(1, len(text) + 1):
         for start in range(end):
@@ -147,4 +149,4 @@ def test_separators_cannot_be_pushed() -> None:
     made = automaton([1])
     with pytest.raises(InvalidValueError, match="token is -1"):
         made.push(-1)
-    assert list(made.fed) == [1]
+    assert list(made.tokens) == [1]

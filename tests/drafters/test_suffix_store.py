@@ -1,4 +1,4 @@
-"""PastTexts: kept within bounds, private, deletable, and never worth a crash."""
+"""PastTexts: bounded, private, deletable, and never the cause of a crash."""
 
 import os
 import stat
@@ -16,7 +16,7 @@ from localspec.errors import InvalidValueError
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes are POSIX's")
 
 
-def test_what_was_kept_comes_back_the_oldest_first(tmp_path: Path) -> None:
+def test_kept_texts_are_loaded_the_oldest_first(tmp_path: Path) -> None:
     store = PastTexts("v", tmp_path / "new" / "folder")
     assert store.load() == []
     store.add([1, 2, 3])
@@ -28,7 +28,7 @@ def test_what_was_kept_comes_back_the_oldest_first(tmp_path: Path) -> None:
     assert store.problem is None and again.problem is None
 
 
-def test_a_text_takes_the_place_of_those_it_continues(tmp_path: Path) -> None:
+def test_a_text_replaces_texts_that_it_continues(tmp_path: Path) -> None:
     store = PastTexts("v", tmp_path)
     for text in ([1, 2], [3], [1, 2, 3], [1, 2, 3], [1, 3]):
         store.add(text)
@@ -45,7 +45,7 @@ def test_each_vocabulary_has_its_own(tmp_path: Path) -> None:
     assert (one.load(), other.load()) == ([], [[2]])
 
 
-def test_the_oldest_tokens_go_first(tmp_path: Path) -> None:
+def test_the_oldest_tokens_are_dropped_first(tmp_path: Path) -> None:
     store = PastTexts("v", tmp_path, max_tokens=6)
     for text in ([1, 2, 3], [4, 5], [6, 7]):
         store.add(text)
@@ -55,7 +55,7 @@ def test_the_oldest_tokens_go_first(tmp_path: Path) -> None:
     assert PastTexts("v", tmp_path, max_tokens=2).load() == [[18, 19]]
 
 
-def test_the_file_keeps_to_its_bytes(tmp_path: Path) -> None:
+def test_the_file_is_at_most_max_bytes_long(tmp_path: Path) -> None:
     store = PastTexts("v", tmp_path, max_bytes=100)
     for i in range(30):
         store.add([i])
@@ -93,8 +93,8 @@ def test_a_broken_file_is_set_aside(tmp_path: Path, damage) -> None:  # type: ig
 @pytest.mark.parametrize(
     ("entries", "odd"), [([1, 2], 0), ([-2, -1], 0), ([1, -7, -1], 0), ([], 3)]
 )
-def test_entries_no_text_has_are_not_believed(tmp_path: Path, entries: list[int], odd: int) -> None:
-    """Whatever the checksum says: no negative token may reach a drafter."""
+def test_impossible_entries_are_not_loaded(tmp_path: Path, entries: list[int], odd: int) -> None:
+    """Even if the checksum is right, no negative token may reach a drafter."""
     body = b"".join(entry.to_bytes(4, "little", signed=True) for entry in entries) + bytes(odd)
     store = PastTexts("v", tmp_path)
     checksum = suffix_store.zlib.crc32(body).to_bytes(4, "little")
@@ -103,7 +103,7 @@ def test_entries_no_text_has_are_not_believed(tmp_path: Path, entries: list[int]
     assert store.problem
 
 
-def test_adding_to_a_broken_file_begins_anew(tmp_path: Path) -> None:
+def test_adding_to_a_broken_file_starts_a_new_one(tmp_path: Path) -> None:
     store = PastTexts("v", tmp_path)
     store.path.write_bytes(b"nonsense")
     store.add([5])
@@ -111,7 +111,7 @@ def test_adding_to_a_broken_file_begins_anew(tmp_path: Path) -> None:
     assert store.problem and "set aside" in store.problem
 
 
-def test_where_nothing_can_be_kept_it_says_why(tmp_path: Path) -> None:
+def test_the_problem_says_why_nothing_can_be_kept(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     store = PastTexts("v", tmp_path / "file")
     store.add([1])
@@ -177,7 +177,7 @@ def test_clearing_leaves_no_token_behind(tmp_path: Path) -> None:
         assert store.load() == []
 
 
-def test_it_lies_in_the_cache_unless_told_otherwise(
+def test_the_default_folder_is_in_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))

@@ -170,10 +170,10 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
     known = costs(drafts=0.04)
     known.drafters[model.name] = DrafterCost(0.04, 0.04)
     answers = scored[temperature].answers
-    simulation = Simulation([Suffix(spare=0), model], known, {})
+    simulation = Simulation([Suffix(max_replaced=0), model], known, {})
     predicted = [simulation.run(answer) for answer in answers]
     # The real one, in the same world.
-    other = Simulation([Suffix(spare=0), model], known, {})
+    other = Simulation([Suffix(max_replaced=0), model], known, {})
     policy = PolicyOfKnownCosts(other._policy, known)
     with engine.slot.new_context(GenerationConfig.of(**options(temperature))) as context:
         context.padded = other._learnt.padded
