@@ -1,4 +1,4 @@
-"""Loading is watched, and ends when the watcher says so."""
+"""Loading reports its progress, and ends when the watcher raises an exception."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ class EnoughError(Exception):
 
 
 def enough_at(words: str, share: float | None = None) -> list[str]:
-    """Loads the bundled pair until it is doing this, and so far; what it did until then."""
+    """Load the bundled pair up to an action and a share of it; return all actions until then."""
     seen: list[str] = []
 
     def watcher(doing: str, done: float | None) -> None:
@@ -32,25 +32,25 @@ def enough_at(words: str, share: float | None = None) -> list[str]:
     return seen
 
 
-def test_both_models_are_told_of_from_their_beginning_to_their_end() -> None:
-    pair, told = registry.bundled(), list[tuple[str, float | None]]()
-    with watched(lambda doing, share: told.append((doing, share))), load(threads=1) as engine:
+def test_both_models_are_reported_from_beginning_to_end() -> None:
+    pair, reports = registry.bundled(), list[tuple[str, float | None]]()
+    with watched(lambda doing, share: reports.append((doing, share))), load(threads=1) as engine:
         engine.generate(PROMPT, max_tokens=2)
     for path in (pair.target, pair.drafter):
-        shares = [share for doing, share in told if doing == f"loading {path.name}"]
+        shares = [share for doing, share in reports if doing == f"loading {path.name}"]
         assert shares == sorted(shares, key=float) and shares[-1] == 1.0  # type: ignore[arg-type]
         assert len(shares) > 10 and shares[0] is not None and shares[0] < 0.1
 
 
-def test_nobody_is_told_unless_somebody_watches() -> None:
-    told: list[str] = []
-    with watched(lambda doing, _share: told.append(doing)), watched(None):
+def test_nothing_is_reported_without_a_watcher() -> None:
+    reports: list[str] = []
+    with watched(lambda doing, _share: reports.append(doing)), watched(None):
         report_progress("this")
     report_progress("that")
-    assert not told
+    assert not reports
 
 
-def test_a_watcher_ends_it_wherever_it_is() -> None:
+def test_a_watcher_ends_it_at_any_share() -> None:
     pair = registry.bundled()
     for words, share in (
         (pair.target.name, 0.0),
