@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from localspec.llama import extra_buffers
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.loading.load_check import check_extra_buffers
@@ -23,6 +24,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("LOCALSPEC_HOME", str(tmp_path_factory.mktemp("cache")))
         # Tests load models without the loader, which would do this, on any build there is.
         check_extra_buffers()
+        # What it says of a build that crashes is not what other tests are about.
+        patch.setattr(extra_buffers, "notes", tuple)
         yield
 
 

@@ -25,6 +25,7 @@ from localspec.loading.load_check import check_extra_buffers, loadable_header
 from localspec.models import registry
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs signals")
+NOTES = extra_buffers.notes  # which other tests do without
 PROMPT = "def fibonacci(n):"
 
 
@@ -32,6 +33,7 @@ PROMPT = "def fibonacci(n):"
 def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(extra_buffers, "_results", {})
+    monkeypatch.setattr(extra_buffers, "notes", NOTES)
 
 
 @pytest.fixture
