@@ -71,21 +71,21 @@ def verdict_line(comparison: Comparison) -> str:
 
 def remark_lines(comparison: Comparison) -> list[str]:
     """Return what explains an unusual verdict: no gain, or texts that differ."""
-    said = []
+    remarks = []
     if comparison.speed_up and comparison.speed_up < 1:
-        said.append(
+        remarks.append(
             "drafting did not pay here; it gains more with a larger --size, or less going on"
         )
     where = comparison.first_difference
     if where is not None:
         plain, speculative = (_token(decoding, where) for decoding in comparison.decodings)
-        said += [
+        remarks += [
             f"token {where + 1} is {plain} plainly and {speculative} with drafts: passes over one "
             "and over several",
             "tokens round differently, and where two tokens nearly tie, that can decide.",
             "`localspec audit` tells whether it did; --reproducible pays for equal digits",
         ]
-    return said
+    return remarks
 
 
 def short_path(path: Path) -> str:
@@ -94,7 +94,7 @@ def short_path(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def _token(decoding: Decoding, place: int) -> str:
-    if place >= len(decoding.tokens):
+def _token(decoding: Decoding, index: int) -> str:
+    if index >= len(decoding.tokens):
         return "missing"
-    return repr(decoding.engine.model.piece_text(decoding.tokens[place].id))
+    return repr(decoding.engine.model.piece_text(decoding.tokens[index].id))

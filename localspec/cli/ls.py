@@ -49,7 +49,7 @@ def _show_models(output: Output, *, as_json: bool) -> None:
         output.record({"models": records[0], "incomplete": records[1], "size": total})
         return
     output.data(table_text(_COLUMNS, [_cells(each) for each in models], right=["size"]))
-    for line in _incomplete(parts):
+    for line in _incomplete_lines(parts):
         output.note(line)
     number = "1 model" if len(models) == 1 else f"{len(models)} models"
     output.note(
@@ -85,11 +85,11 @@ def _part_record(part: PartialFile) -> dict[str, Any]:
     return {**asdict(part), "path": str(part.path), "size": part.size}
 
 
-def _incomplete(parts: Sequence[PartialFile]) -> list[str]:
+def _incomplete_lines(parts: Sequence[PartialFile]) -> list[str]:
     """Return a line per model of which interrupted downloads left parts."""
     lines = []
-    ordered = sorted(parts, key=_whose)
-    for (repository, model, resumable), group in groupby(ordered, _whose):
+    ordered = sorted(parts, key=_model_key)
+    for (repository, model, resumable), group in groupby(ordered, _model_key):
         found = [*group]
         kept, name = format_bytes(sum(part.size for part in found)), model or repository
         if resumable:
@@ -100,5 +100,5 @@ def _incomplete(parts: Sequence[PartialFile]) -> list[str]:
     return lines
 
 
-def _whose(part: PartialFile) -> tuple[str, str, bool]:
+def _model_key(part: PartialFile) -> tuple[str, str, bool]:
     return part.repository, part.model or "", part.resumable

@@ -59,9 +59,10 @@ def _target(name: str) -> Facts:
         known = pair_of(reference_of(name))
         if known is None:
             raise
-        drafter = f"its drafter is {known.drafter}" if known.drafter else None
-        said = drafter or f"no model drafts for it: {known.no_drafter or 'none is known'}"
-        raise ModelNotFoundError(f"{error}; {said}") from error
+        if known.drafter:
+            raise ModelNotFoundError(f"{error}; its drafter is {known.drafter}") from error
+        reason = known.no_drafter or "none is known"
+        raise ModelNotFoundError(f"{error}; no model drafts for it: {reason}") from error
 
 
 def _drafter_report(name: str, target: Facts, drafter: str, context: int | None) -> DrafterReport:

@@ -55,8 +55,8 @@ class DrafterReport:
         failed = failed_check(self.checks)
         if failed is None:
             return f"{drafter} fits {target}, {gain_text(self.speed_up)}"
-        said = f"{drafter} cannot draft for {target}: {failed.detail}"
-        return f"{said}; {_REMEDIES.get(failed.name, _OTHER_DRAFTER)}"
+        text = f"{drafter} cannot draft for {target}: {failed.detail}"
+        return f"{text}; {_REMEDIES.get(failed.name, _OTHER_DRAFTER)}"
 
 
 @dataclass(frozen=True, slots=True)

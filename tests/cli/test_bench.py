@@ -92,9 +92,9 @@ def test_verify_says_that_texts_are_equal(bench: Any, prompts: Path) -> None:
 def test_verify_notices_a_lie(bench: Any, prompts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = runner._generate
 
-    def lying(lane: Any, *args: Any) -> Result:
-        result = honest(lane, *args)
-        if lane.name == "lookup" and len(result.token_ids) == 8:
+    def lying(configuration: Any, *args: Any) -> Result:
+        result = honest(configuration, *args)
+        if configuration.name == "lookup" and len(result.token_ids) == 8:
             result.token_ids[5] += 1
         return result
 
