@@ -1,4 +1,4 @@
-"""Clipboard: the one of the desktop. Many terminals do not support Textual's way to copy."""
+"""Clipboard: that of the desktop, for terminals without OSC 52, which Textual uses to copy."""
 
 from contextlib import suppress
 from importlib import import_module

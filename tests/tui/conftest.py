@@ -56,6 +56,15 @@ def bundled_pair(loaded_pair: EventRecorder) -> EventRecorder:
 
 
 @pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder as LOCALSPEC_HOME."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("LOCALSPEC_HOME", str(home))
+    return home
+
+
+@pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "folder" / "sessions.sqlite3"
 

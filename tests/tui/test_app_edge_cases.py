@@ -248,11 +248,8 @@ async def _chat_without_home(closed: Path) -> None:
         assert "Hello, I am a script." in chat.text
 
 
-def test_settings_open_with_a_broken_models_toml(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    (tmp_path / "models.toml").write_text("[pairs")
+def test_settings_open_with_a_broken_models_toml(home: Path, tmp_path: Path) -> None:
+    (home / "models.toml").write_text("[pairs")
 
     async def body() -> None:
         async with running_chat(Script(), tmp_path, size=(250, 24)) as chat:

@@ -21,10 +21,9 @@ CTRL_Q = b"\x11"
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+def terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal with colours, and an empty home folder."""
     monkeypatch.setenv("TERM", "xterm-256color")
-    return tmp_path
 
 
 def refused(*arguments: str) -> str:

@@ -37,16 +37,14 @@ class Case:
         Case("named", False, None, "named"),
     ],
 )
-def test_the_default_model_is_that_of_the_session_or_the_last_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case
-) -> None:
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+@pytest.mark.usefixtures("home")
+def test_the_default_model_is_that_of_the_session_or_the_last_one(case: Case) -> None:
     Preferences().remember(model=case.remembered)
     archive = Archive()
     key = archive.create("of-the-session", None)
     archive.save(key, [], Turn("user", "hi"))
-    start = LaunchOptions(model=case.named, session=key if case.continued else None)
-    assert launch.with_default_model(start, archive).model == case.model
+    options = LaunchOptions(model=case.named, session=key if case.continued else None)
+    assert launch.with_default_model(options, archive).model == case.model
     archive.close()
 
 

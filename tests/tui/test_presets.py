@@ -8,11 +8,7 @@ from localspec.errors import InvalidValueError
 from localspec_tui import presets
 from localspec_tui.presets import Preset
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def test_an_added_preset_is_read_back_and_the_rest_stays(home: Path) -> None:

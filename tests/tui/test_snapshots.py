@@ -57,9 +57,8 @@ def fibonacci(n):
 
 
 @pytest.fixture(autouse=True)
-def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def reproducible(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call of a clock takes a millisecond, and two models are on this disk."""
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("NO_COLOR", raising=False)
     ticks = count()
     for module in (generation, stats):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -12,6 +13,7 @@ from textual.widgets import Static
 
 from localspec.conversation.turns import Turn
 from localspec_tui.code_blocks import last_code_block
+from localspec_tui.common_prefix import common_prefix_length
 from localspec_tui.widgets.single_layout import SingleLayout
 from localspec_tui.widgets.turn_view import TurnView
 
@@ -95,7 +97,7 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
 
     def show(self, turns: Sequence[Turn]) -> None:
         """Show these turns. The views of turns that are shown already stay."""
-        same = _common_turns(self._turns, turns)
+        same = common_prefix_length(self._turns, turns, is_)
         self._turns = [*turns]
         first = self._first_within(len(turns), 2 * max(self.size.height, 20))
         with self.app.batch_update():
@@ -257,9 +259,3 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
     def _target_view(self) -> TurnView | None:
         """The turn view that keys act on: the one with the focus, else the last."""
         return self.focused_turn_view or (self.turn_views[-1] if self._turns else None)
-
-
-def _common_turns(old: Sequence[Turn], new: Sequence[Turn]) -> int:
-    """How many turns at the start are the same."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((at for at, (a, b) in pairs if a is not b), min(len(old), len(new)))

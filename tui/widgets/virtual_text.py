@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 
+from localspec_tui.common_prefix import common_prefix_length
 from localspec_tui.markdown.line import Line
 from localspec_tui.widgets.single_layout import SingleLayout
 from localspec_tui.widgets.throttle import Throttle
@@ -93,7 +94,7 @@ class VirtualText(SingleLayout, Generic[Part]):
             return
         self._cache(width)
         after = [cache.line(row) for row in range(final, len(cache))]
-        same = _common_lines(before, after)
+        same = common_prefix_length(before, after, Line.looks_like)
         rows = max(len(before), len(after)) - same
         if rows:
             # A layout takes several times as long as drawing a few rows.
@@ -171,10 +172,3 @@ class VirtualText(SingleLayout, Generic[Part]):
             if (span := selection.get_span(row)) is not None:
                 text += (line.separator if text else "") + line.text(*span)
         return text, "\n"
-
-
-def _common_lines(before: Sequence[Line], after: Sequence[Line]) -> int:
-    """How many lines at the start look the same."""
-    pairs = enumerate(zip(before, after, strict=False))
-    differing = (row for row, (a, b) in pairs if not a.looks_like(b))
-    return next(differing, min(len(before), len(after)))
