@@ -78,7 +78,8 @@ class Generation(Iterator[Token]):
 
     settings: those it runs with, a drawn seed among them. prompt: its token ids. context: how
     many tokens of text fit. turn: held while one of the two models works. stream: what makes text
-    of tokens, if that has begun before. stop_reason is None while it runs.
+    of tokens, if that has begun before. stop_reason is None while it runs. in_step: whether a step
+    runs now.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Generation(Iterator[Token]):
         self._turn = turn or nullcontext()
         self._stream = Detokenizer(settings.stop) if stream is None else stream
         self._has_read = False
+        self.in_step = False
         self._reading = self._read()
         self._running = self._run()
 
@@ -128,9 +130,11 @@ class Generation(Iterator[Token]):
     def _step(self, steps: Generator[_Step, None, None]) -> _Step | None:
         with self._turn:
             began, prompt_before = perf_counter(), self.stats.seconds.prompt
+            self.in_step = True
             try:
                 return next(steps, None)
             finally:
+                self.in_step = False
                 seconds = self.stats.seconds
                 prompt = seconds.prompt - prompt_before
                 seconds.generate += perf_counter() - began - prompt

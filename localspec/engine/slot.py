@@ -103,9 +103,11 @@ class Slot:
 
     def stop(self) -> None:
         """End what runs; its text is kept to draft from, where texts are."""
-        running, self._running = self._running, None
-        if not running:
+        # The garbage collector may release an abandoned session in the middle of a step of the
+        # generation that came after it: that one goes on.
+        if self._running is None or self._running.in_step:
             return
+        running, self._running = self._running, None
         running.close()
         if past := self.loaded.drafter_set.past:
             past.add([*running.prompt, *(token.id for token in running.tokens)])
