@@ -27,12 +27,8 @@ def options_of(name: str) -> set[str]:
     """All spellings of a command's options."""
     command = localspec.get_command(click.Context(localspec), name)
     assert command is not None, f"there is no command {name!r}"
-    context = click.Context(command)
-    return {
-        spelling
-        for parameter in command.get_params(context)
-        for spelling in (*parameter.opts, *parameter.secondary_opts)
-    }
+    spellings = [each for every in command.params for each in (*every.opts, *every.secondary_opts)]
+    return {"-h", "--help", *spellings}
 
 
 def code_in(page: str) -> list[str]:
