@@ -206,7 +206,7 @@ def _resamples_from_p(right: Rule) -> Rule:
         if verdict.origin != CORRECTED:
             return verdict
         last = target(verdict.path[-1] if verdict.path else ROOT)
-        return replace(verdict, token=random.choose(last, position))
+        return replace(verdict, token=random.sample(last, position))
 
     return replace(right, verify=verify)
 
@@ -225,7 +225,7 @@ def test_a_wrong_rule_shows(
 class Likeliest:
     """A chooser that draws nothing."""
 
-    def choose(self, distribution: Distribution, position: int) -> int:
+    def sample(self, distribution: Distribution, position: int) -> int:
         return distribution.token(int(distribution.logits.argmax()))
 
 

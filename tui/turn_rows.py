@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from localspec.conversation.turns import Conversation, Turn, Written
+from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec_tui.origins import OriginSegment
 
 INTERRUPTED = "interrupted"
@@ -18,7 +18,7 @@ class SavedTurn(NamedTuple):
     content: str
     thought: str
     raw: str
-    written: Written
+    written: TokenizedText
     vocabulary: str
     origins: str | None
 
@@ -151,5 +151,8 @@ def _turn(row: sqlite3.Row) -> Turn:
         turn.stop_reason = INTERRUPTED
         return turn
     turn.stop_reason = row["stop_reason"]
-    turn.raw, turn.written = row["raw"], Written(row["spelt"], tuple(json.loads(row["tokens"])))
+    turn.raw, turn.written = (
+        row["raw"],
+        TokenizedText(row["spelt"], tuple(json.loads(row["tokens"]))),
+    )
     return turn

@@ -1,1 +1,1 @@
-"""What was said, and the tokens it became."""
+"""Conversations with a model: turns, sessions, and the answers as they are generated."""

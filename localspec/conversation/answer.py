@@ -1,69 +1,76 @@
-"""Answer: what a model replies, as it is written."""
+"""Answer: a model's reply to a conversation, token by token."""
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from localspec.conversation.answer_writer import AnswerWriter
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
 from localspec.conversation.reasoning import Split, Tags
 from localspec.conversation.turns import Conversation, Turn
-from localspec.conversation.writing import Writing
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Token
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
-from localspec.sampling.noise import derived
+from localspec.sampling.noise import derive_seed
 from localspec.stats import Stats
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """What an answer follows.
+class AnswerPrompt:
+    """The prompt of an answer.
 
-    tokens: of the turns that the model sees. dropped: how many of the oldest it does not see;
-    newly: whether that is news. notices: what is to be said before the answer. thinking: whether
-    the prompt has opened a thought.
+    tokens: the token ids of the turns that the model sees. dropped: the number of oldest turns that
+    it does not see; newly_dropped: whether that number has grown since the answer before. notices:
+    lines to show before the answer. thinking: whether the prompt ends with an opening reasoning
+    tag.
     """
 
     tokens: Sequence[int]
     dropped: int = 0
-    newly: bool = False
+    newly_dropped: bool = False
     notices: Sequence[str] = ()
     thinking: bool = False
 
 
-# What to go on after, now that the context is full; None if there is nothing to leave out.
-Shorten = Callable[[], Prompt | None]
-_THOUGHT_ENOUGH = "thought enough"
+# Gives a shorter prompt when the context is full; None if no turn can be dropped.
+Shorten = Callable[[], AnswerPrompt | None]
+# Ends a part of the answer, as a stop reason does, but never the answer.
+_BUDGET_SPENT = "thinking budget spent"
 
 
-class _Stop:
-    """Whether an answer is to end. (An Event would not survive a Ctrl-C within it.)
+class _StopFlag:
+    """A flag that asks an answer to end.
 
-    It is all that a running generation knows of its answer, so that one that is left can go.
+    It is no threading.Event: a Ctrl-C inside `Event.set` could leave the event's lock taken. It is
+    an object of its own, so that a generation does not keep an abandoned answer alive.
     """
 
     def __init__(self) -> None:
-        self.wanted = False
+        self._set = False
 
-    def is_wanted(self) -> bool:
-        return self.wanted
+    def set(self) -> None:
+        self._set = True
+
+    def is_set(self) -> bool:
+        return self._set
 
 
 class Answer(Iterator[Event]):
-    """Iterate for events; the last one is `Ended`.
+    """An iterator of events; the last event is `Ended`.
 
-    It may be left at any time: what was said so far stays in the conversation. `stop` may be called
-    from any thread, and so may `close`, which waits for the step that runs.
+    You may stop iterating at any time: the text so far stays in the conversation. `stop` and
+    `close` may be called from any thread; `close` waits for the step that runs.
 
-    stats: as they are now. turn: the answer, once it has begun. origins: of its tokens.
+    turn: the answer's turn in the conversation; None before the first token. stats: the counts and
+    times so far. origins: the origin of each token so far.
     """
 
     def __init__(
         self,
         slot: Slot,
         conversation: Conversation,
-        prompt: Prompt,
+        prompt: AnswerPrompt,
         settings: GenerationConfig,
         tags: Tags,
         *,
@@ -78,15 +85,15 @@ class Answer(Iterator[Event]):
         self._slot = slot
         self._model = slot.target.model
         self._conversation = conversation
-        self._asked = conversation.last
+        self._question = conversation.last
         self._prompt = prompt
         self._tags = tags
         self._shorten = shorten
-        self._budget = thinking_budget
+        self._thinking_budget = thinking_budget
         self._variant = variant
-        stream = Detokenizer(settings.stop)
-        self._writing = Writing(self._model, stream, tags, thinking=prompt.thinking)
-        self._stop = _Stop()
+        detokenizer = Detokenizer(settings.stop)
+        self._writer = AnswerWriter(self._model, detokenizer, tags, thinking=prompt.thinking)
+        self._stop = _StopFlag()
         self._ended = False
         self._lock = threading.Lock()
         self._generation: Generation | None = None
@@ -94,27 +101,27 @@ class Answer(Iterator[Event]):
 
     @property
     def text(self) -> str:
-        """What was said so far."""
+        """The text of the answer so far, without the reasoning."""
         return self.turn.content if self.turn else ""
 
     @property
     def gauge(self) -> Gauge:
-        """How much of the context is taken."""
-        used = len(self._prompt.tokens) + len(self._writing.tokens)
+        """The context usage, prompt included."""
+        used = len(self._prompt.tokens) + len(self._writer.tokens)
         return Gauge(used, self._slot.target.n_ctx)
 
     def __next__(self) -> Event:
-        # Whoever wants to free the model waits for the step.
+        # The slot's lock keeps the model loaded during the step.
         with self._lock, self._slot.lock:
             return next(self._running)
 
     def stop(self) -> None:
-        """End it within one step; the iteration goes on to `Ended`."""
-        self._stop.wanted = True
+        """Ask the answer to end within one step; the iteration still yields `Ended`."""
+        self._stop.set()
 
     def close(self) -> None:
-        """End it here."""
-        self._stop.wanted = True
+        """End the answer now; the iteration yields nothing more."""
+        self._stop.set()
         if self._ended:
             return
         with self._lock:
@@ -130,149 +137,151 @@ class Answer(Iterator[Event]):
         self.close()
 
     def result(self) -> Turn:
-        """Run to the end, and give the answer; an empty one if it was stopped before it began."""
+        """Run to the end and return the answer; empty if stopped before its first token."""
         for _ in self:
             pass
         return self.turn or Turn("assistant", "", stop_reason="cancelled")
 
     def _run(self) -> Generator[Event, None, None]:
         try:
-            reason = yield from self._parts()
+            reason = yield from self._all_parts()
         except BaseException:
-            # The garbage collector may be closing this, anywhere: no lock may be taken.
+            # The garbage collector may run this in any thread, so it must not take a lock.
             self._finish("cancelled")
             raise
         rest = self._finish(reason)
         yield Ended(self.turn, reason, rest.said, rest.thought, self.stats, self.gauge)
 
-    def _parts(self) -> Generator[Event, None, str]:
-        """The whole answer; the parts are what one prompt each led to."""
+    def _all_parts(self) -> Generator[Event, None, str]:
+        """Yield the whole answer, one part per prompt; return the stop reason."""
         while True:
-            yield from self._announced()
+            yield from self._announcements()
             reason = yield from self._part()
-            if reason == _THOUGHT_ENOUGH:
+            if reason == _BUDGET_SPENT:
                 reason = yield from self._end_thought()
-            if reason == "context" and (shorter := self._shortened()):
+            if reason == "context" and (shorter := self._shorter_prompt()):
                 self._prompt = shorter
             elif reason:
                 return reason
 
-    def _announced(self) -> Iterator[Event]:
+    def _announcements(self) -> Iterator[Event]:
         for line in self._prompt.notices:
             yield Notice(line)
-        if self._prompt.newly:
+        if self._prompt.newly_dropped:
             yield Dropped(self._prompt.dropped, len(self._prompt.tokens))
-        self._prompt = replace(self._prompt, notices=(), newly=False)
+        self._prompt = replace(self._prompt, notices=(), newly_dropped=False)
 
     @property
-    def _left(self) -> int:
-        return self.settings.max_tokens - len(self._writing.tokens)
+    def _tokens_left(self) -> int:
+        return self.settings.max_tokens - len(self._writer.tokens)
 
     def _part(self) -> Generator[Event, None, str]:
-        """Until the text ends, the context is full, or the thought has become too long."""
-        if self._stop.wanted or self._slot.target.model is not self._model:
+        """Yield one part: until the text ends, the context is full or the thinking budget spent."""
+        if self._stop.is_set() or self._slot.target.model is not self._model:
             return "cancelled"
-        if self._left < 1:
+        if self._tokens_left < 1:
             return "length"
         generation = self._generation = self._slot.start(
-            [*self._prompt.tokens, *self._writing.tokens],
+            [*self._prompt.tokens, *self._writer.tokens],
             self._settings_of_part(),
             stats=self.stats,
-            stream=self._writing.stream,
-            cancelled=self._stop.is_wanted,
+            detokenizer=self._writer.detokenizer,
+            cancelled=self._stop.is_set,
         )
         again = self.stats.prompt_again
         for progress in generation.reading():
             yield Reading(*progress)
         if again := self.stats.prompt_again - again:
-            yield Notice(self._lost(again))
+            yield Notice(self._reevaluated_line(again))
         for token in generation:
             yield self._piece(token)
-            if generation.stop_reason is None and self._has_thought_enough():
+            if generation.stop_reason is None and self._is_budget_spent():
                 generation.close()
-                return _THOUGHT_ENOUGH
+                return _BUDGET_SPENT
         return generation.stop_reason or "cancelled"
 
     def _settings_of_part(self) -> GenerationConfig:
-        """What is left of them, and randomness that was not used for another place.
+        """Settings for the next part: the remaining token budget and an unused seed.
 
-        After turns were dropped, positions come again; under rules that draw one number after the
-        other, each part begins anew.
+        After turns were dropped, positions of the text repeat, and the noise of a position must
+        not. The rules `token` and `block` start a new sequence of draws at each part.
         """
-        settings, done = self.settings, len(self._writing.tokens)
-        place = len(self._prompt.tokens) + done
+        settings, written = self.settings, len(self._writer.tokens)
+        position = len(self._prompt.tokens) + written
         seed = settings.seed
         if self._prompt.dropped or not settings.verification.same_text:
-            seed = derived(seed, self._prompt.dropped, place)
-        least = min(max(0, settings.min_tokens - done), self._left)
-        return replace(settings, seed=seed, max_tokens=self._left, min_tokens=least)
+            seed = derive_seed(seed, self._prompt.dropped, position)
+        least = min(max(0, settings.min_tokens - written), self._tokens_left)
+        return replace(settings, seed=seed, max_tokens=self._tokens_left, min_tokens=least)
 
-    def _lost(self, tokens: int) -> str:
+    def _reevaluated_line(self, tokens: int) -> str:
         kind = self._slot.target.rollback.value
         return f"{tokens} tokens were evaluated again: this model's cache can forget {kind}"
 
     def _piece(self, token: Token) -> Piece:
         if self.turn is None:
-            self._begin()
+            self._begin_turn()
         self.origins.append(token.origin)
-        split = self._say(self._writing.add(token.id, token.text))
+        split = self._add_to_turn(self._writer.add(token.id, token.text))
         return Piece(token, split.said, split.thought, self.gauge)
 
-    def _begin(self) -> None:
-        self._conversation.back_to(self._asked)
+    def _begin_turn(self) -> None:
+        self._conversation.back_to(self._question)
         turn = Turn(
             "assistant", "", vocabulary=self._model.vocabulary_fingerprint, variant=self._variant
         )
         self.turn = self._conversation.add(turn)
 
-    def _say(self, split: Split) -> Split:
+    def _add_to_turn(self, split: Split) -> Split:
         if self.turn:
             self.turn.content += split.said
             self.turn.thought += split.thought
         return split
 
-    def _has_thought_enough(self) -> bool:
+    def _is_budget_spent(self) -> bool:
         return (
-            self._budget is not None
-            and self._writing.is_thinking
-            and self._writing.thought_tokens >= self._budget
+            self._thinking_budget is not None
+            and self._writer.is_thinking
+            and self._writer.thought_tokens >= self._thinking_budget
             and self.settings.compiled_grammar() is None
         )
 
     def _end_thought(self) -> Generator[Event, None, str]:
-        """Write the closing tag for the model; why that cannot be, or nothing."""
+        """Write the closing tag for the model; return a stop reason if it does not fit, else ""."""
         closing = f"\n{self._tags.closing}\n\n"
         tokens = self._model.tokenize_after(closing)
-        if len(tokens) > self._left:
+        if len(tokens) > self._tokens_left:
             return "length"
         if self.gauge.used + len(tokens) >= self.gauge.size:
             return "context"
-        self._say(self._writing.close_thought(tokens, closing))
-        yield Notice(f"its thoughts end here: the budget of {self._budget} tokens is used up")
+        self._add_to_turn(self._writer.close_thought(tokens, closing))
+        yield Notice(
+            f"its thoughts end here: the budget of {self._thinking_budget} tokens is used up"
+        )
         return ""
 
-    def _shortened(self) -> Prompt | None:
-        """What to go on after when the context is full; a grammar cannot be gone on with."""
+    def _shorter_prompt(self) -> AnswerPrompt | None:
+        """A shorter prompt for the next part; None where a grammar would have to continue."""
         if self.turn is None or self.settings.compiled_grammar() is not None:
             return None
-        self._write_down()
+        self._record_tokens()
         shorter = self._shorten()
         if shorter is None:
             return None
-        tokens = shorter.tokens[: len(shorter.tokens) - len(self._writing.tokens)]
+        tokens = shorter.tokens[: len(shorter.tokens) - len(self._writer.tokens)]
         return replace(shorter, tokens=tokens)
 
-    def _write_down(self) -> None:
+    def _record_tokens(self) -> None:
         if self.turn:
-            self.turn.raw, self.turn.written = self._writing.raw, self._writing.written
+            self.turn.raw, self.turn.written = self._writer.raw, self._writer.written
 
     def _finish(self, reason: str) -> Split:
-        """Once; what was still held back."""
+        """End the turn, once; return the text that was held back."""
         if self._ended:
             return Split()
         self._ended = True
-        rest = self._say(self._writing.end())
-        self._write_down()
+        rest = self._add_to_turn(self._writer.end())
+        self._record_tokens()
         if self.turn:
             self.turn.stop_reason = reason
         return rest

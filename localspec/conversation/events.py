@@ -1,4 +1,4 @@
-"""Events: what happens while an answer is written, in order."""
+"""Events: what an `Answer` yields while the model writes, in order."""
 
 from dataclasses import dataclass
 
@@ -9,29 +9,30 @@ from localspec.stats import Stats
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """How much of a context is taken, in tokens."""
+    """Context usage in tokens: `used` of `size`."""
 
     used: int
     size: int
 
     @property
     def share(self) -> float:
-        """0 is empty, 1 is full."""
+        """The used share of the context: 0 is empty, 1 is full."""
         return self.used / self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A line about something that is not as could be expected."""
+    """One line for the user about something unexpected, such as tokens evaluated twice."""
 
     line: str
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The oldest turns do not fit any more: the model does not see them from here on.
+    """The context was full: from now on the model does not see the oldest turns.
 
-    turns: how many, in all. tokens: of the prompt that is left, which is evaluated again.
+    turns: the number of turns that the model does not see, earlier drops included.
+    tokens: the length of the shortened prompt, which is evaluated again.
     """
 
     turns: int
@@ -40,7 +41,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The prompt is being evaluated: so many of its tokens are done, of all."""
+    """Progress of the prompt's evaluation: `done` of `total` tokens."""
 
     done: int
     total: int
@@ -48,10 +49,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token of the answer.
+    """One token of the answer.
 
-    said, thought: what became certain with it of what the model says and of what it thinks before.
-    Either may be empty, or hold what earlier tokens began. gauge: after it.
+    said, thought: the new text of the answer and of the model's reasoning. Either may be empty: a
+    token may end inside a character or a tag, and the next token then carries its text too.
+    gauge: the context usage after this token.
     """
 
     token: Token
@@ -62,10 +64,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The answer is over; nothing follows.
+    """The last event of an answer.
 
-    turn: the answer, None if it was stopped before its first token. said, thought: what was still
-    held back. stats: of the whole answer.
+    turn: the answer; None if it was stopped before its first token. said, thought: text that had
+    been held back because it could have been part of a tag or a stop string. stats: the counts and
+    times of the whole answer.
     """
 
     turn: Turn | None

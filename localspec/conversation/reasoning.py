@@ -1,17 +1,17 @@
-"""What a model thinks and what it says, told apart in the text that it writes."""
+"""Reasoning: separate a model's reasoning from its answer by the tags in the text."""
 
 from typing import NamedTuple
 
 
 class Tags(NamedTuple):
-    """What a model writes before and after its thoughts."""
+    """The tags that a model writes before and after its reasoning."""
 
     opening: str
     closing: str
 
 
 class Split(NamedTuple):
-    """A stretch of an answer: what in it was thought, and what was said after that."""
+    """A stretch of text in two parts: reasoning, and the answer that follows it."""
 
     thought: str = ""
     said: str = ""
@@ -19,7 +19,7 @@ class Split(NamedTuple):
 
 THINK = Tags("<think>", "</think>")
 
-_OTHERS = (
+_OTHER_TAGS = (
     Tags("[THINK]", "[/THINK]"),  # Magistral, Ministral
     Tags("<seed:think>", "</seed:think>"),  # Seed-OSS
     Tags("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A
@@ -32,24 +32,24 @@ _OTHERS = (
 
 
 def tags_for(template: str | None) -> Tags:
-    """The tags a model of this chat template writes: those it speaks of, or else THINK."""
-    known = (tags for tags in _OTHERS if template and any(tag in template for tag in tags))
+    """The tags of a model with this chat template: those named in the template, else THINK."""
+    known = (tags for tags in _OTHER_TAGS if template and any(tag in template for tag in tags))
     return next(known, THINK)
 
 
 def opens_thinking(prompt: str, tags: Tags) -> bool:
-    """Whether a rendered prompt ends with an opened thought, so that the answer begins in it."""
+    """Whether a rendered prompt ends with the opening tag: the answer begins as reasoning."""
     return prompt.rstrip().endswith(tags.opening)
 
 
 class Splitter:
-    """Fed an answer's text piece by piece, gives what is certain to be thought or said.
+    """Splits an answer's text, piece by piece, into reasoning and answer.
 
-    thinking: the answer begins within a thought, as the prompt has opened one.
+    thinking: whether the answer begins as reasoning, because the prompt ended with the opening tag.
 
-    A thought is only what an answer begins with, so later tags are plain text. The tags belong to
-    neither side, nor do whitespace before the opening one, newlines after it and newlines on both
-    sides of the closing one. A thought that is never closed goes on to the end.
+    Reasoning stands only at the beginning of an answer; later tags are plain text. Neither part
+    contains the tags, the whitespace before the opening tag, the newlines after it, or the newlines
+    before and after the closing tag. Reasoning without a closing tag goes on to the end.
     """
 
     def __init__(self, tags: Tags, *, thinking: bool = False) -> None:
@@ -61,18 +61,18 @@ class Splitter:
 
     @property
     def thinking(self) -> bool:
-        """Whether a thought is open, as far as it is certain."""
+        """Whether the text so far ends inside the reasoning."""
         return self._thinking
 
     def push(self, text: str) -> Split:
-        """What has become certain; what may belong to a tag is held back."""
-        return self._take(self._held + text, last=False)
+        """Split another piece; text that may be part of a tag is held back."""
+        return self._split(self._held + text, last=False)
 
     def flush(self) -> Split:
-        """What was held back, when nothing follows."""
-        return self._take(self._held, last=True)
+        """The text that was held back; call it at the end."""
+        return self._split(self._held, last=True)
 
-    def _take(self, text: str, *, last: bool) -> Split:
+    def _split(self, text: str, *, last: bool) -> Split:
         self._held = ""
         if self._thinking:
             return self._think(text, last=last)
@@ -96,19 +96,19 @@ class Splitter:
         if closing:
             self._thinking, self._after_tag = False, True
             return Split(thought.rstrip("\n"), self._after_newlines(said))
-        certain = len(thought) if last else self._certain(thought)
+        certain = len(thought) if last else self._certain_length(thought)
         self._held = thought[certain:]
         return Split(thought=thought[:certain])
 
     def _after_newlines(self, text: str) -> str:
-        """The text without newlines that follow a tag, even one that ended an earlier piece."""
+        """The text without the newlines after a tag, which may have ended an earlier piece."""
         if self._after_tag:
             text = text.lstrip("\n")
             self._after_tag = not text
         return text
 
-    def _certain(self, thought: str) -> int:
-        """How much of it cannot belong to the closing tag or to the newlines before that."""
+    def _certain_length(self, thought: str) -> int:
+        """Characters that cannot be part of the closing tag or of the newlines before it."""
         closing = self._tags.closing
         sizes = range(min(len(closing) - 1, len(thought)), 0, -1)
         begun = next((size for size in sizes if thought.endswith(closing[:size])), 0)

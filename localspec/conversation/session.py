@@ -1,4 +1,4 @@
-"""Session: a conversation with a model, and the one owner of its caches."""
+"""Session: a conversation with a model, which owns one slot of an engine."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,38 +7,38 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 from weakref import finalize
 
-from localspec.conversation.answer import Answer, Prompt
+from localspec.conversation.answer import Answer, AnswerPrompt
 from localspec.conversation.events import Gauge
 from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
 from localspec.conversation.transcript import Transcript
-from localspec.conversation.turns import Conversation, Role, Turn, Written
-from localspec.conversation.window import Window, last_question, moved_on
+from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
+from localspec.conversation.window import Window, drop_oldest, last_question
 from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
 from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 
-# Of the context, for the answer, before the oldest turns have to go.
-_RESERVED = 0.25
-_AS_LONG_AS_IT_MAY = 2**31 - 1
-_MERGED = "the model's template refuses these turns as they are: some are handed over as one"
+# The share of the context kept free for the answer; the oldest turns are dropped for it.
+_ANSWER_SHARE = 0.25
+_NO_LIMIT = 2**31 - 1
+_MERGE_NOTICE = "the model's template refuses these turns as they are: some are handed over as one"
 
 
 class Session:
-    """A conversation with an engine's model; close it to give its caches back.
+    """A conversation with an engine's model; close the session to give its KV caches back.
 
-    system: what the model is told before everything else. when_full: what happens when the context
-    is full: `stop`, or `drop` the oldest turns, which is always said (the system prompt stays).
-    thinking_budget: how many tokens a reasoning model may think per answer. tools: told to the
-    template; template_options: further variables for it. raw: go on with what is said, without the
-    template; None is for models that are made for that. conversation: to go on with.
-    options: those of `Engine.stream`; an answer may be as long as the context has room, unless
-    `max_tokens` says otherwise.
+    system: the system prompt. when_full: what happens when the context is full: `stop` ends the
+    answer, `drop` drops the oldest turns and yields `Dropped` (the system prompt stays).
+    thinking_budget: the most reasoning tokens per answer. tools, template_options: variables for
+    the chat template. raw: continue the text without the chat template; None decides by the model.
+    conversation: an earlier conversation to continue.
+    options: those of `Engine.stream`; without `max_tokens`, an answer may fill the context.
 
-    Each turn evaluates only what is new of the text. Several sessions may use one engine, from any
-    threads: the first one has the engine's caches, each other one its own, and their steps take
-    turns. One session has one answer at a time; to ask again ends the one before.
+    Each turn evaluates only the new tokens. Several sessions may use one engine from several
+    threads: the first session uses the engine's own KV caches, each further one gets its own, and
+    their steps take turns. A session has one answer at a time; a new question ends the answer
+    before.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Session:
     ) -> None:
         if when_full not in ("stop", "drop"):
             raise InvalidValueError(f"when_full is {when_full!r}; it must be stop or drop")
-        _checked(options)
+        _config_of(options)
         self.engine = engine
         self.system = system
         self.when_full = when_full
@@ -66,27 +66,27 @@ class Session:
         self._tools, self._template_options, self._raw = tools, template_options, raw
         self._began = datetime.now()
         self._answer: Answer | None = None
-        self._seen_from: Turn | None = None
-        self._said_merged = False
-        self._known_transcript: Transcript | None = None
+        self._first_seen: Turn | None = None
+        self._merge_noted = False
+        self._cached_transcript: Transcript | None = None
         self._closed = False
         self._slot = engine.open_slot()
-        # For one that nobody closes.
-        self._left = finalize(self, engine.leave, self._slot)
+        # Runs when the session is garbage-collected without `close`.
+        self._give_back_slot = finalize(self, engine.leave, self._slot)
 
     @property
     def turns(self) -> list[Turn]:
-        """The branch of the conversation that goes on."""
+        """The present branch of the conversation."""
         return self.conversation.turns
 
     @property
-    def written(self) -> Written:
-        """What the model sees of the conversation: its text, and the tokens that are evaluated."""
-        return self._written(self.turns, self._dropped)
+    def written(self) -> TokenizedText:
+        """The prompt as the model sees it: text and tokens, without dropped turns."""
+        return self._prompt_from(self.turns, self._dropped)
 
     @property
     def gauge(self) -> Gauge:
-        """How much of the context the last answer and what it follows take."""
+        """The context usage: the last answer and its prompt."""
         if self._answer:
             return self._answer.gauge
         return Gauge(0, self._slot.target.n_ctx)
@@ -96,10 +96,10 @@ class Session:
     def send(
         self, text: str, *, role: Role = "user", **options: Unpack[GenerationOptions]
     ) -> Answer:
-        """Say something, and have it answered. role: `tool` for what a tool gave.
+        """Add a message and return its answer. role: `tool` for the output of a tool.
 
-        Raises InvalidValueError, and then nothing was said, where the text is empty or does not fit
-        the context, or the template refuses it.
+        Raises InvalidValueError, and leaves the conversation as it was, if the text is empty, does
+        not fit the context or is refused by the chat template.
         """
         if not text:
             raise InvalidValueError("the message is empty; say something")
@@ -112,9 +112,9 @@ class Session:
             raise
 
     def regenerate(self, **options: Unpack[GenerationOptions]) -> Answer:
-        """Another answer to what was said last; the one before stays as a variant."""
+        """Answer the last question again; the answer before stays as a variant."""
         self._end_answer()
-        last = before = self._last()
+        last = before = self._last_turn()
         if last.role == "assistant":
             if last.before is None:
                 raise InvalidValueError("nothing was asked yet; send a message first")
@@ -126,9 +126,9 @@ class Session:
             raise
 
     def edit(self, number: int, text: str, **options: Unpack[GenerationOptions]) -> Answer:
-        """Say something else in place of a turn of the branch, counted from 0, and go on so.
+        """Replace the question with this number in `turns`, from 0, and return the new answer.
 
-        What followed stays as another branch.
+        The old question and all turns after it stay as another branch.
         """
         self._end_answer()
         turns = self.turns
@@ -145,7 +145,7 @@ class Session:
             raise
 
     def stop(self) -> None:
-        """End the answer that is written now within one step; from any thread."""
+        """Ask the running answer to end within one step; may be called from any thread."""
         answer = self._answer
         if answer:
             answer.stop()
@@ -153,16 +153,16 @@ class Session:
     # Changing.
 
     def choose(self, turn: Turn) -> None:
-        """Go on with the branch that this turn is on."""
+        """Continue the branch of this turn; see `Conversation.choose`."""
         self._end_answer()
         self.conversation.choose(turn)
 
     def reset(self, conversation: Conversation | None = None) -> None:
-        """Forget what was said, or go on with another conversation."""
+        """Start an empty conversation, or continue another one."""
         self._end_answer()
         self.conversation = conversation or Conversation()
         self._began = datetime.now()
-        self._known_transcript = self._seen_from = self._answer = None
+        self._cached_transcript = self._first_seen = self._answer = None
 
     def switch(
         self,
@@ -171,20 +171,20 @@ class Session:
         draft: DraftOption | Sequence[DraftOption] | None = None,
         **options: Unpack[GenerationOptions],
     ) -> None:
-        """Go on with another model, other drafters (for all sessions of the engine), or options.
+        """Change the model or the drafters (for all sessions of the engine), or this one's options.
 
-        Of options, those that are named change; None is the default again. Where a model cannot be
-        loaded, the one before is loaded again, and the reason raised.
+        Only the named options change; None restores a default. If the new model cannot be loaded,
+        the old one is loaded again and the error is raised.
         """
         changed: GenerationOptions = {**self._options, **options}
-        _checked(changed)
+        _config_of(changed)
         self._end_answer()
         if model is not None or draft is not None:
             self.engine.switch(model, draft)
         self._options = changed
 
     def fork(self) -> "Session":
-        """A session of its own that goes on from here; nothing is evaluated again."""
+        """A new session that continues a copy of this conversation, with copied KV caches."""
         self._end_answer()
         other = Session(
             self.engine,
@@ -198,8 +198,8 @@ class Session:
             **self._options,
         )
         other._began = self._began
-        if self._seen_from in self.turns:
-            other._seen_from = other.turns[self.turns.index(self._seen_from)]
+        if self._first_seen in self.turns:
+            other._first_seen = other.turns[self.turns.index(self._first_seen)]
         try:
             other._slot.copy(self._slot)
         except BaseException:
@@ -208,32 +208,32 @@ class Session:
         return other
 
     def save_state(self, key: str, store: StateStore | None = None) -> str | None:
-        """Keep the caches on disk by this name; returns why not, if not.
+        """Save the KV caches on disk under this key; returns the reason if that fails, else None.
 
-        They are as large as what they hold: a store keeps the latest up to a bound.
+        A file grows with its tokens; a store deletes the oldest files beyond a total size.
         """
         self._end_answer()
         return self._slot.save(key, store or StateStore())
 
     def load_state(self, key: str, store: StateStore | None = None) -> str | None:
-        """Take back what was kept by this name, so that its text need not be evaluated again.
+        """Load the KV caches that were saved under this key, so that nothing is evaluated again.
 
-        Returns why not, if not: it was of another model, settings or versions, or there is none.
-        Then nothing is lost but time.
+        Returns the reason if that fails, else None: no file, or one of another model, setting or
+        version. The conversation is not affected; its tokens are then evaluated again.
         """
         self._end_answer()
         return self._slot.load(key, store or StateStore())
 
     def remove_state(self, key: str, store: StateStore | None = None) -> None:
-        """Delete what was kept by this name."""
+        """Delete the KV caches that were saved under this key."""
         self._slot.remove(key, store or StateStore())
 
     def close(self) -> None:
-        """End what runs, and give the caches back."""
+        """End the running answer and give the KV caches back to the engine."""
         if self._closed:
             return
         self._end_answer()
-        self._left()
+        self._give_back_slot()
         self._closed = True
 
     def __enter__(self) -> "Session":
@@ -244,18 +244,18 @@ class Session:
 
     @property
     def _transcript(self) -> Transcript:
-        """That of the model there is now."""
+        """The transcript for the engine's present model."""
         model = self._slot.target.model
-        if self._known_transcript is None or self._known_transcript.model is not model:
+        if self._cached_transcript is None or self._cached_transcript.model is not model:
             raw = not self.engine.prefers_chat if self._raw is None else self._raw
-            self._known_transcript = Transcript(
+            self._cached_transcript = Transcript(
                 model,
                 None if raw else model.chat_template,
                 tools=self._tools,
                 options=self._template_options,
                 began=self._began,
             )
-        return self._known_transcript
+        return self._cached_transcript
 
     def _end_answer(self) -> None:
         if self._closed:
@@ -263,111 +263,113 @@ class Session:
         if self._answer:
             self._answer.close()
 
-    def _last(self) -> Turn:
+    def _last_turn(self) -> Turn:
         if self.conversation.last is None:
             raise InvalidValueError("nothing was said yet; send a message first")
         return self.conversation.last
 
     def _ask(self, options: GenerationOptions) -> Answer:
-        # Nobody may free the model meanwhile.
+        # The lock keeps the model loaded.
         with self.engine.lock:
-            settings, room = self._settings(options)
+            settings, n_ctx = self._settings(options)
             tags = tags_for(self._transcript.template)
             self._answer = Answer(
                 self._slot,
                 self.conversation,
-                self._prompt(room, settings, tags),
+                self._prompt(n_ctx, settings, tags),
                 settings,
                 tags,
-                shorten=lambda: self._shortened(room),
+                shorten=lambda: self._shorter_prompt(n_ctx),
                 thinking_budget=self.thinking_budget,
                 variant=self._variant,
             )
         return self._answer
 
     def _settings(self, options: GenerationOptions) -> tuple[GenerationConfig, int]:
-        """For the next answer, and how many tokens of text fit with them."""
+        """The settings of the next answer, and the context size in tokens with them."""
         given: GenerationOptions = {"logprobs": False, **self._options, **options}
-        room = self._slot.room(_checked(given))
+        n_ctx = self._slot.set_pass_width(_config_of(given))
         if given.get("max_tokens") is None:
-            given["max_tokens"] = room
-        settings = _checked(given)
+            given["max_tokens"] = n_ctx
+        settings = _config_of(given)
         if given.get("seed") is not None:
-            # With one seed for all, a variant would be what it is a variant of.
+            # With the same seed, a variant would have the same text as the first answer.
             settings = replace(settings, seed=(settings.seed + self._variant) % 2**64)
-        return settings, room
+        return settings, n_ctx
 
     @property
     def _variant(self) -> int:
-        """The number of the next answer to what was said last."""
-        answers = [turn for turn in self._last().after if turn.role == "assistant"]
+        """The variant number of the next answer to the last turn."""
+        answers = [turn for turn in self._last_turn().after if turn.role == "assistant"]
         return max([len(answers), *(turn.variant + 1 for turn in answers)])
 
-    def _prompt(self, room: int, settings: GenerationConfig, tags: Tags) -> Prompt:
-        """What the next answer follows, shortened if it must be and may."""
+    def _prompt(self, n_ctx: int, settings: GenerationConfig, tags: Tags) -> AnswerPrompt:
+        """The prompt of the next answer; if too long, without the oldest turns (`drop`)."""
         before, turns = self._dropped, self.turns
-        window = Window(before, self._written(turns, before))
+        window = Window(before, self._prompt_from(turns, before))
         if self.when_full == "drop":
-            reserved = min(settings.max_tokens, int(room * _RESERVED))
-            if len(window.written.tokens) + reserved > room:
-                window = self._moved_on(room) or window
-        if len(window.written.tokens) >= room:
-            raise self._too_long(room)
-        self._seen_from = turns[window.first]
-        text = window.written.text
-        return Prompt(
-            window.written.tokens,
+            reserved = min(settings.max_tokens, int(n_ctx * _ANSWER_SHARE))
+            if len(window.prompt.tokens) + reserved > n_ctx:
+                window = self._drop_oldest(n_ctx) or window
+        if len(window.prompt.tokens) >= n_ctx:
+            raise self._too_long_error(n_ctx)
+        self._first_seen = turns[window.first]
+        text = window.prompt.text
+        return AnswerPrompt(
+            window.prompt.tokens,
             dropped=window.first,
-            newly=window.first != before,
+            newly_dropped=window.first != before,
             notices=self._notices(),
             thinking=bool(self._transcript.template) and opens_thinking(text, tags),
         )
 
-    def _shortened(self, room: int) -> Prompt | None:
-        """What to go on after, when an answer has filled the context."""
-        window = self._moved_on(room) if self.when_full == "drop" else None
-        if window is None or len(window.written.tokens) >= room:
+    def _shorter_prompt(self, n_ctx: int) -> AnswerPrompt | None:
+        """The prompt to continue with when an answer has filled the context."""
+        window = self._drop_oldest(n_ctx) if self.when_full == "drop" else None
+        if window is None or len(window.prompt.tokens) >= n_ctx:
             return None
-        self._seen_from = self.turns[window.first]
-        return Prompt(window.written.tokens, dropped=window.first, newly=True)
+        self._first_seen = self.turns[window.first]
+        return AnswerPrompt(window.prompt.tokens, dropped=window.first, newly_dropped=True)
 
-    def _moved_on(self, room: int) -> Window | None:
+    def _drop_oldest(self, n_ctx: int) -> Window | None:
         turns = self.turns
-        return moved_on(turns, self._dropped, room, lambda first: self._written(turns, first))
+        return drop_oldest(
+            turns, self._dropped, n_ctx, lambda first: self._prompt_from(turns, first)
+        )
 
     @property
     def _dropped(self) -> int:
-        """How many turns of the branch the model does not see."""
+        """The number of oldest turns of the branch that the model does not see."""
         turns = self.turns
-        return turns.index(self._seen_from) if self._seen_from in turns else 0
+        return turns.index(self._first_seen) if self._first_seen in turns else 0
 
-    def _written(self, turns: Sequence[Turn], first: int) -> Written:
-        """These turns, from one on, as the model sees them."""
+    def _prompt_from(self, turns: Sequence[Turn], first: int) -> TokenizedText:
+        """The turns from number `first` on, rendered and tokenized."""
         return self._transcript.prompt(self.system, turns[first:])
 
     def _notices(self) -> Sequence[str]:
-        if not self._transcript.merged or self._said_merged:
+        if not self._transcript.merged or self._merge_noted:
             return ()
-        self._said_merged = True
-        return (_MERGED,)
+        self._merge_noted = True
+        return (_MERGE_NOTICE,)
 
-    def _too_long(self, room: int) -> InvalidValueError:
+    def _too_long_error(self, n_ctx: int) -> InvalidValueError:
         turns = self.turns
-        alone = len(self._written(turns, last_question(turns)).tokens)
-        if alone >= room:
+        alone = len(self._prompt_from(turns, last_question(turns)).tokens)
+        if alone >= n_ctx:
             return InvalidValueError(
                 f"the message has {alone} tokens with what belongs to it, and the context holds "
-                f"{room}; shorten it or raise --ctx"
+                f"{n_ctx}; shorten it or raise --ctx"
             )
-        count = len(self._written(turns, self._dropped).tokens)
+        count = len(self._prompt_from(turns, self._dropped).tokens)
+        way_out = "shorten it" if self.when_full == "drop" else "let the oldest turns be dropped"
         return ContextFullError(
-            f"the conversation has {count} tokens with this message, and the context holds {room}; "
-            f"{'shorten it' if self.when_full == 'drop' else 'let the oldest turns be dropped'}"
-            ", begin another, or raise --ctx"
+            f"the conversation has {count} tokens with this message, and the context holds {n_ctx}"
+            f"; {way_out}, begin another, or raise --ctx"
         )
 
 
-def _checked(options: GenerationOptions) -> GenerationConfig:
-    """As long as it may be, unless that was said."""
-    longest = options.get("max_tokens") or _AS_LONG_AS_IT_MAY
+def _config_of(options: GenerationOptions) -> GenerationConfig:
+    """The checked settings; without `max_tokens`, the length is unlimited."""
+    longest = options.get("max_tokens") or _NO_LIMIT
     return GenerationConfig.of(**{**options, "max_tokens": longest})

@@ -1,9 +1,10 @@
-"""Transcript: from what was said to the tokens a target sees.
+"""Transcript: the turns of a conversation as the prompt of one model.
 
-A template may change anything earlier when a turn is added, so the whole conversation is rendered
-each time, and only what reads as before keeps its tokens: above all answers, whose own tokens are
-in the caches and need not be those a tokenizer would choose. The tokens depend on the turns alone,
-not on how they came about; so a conversation opened again finds what was cached of it.
+A chat template may render earlier turns differently once a turn is added, so each prompt renders
+the whole conversation again. Stretches whose text has not changed keep their tokens. This matters
+most for answers: their generated tokens are in the KV cache, and a tokenizer might choose others
+for the same text. The tokens depend only on the turns, not on the order of edits, so a conversation
+that is opened again matches its saved cache.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,23 +12,24 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from localspec.conversation.turns import NOTHING, Turn, Written
+from localspec.conversation.turns import EMPTY, TokenizedText, Turn
 from localspec.engine.prompt import special_texts, template_tokens, text_tokens
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message, mentions, render
 from localspec.llama.model import Model
 
-_THOUGHT = "reasoning_content"
+_REASONING_KEY = "reasoning_content"
 
 
 class Transcript:
-    """Turns in the words and tokens of one model.
+    """Renders turns and tokenizes them for one model.
 
-    model: whose vocabulary. template: its chat template; without one, turns are joined as they are.
-    tools: told to the template. options: further variables for it. began: the time it is told.
+    model: the model that reads the prompt. template: its chat template; without one, the texts of
+    the turns are joined. tools, options: variables for the template. began: the date and time that
+    the template sees.
 
-    merged: whether the template refused the turns as they are, and got consecutive ones of a role,
-    or the system prompt and the first question, as one.
+    merged: whether the template refused the turns, so that consecutive turns of one role, or the
+    system prompt and the first question, were merged.
     """
 
     def __init__(
@@ -45,69 +47,73 @@ class Transcript:
         self._tools = tools
         self._options = dict(options or {})
         self._began = began
-        self._known: dict[tuple[str, str, str], tuple[Written, ...]] = {}
-        self._takes_thoughts = template is not None and mentions(template, _THOUGHT)
+        self._answered_prompts: dict[tuple[str, str, str], tuple[TokenizedText, ...]] = {}
+        self._reads_reasoning = template is not None and mentions(template, _REASONING_KEY)
 
-    def prompt(self, system: str | None, turns: Sequence[Turn]) -> Written:
-        """What is to be answered, or gone on with, if the last turn is an answer.
+    def prompt(self, system: str | None, turns: Sequence[Turn]) -> TokenizedText:
+        """The prompt for the next answer; if the last turn is an answer, the prompt continues it.
 
         Raises InvalidValueError where the template refuses these turns.
         """
-        pieces = self._answered(system, turns)
-        if not (turns and self._is_spelt(turns[-1])):
-            pieces = self._spell(pieces, self._text(system, turns))
+        pieces = self._up_to_last_answer(system, turns)
+        if not (turns and self._is_answer_of_model(turns[-1])):
+            pieces = self._tokenize_rest(pieces, self._text(system, turns))
         texts, tokens = zip(*pieces, strict=True) if pieces else ((), ())
-        return Written("".join(texts), tuple(chain.from_iterable(tokens)))
+        return TokenizedText("".join(texts), tuple(chain.from_iterable(tokens)))
 
-    def _answered(self, system: str | None, turns: Sequence[Turn]) -> tuple[Written, ...]:
-        """All up to the last answer, as it was when that was written."""
-        pieces: tuple[Written, ...] = ()
+    def _up_to_last_answer(
+        self, system: str | None, turns: Sequence[Turn]
+    ) -> tuple[TokenizedText, ...]:
+        """The pieces of the prompt up to the last answer, with the tokens of its generation."""
+        pieces: tuple[TokenizedText, ...] = ()
         for count, turn in enumerate(turns):
-            if not self._is_spelt(turn):
+            if not self._is_answer_of_model(turn):
                 continue
             key = system or "", turns[0].key, turn.key
-            if key not in self._known:
+            if key not in self._answered_prompts:
                 try:
-                    spelt = self._spell(pieces, self._text(system, turns[:count]))
+                    prompt = self._tokenize_rest(pieces, self._text(system, turns[:count]))
                 except InvalidValueError:
-                    continue  # such turns cannot have led to an answer of this model
-                pieces = (*spelt, turn.written)
+                    continue  # the template refuses these turns, so the answer is not this model's
+                pieces = (*prompt, turn.written)
                 if turn.stop_reason is None:
-                    continue  # it is still being written
-                self._known[key] = pieces
-            pieces = self._known[key]
+                    continue  # the answer is still growing: do not cache it
+                self._answered_prompts[key] = pieces
+            pieces = self._answered_prompts[key]
         return pieces
 
-    def _is_spelt(self, turn: Turn) -> bool:
-        """Whether it is an answer whose tokens are those of this model."""
+    def _is_answer_of_model(self, turn: Turn) -> bool:
+        """Whether the turn is an answer with tokens of this model's vocabulary."""
         return bool(turn.written.tokens) and turn.vocabulary == self.model.vocabulary_fingerprint
 
-    def _spell(self, pieces: Iterable[Written], text: str) -> tuple[Written, ...]:
-        """A text by the pieces it begins with, the rest tokenized."""
-        kept: list[Written] = []
+    def _tokenize_rest(
+        self, pieces: Iterable[TokenizedText], text: str
+    ) -> tuple[TokenizedText, ...]:
+        """A text as known pieces, as far as it begins with them; the rest is tokenized."""
+        kept: list[TokenizedText] = []
         at = 0
         for piece in pieces:
             whole = text.startswith(piece.text, at)
             if not whole:
-                # Most templates strip what they are given.
-                piece = self._stripped(piece)
+                # Most templates strip the content of a message.
+                piece = self._without_trailing_space(piece)
             if whole or (piece.text and text.startswith(piece.text, at)):
                 kept.append(piece)
                 at += len(piece.text)
             if not whole:
                 break
         if rest := text[at:]:
-            kept.append(Written(rest, tuple(self._tokens(rest, after=bool(kept)))))
+            kept.append(TokenizedText(rest, tuple(self._tokens(rest, after=bool(kept)))))
         return tuple(kept)
 
-    def _stripped(self, piece: Written) -> Written:
-        """Without the white space at its end, where that has tokens of its own."""
+    def _without_trailing_space(self, piece: TokenizedText) -> TokenizedText:
+        """The piece without its trailing whitespace, if whole tokens spell that; else EMPTY."""
         text, tokens = piece.text.rstrip(), piece.tokens
         excess = len(piece.text.encode()) - len(text.encode())
         while tokens and excess > 0:
             excess -= len(self.model.piece(tokens[-1]))
             tokens = tokens[:-1]
-        return Written(text, tokens) if not excess else NOTHING
+        return TokenizedText(text, tokens) if not excess else EMPTY
 
     def _tokens(self, text: str, *, after: bool) -> list[int]:
         if after:
@@ -122,11 +128,15 @@ class Transcript:
             return "".join([system or "", *contents])
         messages = [self._message(turn) for turn in turns]
         first: list[Message] = [{"role": "system", "content": system}] if system else []
-        ways = ([*first, *messages], _joined([*first, *messages]), _told_first(system, messages))
+        attempts = (
+            [*first, *messages],
+            _merged_roles([*first, *messages]),
+            _system_as_user(system, messages),
+        )
         refusal: InvalidValueError | None = None
-        for number, way in enumerate(ways):
+        for number, attempt in enumerate(attempts):
             try:
-                text = self._render(way)
+                text = self._render(attempt)
                 self.merged = number > 0
                 return text
             except InvalidValueError as error:
@@ -148,14 +158,14 @@ class Transcript:
     def _message(self, turn: Turn) -> Message:
         if turn.role != "assistant":
             return {"role": turn.role, "content": turn.content}
-        if not self._takes_thoughts:
+        if not self._reads_reasoning:
             return {"role": turn.role, "content": turn.raw or turn.content}
-        thought = {_THOUGHT: turn.thought} if turn.thought else {}
+        thought = {_REASONING_KEY: turn.thought} if turn.thought else {}
         return {"role": turn.role, "content": turn.content, **thought}
 
 
-def _joined(messages: Sequence[Message]) -> list[Message]:
-    """Consecutive messages of one role as one."""
+def _merged_roles(messages: Sequence[Message]) -> list[Message]:
+    """The messages, consecutive ones of one role merged."""
     joined: list[Message] = []
     for message in messages:
         if joined and joined[-1]["role"] == message["role"]:
@@ -165,7 +175,7 @@ def _joined(messages: Sequence[Message]) -> list[Message]:
     return joined
 
 
-def _told_first(system: str | None, messages: Sequence[Message]) -> list[Message]:
-    """The system prompt as what the user says first."""
+def _system_as_user(system: str | None, messages: Sequence[Message]) -> list[Message]:
+    """The messages, with the system prompt as a user message at the beginning."""
     first: list[Message] = [{"role": "user", "content": system}] if system else []
-    return _joined([*first, *messages])
+    return _merged_roles([*first, *messages])

@@ -1,4 +1,4 @@
-"""Turns: who said what, as a tree, because answers are regenerated and questions edited."""
+"""Conversation: a tree of turns, because answers are regenerated and questions edited."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,32 +8,33 @@ from uuid import uuid4
 Role = Literal["system", "user", "assistant", "tool"]
 
 
-class Written(NamedTuple):
-    """A text and the tokens that spell it."""
+class TokenizedText(NamedTuple):
+    """A text and its token ids."""
 
     text: str
     tokens: tuple[int, ...]
 
 
-NOTHING = Written("", ())
+EMPTY = TokenizedText("", ())
 
 
 @dataclass(slots=True, eq=False)
 class Turn:
     """One message.
 
-    content: what was said. thought: what a model thought before it said that. raw: an answer as it
-    was generated, thoughts and their tags included. written: as much of that as its tokens spell
-    (those of a stop string do not), without the token that ended it; vocabulary: of these tokens.
-    stop_reason: why an answer ended; None while it is being written. key: tells it from all other
-    turns, for those who store it. variant: the number of an answer among those to the same, from 0.
+    content: the message. thought: the model's reasoning before it. raw: an answer's text as it was
+    generated, reasoning and tags included. written: the tokens of `raw` and their text, without the
+    token that ended the answer and without those of a stop string. vocabulary: the fingerprint of
+    the vocabulary of these tokens. stop_reason: why an answer ended; None while it is generated.
+    key: a unique id, for storage. variant: the number, from 0, of an answer among the answers to
+    one question. before: the turn that this turn follows. after: the turns that follow this one.
     """
 
     role: Role
     content: str
     thought: str = ""
     raw: str = ""
-    written: Written = NOTHING
+    written: TokenizedText = EMPTY
     vocabulary: str = ""
     stop_reason: str | None = None
     key: str = field(default_factory=lambda: uuid4().hex)
@@ -42,12 +43,12 @@ class Turn:
     after: list["Turn"] = field(default_factory=list, repr=False)
 
     def copy(self) -> "Turn":
-        """The same by another key, in no conversation yet."""
+        """A copy with a key of its own, in no conversation yet."""
         return replace(self, key=uuid4().hex, before=None, after=[])
 
     @property
     def path(self) -> "list[Turn]":
-        """All turns from the first to this one."""
+        """All turns from the first of the conversation to this one."""
         turns = [self]
         while (before := turns[-1].before) is not None:
             turns.append(before)
@@ -55,9 +56,9 @@ class Turn:
 
 
 class Conversation:
-    """A tree of turns, and the branch of it that goes on.
+    """A tree of turns, and the branch that the next turn continues.
 
-    Turns are never lost: what is regenerated or edited stays beside what replaces it.
+    Regenerating and editing delete nothing: the old turn stays beside the new one.
     """
 
     def __init__(self, turns: Sequence[Turn] = ()) -> None:
@@ -68,47 +69,47 @@ class Conversation:
 
     @property
     def last(self) -> Turn | None:
-        """Where it goes on."""
+        """The last turn of the present branch: the next turn follows it. None at the beginning."""
         return self._last
 
     @property
     def turns(self) -> list[Turn]:
-        """The branch, from the first turn on."""
+        """The present branch, from the first turn to the last."""
         return self._last.path if self._last else []
 
     def add(self, turn: Turn) -> Turn:
-        """Say something next, beside whatever was said next before."""
+        """Add a turn after the last one; turns that followed it before stay as other branches."""
         turn.before = self._last
-        self._beside(turn).append(turn)
+        self._siblings(turn).append(turn)
         self._last = turn
         return turn
 
     def back_to(self, turn: Turn | None) -> None:
-        """Go on after this turn; None is the beginning."""
+        """Let the next turn follow this one; None: let it be a first turn."""
         self._last = turn
 
     def variants(self, turn: Turn) -> Sequence[Turn]:
-        """This turn and those that stand beside it, in the order they were said."""
-        return tuple(self._beside(turn))
+        """This turn and the others after the same turn, oldest first."""
+        return tuple(self._siblings(turn))
 
     def choose(self, turn: Turn) -> None:
-        """Go on with the branch that this turn is on: after it, the latest of what was said."""
+        """Continue the branch of this turn; where it divides later, the newest branch."""
         while turn.after:
             turn = turn.after[-1]
         self._last = turn
 
     def remove(self, turn: Turn) -> None:
-        """Take back a turn, with all that came after it; the branch ends before it."""
-        self._beside(turn).remove(turn)
+        """Delete a turn and all that follow it; the branch now ends before it."""
+        self._siblings(turn).remove(turn)
         self._last = turn.before
 
     def everything(self) -> Iterator[Turn]:
-        """Every turn of every branch, each after the one it answers."""
+        """Every turn of every branch; a turn comes after the turn that it follows."""
         waiting = self._first[::-1]
         while waiting:
             turn = waiting.pop()
             yield turn
             waiting.extend(reversed(turn.after))
 
-    def _beside(self, turn: Turn) -> list[Turn]:
+    def _siblings(self, turn: Turn) -> list[Turn]:
         return turn.before.after if turn.before else self._first

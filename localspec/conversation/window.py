@@ -1,40 +1,45 @@
-"""Window: which turns of a long conversation the model still sees."""
+"""Window: the turns of a long conversation that the model still sees."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from localspec.conversation.turns import Turn, Written
+from localspec.conversation.turns import TokenizedText, Turn
 
-# Once the context is full, the turns that stay may take so much of it: if only what has to go
-# went, everything would be evaluated again at each turn.
-_KEPT = 0.5
+# The share of the context that the remaining turns may fill after a drop. With a larger share, the
+# next turns would soon cause another drop, and each drop evaluates the prompt again.
+_KEPT_SHARE = 0.5
 
 
 class Window(NamedTuple):
-    """The number of the first turn that is seen, and how the turns from there on are written."""
+    """The turns from number `first` on, counted from 0, and their prompt as text and tokens."""
 
     first: int
-    written: Written
+    prompt: TokenizedText
 
 
-def moved_on(
-    turns: Sequence[Turn], first: int, room: int, write: Callable[[int], Written]
+def drop_oldest(
+    turns: Sequence[Turn],
+    first: int,
+    n_ctx: int,
+    prompt_from: Callable[[int], TokenizedText],
 ) -> Window | None:
-    """Without the oldest turns: as many as leave room for a while, but never the last question.
+    """Drop the oldest turns until the rest fills at most half of the context.
 
-    first: where the window begins now. room: the tokens of the context. write: the turns from one
-    on. None where there is nothing to leave out.
+    The last question is never dropped. None if no turn can be dropped.
+
+    first: the number of the first turn in the present window. n_ctx: the context size in tokens.
+    prompt_from: renders the turns from a number on.
     """
     window = None
     for start in _questions(turns, first + 1):
-        window = Window(start, write(start))
-        if len(window.written.tokens) <= room * _KEPT:
+        window = Window(start, prompt_from(start))
+        if len(window.prompt.tokens) <= n_ctx * _KEPT_SHARE:
             break
     return window
 
 
 def last_question(turns: Sequence[Turn]) -> int:
-    """Its number; 0 where there is none."""
+    """The number of the user's last turn; 0 if there is none."""
     return max(_questions(turns, 0), default=0)
 
 

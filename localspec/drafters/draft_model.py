@@ -89,7 +89,7 @@ class DraftModel:
             proposal = limit.sampler.distribution(logits[: self._n_vocab], prefix)
             if limit.needs_probs:
                 probs.append(proposal.kept())
-            tokens.append(limit.sampler.choose(proposal, prefix))
+            tokens.append(limit.sampler.sample(proposal, prefix))
             goes_on = self._goes_on(limit, logits, proposal, tokens[-1], prefix)
             prefix = prefix.then(tokens[-1])
             if not goes_on or len(tokens) == depth:

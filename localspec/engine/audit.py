@@ -165,11 +165,11 @@ def _steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:
 def _drawn(scored: _Scored, sampler: Sampler) -> Divergence | None:
     """Whether the seed draws this token; NUMERIC if the step's own logits explain another."""
     plain = sampler.distribution(scored.plain, scored.prefix)
-    drawn = sampler.choose(plain, scored.prefix)
+    drawn = sampler.sample(plain, scored.prefix)
     if drawn == scored.token:
         return None
     stepped = sampler.distribution(scored.stepped, scored.prefix)
-    explained = sampler.choose(stepped, scored.prefix) == scored.token
+    explained = sampler.sample(stepped, scored.prefix) == scored.token
     gap = _gap(scored, drawn, sampler) if plain.index(scored.token) is not None else math.inf
     return Divergence(scored.index, scored.token, drawn, gap, "NUMERIC" if explained else "BUG")
 

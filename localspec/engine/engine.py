@@ -139,7 +139,7 @@ class Engine:
         stats = Stats(seconds=Seconds(load=self._load_seconds))
         cancelled = cancel.is_set if cancel else lambda: False
         with self.lock:
-            tokens = prompt_tokens(prompt, self.model, self.slot.room(settings))
+            tokens = prompt_tokens(prompt, self.model, self.slot.set_pass_width(settings))
             return self.slot.start(
                 tokens, settings, stats=stats, cancelled=cancelled, explain=explain
             )

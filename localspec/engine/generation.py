@@ -84,26 +84,26 @@ class Generation(Iterator[Token]):
 
     def __init__(
         self,
-        loop: Decoder,
+        decoder: Decoder,
         target: CachedTarget,
         vocabulary: Vocabulary,
         settings: GenerationConfig,
         *,
         context: int,
-        turn: AbstractContextManager[None] | None = None,
-        stream: Detokenizer | None = None,
+        lock: AbstractContextManager[None] | None = None,
+        detokenizer: Detokenizer | None = None,
     ) -> None:
         self.tokens: list[Token] = []
         self.stop_reason: StopReason | None = None
-        self.stats = loop.stats
+        self.stats = decoder.stats
         self.settings = settings
-        self.prompt = list(loop.text)
-        self._loop = loop
+        self.prompt = list(decoder.text)
+        self._decoder = decoder
         self._target = target
         self._vocabulary = vocabulary
         self._context = context
-        self._turn = turn or nullcontext()
-        self._stream = Detokenizer(settings.stop) if stream is None else stream
+        self._lock = lock or nullcontext()
+        self._detokenizer = Detokenizer(settings.stop) if detokenizer is None else detokenizer
         self._has_read = False
         self.in_step = False
         self._reading = self._read()
@@ -128,7 +128,7 @@ class Generation(Iterator[Token]):
         return token
 
     def _step(self, steps: Generator[_Step, None, None]) -> _Step | None:
-        with self._turn:
+        with self._lock:
             began, prompt_before = perf_counter(), self.stats.seconds.prompt
             self.in_step = True
             try:
@@ -143,7 +143,7 @@ class Generation(Iterator[Token]):
 
     def close(self) -> None:
         """Stop here. A generation that had not ended was cancelled."""
-        with self._turn:
+        with self._lock:
             self._reading.close()
             self._running.close()
         self.stop_reason = self.stop_reason or "cancelled"
@@ -171,8 +171,8 @@ class Generation(Iterator[Token]):
         )
 
     def _run(self) -> Generator[Token, None, None]:
-        room = self._context - len(self._loop.text)
-        for emission in self._loop.run(min(self.settings.max_tokens, room)):
+        room = self._context - len(self._decoder.text)
+        for emission in self._decoder.run(min(self.settings.max_tokens, room)):
             token = self._token(emission)
             self.tokens.append(token)
             yield token
@@ -185,7 +185,7 @@ class Generation(Iterator[Token]):
 
         That one goes through the model with the first draft.
         """
-        prompt, stats, target = self._loop.text[:-1], self.stats, self._target
+        prompt, stats, target = self._decoder.text[:-1], self.stats, self._target
         with stats.timing("prompt"):
             shared = target.shared(prompt)
             kept = target.truncate(shared)
@@ -195,7 +195,7 @@ class Generation(Iterator[Token]):
         stats.prompt_tokens = len(prompt) + 1
         for start in range(kept, len(prompt), target.chunk):
             yield start, len(prompt) + 1
-            if self._loop.cancelled():
+            if self._decoder.cancelled():
                 return
             chunk = prompt[start : start + target.chunk]
             with stats.timing("prompt"):
@@ -208,10 +208,10 @@ class Generation(Iterator[Token]):
 
     def _token(self, emission: Emission) -> Token:
         ends = self._vocabulary.ends_generation(emission.id)
-        text = "" if ends else self._stream.push(self._vocabulary.piece(emission.id))
+        text = "" if ends else self._detokenizer.push(self._vocabulary.piece(emission.id))
         self.stop_reason = self._reason(ends)
         if self.stop_reason:
-            text += self._stream.flush()
+            text += self._detokenizer.flush()
         return Token(text, emission.id, emission.origin, emission.logprob, emission.top)
 
     def _reason(self, ends: bool) -> StopReason | None:
@@ -219,7 +219,7 @@ class Generation(Iterator[Token]):
         count = len(self.tokens) + 1
         if ends:
             return "eos"
-        if self._stream.stopped:
+        if self._detokenizer.stopped:
             return "stop"
         if count == self.settings.max_tokens:
             return "length"

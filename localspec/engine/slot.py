@@ -57,17 +57,17 @@ class Slot:
         settings: GenerationConfig,
         *,
         stats: Stats | None = None,
-        stream: Detokenizer | None = None,
+        detokenizer: Detokenizer | None = None,
         cancelled: Callable[[], bool] = lambda: False,
         explain: Explain | None = None,
     ) -> Generation:
-        """Generate after these tokens.
+        """Start a generation after these tokens; the slot's last generation is closed.
 
-        stats, stream: what is added to, and what makes text of tokens, for a text in several parts.
+        stats, detokenizer: those of the earlier parts, for a text generated in several parts.
         """
         sampler = self.sampler(settings, len(tokens))
         self.stop()
-        self.room(settings)
+        self.set_pass_width(settings)
         target, deepest = self.target, self._deepest(settings)
         policy = self.loaded.policies.policy(
             settings,
@@ -96,8 +96,8 @@ class Slot:
             target.model,
             settings,
             context=target.n_ctx,
-            turn=self.lock,
-            stream=stream,
+            lock=self.lock,
+            detokenizer=detokenizer,
         )
         return self._running
 
@@ -173,7 +173,7 @@ class Slot:
             "snapshots": cache.context.snapshots,
         }
 
-    def room(self, settings: GenerationConfig) -> int:
+    def set_pass_width(self, settings: GenerationConfig) -> int:
         """How many tokens of text fit; from here on passes are as wide as these settings want."""
         self.target.least_rows = self._least_rows(self._deepest(settings))
         return self.target.n_ctx

@@ -10,7 +10,7 @@ from localspec.engine.prompt import Prompt
 from localspec.generation_config import GenerationOptions
 from localspec.llama.context import Context
 from localspec.sampling.distribution import Distribution
-from localspec.sampling.noise import Choice
+from localspec.sampling.noise import RandomSource
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
@@ -51,9 +51,9 @@ def write_answer(
     sampler = engine.slot.sampler(settings, len(ids))
     distributions: list[Distribution] = []
 
-    def recorded(draft: Draft, target: Rows, position: int, choice: Choice) -> Verdict:
+    def recorded(draft: Draft, target: Rows, position: int, source: RandomSource) -> Verdict:
         distributions.append(target(ROOT).kept())
-        return coupled(draft, lambda _: distributions[-1], position, choice)
+        return coupled(draft, lambda _: distributions[-1], position, source)
 
     rule = replace(RULES["coupled"], verify=recorded)
     decoder = Decoder(context, FixedDepth((), 0), rule, sampler, list(ids), Stats())

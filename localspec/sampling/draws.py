@@ -44,6 +44,6 @@ class Draws:
         # random() is below 1, so the product stays below the total and the index in range.
         return int(np.searchsorted(reached, self._generator.random() * reached[-1], side="right"))
 
-    def choose(self, distribution: Distribution, position: int) -> int:
+    def sample(self, distribution: Distribution, position: int) -> int:
         """A token of this distribution; the position does not matter."""
         return distribution.token(self.cat(distribution.probabilities()))

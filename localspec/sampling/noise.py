@@ -22,10 +22,10 @@ _FEW = 1024
 _LEAST_FLOAT32 = float(np.finfo(np.float32).min)
 
 
-class Choice(Protocol):
+class RandomSource(Protocol):
     """Anything that draws a token for a position: the noise, or a test that enumerates."""
 
-    def choose(self, distribution: Distribution, position: int) -> int: ...
+    def sample(self, distribution: Distribution, position: int) -> int: ...
 
 
 class Noise:
@@ -46,16 +46,16 @@ class Noise:
         spread = _spread(ids)
         return _gumbel(_hash(spread, keys[:3]), _hash(spread, keys[3:]))
 
-    def choose(self, distribution: Distribution, position: int) -> int:
+    def sample(self, distribution: Distribution, position: int) -> int:
         """Draw a token: argmax of score + noise, the sample of this seed at this position."""
         if len(distribution) == 1:
             return distribution.token(0)
         if len(distribution) <= _FEW:
             ids = np.arange(len(distribution)) if distribution.ids is None else distribution.ids
             return int(ids[(distribution.scores() + self.gumbel(position, ids)).argmax()])
-        return self._choose_among_many(distribution, position)
+        return self._sample_from_many(distribution, position)
 
-    def _choose_among_many(self, distribution: Distribution, position: int) -> int:
+    def _sample_from_many(self, distribution: Distribution, position: int) -> int:
         """The same argmax, with logarithms taken only for tokens that can still win.
 
         The coarse word of a token's noise bounds it from above; the best of some likely tokens and
@@ -103,9 +103,9 @@ def _keys(seed: int, position: int) -> tuple[np.uint32, ...]:
     return tuple(words)
 
 
-def derived(seed: int, *of: int) -> int:
+def derive_seed(seed: int, *numbers: int) -> int:
     """Another seed for each of these numbers."""
-    for number in of:
+    for number in numbers:
         seed = _splitmix(_splitmix(seed) ^ (number & _MASK64))
     return seed
 

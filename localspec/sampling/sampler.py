@@ -7,7 +7,7 @@ import numpy as np
 
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.filters import Row, distribution
-from localspec.sampling.noise import Choice
+from localspec.sampling.noise import RandomSource
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint, Prefix
 
@@ -21,7 +21,7 @@ class Sampler:
     """
 
     params: SamplingParams
-    randomness: Choice
+    randomness: RandomSource
     ends: Sequence[int] = ()
     earliest_end: int = 0
     constraint: Constraint | None = None
@@ -36,9 +36,9 @@ class Sampler:
         """What may follow `prefix`. logits: (n,) float32, n at most n_vocab."""
         return distribution(self._permitted(logits, prefix), self.params, prefix.recent)
 
-    def choose(self, distribution: Distribution, prefix: Prefix) -> int:
+    def sample(self, distribution: Distribution, prefix: Prefix) -> int:
         """The token that follows `prefix`."""
-        return self.randomness.choose(distribution, prefix.position)
+        return self.randomness.sample(distribution, prefix.position)
 
     def _permitted(self, logits: Row, prefix: Prefix) -> Row:
         """The logits, -inf where a token may not come; a copy only when there is such a token."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from localspec.errors import InvalidValueError
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.draws import Draws, Randomness
-from localspec.sampling.noise import Choice, Noise
+from localspec.sampling.noise import Noise, RandomSource
 from localspec.speculation.draft import ROOT, Draft, Proposal
 
 CORRECTED = "corrected"
@@ -39,7 +39,7 @@ class Verdict:
     origin: str
 
 
-def coupled(draft: Draft, target: Rows, position: int, choice: Choice) -> Verdict:
+def coupled(draft: Draft, target: Rows, position: int, source: RandomSource) -> Verdict:
     """Draw the target's own token at each position; a drafted token stands iff it is that token.
 
     Drafter-invariant verification (Daliri, Musco, Suresh 2024). The text is a function of target,
@@ -49,7 +49,7 @@ def coupled(draft: Draft, target: Rows, position: int, choice: Choice) -> Verdic
     path: list[int] = []
     node = ROOT
     while True:
-        token = choice.choose(target(node), position + len(path))
+        token = source.sample(target(node), position + len(path))
         child = draft.child(node, token)
         if child is None:
             return Verdict(path, token, _origin(draft, node))
@@ -168,7 +168,7 @@ class Rule:
 
     name: str
     verify: Verify
-    randomness: Callable[[int], Choice]
+    randomness: Callable[[int], RandomSource]
     same_text: bool
 
 

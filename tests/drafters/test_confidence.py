@@ -16,7 +16,7 @@ def drawn(params: SamplingParams, logits: np.ndarray, randomness: Noise | Draws)
     sampler = Sampler(params, randomness)
     prefix = sampler.prefix([0, 0])
     law = sampler.distribution(logits, prefix)
-    return margin(logits, law, sampler.choose(law, prefix), sampler, prefix)
+    return margin(logits, law, sampler.sample(law, prefix), sampler, prefix)
 
 
 def test_greedy_is_the_lead_of_the_logits() -> None:

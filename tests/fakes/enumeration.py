@@ -53,7 +53,7 @@ class OneDrawPerPosition:
         self._branches = branches
         self._drawn: set[int] = set()
 
-    def choose(self, distribution: Distribution, position: int) -> int:
+    def sample(self, distribution: Distribution, position: int) -> int:
         assert position not in self._drawn, "the noise of a position was used twice"
         self._drawn.add(position)
         return distribution.token(self._branches.cat(distribution.probabilities()))
@@ -71,7 +71,7 @@ class Drawn:
     def cat(self, weights: np.ndarray) -> int:
         return self._branches.cat(list(weights / weights.sum()))
 
-    def choose(self, distribution: Distribution, position: int) -> int:
+    def sample(self, distribution: Distribution, position: int) -> int:
         return distribution.token(self.cat(distribution.probabilities()))
 
 
@@ -88,7 +88,7 @@ class SharedNoise:
         self._branches = branches
         self._left: dict[int, np.ndarray] = defaultdict(lambda: np.eye(3))
 
-    def choose(self, distribution: Distribution, position: int) -> int:
+    def sample(self, distribution: Distribution, position: int) -> int:
         p = distribution.dense(3)
         support = [token for token in range(3) if p[token] > 0]
         regions = [self._region(position, token, p, support) for token in support]

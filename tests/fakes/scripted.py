@@ -211,7 +211,7 @@ class ScriptedSlot:
     def lock(self) -> FairLock:
         return self._engine.lock
 
-    def room(self, _settings: GenerationConfig) -> int:
+    def set_pass_width(self, _settings: GenerationConfig) -> int:
         self._script.require("send")
         return self.target.n_ctx
 
@@ -221,7 +221,7 @@ class ScriptedSlot:
         settings: GenerationConfig,
         *,
         stats: Stats,
-        stream: Detokenizer,
+        detokenizer: Detokenizer,
         cancelled: Callable[[], bool],
     ) -> Generation:
         self.stop()
@@ -246,8 +246,8 @@ class ScriptedSlot:
             target.model,
             settings,
             context=target.n_ctx,
-            turn=self._engine.lock,
-            stream=stream,
+            lock=self._engine.lock,
+            detokenizer=detokenizer,
         )
         return self._running
 

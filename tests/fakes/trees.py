@@ -39,7 +39,7 @@ class TreeDrafter:
             for node, prefix, text in level:
                 law = limit.sampler.distribution(self._model.logits(text), prefix)
                 for _ in range(children):
-                    token = limit.sampler.choose(law, prefix)
+                    token = limit.sampler.sample(law, prefix)
                     tokens.append(token)
                     parents.append(node)
                     laws.append(law)

@@ -51,7 +51,7 @@ def test_successive_draws_are_independent() -> None:
 def test_a_seed_decides_and_a_position_does_not() -> None:
     law = Distribution(np.log(np.float32([0.2, 0.3, 0.5])), np.array([7, 8, 9]))
     first, second, other = Draws(5), Draws(5), Draws(6)
-    texts = [[draws.choose(law, at) for at in (0, 0, 0, 5) * 20] for draws in (first, second)]
+    texts = [[draws.sample(law, at) for at in (0, 0, 0, 5) * 20] for draws in (first, second)]
     assert texts[0] == texts[1]
     assert len(set(texts[0])) == 3
-    assert [other.choose(law, 0) for _ in range(80)] != texts[0]
+    assert [other.sample(law, 0) for _ in range(80)] != texts[0]

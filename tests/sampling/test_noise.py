@@ -169,10 +169,10 @@ def test_a_function_of_seed_position_and_token_alone() -> None:
 def test_choices_do_not_depend_on_those_before() -> None:
     rows = [Distribution(random_row(n, 3, n)) for n in (6, 1500, 2000, 6000)]
     in_order = Noise(1)
-    wanted = {(i, p): in_order.choose(rows[i], p) for i in range(4) for p in range(20)}
+    wanted = {(i, p): in_order.sample(rows[i], p) for i in range(4) for p in range(20)}
     shared = Noise(1)
     for i, p in reversed(wanted):
-        assert shared.choose(rows[i], p) == wanted[i, p] == Noise(1).choose(rows[i], p)
+        assert shared.sample(rows[i], p) == wanted[i, p] == Noise(1).sample(rows[i], p)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 2**70])
@@ -211,9 +211,9 @@ def test_six_tokens_are_drawn_as_often_as_they_should(
     drawn_from = Distribution(logits, None if ids is None else np.array(ids), temperature)
     tokens = range(6) if ids is None else ids
     wanted = drawn_from.probabilities()
-    by_seed = [Noise(seed).choose(drawn_from, 17) for seed in range(20_000)]
+    by_seed = [Noise(seed).sample(drawn_from, 17) for seed in range(20_000)]
     noise = Noise(4)
-    by_position = [noise.choose(drawn_from, position) for position in range(20_000)]
+    by_position = [noise.sample(drawn_from, position) for position in range(20_000)]
     for drawn in (by_seed, by_position):
         counts = np.array([drawn.count(token) for token in tokens])
         assert counts.sum() == 20_000
@@ -226,7 +226,7 @@ def test_many_tokens_are_drawn_as_often_as_they_should(temperature: float) -> No
     # Groups of about the same probability, so that all of them are seen.
     group = np.minimum((np.cumsum(drawn_from.probabilities()) * 50).astype(int), 49)
     wanted = np.bincount(group, drawn_from.probabilities(), 50)
-    drawn = [Noise(seed).choose(drawn_from, 1) for seed in range(5_000)]
+    drawn = [Noise(seed).sample(drawn_from, 1) for seed in range(5_000)]
     kept = wanted > 0
     counts = np.bincount(group[drawn], minlength=50)
     assert g_test_z(counts[kept], wanted[kept]) < MISFIT
@@ -235,7 +235,7 @@ def test_many_tokens_are_drawn_as_often_as_they_should(temperature: float) -> No
 def test_draws_at_successive_positions_are_independent() -> None:
     logits = np.log(np.array([0.5, 0.3, 0.2], np.float32))
     noise = Noise(12)
-    drawn = [noise.choose(Distribution(logits), position) for position in range(30_000)]
+    drawn = [noise.sample(Distribution(logits), position) for position in range(30_000)]
     pairs = np.zeros((3, 3), int)
     for pair in pairwise(drawn):
         pairs[pair] += 1
@@ -280,7 +280,7 @@ def test_choosing_among_the_vocabulary(
         row = row[ids]
     drawn_from = Distribution(row, ids, temperature)
     for position in range(5):
-        chosen = noise.choose(drawn_from, position)
+        chosen = noise.sample(drawn_from, position)
         assert chosen == argmax_of_all(noise, drawn_from, position)
 
 
@@ -317,7 +317,7 @@ def test_choosing_among_more_than_a_few(
     ids = rng.permutation(200_000)[:n] if with_ids else None
     drawn_from = Distribution(row.astype(np.float32), ids, temperature)
     noise = Noise(seed)
-    assert noise.choose(drawn_from, position) == argmax_of_all(noise, drawn_from, position)
+    assert noise.sample(drawn_from, position) == argmax_of_all(noise, drawn_from, position)
 
 
 @pytest.mark.parametrize("temperature", [1e-45, 1e-12, 1e-6, 1e-3, 1.0, 1e6, 1e30, 1e38, 1e300])
@@ -332,7 +332,7 @@ def test_extreme_temperatures_and_logits(n: int, scale: float, temperature: floa
             row[::2] = -np.inf
         noise, drawn_from = Noise(seed), Distribution(row, None, temperature)
         wanted = argmax_below_the_top(noise, drawn_from, seed)
-        assert noise.choose(drawn_from, seed) == wanted
+        assert noise.sample(drawn_from, seed) == wanted
 
 
 def test_rows_as_wide_as_float32() -> None:
@@ -340,7 +340,7 @@ def test_rows_as_wide_as_float32() -> None:
     row = np.full(2000, -most, np.float32)
     row[[7, 1900]] = most
     for temperature in (1e-6, 1.0, 1e6):
-        drawn = {Noise(s).choose(Distribution(row, None, temperature), 0) for s in range(40)}
+        drawn = {Noise(s).sample(Distribution(row, None, temperature), 0) for s in range(40)}
         assert drawn == {7, 1900}
 
 
@@ -353,16 +353,16 @@ def test_equal_logits_are_drawn_equally_however_large(
     row = np.full(n, -np.inf, np.float32)
     row[-8:] = logit
     drawn_from = Distribution(row, None, temperature)
-    drawn = [Noise(seed).choose(drawn_from, 0) for seed in range(2000)]
+    drawn = [Noise(seed).sample(drawn_from, 0) for seed in range(2000)]
     counts = np.bincount(drawn, minlength=n)[-8:]
     assert g_test_z(counts, np.full(8, 1 / 8)) < MISFIT
 
 
 def test_one_choice_needs_no_noise() -> None:
-    assert Noise(0).choose(Distribution(np.array([1.5], np.float32), np.array([77])), 0) == 77
+    assert Noise(0).sample(Distribution(np.array([1.5], np.float32), np.array([77])), 0) == 77
     forbidden = np.full(5000, -np.inf, np.float32)
     forbidden[4321] = -200
-    assert all(Noise(s).choose(Distribution(forbidden), 0) == 4321 for s in range(20))
+    assert all(Noise(s).sample(Distribution(forbidden), 0) == 4321 for s in range(20))
 
 
 def test_logits_are_left_as_they_are() -> None:
@@ -370,7 +370,7 @@ def test_logits_are_left_as_they_are() -> None:
         row = random_row(n, 2, 0)
         row.flags.writeable = False
         before = row.copy()
-        Noise(0).choose(Distribution(row), 0)
+        Noise(0).sample(Distribution(row), 0)
         assert np.array_equal(row, before)
 
 
@@ -380,8 +380,8 @@ def test_filtered_and_whole_vocabulary_agree_on_a_shared_winner() -> None:
     some = np.argsort(-row)[:200]
     shared = 0
     for seed in range(300):
-        winner = Noise(seed).choose(Distribution(row), 3)
+        winner = Noise(seed).sample(Distribution(row), 3)
         if winner in some:
             shared += 1
-            assert Noise(seed).choose(Distribution(row[some], some), 3) == winner
+            assert Noise(seed).sample(Distribution(row[some], some), 3) == winner
     assert shared > 100

@@ -234,22 +234,22 @@ def test_rejection_rules_on_trees(
     assert total_variation(law, product_law(target, PLAIN, length)) < EXACT
 
 
-def _keeps_a_wrong_token(draft, target, position, choice):  # type: ignore[no-untyped-def]
-    verdict = coupled(draft, target, position, choice)
+def _keeps_a_wrong_token(draft, target, position, source):  # type: ignore[no-untyped-def]
+    verdict = coupled(draft, target, position, source)
     if len(draft) and not verdict.path:
         return Verdict([0], verdict.token, verdict.origin)
     return verdict
 
 
-def _bonus_from_the_row_before(draft, target, position, choice):  # type: ignore[no-untyped-def]
-    return coupled(draft, lambda node: target(max(ROOT, node - 1)), position, choice)
+def _bonus_from_the_row_before(draft, target, position, source):  # type: ignore[no-untyped-def]
+    return coupled(draft, lambda node: target(max(ROOT, node - 1)), position, source)
 
 
-def _draws_again_after_a_mismatch(draft, target, position, choice):  # type: ignore[no-untyped-def]
-    verdict = coupled(draft, target, position, choice)
+def _draws_again_after_a_mismatch(draft, target, position, source):  # type: ignore[no-untyped-def]
+    verdict = coupled(draft, target, position, source)
     if verdict.origin == "corrected":
         last = verdict.path[-1] if verdict.path else ROOT
-        again = choice.choose(target(last), position + 1000 + len(verdict.path))
+        again = source.sample(target(last), position + 1000 + len(verdict.path))
         return Verdict(verdict.path, again, verdict.origin)
     return verdict
 
@@ -281,7 +281,7 @@ def test_shared_noise_is_a_sample_of_both_distributions() -> None:
 
     def run(branches):  # type: ignore[no-untyped-def]
         noise = SharedNoise(branches)
-        return noise.choose(q, 0), noise.choose(p, 0), noise.choose(q, 0)
+        return noise.sample(q, 0), noise.sample(p, 0), noise.sample(q, 0)
 
     joint = exact(run)
     for token in range(3):

@@ -91,7 +91,7 @@ def under(rule: str, trial: Trial) -> Trial:
     return replace(trial, rule=rule, noise=noise, depth=1, length=3)
 
 
-DRAWN = "tokens.append(limit.sampler.choose(proposal, prefix))"
+DRAWN = "tokens.append(limit.sampler.sample(proposal, prefix))"
 KEPT = "probs.append(proposal.kept())"
 FULL_LAW = "Distribution(logits[: self._n_vocab].copy())"
 ONWARD = "prefix = prefix.then(tokens[-1])"
@@ -331,7 +331,7 @@ MUTANTS = [
             Edit(
                 coupled,
                 "Verdict(path, token,",
-                "Verdict(path, choice.choose(target(node), position + len(path) + 1000),",
+                "Verdict(path, source.sample(target(node), position + len(path) + 1000),",
             ),
         ),
     ),
@@ -342,7 +342,7 @@ MUTANTS = [
             Edit(
                 token,
                 "residual.draw(random)",
-                "random.choose(Distribution(np.log(np.float32(residual._p + 1e-30))), "
+                "random.sample(Distribution(np.log(np.float32(residual._p + 1e-30))), "
                 "position + len(path))",
             ),
         ),
@@ -390,7 +390,7 @@ def test_the_mistake_is_detected(mutant: Mutant, rule: str) -> None:
 WITHOUT_X = """if node + 1 < len(draft):
                 from fakes.trees import without
                 rest = without(target(node), draft.tokens[node + 1])
-                token = choice.choose(rest, position + len(path) + 1000)
+                token = source.sample(rest, position + len(path) + 1000)
             return Verdict(path, token,"""
 HARMLESS = [
     Mutant(

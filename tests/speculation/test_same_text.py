@@ -62,7 +62,7 @@ def adversary() -> Drafter:
         tokens: list[int] = []
         for i in range(limit.depth):
             row = sampler.distribution(TARGET.logits([*text, *tokens]), prefix)
-            token = sampler.choose(row, prefix)
+            token = sampler.sample(row, prefix)
             tokens.append(token if (len(text) + i) % 3 else (token + 1) % N_VOCAB)
             prefix = prefix.then(tokens[-1])
         return Draft(tokens)

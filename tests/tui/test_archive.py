@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fakes.saved_sessions import found_titles, query, save_session, titles, turn_tree
 
-from localspec.conversation.turns import Conversation, Turn, Written
+from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.errors import InvalidValueError
 from localspec_tui import archive as archives
 from localspec_tui.archive import Archive
@@ -58,7 +58,7 @@ def growing_tree(archive: Archive, key: str, size: int) -> tuple[Conversation, d
             turns = [*conversation.everything()]
             conversation.back_to(draw.choice([None, *turns]))
         text = "".join(draw.choices(letters, k=draw.randrange(40)))
-        written = Written(text, tuple(draw.choices(range(200_000), k=9)))
+        written = TokenizedText(text, tuple(draw.choices(range(200_000), k=9)))
         turn = Turn("user", text)
         if number % 2:
             turn = Turn("assistant", text, text[:5], text[5:], written, "some", "eos")
@@ -133,7 +133,7 @@ def test_only_changed_turns_are_written(archive: Archive, file: Path) -> None:
 
 
 def test_an_unfinished_answer_is_interrupted(archive: Archive) -> None:
-    answer = Turn("assistant", "So", "Hm", "So", Written("S", (1,)), "some")
+    answer = Turn("assistant", "So", "Hm", "So", TokenizedText("S", (1,)), "some")
     conversation = Conversation([Turn("user", "Why?"), answer])
     key = archive.create("tiny", None)
     archive.save(key, [], answer, {answer.key: [("So", "plain")]})
@@ -143,7 +143,7 @@ def test_an_unfinished_answer_is_interrupted(archive: Archive) -> None:
         assert question.stop_reason is None
         assert (read.content, read.thought, read.stop_reason) == ("So", "Hm", "interrupted")
         # Its tokens may spell only a part of the content, and are not read back.
-        assert (read.raw, read.written) == ("", Written("", ()))
+        assert (read.raw, read.written) == ("", TokenizedText("", ()))
         assert opened.origins == {answer.key: [("So", "plain")]}
     answer.content, answer.stop_reason = "So it is.", "eos"
     archive.save(key, [], answer)

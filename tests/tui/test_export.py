@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from localspec.conversation.turns import Conversation, Turn, Written
+from localspec.conversation.turns import Conversation, TokenizedText, Turn
 from localspec.errors import InvalidValueError
 from localspec_tui.export import as_json, as_markdown, write_export
 
@@ -22,7 +22,7 @@ def two_answers() -> Conversation:
             "Because.",
             thought="Let me see.",
             raw="<think>Let me see.</think>Because.",
-            written=Written("<think>Let me see.</think>Because.", (1, 2, 3)),
+            written=TokenizedText("<think>Let me see.</think>Because.", (1, 2, 3)),
             stop_reason="eos",
         )
     )

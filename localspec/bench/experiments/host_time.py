@@ -74,7 +74,7 @@ class _OracleDrafter:
     def propose(self, limit: Limit) -> Draft:
         sampler, prefix, tokens = limit.sampler, limit.prefix, []
         for row in self._target.rows()[: limit.depth]:
-            tokens.append(sampler.choose(sampler.distribution(row, prefix), prefix))
+            tokens.append(sampler.sample(sampler.distribution(row, prefix), prefix))
             prefix = prefix.then(tokens[-1])
         return Draft(tokens)
 
