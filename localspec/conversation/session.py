@@ -201,7 +201,7 @@ class Session:
         if self._first_seen in self.turns:
             other._first_seen = other.turns[self.turns.index(self._first_seen)]
         try:
-            other._slot.copy(self._slot)
+            other._slot.copy_from(self._slot)
         except BaseException:
             other.close()
             raise

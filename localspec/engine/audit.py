@@ -1,9 +1,9 @@
-"""Audit: score a text again, plainly, and say whether its seed really gives it.
+"""Audit: score a recorded text again and check that its seed gives each of its tokens.
 
-Two caches go through the recorded text side by side. One takes a token per pass, as plain decoding
-does; the other takes the steps the text was made in. Where the plain one would have drawn another
-token, either floats explain it, because both tokens are as near a tie as floats differ between the
-two (the divergence certificate), or it is a bug.
+Two contexts score the text. One evaluates a token per pass, as plain decoding does; the other
+repeats the passes that the text was generated in. Where plain decoding would have drawn another
+token, there are two explanations. Either the two tokens are a near-tie, within the rounding
+difference measured between the two contexts (the divergence certificate), or there is a bug.
 """
 
 import math
@@ -23,33 +23,34 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
 
-Verdict = Literal["NUMERIC", "BUG"]
+DivergenceKind = Literal["NUMERIC", "BUG"]
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
     """A token that plain decoding would not have drawn.
 
-    index: which generated token, from 0. recorded, plain: the token in the text, and plain
-    decoding's. gap: by how much the plain one's score (logit over temperature, plus noise) is
-    above. verdict: NUMERIC if `gap` is within `tolerance`, or if the logits of the step itself
-    give the recorded token; else BUG.
+    index: the number of the generated token, from 0. recorded: the token in the text. plain: the
+    token of plain decoding. gap: the plain token's score (logit / temperature + noise) minus the
+    recorded token's. verdict: NUMERIC if `gap` is within `Report.tolerance`, or if the logits of
+    the repeated pass give the recorded token; else BUG.
     """
 
     index: int
     recorded: int
     plain: int
     gap: float
-    verdict: Verdict
+    verdict: DivergenceKind
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the audit found.
+    """The result of an audit.
 
-    tokens: how many were scored. same_text: whether each was asked to be what the seed gives, or
-    only to be possible. largest_difference: of any logit between the two ways of scoring.
-    tolerance: how near a tie counts as one: twice that, over the temperature.
+    tokens: the number of scored tokens. same_text: whether each token had to be the one that the
+    seed gives; if False, it only had to be possible. largest_difference: the largest difference of
+    a logit between the two contexts. tolerance: the largest gap of a near-tie:
+    2 * largest_difference / temperature.
     """
 
     tokens: int
@@ -60,13 +61,13 @@ class Report:
 
     @property
     def has_bug(self) -> bool:
-        """Whether something is there that floats do not explain."""
+        """Whether rounding does not explain one of the divergences."""
         return any(each.verdict == "BUG" for each in self.divergences)
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A text as `--json` records it."""
+    """A generated text as `--json` records it."""
 
     recipe: Recipe
     token_ids: Sequence[int]
@@ -77,7 +78,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """One generated token with the logits that decided it, scored plainly and by step."""
+    """One recorded token, with its logits from plain decoding and from the repeated pass."""
 
     index: int
     token: int
@@ -86,14 +87,14 @@ class _Scored:
     stepped: Row
 
     @property
-    def leaves_the_grammar(self) -> bool:
-        """Whether there is a grammar, and this token has no place in it."""
+    def violates_grammar(self) -> bool:
+        """Whether there is a grammar that forbids this token."""
         constraint = self.prefix.constraint
         return constraint is not None and not constraint.allowed()[self.token]
 
     @property
     def difference(self) -> float:
-        """The largest difference of any logit between the two."""
+        """The largest absolute difference between the two rows of logits."""
         both = np.isfinite(self.plain) & np.isfinite(self.stepped)
         return float(np.abs(self.plain[both] - self.stepped[both]).max(initial=0.0))
 
@@ -101,43 +102,43 @@ class _Scored:
 def audit(engine: Engine, recorded: Recorded) -> Report:
     """Score a recorded text again with the engine's target.
 
-    Under the rules `token` and `block` a seed does not give one text; there the audit asks whether
-    each token could have been drawn at all.
+    Under the rules `token` and `block` a seed does not give one text, so the audit only checks that
+    each token could have been drawn.
     """
     recipe = recorded.recipe
     settings = recipe.settings(seed=recorded.seed, rule=recorded.rule)
     sampler = engine.slot.sampler(settings, len(recipe.prompt_token_ids))
     same_text = settings.verification.same_text
-    judge = _drawn if same_text else _possible
+    check = _check_drawn if same_text else _check_possible
     scored_tokens, difference, divergences = 0, 0.0, []
     with engine.slot.new_context(settings) as plain, engine.slot.new_context(settings) as stepped:
-        for scored in _rescored(recorded, sampler, plain, stepped):
+        for scored in _score_again(recorded, sampler, plain, stepped):
             scored_tokens += 1
             difference = max(difference, scored.difference)
-            divergence = judge(scored, sampler)
+            divergence = check(scored, sampler)
             if divergence:
                 divergences.append(divergence)
-            if scored.leaves_the_grammar:
-                break  # after that nothing is right or wrong
+            if scored.violates_grammar:
+                break  # after this token the grammar allows none, so nothing can be checked
     tolerance = 2 * difference / (sampler.params.temperature or 1.0)
-    judged = [_forgiven(each, tolerance) for each in divergences]
+    judged = [_near_tie_is_numeric(each, tolerance) for each in divergences]
     return Report(scored_tokens, same_text, difference, tolerance, judged)
 
 
-def _rescored(
+def _score_again(
     recorded: Recorded, sampler: Sampler, plain: Context, stepped: Context
 ) -> Iterator[_Scored]:
-    """Both caches over the text, step by step."""
+    """Score the text with both contexts, step by step."""
     text = list(recorded.recipe.prompt_token_ids)
     prefix = sampler.prefix(text)
     for context in (plain, stepped):
         if len(text) > 1:
             context.extend(text[:-1])
-    # The widths of its passes are recorded, padding included.
+    # The recorded widths already include padding.
     stepped.least_rows = 1
     index = 0
-    for tokens, width in _steps(recorded):
-        # What was drafted and rejected is not recorded; only that its rows were there matters.
+    for tokens, width in _recorded_steps(recorded):
+        # Rejected tokens are not recorded; zeros stand for them, as only the row count matters.
         draft = Draft([*tokens[:-1], *[0] * (width - len(tokens))])
         rows = stepped.score(text[-1], draft).logits
         for row, token in zip(rows, tokens, strict=False):
@@ -149,8 +150,8 @@ def _rescored(
         stepped.commit(range(len(tokens) - 1))
 
 
-def _steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:
-    """The tokens of each step, and the rows of its pass."""
+def _recorded_steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:
+    """The tokens of each step and the number of rows of its pass."""
     widths = iter(recorded.recipe.widths)
     tokens: list[int] = []
     for token, origin in zip(recorded.token_ids, recorded.origins, strict=True):
@@ -162,8 +163,8 @@ def _steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:
         yield tokens, max(len(tokens), next(widths, 0))
 
 
-def _drawn(scored: _Scored, sampler: Sampler) -> Divergence | None:
-    """Whether the seed draws this token; NUMERIC if the step's own logits explain another."""
+def _check_drawn(scored: _Scored, sampler: Sampler) -> Divergence | None:
+    """A divergence unless the seed draws this token with plain decoding's logits."""
     plain = sampler.distribution(scored.plain, scored.prefix)
     drawn = sampler.sample(plain, scored.prefix)
     if drawn == scored.token:
@@ -175,7 +176,7 @@ def _drawn(scored: _Scored, sampler: Sampler) -> Divergence | None:
 
 
 def _gap(scored: _Scored, drawn: int, sampler: Sampler) -> float:
-    """How much the plain token's score is above the recorded one's."""
+    """The score of `drawn` minus the score of the recorded token, by plain decoding's logits."""
     ids = np.array([drawn, scored.token])
     scores = scored.plain[ids].astype(np.float64)
     if sampler.params.temperature and isinstance(sampler.randomness, Noise):
@@ -184,18 +185,18 @@ def _gap(scored: _Scored, drawn: int, sampler: Sampler) -> float:
     return float(scores[0] - scores[1])
 
 
-def _possible(scored: _Scored, sampler: Sampler) -> Divergence | None:
-    """Whether this token can be drawn; NUMERIC if only by the step's own logits."""
+def _check_possible(scored: _Scored, sampler: Sampler) -> Divergence | None:
+    """A divergence unless this token is possible with plain decoding's logits."""
     plain = sampler.distribution(scored.plain, scored.prefix)
     if plain.index(scored.token) is not None:
         return None
     stepped = sampler.distribution(scored.stepped, scored.prefix)
-    verdict: Verdict = "BUG" if stepped.index(scored.token) is None else "NUMERIC"
+    verdict: DivergenceKind = "BUG" if stepped.index(scored.token) is None else "NUMERIC"
     return Divergence(scored.index, scored.token, plain.token(0), math.inf, verdict)
 
 
-def _forgiven(divergence: Divergence, tolerance: float) -> Divergence:
-    """The same, but NUMERIC where the two tokens are a near-tie."""
+def _near_tie_is_numeric(divergence: Divergence, tolerance: float) -> Divergence:
+    """The divergence, as NUMERIC if the two tokens are a near-tie."""
     if divergence.gap > tolerance:
         return divergence
     return replace(divergence, verdict="NUMERIC")

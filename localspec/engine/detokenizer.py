@@ -1,17 +1,17 @@
-"""Detokenizer: the bytes of tokens as text, whole characters only, up to a stop string."""
+"""Detokenizer: turns the bytes of tokens into text, up to a stop string."""
 
 import codecs
 from collections.abc import Sequence
 
 
 class Detokenizer:
-    """Fed one token's bytes at a time, gives the text that is certain.
+    """Turns tokens into text incrementally: takes one token's bytes, returns the new text.
 
-    stops: strings that end the text; they and what follows them are not part of it. The first one
-    to be complete counts, wherever the pieces were cut (of several, the longest).
+    stops: strings that end the text; a stop string and all after it are cut off. The stop string
+    that is complete first counts, wherever tokens end; if several end there, the longest.
 
-    Bytes of a character that is not complete, and text that may turn out to be the start of a stop
-    string, are held back.
+    Bytes of an incomplete character, and text that may be the start of a stop string, are held
+    back until the next token.
     """
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
@@ -21,16 +21,16 @@ class Detokenizer:
         self._held = ""
 
     def push(self, piece: bytes) -> str:
-        """The text that has become certain; after a stop string, always empty."""
-        return self._release(self._decoder.decode(piece))
+        """Add a token's bytes; returns the new text, which is empty after a stop string."""
+        return self._release_certain(self._decoder.decode(piece))
 
     def flush(self) -> str:
-        """What was held back, when nothing follows; half a character becomes U+FFFD."""
-        released = self._release(self._decoder.decode(b"", final=True))
+        """The text that was held back, at the end; an incomplete character becomes U+FFFD."""
+        released = self._release_certain(self._decoder.decode(b"", final=True))
         held, self._held = self._held, ""
         return released + held
 
-    def _release(self, text: str) -> str:
+    def _release_certain(self, text: str) -> str:
         if self.stopped:
             return ""
         text = self._held + text
@@ -38,12 +38,12 @@ class Detokenizer:
         if found:
             self.stopped, self._held = True, ""
             return text[: min(found)[1]]
-        certain = len(text) - self._doubtful(text)
+        certain = len(text) - self._possible_stop_length(text)
         self._held = text[certain:]
         return text[:certain]
 
-    def _doubtful(self, text: str) -> int:
-        """How many characters at the end may begin a stop string."""
+    def _possible_stop_length(self, text: str) -> int:
+        """The number of characters at the end that may begin a stop string."""
         return max(
             (
                 size

@@ -1,4 +1,4 @@
-"""Engine: a loaded target and its drafter, generating text."""
+"""Engine: a loaded target and its drafters, which generate text."""
 
 import threading
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ from localspec.utils.progress import watched
 
 
 class Engine:
-    """A target and its drafters, with their caches.
+    """A target and its drafters, with their KV caches.
 
-    Make it with `load`; close it (or use `with`) to free both models. One generation runs at a
-    time: starting another closes the one before. What a new prompt shares with the text in the
-    caches is not evaluated again. Several texts at a time are for `Session`.
+    Make an engine with `load`; close it (or use `with`) to free all models. One generation runs at
+    a time: a new one closes the one before. The prefix that a new prompt shares with the cached
+    text is not evaluated again. To generate several texts at a time, open a `Session` for each.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class Engine:
         self._config = EngineConfig(model, draft, runtime, remember)
         self.lock = FairLock()
         self.slot = Slot(load_models(model, draft, runtime, remember=remember), self.lock)
-        self._own_taken = False
-        self._further: list[Slot] = []
+        self._own_slot_open = False
+        self._further_slots: list[Slot] = []
         self._load_seconds = perf_counter() - began
 
     @property
     def notes(self) -> Sequence[str]:
-        """What is less than could be expected, so that all fits in memory; a line each."""
+        """Requests that could not be met in full because of memory, one line each."""
         return self.slot.loaded.notes
 
     @property
@@ -63,33 +63,33 @@ class Engine:
 
     @property
     def drafter_set(self) -> DrafterSet:
-        """The drafters of the engine's own text, or why there are none."""
+        """The drafters of the engine's own slot, or the reason why there are none."""
         return self.slot.loaded.drafter_set
 
     @property
     def context(self) -> int:
-        """How many tokens of text fit."""
+        """The context size in tokens."""
         return self.slot.target.n_ctx
 
     @property
     def pass_costs(self) -> PassCosts | None:
-        """Seconds of the target's passes by rows, as far as known; None if nothing drafts."""
+        """Measured seconds of a target pass by its rows; None if there is no drafter."""
         costs = self.slot.loaded.policies.costs
         return costs.passes if costs else None
 
     @property
     def plain_seconds(self) -> float | None:
-        """What a plain step takes now, as far as is known; None if nothing drafts."""
+        """Seconds of a step without a draft, by measurement; None if there is no drafter."""
         return self.pass_costs.seconds(1) if self.pass_costs else None
 
     @property
     def plan_ignored(self) -> str | None:
-        """Why a stored plan does not count, once a generation has asked for one; else None."""
+        """Why a stored plan was not used; None if it was, or before the first generation."""
         return self.slot.loaded.policies.prior_ignored
 
     @property
     def prefers_chat(self) -> bool:
-        """Whether a bare prompt is best taken as a chat turn: the GGUF has a template for it."""
+        """Whether a plain text prompt is best sent as a chat message: the GGUF has a template."""
         pair = pair_of(self.model.path)
         return self.model.chat_template is not None and (pair is None or pair.prompt == "chat")
 
@@ -101,9 +101,9 @@ class Engine:
         explain: Explain | None = None,
         **options: Unpack[GenerationOptions],
     ) -> Result:
-        """Generate to the end; `stream` says what the arguments mean.
+        """Generate the whole text. The arguments are those of `stream`.
 
-        Log-probabilities are worked out only with `logprobs=True`.
+        Log-probabilities are computed only with `logprobs=True`.
         """
         return self._start(prompt, GenerationConfig.of(**options), cancel, explain).result()
 
@@ -117,11 +117,12 @@ class Engine:
     ) -> Generation:
         """Generate token by token.
 
-        prompt: a text to be continued, token ids, or chat messages for the model's template.
-        cancel: set it, from any thread, to stop within one step.
-        explain: called before each step with why it is planned as it is (not at a fixed depth).
-        options: those of GenerationConfig and SamplingParams; the rest comes from the GGUF, else
-        from the defaults. `logprobs` is on unless turned off.
+        prompt: a text to continue, token ids, or chat messages for the model's template.
+        cancel: set this event, from any thread, to stop within one step.
+        explain: called before each step with the reasons of the policy's decision (not at a fixed
+        depth).
+        options: the fields of GenerationConfig and SamplingParams. An option that is not given has
+        the GGUF's value if there is one, else the default; `logprobs` is on by default.
 
         Raises InvalidValueError for a value that makes no sense and for a prompt that does not fit.
         """
@@ -145,26 +146,26 @@ class Engine:
             )
 
     def open_slot(self) -> Slot:
-        """Caches for a text: the engine's own if no other text has them, else new ones.
+        """A slot for one text: the engine's own if it is not in use, else a new one.
 
-        Give them back with `leave`. Raises ModelLoadError where memory does not hold new ones.
+        Give the slot back with `leave`. Raises ModelLoadError if memory is too small for another.
         """
         with self.lock:
-            if not self._own_taken:
-                self._own_taken = True
+            if not self._own_slot_open:
+                self._own_slot_open = True
                 return self.slot
             slot = Slot(self.slot.loaded.for_another_text(), self.lock)
-            self._further.append(slot)
+            self._further_slots.append(slot)
         return slot
 
     def leave(self, slot: Slot) -> None:
-        """Nothing more is to be done with this text."""
+        """Close a slot from `open_slot`; the KV caches of a further slot are freed."""
         with self.lock:
             slot.stop()
             if slot is self.slot:
-                self._own_taken = False
-            elif slot in self._further:
-                self._further.remove(slot)
+                self._own_slot_open = False
+            elif slot in self._further_slots:
+                self._further_slots.remove(slot)
                 slot.loaded.close_caches()
 
     def switch(
@@ -172,10 +173,10 @@ class Engine:
         model: str | Path | None = None,
         draft: DraftOption | Sequence[DraftOption] | None = None,
     ) -> None:
-        """Load another target, or other drafters, in place of these; what is None stays.
+        """Replace the target or the drafters, in all slots of the engine; None keeps them.
 
-        The old ones are freed first. Where the new ones cannot be loaded, the old ones are loaded
-        again, and the reason is raised. All texts of the engine go on with what is there then.
+        The old models are freed first. If the new ones cannot be loaded, the old ones are loaded
+        again and the error is raised.
         """
         config = replace(
             self._config,
@@ -198,7 +199,7 @@ class Engine:
                 raise
 
     def close(self) -> None:
-        """Free both models and their caches."""
+        """Free all models and their KV caches."""
         with self.lock:
             for slot in self._slots:
                 slot.stop()
@@ -211,7 +212,7 @@ class Engine:
         self.close()
 
     def recipe(self, running: Generation) -> Recipe:
-        """All that decides this generation's text."""
+        """The recipe of a generation: everything that decides its text."""
         settings = running.settings
         return Recipe.of(
             self.model.path,
@@ -224,10 +225,10 @@ class Engine:
 
     @property
     def _slots(self) -> list[Slot]:
-        return [self.slot, *self._further]
+        return [self.slot, *self._further_slots]
 
     def _free(self) -> None:
-        """Both models and all caches; those of the engine's own slot last."""
+        """Free all models and KV caches, those of the engine's own slot last."""
         loaded = self.slot.loaded
         if self.pass_costs and self.pass_costs.profile_is_wrong:
             forget(loaded.target, loaded.drafter_set.contexts, loaded.runtime)
@@ -240,17 +241,17 @@ class Engine:
         self._free()
         config = self._config
         models = load_models(config.model, config.draft, config.runtime, remember=config.remember)
-        self.slot.take(models)
-        for slot in self._further:
-            slot.take(self.slot.loaded.for_another_text())
+        self.slot.replace_models(models)
+        for slot in self._further_slots:
+            slot.replace_models(self.slot.loaded.for_another_text())
 
     def _load_drafters(self) -> None:
         for slot in reversed(self._slots):
             slot.loaded.drafter_set.close()
         self.slot.loaded.drafters.close()
-        self.slot.take(self.slot.loaded.with_drafters(self._config.draft))
-        for slot in self._further:
-            slot.take(self.slot.loaded.with_target(slot.target))
+        self.slot.replace_models(self.slot.loaded.with_drafters(self._config.draft))
+        for slot in self._further_slots:
+            slot.replace_models(self.slot.loaded.with_target(slot.target))
 
 
 def load(
@@ -266,14 +267,14 @@ def load(
     drafter_kv_type: str = "f16",
     remember: bool = False,
 ) -> Engine:
-    """Load a target and its drafter; use the result in a `with`.
+    """Load a target and its drafters; use the engine in a `with`.
 
-    model: a path, the name of a pair, or `user/repo[:quant]`; None is the bundled one.
-    draft: `auto`, `none`, `suffix`, `lookup`, `ngram`, a model named likewise, any object with the
-    Drafter protocol, or a list to choose from.
-    remember: let the suffix drafter copy from earlier texts too, and keep this engine's: in the
-    user's cache, bounded, until `localspec forget`.
-    The other options are those of RuntimeConfig; None leaves them to localspec.
+    model: a path, the name of a pair, or `user/repo[:quant]`; None is the bundled model.
+    draft: `auto`, `none`, `suffix`, `lookup`, `ngram`, a draft model named as above, any object
+    with the Drafter protocol, or a list of these to choose from at each step.
+    remember: save the texts of this engine, up to a size limit, in the user's cache folder, and let
+    the suffix drafter copy from the texts saved there; `localspec forget` deletes them.
+    The other options are those of RuntimeConfig; None lets localspec choose.
 
     Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError.
     """

@@ -1,4 +1,4 @@
-"""Generation: one running answer, token by token, and Result: the finished one."""
+"""Generation: a running generation, token by token. Result: a finished one."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -23,11 +23,11 @@ StopReason = Literal["length", "eos", "stop", "cancelled", "context"]
 class Token:
     """One generated token.
 
-    text: what became certain with it: whole characters only, so it may be empty, or hold what
-    earlier tokens began. The texts of all tokens make the whole text. origin: the drafter's name,
-    `corrected`, `bonus` or `plain`. logprob: natural logarithm of the target's own probability,
-    before any filter, or None when not asked for. top: the likeliest tokens and their
-    log-probabilities, as many as asked for.
+    text: the new text. It holds whole characters only, so it may be empty, and the next token then
+    carries the rest; the texts of all tokens together are the whole text. origin: the drafter's
+    name, `corrected`, `bonus` or `plain`. logprob: the natural logarithm of the target's
+    probability before any filter; None without `logprobs`. top: the `top_logprobs` likeliest tokens
+    and their log-probabilities.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A finished generation; `token_ids`, `origins` and `logprobs` go together."""
+    """A finished generation; `token_ids`, `origins` and `logprobs` have an entry per token."""
 
     text: str
     token_ids: list[int]
@@ -52,7 +52,7 @@ class Result:
 
 
 class CachedTarget(Target, Protocol):
-    """A target whose cache can be brought to another text, `chunk` tokens in a pass."""
+    """A target that can evaluate a prompt, `chunk` tokens per pass, and reuse its KV cache."""
 
     chunk: int
 
@@ -66,7 +66,7 @@ class CachedTarget(Target, Protocol):
 
 
 class Vocabulary(Protocol):
-    """What turns tokens into text."""
+    """The part of a model that turns tokens into text."""
 
     def piece(self, token: int) -> bytes: ...
 
@@ -74,12 +74,14 @@ class Vocabulary(Protocol):
 
 
 class Generation(Iterator[Token]):
-    """Iterate for tokens; close (or leave the `with`) at any time: the caches stay consistent.
+    """An iterator of tokens.
 
-    settings: those it runs with, a drawn seed among them. prompt: its token ids. context: how
-    many tokens of text fit. turn: held while one of the two models works. stream: what makes text
-    of tokens, if that has begun before. stop_reason is None while it runs. in_step: whether a step
-    runs now.
+    Close it, or leave the `with`, at any time: the KV caches stay consistent.
+
+    settings: the generation's settings, seed included. prompt: the prompt's token ids. context: the
+    context size in tokens. lock: held during each step. detokenizer: the one of the earlier parts,
+    for a text generated in several parts. stop_reason is None while the generation runs. in_step:
+    whether a step is running now.
     """
 
     def __init__(
@@ -110,9 +112,10 @@ class Generation(Iterator[Token]):
         self._running = self._run()
 
     def reading(self) -> Iterator[tuple[int, int]]:
-        """Evaluate the prompt, a chunk each time; yields how many of its tokens are done, of all.
+        """Evaluate the prompt in chunks; yields (evaluated tokens, prompt tokens).
 
-        To be iterated before the first token by those who want to see it; else that does it.
+        Iterate it before the first token to show progress; otherwise the first token evaluates the
+        prompt.
         """
         while (progress := self._step(self._reading)) is not None:
             yield progress
@@ -142,7 +145,7 @@ class Generation(Iterator[Token]):
                     seconds.first_token = seconds.prompt + seconds.generate
 
     def close(self) -> None:
-        """Stop here. A generation that had not ended was cancelled."""
+        """Stop now; `stop_reason` becomes `cancelled` unless the generation had ended."""
         with self._lock:
             self._reading.close()
             self._running.close()
@@ -155,7 +158,7 @@ class Generation(Iterator[Token]):
         self.close()
 
     def result(self) -> Result:
-        """Run to the end and give the whole."""
+        """Run to the end and return the whole text."""
         for _ in self:
             pass
         logprobs = [token.logprob for token in self.tokens if token.logprob is not None]
@@ -181,16 +184,16 @@ class Generation(Iterator[Token]):
         self.stop_reason = "cancelled"
 
     def _read(self) -> Generator[tuple[int, int], None, None]:
-        """Bring the target's cache to the prompt but its last token.
+        """Evaluate the prompt in the target, except for its last token.
 
-        That one goes through the model with the first draft.
+        The first step evaluates the last token together with the draft.
         """
         prompt, stats, target = self._decoder.text[:-1], self.stats, self._target
         with stats.timing("prompt"):
             shared = target.shared(prompt)
             kept = target.truncate(shared)
             stats.prompt_again += shared - kept
-            # Where a text ended, and where its answer begins, is where one comes back to.
+            # Regenerating and editing return to the end of a text and to the end of its prompt.
             target.mark()
         stats.prompt_tokens = len(prompt) + 1
         for start in range(kept, len(prompt), target.chunk):
@@ -215,7 +218,7 @@ class Generation(Iterator[Token]):
         return Token(text, emission.id, emission.origin, emission.logprob, emission.top)
 
     def _reason(self, ends: bool) -> StopReason | None:
-        """Why the token just made is the last one, if it is."""
+        """The stop reason if the new token is the last one, else None."""
         count = len(self.tokens) + 1
         if ends:
             return "eos"

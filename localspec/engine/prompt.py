@@ -1,4 +1,4 @@
-"""Prompt: what a person or a program gives, as the tokens a target sees."""
+"""Prompt: a text, token ids or chat messages, turned into the target's token ids."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
@@ -9,12 +9,16 @@ from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render
 from localspec.llama.model import Model
 
-# A text to be continued, the token ids of one, or the messages of a chat to be answered.
+# A text to continue, its token ids, or the messages of a chat.
 Prompt = str | Sequence[int] | Sequence[Message]
 
 
 def prompt_tokens(prompt: Prompt, model: Model, context: int) -> list[int]:
-    """Its token ids. Raises InvalidValueError for what is no prompt or does not fit the context."""
+    """The token ids of a prompt.
+
+    context: the context size in tokens. Raises InvalidValueError if the prompt is of another type,
+    empty, or too long for the context.
+    """
     tokens = _tokenized(prompt, model)
     if not tokens:
         raise InvalidValueError("the prompt is empty; give some text to go on from")
@@ -44,7 +48,7 @@ def _tokenized(prompt: Prompt, model: Model) -> list[int]:
 
 
 def text_tokens(text: str, tokenize: Callable[[str], list[int]]) -> list[int]:
-    """Its tokens. Raises InvalidValueError for what is no text."""
+    """The token ids of a text. Raises InvalidValueError if it is not valid Unicode."""
     try:
         return tokenize(text)
     except UnicodeEncodeError as error:
@@ -54,14 +58,14 @@ def text_tokens(text: str, tokenize: Callable[[str], list[int]]) -> list[int]:
 
 
 def template_tokens(text: str, model: Model) -> list[int]:
-    """The tokens of what a chat template gave."""
+    """The token ids of a rendered chat template."""
     tokens = text_tokens(text, model.tokenize)
     # Many templates write BOS themselves, and then the tokenizer adds a second one.
     return tokens[1:] if tokens[:2] == [model.bos] * 2 else tokens
 
 
 def special_texts(model: Model) -> tuple[str, str]:
-    """BOS and EOS, which templates ask for, as they are written; empty where there is none."""
+    """The texts of BOS and EOS, which templates use; empty if the model has none."""
     bos, eos = (model.piece_text(token) if token >= 0 else "" for token in (model.bos, model.eos))
     return bos, eos
 

@@ -1,4 +1,4 @@
-"""Recipe: all that decides a text, kept with it so that anybody can score it again."""
+"""Recipe: everything that decides a text, recorded so that anybody can audit the text."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,12 +16,12 @@ _NEVER = float("-inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What decided a text.
+    """Everything that decided a text.
 
-    prompt_token_ids: the prompt as the target saw it. sampling: every setting of SamplingParams,
-    the GGUF's own included. grammar, schema: what the text had to satisfy. widths: the rows of each
-    pass. reproducible, flash_attention, kv_type: as in RuntimeConfig. fingerprint: of the target.
-    versions: of what computed it.
+    prompt_token_ids: the prompt's token ids. sampling: all fields of SamplingParams, with the
+    GGUF's own values. grammar, schema: as in GenerationConfig. widths: the number of rows of each
+    pass. reproducible, flash_attention, kv_type: as in RuntimeConfig. fingerprint: the fingerprint
+    of the target's file. versions: the versions of the software that computed the text.
     """
 
     prompt_token_ids: list[int]
@@ -71,14 +71,14 @@ class Recipe:
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> "Recipe":
-        """From JSON. Raises InvalidValueError."""
+        """A recipe from JSON. Raises InvalidValueError if it has other fields."""
         try:
             return cls(**record)
         except TypeError as error:
             raise InvalidValueError(f"this is no recipe of localspec: {error}") from error
 
     def settings(self, *, seed: int, rule: str) -> GenerationConfig:
-        """The settings it was made with."""
+        """The settings that the text was generated with."""
         bias = {token: _NEVER if b is None else b for token, b in self.sampling["logit_bias"]}
         return GenerationConfig.of(
             **{**self.sampling, "logit_bias": bias},

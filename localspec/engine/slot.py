@@ -1,4 +1,4 @@
-"""Slot: the caches of one text, and what runs over them."""
+"""Slot: a KV cache of the target, those of its drafters, and the generation that uses them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ _STATE = "state"
 
 @dataclass(frozen=True, slots=True)
 class _Cache:
-    """A cache that can be saved. key: its name on disk. kv_type: of its keys and values."""
+    """A KV cache that can be saved. key: its key in a StateStore. kv_type: its element type."""
 
     key: str
     context: Context
@@ -36,9 +36,9 @@ class _Cache:
 
 
 class Slot:
-    """A cache of the target, the drafters that follow its text, and the generation that runs.
+    """The KV caches of one text, and the generation that runs on them.
 
-    Starting a generation closes the one before. Steps of several slots take turns.
+    A new generation closes the one before. The steps of several slots take turns, by the lock.
     """
 
     def __init__(self, loaded: LoadedModels, lock: FairLock) -> None:
@@ -48,7 +48,7 @@ class Slot:
 
     @property
     def target(self) -> Context:
-        """The target's cache."""
+        """The target's context."""
         return self.loaded.target
 
     def start(
@@ -102,9 +102,9 @@ class Slot:
         return self._running
 
     def stop(self) -> None:
-        """End what runs; its text is kept to draft from, where texts are."""
-        # The garbage collector may release an abandoned session in the middle of a step of the
-        # generation that came after it: that one goes on.
+        """Close the running generation; its text is added to the saved texts, if there are any."""
+        # The garbage collector may close an abandoned session during a step of the generation
+        # that came after it: that generation goes on.
         if self._running is None or self._running.in_step:
             return
         running, self._running = self._running, None
@@ -112,19 +112,19 @@ class Slot:
         if past := self.loaded.drafter_set.past:
             past.add([*running.prompt, *(token.id for token in running.tokens)])
 
-    def take(self, loaded: LoadedModels) -> None:
-        """Go on with other models or drafters; those before are closed already."""
+    def replace_models(self, loaded: LoadedModels) -> None:
+        """Use other models or drafters; the caller has closed the ones before."""
         self.loaded = loaded
 
-    def copy(self, other: "Slot") -> None:
-        """Hold the text of another slot of the same models, without evaluating it."""
+    def copy_from(self, other: "Slot") -> None:
+        """Copy the KV caches of another slot of the same models."""
         with self.lock:
             self.stop()
             for mine, theirs in zip(self._caches(), other._caches(), strict=True):
                 mine.context.restore(theirs.context.state())
 
     def save(self, key: str, store: StateStore) -> str | None:
-        """Keep all caches on disk; returns why not, if not."""
+        """Save all KV caches on disk; returns the reason if that fails, else None."""
         with self.lock:
             for cache in self._caches(key):
                 store.save(cache.key, self._origin(cache), {_STATE: cache.context.state()})
@@ -133,7 +133,7 @@ class Slot:
         return None
 
     def load(self, key: str, store: StateStore) -> str | None:
-        """Hold what was kept; returns why the target does not, if so."""
+        """Load the saved KV caches; returns the reason if the target's fails, else None."""
         failure = None
         with self.lock:
             self.stop()
@@ -149,12 +149,12 @@ class Slot:
         return failure
 
     def remove(self, key: str, store: StateStore) -> None:
-        """Delete what was kept."""
+        """Delete the saved KV caches."""
         for cache in self._caches(key):
             store.remove(cache.key)
 
     def _caches(self, key: str = "") -> list[_Cache]:
-        """Every cache of this slot. key: what its text is called on disk."""
+        """Every KV cache of this slot. key: the key that the text is saved under."""
         target = _Cache(key, self.target, self.loaded.runtime.kv_type)
         drafters = [
             _Cache(f"{key}, drafter {each.drafter.name}", each.context, each.kv_type)
@@ -164,7 +164,7 @@ class Slot:
         return [target, *drafters]
 
     def _origin(self, cache: _Cache) -> dict[str, object]:
-        """What must be equal for a saved cache to be of use."""
+        """The properties that must be equal for a saved KV cache to be usable."""
         return {
             "model file": fingerprint(cache.context.model.path),
             "llama.cpp": library.version(),
@@ -174,12 +174,12 @@ class Slot:
         }
 
     def set_pass_width(self, settings: GenerationConfig) -> int:
-        """How many tokens of text fit; from here on passes are as wide as these settings want."""
+        """Set the least rows per pass for these settings; returns the context size in tokens."""
         self.target.least_rows = self._least_rows(self._deepest(settings))
         return self.target.n_ctx
 
     def sampler(self, settings: GenerationConfig, prompt_tokens: int) -> Sampler:
-        """How tokens are chosen after a prompt of so many tokens."""
+        """The sampler of a generation. prompt_tokens: the length of its prompt."""
         endless = settings.ignore_eos or settings.min_tokens
         return Sampler(
             self.params(settings),
@@ -190,7 +190,7 @@ class Slot:
         )
 
     def params(self, settings: GenerationConfig) -> SamplingParams:
-        """The sampler's settings for this model."""
+        """The sampling parameters for this model, suppressed tokens included."""
         model = self.target.model
         params = settings.params(self.loaded.header.metadata)
         for token in params.logit_bias:
@@ -199,13 +199,13 @@ class Slot:
         return replace(params, logit_bias={**params.logit_bias, **never})
 
     def reproducible_width(self, settings: GenerationConfig) -> InvariantWidth | None:
-        """How wide passes are for a reproducible text; None if none is asked for."""
+        """The pass width of a reproducible text; None without `reproducible`."""
         return self.width_class(self._deepest(settings))
 
     def width_class(self, depth: int) -> InvariantWidth | None:
-        """How wide passes must be for a reproducible text at this depth; None if none is asked for.
+        """The pass width of a reproducible text at this depth; None without `reproducible`.
 
-        Found out at the first generation of each depth; it empties the cache.
+        It is probed at the first generation of each depth, which empties the KV cache.
         """
         if not self.loaded.runtime.reproducible or self.target.rollback is not Rollback.PARTIAL:
             return None
@@ -217,7 +217,7 @@ class Slot:
         return known[depth]
 
     def new_context(self, settings: GenerationConfig) -> Context:
-        """Another cache of the target, set up as this one is with these settings; close it."""
+        """Another context of the target, set up for these settings; the caller closes it."""
         context = self.loaded.new_target()
         context.least_rows = self._least_rows(self._deepest(settings))
         return context

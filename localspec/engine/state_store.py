@@ -1,8 +1,8 @@
-"""States of a session's caches on disk: bounded, deletable, readable by their owner.
+"""StateStore: saved KV caches on disk, of a bounded total size, readable only by their owner.
 
-A file per session: a first line, the length and CRC-32 of a header, the header in JSON, and for
-each state its tokens, as little-endian 32-bit integers, its data and the CRC-32 of both. It is only
-ever replaced as a whole.
+There is one file per key. It holds a first line, the length and the CRC-32 of a header, the header
+in JSON, and for each state its tokens (little-endian 32-bit integers), its data, and the CRC-32 of
+both. A file is replaced only as a whole.
 """
 
 import json
@@ -24,8 +24,8 @@ from localspec.llama.state import State
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import atomic_writer, cache_folder, make_private_folder
 
-# What a state is of: whatever of it changes, the state is of no use. In JSON; the keys are words
-# that may be shown, such as "model file".
+# The properties that a state depends on: if one differs, the state cannot be used. The values must
+# be JSON; the keys appear in messages, such as "model file".
 Origin: TypeAlias = Mapping[str, Any]
 
 _FIRST_LINE = b"localspec state 1\n"
@@ -33,18 +33,19 @@ _EVERY_VERSION = b"localspec state "
 _STATE, _TEMPORARY = ".state", ".tmp"
 # The header's length and CRC-32; a CRC-32.
 _FRAME, _CHECKSUM = struct.Struct("<QI"), struct.Struct("<I")
-# Bytes that are read, or written, and summed up while they are in the processor's cache.
+# Bytes per read or write: small enough for the processor's cache, where the CRC is computed.
 _CHUNK = 2**20
 
 
 class StateStore:
-    """The states of sessions, each by its key.
+    """Saved KV caches by key.
 
-    folder: where the files lie. max_bytes: what they take in all; the oldest go first.
+    folder: the folder of the files. max_bytes: the limit of their total size; the oldest files are
+    deleted first.
 
-    A state is not worth a crash: where it cannot be read or kept, `problem` says why in one line,
-    until the next one is, and the text is to be evaluated again. Several processes may use a folder
-    at once.
+    A file that cannot be read or written raises nothing: `problem` then holds the reason in one
+    line, until the next call, and the text has to be evaluated again. Several processes may use a
+    folder at the same time.
     """
 
     def __init__(self, folder: Path | None = None, *, max_bytes: int = 2 * 2**30) -> None:
@@ -55,13 +56,13 @@ class StateStore:
         self._max_bytes = max_bytes
 
     def save(self, key: str, origin: Origin, states: Mapping[str, State]) -> None:
-        """Keep a session's states, by names of the caller's, instead of those of this key.
+        """Save states under a key, instead of those saved before. states: by any names.
 
-        Raises TypeError for an origin that JSON cannot say.
+        Raises TypeError for an origin that is not JSON.
         """
         self.problem = None
-        head = _head(origin, states)
-        size = len(head) + sum(_Part.of(state).size for state in states.values())
+        header_bytes = _header_bytes(origin, states)
+        size = len(header_bytes) + sum(_StateSize.of(state).size for state in states.values())
         if size > self._max_bytes:
             limit = format_bytes(self._max_bytes)
             self.problem = (
@@ -70,15 +71,15 @@ class StateStore:
             return
         try:
             make_private_folder(self.folder)
-            self._write(self._path(key), head, states.values())
-            self._keep_within_bounds(self._path(key))
+            self._write(self._path(key), header_bytes, states.values())
+            self._delete_oldest(self._path(key))
         except OSError as error:
             self.problem = f"the state cannot be kept: {error}"
 
     def load(self, key: str, origin: Origin) -> Mapping[str, State]:
-        """The states kept for this key; none if there are none, or none of this origin.
+        """The states saved under this key; empty if there are none or their origin differs.
 
-        A file that is damaged is deleted.
+        A damaged file is deleted.
         """
         self.problem = None
         path = self._path(key)
@@ -95,11 +96,11 @@ class StateStore:
         return {}
 
     def remove(self, key: str) -> None:
-        """Delete what is kept for this key."""
+        """Delete the states of this key."""
         self._delete(*self.folder.glob(f"{self._path(key).stem}*"))
 
     def clear(self) -> None:
-        """Delete what is kept, for whatever key."""
+        """Delete the states of all keys."""
         self._delete(*self._files())
 
     def _path(self, key: str) -> Path:
@@ -116,25 +117,25 @@ class StateStore:
             except OSError as error:
                 self.problem = f"the saved state cannot be deleted: {error}"
 
-    def _keep_within_bounds(self, latest: Path) -> None:
-        """Delete the oldest files until the others fit."""
+    def _delete_oldest(self, latest: Path) -> None:
+        """Delete the oldest files until the rest fits `max_bytes`."""
         found: list[tuple[int, bool, int, Path]] = []
         for path in self._files():
             # Another process may have deleted it.
             with suppress(FileNotFoundError):
                 status = path.stat()
                 found.append((status.st_mtime_ns, path == latest, status.st_size, path))
-        taken = 0
+        total = 0
         for _, _, size, path in sorted(found, reverse=True):
-            taken += size
-            if taken > self._max_bytes:
+            total += size
+            if total > self._max_bytes:
                 self._delete(path)
 
-    def _write(self, path: Path, head: bytes, states: Iterable[State]) -> None:
+    def _write(self, path: Path, header_bytes: bytes, states: Iterable[State]) -> None:
         with atomic_writer(path, _TEMPORARY) as file:
-            file.write(head)
+            file.write(header_bytes)
             for state in states:
-                _write_part(file, state)
+                _write_state(file, state)
 
     def _read(self, file: BufferedReader, origin: Origin) -> Mapping[str, State]:
         first = file.read(len(_FIRST_LINE))
@@ -142,29 +143,29 @@ class StateStore:
             self.problem = "the saved state is of another version of localspec"
             return {}
         header = _read_header(file, first)
-        if other := _differing(header["origin"], origin):
+        if other := _differing_keys(header["origin"], origin):
             self.problem = f"the saved state is of another {' and another '.join(other)}"
             return {}
-        parts = {name: _Part(*sizes) for name, sizes in header["states"].items()}
-        # Before anything of such a size is asked for.
+        parts = {name: _StateSize(*sizes) for name, sizes in header["states"].items()}
+        # Checked before memory of these sizes is allocated.
         left = os.fstat(file.fileno()).st_size - file.tell()
         if left != sum(part.size for part in parts.values()):
             raise _DamagedError
-        return {name: _read_part(file, part) for name, part in parts.items()}
+        return {name: _read_state(file, part) for name, part in parts.items()}
 
 
 class _DamagedError(Exception):
-    """A file is not what was written."""
+    """The file differs from what was written."""
 
 
-class _Part(NamedTuple):
-    """How much of a file is of one state: tokens, and bytes of data."""
+class _StateSize(NamedTuple):
+    """The size of one state in a file: tokens, and bytes of data."""
 
     tokens: int
     data: int
 
     @classmethod
-    def of(cls, state: State) -> "_Part":
+    def of(cls, state: State) -> "_StateSize":
         return cls(len(state.tokens), state.data.size)
 
     @property
@@ -172,9 +173,9 @@ class _Part(NamedTuple):
         return 4 * self.tokens + self.data + _CHECKSUM.size
 
 
-def _head(origin: Origin, states: Mapping[str, State]) -> bytes:
-    """What a file of these begins with."""
-    sizes = {name: _Part.of(state) for name, state in states.items()}
+def _header_bytes(origin: Origin, states: Mapping[str, State]) -> bytes:
+    """The first line and the header of a file with these states."""
+    sizes = {name: _StateSize.of(state) for name, state in states.items()}
     header = json.dumps({"origin": dict(origin), "states": sizes}).encode()
     return _FIRST_LINE + _FRAME.pack(len(header), zlib.crc32(header)) + header
 
@@ -190,15 +191,15 @@ def _read_header(file: BufferedReader, first: bytes) -> Any:
     return json.loads(header)
 
 
-def _differing(saved: Origin, current: Origin) -> list[str]:
-    """The keys of two origins whose values are not the same; the one saved is from JSON."""
+def _differing_keys(saved: Origin, current: Origin) -> list[str]:
+    """The keys whose values differ between two origins; `saved` was read from JSON."""
     current = json.loads(json.dumps(dict(current)))
     missing = object()
     keys = dict.fromkeys([*saved, *current])
     return [key for key in keys if saved.get(key, missing) != current.get(key, missing)]
 
 
-def _write_part(file: BufferedWriter, state: State) -> None:
+def _write_state(file: BufferedWriter, state: State) -> None:
     checksum = 0
     for view in (_bytes_of(np.array(state.tokens, "<i4")), _bytes_of(state.data)):
         for start in range(0, len(view), _CHUNK):
@@ -208,7 +209,7 @@ def _write_part(file: BufferedWriter, state: State) -> None:
     file.write(_CHECKSUM.pack(checksum))
 
 
-def _read_part(file: BufferedReader, part: _Part) -> State:
+def _read_state(file: BufferedReader, part: _StateSize) -> State:
     tokens, data = np.empty(part.tokens, "<i4"), np.empty(part.data, np.uint8)
     checksum = 0
     for view in (_bytes_of(tokens), _bytes_of(data)):

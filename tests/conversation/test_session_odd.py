@@ -48,7 +48,7 @@ def test_sessions_that_nobody_closes(tiny: Make) -> None:
     gc.collect()
     with Session(engine) as session:
         assert session._slot is engine.slot
-        assert engine._further == []
+        assert engine._further_slots == []
 
 
 def test_another_session_switches_the_model(tiny: Make, tmp_path: Path) -> None:
