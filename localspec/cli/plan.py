@@ -129,7 +129,7 @@ def _stored(
     files = engine.model.path, engine.drafter_set.model_paths
     best = acceptance_priors.BestSetting(line.drafter, line.rule, line.depth, line.speed_up.value)
     temperature = engine.slot.sampler(settings, 1).params.temperature
-    kept = acceptance_priors.made_here(*files, temperature, found.rates, best)
+    kept = acceptance_priors.stored_forecast(*files, temperature, found.rates, best)
     try:
         output.note(f"kept for `auto` to start from: {acceptance_priors.store(*files, kept)}")
     except OSError as error:

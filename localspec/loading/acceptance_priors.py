@@ -1,4 +1,4 @@
-"""Acceptance priors: what `localspec plan` found of a pair here, kept for `auto` to start from."""
+"""Acceptance priors: stored results of `localspec plan`, from which the adaptive policy starts."""
 
 import json
 import os
@@ -12,15 +12,15 @@ from localspec.control.acceptance import AcceptancePrior
 from localspec.loading.fingerprints import fingerprint, versions
 from localspec.utils.paths import cache_file, write_atomically
 
-# Of the file; `_invalid` knows it too.
+# The version of the file format; `_invalid` checks for it.
 _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class BestSetting:
-    """The fastest way of decoding; `plain` has neither rule nor depth, and `auto` no depth.
+    """The fastest setting. `plain` has no rule and no depth, `auto` has no depth.
 
-    speed_up: the predicted speed over that of plain decoding.
+    speed_up: the predicted speed, divided by that of plain decoding.
     """
 
     drafter: str
@@ -31,11 +31,11 @@ class BestSetting:
 
 @dataclass(frozen=True, slots=True)
 class StoredForecast:
-    """What was found for a target and its draft models, and under which conditions.
+    """The forecast for a target and its draft models, and its conditions.
 
-    fingerprints: of the target's file and of the draft models'. versions: of what computed it.
-    machine: where. temperature: of the sampler. rates: the share of each drafter's tokens that are
-    right, by name.
+    fingerprints: of the target's file and the draft models' files. versions: of localspec and of
+    llama-cpp-python. machine: where it was made. temperature: of the sampler. rates: the acceptance
+    rate by the drafter's name.
     """
 
     fingerprints: list[str]
@@ -46,27 +46,27 @@ class StoredForecast:
     best: BestSetting
 
 
-def made_here(
+def stored_forecast(
     target: Path,
     drafters: Sequence[Path],
     temperature: float,
     rates: dict[str, float],
     best: BestSetting,
 ) -> StoredForecast:
-    """A forecast for these files on this machine, with the versions that are installed."""
+    """Make a forecast record for these files, this machine and the installed versions."""
     prints, made_by = _fingerprints(target, drafters), versions(constrained=False)
     return StoredForecast(prints, made_by, _machine(), temperature, rates, best)
 
 
 def store(target: Path, drafters: Sequence[Path], forecast: StoredForecast) -> Path:
-    """Keep a forecast in place of one for the same files and temperature. Raises OSError."""
+    """Store a forecast; it replaces one for the same files and temperature. Raises OSError."""
     file = _file(target, drafters, forecast.temperature)
     write_atomically(file, json.dumps({"format": _FORMAT, **asdict(forecast)}, indent=1))
     return file
 
 
 def find(target: Path, drafters: Sequence[Path], temperature: float) -> AcceptancePrior:
-    """What is stored for a target and its draft models at this temperature; maybe nothing."""
+    """Return the stored prior for these files and this temperature, or an empty one."""
     file = _file(target, drafters, temperature)
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
@@ -82,7 +82,7 @@ def find(target: Path, drafters: Sequence[Path], temperature: float) -> Acceptan
 
 
 def _invalid(record: Any, target: Path, drafters: Sequence[Path]) -> str | None:
-    """Why a record does not count, or None."""
+    """Why a record cannot be used, or None."""
     match record:
         case {"format": 1, "fingerprints": [*prints], "versions": {**theirs}, "rates": {**rates}}:
             if not all(isinstance(each, float | int) and 0 <= each <= 1 for each in rates.values()):
@@ -105,6 +105,6 @@ def _machine() -> dict[str, Any]:
 
 
 def _file(target: Path, drafters: Sequence[Path], temperature: float) -> Path:
-    """Named by what is asked for; what may have changed since is checked on reading."""
+    """The file for this request. Conditions that may change are in the file, checked on reading."""
     paths = [str(path.resolve()) for path in (target, *drafters)]
     return cache_file("plans", [paths, _machine(), round(temperature, 1)])

@@ -1,4 +1,4 @@
-"""Calibration: measure what passes and drafts take on this machine, once, and remember it."""
+"""Calibration: measure the seconds of passes and drafts on this machine once, and store them."""
 
 import json
 import os
@@ -18,14 +18,15 @@ from localspec.llama.devices import can_offload
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.paths import cache_file, stat_signature, write_atomically
 
-# The most time that measuring one model may take; at least widths 1 and 4 are measured.
+# The most seconds for measuring one model; widths 1 and 4 are always measured.
 _BUDGET = 0.8
-# In this order, as far as the budget goes: what lies between is interpolated.
+# The order of measuring, until the budget is used up; other widths are interpolated.
 _WIDTHS = (1, 4, 2, 8, 3, 16, 5, 6, 7, 12, 32, 24)
-_SLOW = 0.02
-# So many tokens are read to see what reading takes, and more where that was done in no time: a GPU
-# reads many at once as quickly as a few.
-_READ, _READ_MORE, _QUICK = 64, 512, 0.005
+# A pass that takes less is measured three times more.
+_SLOW_PASS = 0.02
+# Reading is measured with few tokens; if that takes less than _QUICK_READ seconds, with many tokens
+# too: a GPU reads many tokens in one pass as fast as a few.
+_FEW, _MANY, _QUICK_READ = 64, 512, 0.005
 
 
 def calibrate(
@@ -34,18 +35,18 @@ def calibrate(
     runtime: RuntimeConfig,
     known: CostProfile | None = None,
 ) -> CostProfile:
-    """Measure these models, or read what was measured of them on this machine before.
+    """Measure these models, or read their stored profile.
 
-    drafters: caches of draft models, by the drafter's name. known: what was measured of the target
-    with other drafters. Measuring empties the drafters' caches, and the target's unless it is
-    known.
+    drafters: the caches of draft models, by the drafter's name. known: a profile of the same target
+    with other drafters. Measuring empties the drafters' caches, and without `known` also the
+    target's cache.
     """
     paths = _paths(drafters)
     if before := remembered(target.model.path, paths, runtime):
         return before
     passes = known.passes if known else _passes(target)
     measured = CostProfile(passes, {name: _drafter(each) for name, each in drafters.items()})
-    with suppress(OSError):  # then it is measured again next time
+    with suppress(OSError):  # the next load measures again
         file = _file(target.model.path, paths, runtime)
         write_atomically(file, json.dumps(asdict(measured)))
     return measured
@@ -54,7 +55,7 @@ def calibrate(
 def remembered(
     target: Path, drafters: Sequence[Path], runtime: RuntimeConfig
 ) -> CostProfile | None:
-    """What was measured of the models in these files on this machine before, if anything was."""
+    """Return the stored profile of these files on this machine, or None."""
     try:
         record = json.loads(_file(target, drafters, runtime).read_text())
         passes = {int(rows): float(seconds) for rows, seconds in record["passes"].items()}
@@ -62,11 +63,11 @@ def remembered(
         found = CostProfile(passes, times)
         return found if passes.keys() >= {1, 4} and found.is_plausible else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # not measured yet, or not readable
+        return None  # not measured yet, or the file is damaged
 
 
 def forget(target: Context, drafters: Mapping[str, Context], runtime: RuntimeConfig) -> None:
-    """Delete a profile that proved wrong, so that the next load measures again."""
+    """Delete the stored profile, so that the next load measures again."""
     with suppress(OSError):
         _file(target.model.path, _paths(drafters), runtime).unlink(missing_ok=True)
 
@@ -80,7 +81,7 @@ def _seconds(record: Mapping[str, float]) -> DrafterSeconds:
 
 
 def _file(target: Path, drafters: Sequence[Path], runtime: RuntimeConfig) -> Path:
-    """Named by whatever changes what a pass takes."""
+    """The file of a profile; its name depends on everything that changes the time of a pass."""
     files = [stat_signature(path) for path in (target, *drafters)]
     machine = [platform.node(), platform.machine(), os.cpu_count(), can_offload()]
     kernels = [*library.build_signature(), extra_buffers.usable()]
@@ -95,27 +96,27 @@ def _passes(context: Context) -> dict[int, float]:
             continue
         if len(found) >= 2 and perf_counter() - began > _BUDGET:
             break
-        found[width] = _typical(lambda width=width: seconds_of_pass(context, width))  # type: ignore[misc]
+        found[width] = _least_seconds(lambda width=width: seconds_of_pass(context, width))  # type: ignore[misc]
     context.truncate(0)
     return found
 
 
 def _drafter(context: Context) -> DrafterSeconds:
     context.truncate(0)
-    further = _typical(lambda: seconds_of_pass(context, 1))
-    first = _typical(lambda: seconds_of_pass(context, min(2, context.n_ctx)))
+    further = _least_seconds(lambda: seconds_of_pass(context, 1))
+    first = _least_seconds(lambda: seconds_of_pass(context, min(2, context.n_ctx)))
     reading = _reading(context)
     context.truncate(0)
     return DrafterSeconds(first, further, reading)
 
 
 def _reading(context: Context) -> float:
-    """Of each token of a text."""
-    few, more = min(_READ, context.n_ctx), min(_READ_MORE, context.n_ctx)
-    took = _typical(lambda: _seconds_of_reading(context, few))
-    if took > _QUICK:
+    """Seconds of each token of a text that is read."""
+    few, more = min(_FEW, context.n_ctx), min(_MANY, context.n_ctx)
+    took = _least_seconds(lambda: _seconds_of_reading(context, few))
+    if took > _QUICK_READ:
         return took / few
-    return min(took / few, _typical(lambda: _seconds_of_reading(context, more)) / more)
+    return min(took / few, _least_seconds(lambda: _seconds_of_reading(context, more)) / more)
 
 
 def _seconds_of_reading(context: Context, count: int) -> float:
@@ -125,9 +126,9 @@ def _seconds_of_reading(context: Context, count: int) -> float:
     return perf_counter() - began
 
 
-def _typical(measure: Callable[[], float]) -> float:
-    """The best of a few: other programs can only make it slower, and a GPU's first passes of a kind
-    take many times as long.
+def _least_seconds(measure: Callable[[], float]) -> float:
+    """The least of a few measurements: other programs only make a pass slower, and a GPU's first
+    passes of a kind take many times as long.
     """
     best = min(measure(), measure())
-    return min(best, *(measure() for _ in range(3))) if best < _SLOW else best
+    return min(best, *(measure() for _ in range(3))) if best < _SLOW_PASS else best

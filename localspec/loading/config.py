@@ -1,4 +1,4 @@
-"""RuntimeConfig: where and how the models run on this machine."""
+"""RuntimeConfig: devices, memory and threads of the models; EngineConfig: what to load."""
 
 import os
 from dataclasses import dataclass
@@ -15,22 +15,26 @@ from localspec.llama.devices import can_offload
 from localspec.llama.model import Model
 from localspec.memory import estimate
 
-# ggml knows no more than 512 threads.
+# ggml supports at most 512 threads.
 _BOUNDS = (("context", 2, 2**31 - 1), ("gpu_layers", -1, 2**31 - 1), ("threads", 1, 512))
 _BYTES_PER_THREAD = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
-    """Options for both models.
+    """Options of the target and of all draft models.
 
-    context: tokens of text; None is the model's own, up to estimate.DEFAULT_CONTEXT.
-    gpu_layers: None is all of them if this build has a GPU, else none.
-    threads: None is what suits each model: see `threads_for`.
-    flash_attention: None is wherever the library can.
-    reproducible: passes are made so that logits do not depend on their width: flash attention is
-        off, whose bits depend on it, and `Engine` pads narrow passes.
-    kv_type, drafter_kv_type: what keys and values are kept as, one of estimate.KV_TYPES.
+    context: the most tokens of a text; None: the model's own limit, at most
+        estimate.DEFAULT_CONTEXT.
+    gpu_layers: the number of layers on the GPU; None: all, if this build can use a GPU.
+    threads: None: as many as suit each model, see `threads_for`.
+    flash_attention: None: where the library supports it.
+    reproducible: whether the logits must not depend on the width of a pass. Flash attention is then
+        off, because its results depend on the width, and `Engine` pads narrow passes.
+    kv_type, drafter_kv_type: the type of the keys and values in the cache of the target, and of the
+        draft models; one of estimate.KV_TYPES.
+
+    Raises InvalidValueError for a value out of range, and for types that exclude each other.
     """
 
     context: int | None = None
@@ -51,15 +55,15 @@ class RuntimeConfig:
 
     @property
     def flash(self) -> bool | None:
-        """Whether flash attention is used; None is wherever the library can."""
+        """Whether to use flash attention; None: where the library supports it."""
         return False if self.reproducible else self.flash_attention
 
     def threads_of(self, model: Model) -> int:
-        """CPU threads for this model."""
+        """The number of CPU threads for this model."""
         return self.threads or threads_for(model.size)
 
     def context_size(self, header: Header) -> int:
-        """How many tokens of text this model gets."""
+        """The number of tokens in the context of this model."""
         return self.context or estimate.default_context(header)
 
     def context_for(
@@ -71,9 +75,10 @@ class RuntimeConfig:
         *,
         snapshots: int = 0,
     ) -> Context:
-        """A cache of `n_ctx` tokens, refused before it is made if memory cannot hold it.
+        """Make a cache of `n_ctx` tokens.
 
-        kv_type: None is the target's. snapshots: see Context.
+        kv_type: None: the target's type. snapshots: see Context. Raises ModelLoadError before
+        anything is allocated if the cache does not fit in memory.
         """
         kv_type = kv_type or self.kv_type
         if not can_offload() or self.gpu_layers == 0:
@@ -100,7 +105,7 @@ class RuntimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """What an engine loads: the arguments of `engine.load`, checked."""
+    """The arguments of `engine.load`, checked."""
 
     model: str | Path | None
     draft: DraftRequest
@@ -109,16 +114,16 @@ class EngineConfig:
 
 
 def threads_for(weights: int) -> int:
-    """As many threads as so many bytes of weights keep busy, at most one per physical core.
+    """The number of threads for a model of `weights` bytes, at most one per physical core.
 
-    Threads wait for each other hundreds of times per pass. For a small model that costs more than
-    they gain, and many times more whenever another program needs one of the cores.
+    Threads wait for each other hundreds of times per pass. With a small model, waiting costs more
+    time than more threads save, and far more when another program uses one of the cores.
     """
     return max(1, min(weights // _BYTES_PER_THREAD, _physical_cores()))
 
 
 def _physical_cores() -> int:
-    """The physical cores this process may use: hyperthreads slow llama.cpp down."""
+    """The number of physical cores for this process: hyperthreads slow llama.cpp down."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
     return min(physical, allowed or physical)

@@ -1,7 +1,7 @@
-"""Drafter loader: from a draft request to drafters, or to the reason why there are none.
+"""Drafter loader: finds and loads the drafters of a draft request.
 
-`find_drafters` resolves the request: files are found and their headers read and checked, once.
-What it finds goes into the memory plan, and then `load_drafters` loads it.
+`find_drafters` finds the files of the request, and reads and checks their headers. `plan_drafters`
+plans the memory with them, and `load_drafters` loads them.
 """
 
 from contextlib import ExitStack
@@ -31,7 +31,7 @@ _SUFFIX = DrafterSpec("suffix")
 
 @dataclass(frozen=True, slots=True)
 class FoundDrafter:
-    """A drafter that exists. facts: of a draft model's file."""
+    """A drafter whose files exist. facts: of a draft model's file; None for other drafters."""
 
     spec: DrafterSpec
     facts: Facts | None = None
@@ -39,10 +39,10 @@ class FoundDrafter:
 
 @dataclass(frozen=True, slots=True)
 class FoundDrafters:
-    """What a request comes to for one target, before any model is loaded.
+    """The drafters of a request for one target, before any model is loaded.
 
-    reason: why there are none, or why the target's own drafter is missing. optional: whether the
-    draft model is one that `auto` added, which may be left out.
+    reason: why there are no drafters, or why the target's own drafter is missing. optional: whether
+    the draft model was added by `auto`, so that it may be left out.
     """
 
     request: DraftRequest
@@ -52,19 +52,19 @@ class FoundDrafters:
 
     @property
     def models(self) -> tuple[Facts, ...]:
-        """The draft models among them."""
+        """The facts of all draft models."""
         return tuple(each.facts for each in self.drafters if each.facts)
 
     def without_models(self, reason: str) -> "FoundDrafters":
-        """The same without the draft model that `auto` added."""
+        """Leave out the draft model that `auto` added."""
         kept = tuple(each for each in self.drafters if not each.facts)
         return replace(self, drafters=kept, reason=reason, optional=False)
 
 
 def find_drafters(request: DraftRequest, target: Path) -> FoundDrafters:
-    """Find every drafter of a request; `auto` adds suffix and the target's own, if it is known.
+    """Find all drafters of a request; `auto` adds suffix, and the target's own drafter if known.
 
-    Raises ModelNotFoundError or ModelLoadError for a model that was asked for by name.
+    Raises ModelNotFoundError or ModelLoadError for a model that was named.
     """
     if request.is_off:
         return FoundDrafters(request, reason="drafting was turned off")
@@ -81,8 +81,8 @@ def plan_drafters(
 ) -> tuple[FoundDrafters, MemoryPlan]:
     """Find the drafters, and plan the memory of all models and caches; nothing is loaded.
 
-    A drafter that nobody asked for by name is left out where it does not fit. Raises ModelLoadError
-    where what was asked for does not fit.
+    A draft model that `auto` added is left out if it does not fit. Raises ModelLoadError if the
+    target or a named drafter does not fit.
     """
     found = find_drafters(request, target.files[0])
     memory = MemoryRequest(
@@ -95,8 +95,8 @@ def plan_drafters(
         drafter_kv_type=runtime.drafter_kv_type,
         gpu_layers=runtime.gpu_layers,
         flash_attention=runtime.flash,
-        # They make drafts cheaper and every plain pass a little dearer, so they are kept only for
-        # drafters asked for by name; else checkpoints serve.
+        # Snapshots make drafts cheaper and plain passes a little slower, so they are used only for
+        # named drafters; otherwise checkpoints are used.
         snapshots=0 if request.auto or request.is_off else SNAPSHOTS,
     )
     plan = memory_plan(memory)
@@ -114,7 +114,7 @@ def _checked(spec: DrafterSpec, path: Path) -> FoundDrafter:
 
 
 def _with_own_drafter(found: FoundDrafters, target: Path) -> FoundDrafters:
-    """Add the drafter that is known for the target; what is wrong with it becomes the reason."""
+    """Add the known drafter of the target; if that fails, `reason` says why."""
     pair = pair_finder.pair_of(target)
     if pair is None or pair.drafter is None:
         because = pair.no_drafter if pair else None
@@ -129,9 +129,9 @@ def _with_own_drafter(found: FoundDrafters, target: Path) -> FoundDrafters:
 
 @dataclass(frozen=True, slots=True)
 class LoadedDrafter:
-    """A drafter ready for use; a draft model is loaded, and each text gets a cache of it.
+    """A drafter with its model, if it has one; each text gets its own cache of the model.
 
-    header: of the model's file. kv_type: what its keys and values are kept as.
+    header: of the model's file. kv_type: the type of the keys and values in its caches.
     """
 
     spec: DrafterSpec
@@ -142,9 +142,9 @@ class LoadedDrafter:
     def for_sequence(
         self, target: Context, runtime: RuntimeConfig, past: PastTexts | None
     ) -> SequenceDrafter:
-        """A drafter for the text in a cache of the target.
+        """Make a drafter for the text in the target's cache.
 
-        Raises DrafterMismatchError where the model's cache can forget nothing.
+        Raises DrafterMismatchError if the draft model's cache cannot be rolled back.
         """
         if self.spec.custom:
             return SequenceDrafter(self.spec.custom)
@@ -161,16 +161,17 @@ class LoadedDrafter:
         return SequenceDrafter(drafter, context, self.kv_type)
 
     def close(self) -> None:
-        """Free the model, after every cache of it."""
+        """Free the model; close its caches before."""
         if self.model:
             self.model.close()
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedDrafters:
-    """The drafters of one target.
+    """The loaded drafters of one target.
 
-    reason: as in DrafterSet. notes: what is less than was asked for, a line each.
+    reason: as in DrafterSet. past: the store of earlier texts, if they are kept. notes: the
+    requests that could not be met in full, one line each.
     """
 
     drafters: tuple[LoadedDrafter, ...] = ()
@@ -179,9 +180,9 @@ class LoadedDrafters:
     notes: tuple[str, ...] = ()
 
     def another_set(self, target: Context, runtime: RuntimeConfig) -> DrafterSet:
-        """The same drafters for a further text of the same target.
+        """Make a drafter set for another text of the same target.
 
-        Raises InvalidValueError for the user's own object, which follows one text.
+        Raises InvalidValueError for a Drafter object of the caller, which follows only one text.
         """
         for each in self.drafters:
             if each.spec.custom:
@@ -198,7 +199,7 @@ class LoadedDrafters:
         return DrafterSet(_cheap_first(members), self.reason, self.past)
 
     def close(self) -> None:
-        """Free the models, after every cache of them."""
+        """Free the models; close their caches before."""
         for each in self.drafters:
             each.close()
 
@@ -211,11 +212,11 @@ def load_drafters(
     *,
     kv_type_fits: bool = False,
 ) -> tuple[LoadedDrafters, DrafterSet]:
-    """Load all drafters or none, and make the set for the text in `target`.
+    """Load all drafters or none, and make the drafter set for the text in `target`.
 
-    kv_type_fits: whether only the runtime's drafter_kv_type fits in memory; else f16 is used where
-    drafts suffer from it. Raises DrafterMismatchError for a drafter that was asked for by name and
-    cannot draft for this target.
+    kv_type_fits: whether only the runtime's drafter_kv_type fits in memory. Otherwise f16 replaces
+    a type that makes drafts worse. Raises DrafterMismatchError for a named drafter that cannot
+    draft for this target.
     """
     if found.drafters and target.rollback is Rollback.NOTHING:
         why = f"this model's cache can forget {target.rollback.value}"
@@ -249,7 +250,7 @@ def load_drafters(
 def _load(
     found: FoundDrafter, target: Context, runtime: RuntimeConfig, *, kv_type_fits: bool
 ) -> tuple[LoadedDrafter, str | None]:
-    """Load one drafter; a line for the user beside it."""
+    """Load one drafter; return it, and a note for the user or None."""
     if found.facts is None:
         return LoadedDrafter(found.spec), None
     path, header = found.facts.files[0], found.facts.header
@@ -269,7 +270,7 @@ def _load(
 
 
 def _cheap_first(members: list[SequenceDrafter]) -> tuple[SequenceDrafter, ...]:
-    """Order them as policies ask them. Raises InvalidValueError for two of one name."""
+    """Order the drafters, cheap ones first. Raises InvalidValueError if two have the same name."""
     names: set[str] = set()
     for name in (member.drafter.name for member in members):
         if name in names:

@@ -1,4 +1,4 @@
-"""Fingerprints: what tells one model file, and one set of library versions, from another."""
+"""Fingerprints: identify model files and library versions."""
 
 import hashlib
 import os
@@ -8,12 +8,12 @@ from pathlib import Path
 from localspec import __version__
 from localspec.llama import library
 
-# Enough of a file to tell models and quantisations apart without reading gigabytes.
+# Enough bytes to distinguish models and quantisations, without reading gigabytes.
 _HASHED_AT_EACH_END = 4 * 2**20
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of a file's size, beginning and end."""
+    """Return the SHA-256 of a file's size, first bytes and last bytes."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:
@@ -24,6 +24,6 @@ def fingerprint(path: Path) -> str:
 
 
 def versions(*, constrained: bool) -> dict[str, str]:
-    """The versions whose change may change a text. constrained: whether a grammar shapes it."""
+    """Versions of the libraries that can change a text. constrained: whether it has a grammar."""
     ours = {"localspec": __version__, "llama_cpp_python": library.version()}
     return {**ours, "llguidance": metadata.version("llguidance")} if constrained else ours

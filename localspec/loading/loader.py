@@ -1,4 +1,4 @@
-"""Loader: a target and its drafters, from their names to caches that are ready."""
+"""Loader: loads a target and its drafters, with the caches of a first text."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -36,11 +36,14 @@ from localspec.utils.progress import report_progress
 class LoadedModels:
     """A target and its drafters, loaded, with the caches of one text.
 
-    target: the target's cache. header: of its file. runtime: as configured, less what memory did
-    not allow. drafters: the loaded drafters; drafter_set: those of this text. costs: what was
-    measured; None if nothing was. policies: of this text. notes: what is less than was asked for,
-    a line each. widths: how wide passes must be for a reproducible text, by depth, once it is
-    known. The target's model is freed by the engine, after all caches of it.
+    target: the target's cache. header: of the target's file.
+    runtime: the configuration, reduced where memory did not suffice.
+    drafters: the loaded drafters. drafter_set: the drafters of this text.
+    costs: the measured profile, or None. policies: of this text.
+    notes: the requests that could not be met in full, one line each.
+    widths: the width of passes for a reproducible text, by depth, once it is known.
+
+    The engine frees the target's model after all its caches.
     """
 
     target: Context
@@ -54,7 +57,7 @@ class LoadedModels:
     widths: dict[int, InvariantWidth] = field(default_factory=dict)
 
     def for_another_text(self) -> "LoadedModels":
-        """New caches of the same models, for another text."""
+        """Make new caches of the same models, for another text."""
         with ExitStack() as undo:
             target = self.new_target()
             undo.callback(target.close)
@@ -63,16 +66,16 @@ class LoadedModels:
         return models
 
     def new_target(self) -> Context:
-        """Another cache of the target; close it."""
+        """Make another cache of the target; the caller closes it."""
         return self.runtime.context_for(
             self.target.model, self.header, self.target.room, snapshots=self.target.snapshots
         )
 
     def with_target(self, target: Context) -> "LoadedModels":
-        """The same drafters for the text in another cache of the target.
+        """Make drafters for the text in another cache of the target.
 
-        Its costs start from what passes were found to take for this text, and are learnt apart, as
-        texts differ in length.
+        Its costs start from the costs learnt for this text. From then on they are learnt
+        separately, as texts differ in length.
         """
         drafter_set = self.drafters.another_set(target, self.runtime)
         costs = self.policies.costs.copy() if self.policies.costs else None
@@ -80,9 +83,9 @@ class LoadedModels:
         return replace(self, target=target, drafter_set=drafter_set, policies=policies)
 
     def with_drafters(self, request: DraftRequest) -> "LoadedModels":
-        """The same target with other drafters; those before are freed already.
+        """Load other drafters for the same target; the caller has freed the old ones.
 
-        The target's cache stays as it is, if it is known what its passes take.
+        The target's cache stays as it is if the costs of its passes are known.
         """
         found = find_drafters(request, self.target.model.path)
         past = self.drafters.past
@@ -102,7 +105,7 @@ class LoadedModels:
         )
 
     def close_caches(self) -> None:
-        """Free the caches of this text; the models stay."""
+        """Free the caches of this text, but not the models."""
         self.drafter_set.close()
         self.target.close()
 
@@ -114,7 +117,7 @@ def load_models(
     *,
     remember: bool = False,
 ) -> LoadedModels:
-    """Load the target and its drafters, or nothing; the arguments are those of `engine.load`."""
+    """Load the target and its drafters; on an error, free everything. Arguments: `engine.load`."""
     path = registry.bundled().target if model is None else locate(model)
     facts = loadable_facts(path)
     found, plan = plan_drafters(draft, facts, runtime)
@@ -151,7 +154,7 @@ def _calibrated(
     runtime: RuntimeConfig,
     known: CostProfile | None = None,
 ) -> tuple[CostProfile | None, Policies]:
-    """What passes take, and the policies that go by it; nothing is measured if nothing drafts."""
+    """Measure the costs if there are drafters, and make the policies that use them."""
     report_progress("measuring what passes take")
     if not drafter_set.drafters:
         return known, _policies(target, drafter_set, None)

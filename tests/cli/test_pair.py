@@ -249,7 +249,7 @@ def test_what_was_measured_is_taken(target_path: Path, drafter_path: Path, asked
     files = target_path, [drafter_path]
     rates = {drafter_path.stem: 0.5, "suffix": 0.9}
     best = acceptance_priors.BestSetting("suffix", "coupled", None, 1.5)
-    acceptance_priors.store(*files, acceptance_priors.made_here(*files, 0.8, rates, best))
+    acceptance_priors.store(*files, acceptance_priors.stored_forecast(*files, 0.8, rates, best))
     _, record = asked("pycode", drafter_path)
     gain = record["gain"]
     assert gain["rate"] == 0.5 and gain["timed"] is False

@@ -1,4 +1,4 @@
-"""A stored plan comes back for the same files, and for no others."""
+"""Stored forecasts are found for the same files, and for no others."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def stored(target: Path, *drafters: Path, temperature: float = 0.8) -> tuple[StoredForecast, Path]:
-    plan = acceptance_priors.made_here(
+    plan = acceptance_priors.stored_forecast(
         target, drafters, temperature, RATES, BestSetting("small", "coupled", 3, 1.5)
     )
     return plan, acceptance_priors.store(target, drafters, plan)
@@ -52,7 +52,7 @@ def test_round_trip(pair: tuple[Path, Path]) -> None:
     assert plan.fingerprints[0] != plan.fingerprints[1]
 
 
-def test_nothing_is_said_where_nobody_asked(pair: tuple[Path, Path]) -> None:
+def test_without_a_stored_forecast_nothing_is_reported(pair: tuple[Path, Path]) -> None:
     stored(*pair)
     target, drafter = pair
     others = (target, [], 0.8), (drafter, [target], 0.8), (target, [drafter], 0.0)
@@ -82,7 +82,7 @@ def touched(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None
         (touched(lambda record: record["versions"].update(localspec="0.0")), "another version"),
     ],
 )
-def test_what_is_no_plan_is_ignored_and_said(
+def test_a_damaged_forecast_is_ignored_and_reported(
     pair: tuple[Path, Path], touch: Callable[[Path], None], message: str
 ) -> None:
     _, file = stored(*pair)
@@ -102,7 +102,7 @@ def test_a_file_that_has_changed(pair: tuple[Path, Path], which: int) -> None:
 def test_auto_starts_from_it(target_path: Path, drafter_path: Path, tmp_path: Path) -> None:
     target = tmp_path / target_path.name
     shutil.copy(target_path, target)
-    plan = acceptance_priors.made_here(
+    plan = acceptance_priors.stored_forecast(
         target, [drafter_path], 0.8, {drafter_path.stem: 0.125}, BestSetting("plain", None, None, 1)
     )
     acceptance_priors.store(target, [drafter_path], plan)

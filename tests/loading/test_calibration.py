@@ -1,4 +1,4 @@
-"""What passes take is measured once, remembered, and measured again when it may be otherwise."""
+"""Costs are measured once and stored, and measured again when they may have changed."""
 
 import json
 from collections.abc import Callable
@@ -37,14 +37,14 @@ def test_it_is_measured_once(
     assert all(seconds > 0 for seconds in astuple(first.drafters["small"]))
     assert calibrate(target, {"small": drafter}, RuntimeConfig()) == first
     assert len(list(cache.iterdir())) == 1
-    # Other threads, or another drafter, are another matter.
+    # Other threads or another drafter are measured separately.
     calibrate(target, {"small": drafter}, RuntimeConfig(threads=1))
     assert calibrate(target, {}, RuntimeConfig()).drafters == {}
     assert len(list(cache.iterdir())) == 3
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"passes": {"1": "x"}}', '{"passes": {}}'])
-def test_what_cannot_be_read_is_measured_again(
+def test_a_damaged_profile_is_measured_again(
     content: str, make_context: Make, target_model: Model, cache: Path
 ) -> None:
     target = make_context(target_model)
@@ -81,21 +81,21 @@ def test_a_small_context_is_measured_as_far_as_it_reaches(
 @pytest.mark.parametrize(("usual", "times"), [(0.001, 5), (0.1, 2)])
 def test_a_first_pass_that_was_slow_does_not_count(usual: float, times: int) -> None:
     took = iter([3.0, *[usual] * 9])
-    assert calibration._typical(lambda: next(took)) == usual
+    assert calibration._least_seconds(lambda: next(took)) == usual
     assert len([*took]) == 10 - times
 
 
 @pytest.mark.parametrize(
     ("costs", "expected"), [((0.004, 0.0), 0.004 / 512), ((0.0, 0.001), 0.001)]
 )
-def test_reading_is_priced_by_the_most_that_is_read_at_once(
+def test_reading_is_measured_with_many_tokens_where_few_are_quick(
     costs: tuple[float, float],
     expected: float,
     make_context: Make,
     drafter_model: Model,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A GPU takes as long for few tokens as for many; a CPU by the token."""
+    """A GPU takes as long for few tokens as for many; on a CPU each token takes time."""
     of_pass, of_token = costs
     monkeypatch.setattr(
         calibration, "_seconds_of_reading", lambda _context, count: of_pass + count * of_token
@@ -104,10 +104,10 @@ def test_reading_is_priced_by_the_most_that_is_read_at_once(
     assert measured.reading == pytest.approx(expected)
 
 
-def test_a_drafter_dearer_than_its_target_is_measured_again(
+def test_a_drafter_slower_than_its_target_is_measured_again(
     make_context: Make, target_model: Model, drafter_model: Model, cache: Path
 ) -> None:
-    """It would never draft, so that nobody would find out that it is not so."""
+    """It would never draft, so the wrong cost would never be corrected."""
     target, drafter = make_context(target_model), make_context(drafter_model)
     calibrate(target, {"small": drafter}, RuntimeConfig())
     [file] = cache.iterdir()
@@ -118,7 +118,7 @@ def test_a_drafter_dearer_than_its_target_is_measured_again(
     assert calibrate(target, {"small": drafter}, RuntimeConfig()).drafters["small"].further < 1
 
 
-def test_what_proved_wrong_is_measured_again(cache: Path) -> None:
+def test_a_wrong_profile_is_measured_again(cache: Path) -> None:
     with load(draft="suffix", threads=1) as engine:
         engine.generate("def f(", max_tokens=20)
     [file] = cache.iterdir()

@@ -1,4 +1,4 @@
-"""Which drafter a target gets, and what is said when it gets none."""
+"""Which drafters a target gets, and the reason when it gets none."""
 
 import shutil
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def mamba(tmp_path_factory, target_path) -> Path:  # type: ignore[no-untyped-def
 
 
 def drafters_of(draft: Any, model: Path | None = None) -> DrafterSet:
-    """What these choices come to; it is closed already."""
+    """The drafter set for these options, already closed."""
     with load(model, draft, threads=1, context=64) as engine:
         return engine.drafter_set
 
@@ -40,19 +40,17 @@ def test_the_bundled_target_gets_its_own_drafter_too(drafter_path: Path) -> None
         assert engine.drafter_set.reason is None
 
 
-def test_another_target_gets_what_needs_no_model_and_says_why(
-    tmp_path: Path, target_path: Path
-) -> None:
+def test_an_unknown_target_gets_suffix_and_the_reason(tmp_path: Path, target_path: Path) -> None:
     drafter_set = drafters_of("auto", Path(shutil.copy(target_path, tmp_path / "unknown.gguf")))
     assert drafter_set.names == ["suffix"]
     assert drafter_set.model_paths == []
     assert drafter_set.reason == "no drafter is known for unknown.gguf"
 
 
-def test_a_known_drafter_that_cannot_be_used_is_said(
+def test_the_reason_names_a_known_drafter_that_cannot_be_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target_path: Path
 ) -> None:
-    """`auto` goes on without it."""
+    """`auto` continues without the known drafter."""
     (tmp_path / "cut.gguf").write_bytes(target_path.read_bytes()[:10_000])
     bundled = registry.bundled()
     pair = registry.Pair(name="cut", target=bundled.target, drafter=tmp_path / "cut.gguf")
@@ -78,11 +76,11 @@ def test_none_is_none(draft: str | Sequence[str]) -> None:
         ("suffix", ["suffix"]),
         ("lookup,ngram", ["lookup", "ngram"]),
         ("ngram,lookup", ["ngram", "lookup"]),
-        # What costs nothing comes first, however it is written.
+        # Cheap drafters come first, in any order of the names.
         ("{model},suffix", ["suffix", "{stem}"]),
         ("lookup,{model},ngram", ["lookup", "ngram", "{stem}"]),
         ("auto,lookup", ["lookup", "suffix", "{stem}"]),
-        # Twice is once.
+        # A name given twice counts once.
         ("suffix,suffix", ["suffix"]),
         ("ngram,suffix,ngram", ["ngram", "suffix"]),
         ("auto,suffix", ["suffix", "{stem}"]),
@@ -90,7 +88,7 @@ def test_none_is_none(draft: str | Sequence[str]) -> None:
     ],
 )
 def test_several_with_commas_or_as_a_list(drafter_path: Path, draft: str, names: list[str]) -> None:
-    """Names and the path of a GGUF, in either way of writing, and a list within a list."""
+    """Names and the path of a GGUF, with commas, as a list and as a nested list."""
     expected = [name.format(stem=drafter_path.stem) for name in names]
     written = draft.format(model=drafter_path)
     first, *others = written.split(",")
@@ -103,15 +101,15 @@ def test_several_with_commas_or_as_a_list(drafter_path: Path, draft: str, names:
         assert (drafter_set.model_paths == [drafter_path]) is (drafter_path.stem in expected)
 
 
-def test_a_model_named_goes_before_the_known_one(target_path: Path) -> None:
-    """`auto` adds none to it, wherever it stands."""
+def test_a_named_model_replaces_the_known_one(target_path: Path) -> None:
+    """`auto` adds no other draft model, at any position."""
     for choices in (["auto", target_path], [target_path, "auto"]):
         drafter_set = drafters_of(choices)
         assert drafter_set.names == ["suffix", target_path.stem]
         assert drafter_set.model_paths == [target_path]
 
 
-def test_a_drafter_of_one_s_own_among_others(drafter_path: Path) -> None:
+def test_a_custom_drafter_among_others(drafter_path: Path) -> None:
     own = Repeat()
     drafter_set = drafters_of([own, "lookup", str(drafter_path)])
     assert drafter_set.names == ["lookup", "repeat", drafter_path.stem]
@@ -120,7 +118,7 @@ def test_a_drafter_of_one_s_own_among_others(drafter_path: Path) -> None:
 
 
 def test_the_first_with_a_proposal_drafts(drafter_path: Path) -> None:
-    """At a fixed depth: there is nothing to copy before the text repeats itself."""
+    """At a fixed depth, the model drafts until suffix has something to copy."""
     with load(draft=["lookup", Repeat()], threads=1, context=128) as engine:
         options = {"max_tokens": 9, "depth": 2, "logit_bias": {9: 1e3}}
         result = engine.generate([7, 8, 9], **options)  # type: ignore[arg-type]
@@ -133,7 +131,7 @@ def test_the_first_with_a_proposal_drafts(drafter_path: Path) -> None:
 def test_a_path_may_hold_a_comma(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drafter_path: Path, name: str
 ) -> None:
-    """A file that is there is taken whole; within a list, beside others."""
+    """The path of an existing file is not split at commas, also within a list."""
     path = Path(shutil.copy(drafter_path, tmp_path / name))
     for choices in (str(path), path, [str(path)]):
         assert drafters_of(choices).names == [path.stem]
@@ -145,7 +143,7 @@ def test_a_path_may_hold_a_comma(
 
 
 def test_two_models_draft(drafter_path: Path, target_path: Path) -> None:
-    """Each with a cache of its own; at a fixed depth the first one drafts."""
+    """Each has its own cache; at a fixed depth the first one drafts."""
     for draft in (f"{drafter_path},{target_path}", [drafter_path, "suffix", target_path]):
         with load(draft=draft, threads=1, context=128) as engine:
             drafter_set = engine.drafter_set
@@ -177,15 +175,15 @@ def test_the_member_that_a_drafter_lacks_is_named(member: str) -> None:
 
 @pytest.mark.parametrize("draft", ["none,suffix", "auto,none", ["none", Repeat()], "nothing,none"])
 def test_none_and_something_else_is_refused(draft: Any) -> None:
-    """Whatever the other thing is."""
+    """For every other value."""
     with pytest.raises(InvalidValueError, match="names none and something else; choose one"):
         load(draft=draft)
 
 
-def test_one_that_is_refused_refuses_all(
+def test_if_one_is_refused_none_is_loaded(
     drafter_path: Path, target_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what was loaded is freed."""
+    """Drafters that were already loaded are freed."""
     closed: list[Path] = []
     close = Model.close
 
@@ -196,7 +194,7 @@ def test_one_that_is_refused_refuses_all(
     monkeypatch.setattr(Model, "close", closing)
     with pytest.raises(ModelNotFoundError, match="there is no model 'nothing'"):
         load(draft=f"suffix,{drafter_path},nothing")
-    assert not closed  # all were looked for before any was loaded
+    assert not closed  # all files are found before any model is loaded
     copy = Path(shutil.copy(drafter_path, tmp_path))
     with pytest.raises(InvalidValueError, match="two drafters called"):
         load(draft=[drafter_path, copy])
@@ -218,7 +216,7 @@ def test_a_recurrent_target_is_drafted_for_like_any_other(mamba: Path) -> None:
         again = engine.generate("def f(x):", depth=3, **options)
     assert set(plain.origins) == {"plain"}
     assert again.token_ids == first.token_ids == plain.token_ids
-    # It comes back to the mark at the prompt's end.
+    # It returns to the mark at the end of the prompt.
     assert again.stats.prompt_evaluated == 1
 
 
@@ -239,13 +237,15 @@ def test_a_state_that_cannot_be_copied_is_decoded_plainly(mamba: Path) -> None:
 
 @pytest.mark.usefixtures("no_checkpoints")
 @pytest.mark.parametrize("draft", ["suffix", "lookup", "ngram", "lookup,ngram"])
-def test_then_drafting_that_was_asked_for_is_refused(mamba: Path, draft: str) -> None:
+def test_a_named_drafter_is_refused_where_the_state_cannot_be_copied(
+    mamba: Path, draft: str
+) -> None:
     with pytest.raises(DrafterMismatchError, match="forget only everything at once"):
         load(mamba, draft)
 
 
 @pytest.mark.usefixtures("no_checkpoints")
-def test_then_such_a_drafter_is_refused(mamba: Path) -> None:
+def test_a_recurrent_drafter_is_refused_where_its_state_cannot_be_copied(mamba: Path) -> None:
     with pytest.raises(DrafterMismatchError, match=r"mamba.gguf cannot draft: its cache"):
         load(draft=mamba)
 
@@ -265,7 +265,7 @@ def test_a_target_can_draft_for_itself(target_path: Path) -> None:
     assert result.stats.acceptance_rate == 1
 
 
-def test_what_is_no_drafter_is_named() -> None:
+def test_the_error_names_an_object_that_is_no_drafter() -> None:
     with pytest.raises(
         ModelNotFoundError, match="there is no model 'nothing'; choose auto, none, suffix"
     ):
@@ -285,7 +285,7 @@ def test_what_is_no_drafter_is_named() -> None:
         ("none,suffix", "none and something else"),
     ],
 )
-def test_a_list_that_says_nothing_is_refused(draft: str | list[str], message: str) -> None:
+def test_an_empty_list_or_name_is_refused(draft: str | list[str], message: str) -> None:
     with pytest.raises(InvalidValueError, match=message):
         load(draft=draft)
 
@@ -300,7 +300,7 @@ def test_two_drafters_of_one_name_are_refused() -> None:
         load(draft=[Suffix(), Suffix()])
 
 
-def test_what_was_measured_of_the_model_is_not_taken_for_another(drafter_path: Path) -> None:
+def test_the_costs_of_the_model_are_not_used_for_another_drafter(drafter_path: Path) -> None:
     with load(draft=[str(drafter_path), Silent()]) as engine:
         costs = engine.slot.loaded.policies.costs
         assert costs and list(costs._drafters) == [drafter_path.stem]
@@ -324,9 +324,9 @@ class Silent:
 def test_a_drafter_s_cache_in_fewer_bits(
     drafter_path: Path, monkeypatch: pytest.MonkeyPatch, strict: bool
 ) -> None:
-    """It is tried, and given up where the drafts would suffer."""
+    """The type is tried, and replaced by f16 where it makes drafts worse."""
     if strict:
-        monkeypatch.setattr("localspec.loading.kv_precision._LEAST", 0.9999)
+        monkeypatch.setattr("localspec.loading.kv_precision._LEAST_AGREEMENT", 0.9999)
     with load(draft=str(drafter_path), context=512, drafter_kv_type="q8_0") as engine:
         [member] = engine.drafter_set.members
         assert member.kv_type == ("f16" if strict else "q8_0")

@@ -1,4 +1,4 @@
-"""A build that crashes with extra buffer types is used without them from then on."""
+"""A build that crashes with extra buffer types is used without them afterwards."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """Each child process that is started for a check: its file, and with extra buffers or not."""
+    """The child processes started for checks: the file, and whether with extra buffers."""
     started: list[tuple[str, bool]] = []
     run = load_check.run_smoke_test
 
@@ -52,7 +52,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 
 @pytest.fixture
 def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """From now on, children have a faulty library."""
+    """Give child processes a faulty library from now on."""
 
     def become(**options: bool) -> str:
         folder = faulty_library(tmp_path / "faulty", **options)
@@ -63,7 +63,7 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str
 
 
 def buffer_types(lines: list[str]) -> set[str]:
-    """Of the weights that were loaded, as the library logs: CPU, CPU_Mapped, CPU_REPACK, AMX."""
+    """The buffer types of the loaded weights, from the log: CPU, CPU_Mapped, CPU_REPACK, AMX."""
     return {line.split()[1] for line in lines if "model buffer size" in line}
 
 
@@ -84,7 +84,9 @@ def test_no_extra_buffer_type_is_in_use_after_a_crash(faulty: Callable[..., str]
         pytest.skip("this build has no extra buffer type for this processor")
 
 
-def test_the_crash_is_told_with_what_it_costs_and_what_to_do(faulty: Callable[..., str]) -> None:
+def test_the_note_on_the_crash_says_what_it_costs_and_what_to_do(
+    faulty: Callable[..., str],
+) -> None:
     faulty()
     with load() as engine:
         [note] = [each for each in engine.notes if "llama.cpp" in each]
@@ -109,7 +111,7 @@ def test_a_healthy_library_is_tried_once(
     assert model_params(0).use_extra_bufts
 
 
-def test_a_model_of_the_users_is_not_the_first_to_meet_the_crash(
+def test_the_bundled_model_is_tried_before_one_of_the_user(
     faulty: Callable[..., str], children: list[tuple[str, bool]], tmp_path: Path
 ) -> None:
     faulty()
@@ -150,7 +152,7 @@ def test_another_build_or_processor_is_tried_again(
     assert len(children) == 2
 
 
-def test_a_child_that_tells_nothing_is_not_remembered(
+def test_a_child_without_a_result_is_not_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "child"
@@ -188,7 +190,7 @@ def test_costs_are_measured_again_after_a_crash(
 
 
 def run(home: Path, folder: str, *arguments: str, text: str = "") -> Any:
-    """Of localspec, in a process that crashes itself if it uses what it should not."""
+    """Run localspec in a process that crashes if it uses extra buffers."""
     return subprocess.run(
         [sys.executable, "-m", "localspec", *arguments],
         input=text,

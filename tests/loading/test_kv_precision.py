@@ -1,4 +1,4 @@
-"""Whether few bits for a drafter's keys and values would spoil its drafts is tried, and told."""
+"""Whether a quantised KV cache makes a drafter's drafts worse is measured and reported."""
 
 import json
 from pathlib import Path
@@ -32,13 +32,13 @@ def header(drafter_path: Path) -> Header:
 
 @pytest.fixture(scope="module")
 def uneven(tmp_path_factory: pytest.TempPathFactory, drafter_path: Path) -> Path:
-    """The drafter, computing the same from keys of which some are 64 times as large as others."""
+    """The drafter with the same results, but with some keys 64 times as large as others."""
     source = SourceModel(drafter_path)
     tensors = []
     for name in source.tensors:
         values = source.rows(name)
         if ".attn_k." in name or ".attn_q." in name:
-            # Two in each block of a quantised type, which turn together.
+            # Two rows of each quantised block, which are rotated together.
             blocks = values.reshape(-1, 32, values.shape[-1]).copy()
             blocks[:, :2] *= 64 if ".attn_k." in name else 1 / 64
             values = blocks.reshape(values.shape)
@@ -66,11 +66,11 @@ def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
         header = check_generative(path)
         assert agreement(model, RUNTIME, header, "f16") == 1.0
         agreed = agreement(model, RUNTIME, header, "bf16")
-    # A running state is kept in 32 bits whatever the type.
+    # A running state has 32 bits with every type.
     assert agreed == 1 if family == "mamba" else 0.95 < agreed < 1
 
 
-def test_what_agrees_is_taken(drafter_model: Model, header: Header) -> None:
+def test_a_type_that_agrees_is_chosen(drafter_model: Model, header: Header) -> None:
     for kv_type in ("q8_0", "q4_0"):
         assert choose_kv_type(drafter_model, RUNTIME, header, kv_type) == (kv_type, None)
 
@@ -92,18 +92,18 @@ def test_bits_too_few_for_these_keys_are_rejected(uneven: Path) -> None:
 def test_a_type_that_the_model_cannot_have_is_rejected(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.gguf", "llama")
     with Model(path) as model:
-        # Its heads are narrower than a block.
+        # The heads of this model are narrower than a quantised block.
         kv_type, line = choose_kv_type(model, RUNTIME, check_generative(path), "q4_0")
     assert kv_type == "f16"
     assert line == "the drafter's cache is kept as f16: this one cannot be q4_0"
 
 
-def test_what_is_not_quantised_is_taken_untried(
+def test_a_type_that_is_not_quantised_is_not_measured(
     drafter_path: Path, header: Header, cache: Path
 ) -> None:
     with Model(drafter_path) as model:
         pass
-    # Of a model that was closed, nothing can be measured.
+    # The model is closed, so nothing can be measured.
     for kv_type in ("f16", "bf16", "f32"):
         assert choose_kv_type(model, RUNTIME, header, kv_type) == (kv_type, None)
     assert not cache.exists()
@@ -114,10 +114,10 @@ def test_it_is_measured_once(uneven: Path, cache: Path) -> None:
     with Model(uneven) as model:
         first = {each: choose_kv_type(model, RUNTIME, header, each) for each in ("q8_0", "q4_0")}
         assert len(list(cache.iterdir())) == 2
-    # What is closed can only be remembered.
+    # The model is closed, so the result can only be a stored one.
     for kv_type, chosen in first.items():
         assert choose_kv_type(model, RUNTIME, header, kv_type) == chosen
-    # Flash attention asked for is another matter, and a file that was written again is as well.
+    # Another setting of flash attention, or a changed file, is measured again.
     with Model(uneven) as model:
         choose_kv_type(model, RuntimeConfig(threads=1, flash_attention=True), header, "q8_0")
         assert len(list(cache.iterdir())) == 3
@@ -127,7 +127,7 @@ def test_it_is_measured_once(uneven: Path, cache: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"agreement": "x"}'])
-def test_what_cannot_be_read_is_measured_again(
+def test_a_damaged_result_is_measured_again(
     content: str, drafter_model: Model, header: Header, cache: Path
 ) -> None:
     choose_kv_type(drafter_model, RUNTIME, header, "q8_0")
