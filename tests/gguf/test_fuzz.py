@@ -1,5 +1,6 @@
-"""Two thousand broken models: each is refused in one line, or llama.cpp survives it."""
+"""Broken models by the hundred: each is refused in one line, or llama.cpp survives it."""
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ if sys.platform == "win32":
 
 from fakes.loader import Loader
 
-FILES = 2000
+# A quick look unless .ci/run asks for more examples.
+FILES = min(2000, 30 * int(os.environ.get("LOCALSPEC_EXAMPLES", "20")))
 
 
 @pytest.fixture
@@ -71,4 +73,4 @@ def test_a_broken_model_is_refused_or_survived(tmp_path: Path, loader: Loader) -
             fatal[number] = f"asks for too much memory: {answers}"
     assert fatal == {}
     # The damage is neither harmless nor so coarse that nothing reaches the library.
-    assert min(ends[end] for end in ("refused", "not loaded", "decoded")) > 150, ends
+    assert min(ends[end] for end in ("refused", "not loaded", "decoded")) > 0.07 * FILES, ends
