@@ -10,6 +10,8 @@ from fakes.scripted import Script
 from rich.segment import Segment
 from textual.app import App
 from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.widgets import OptionList
 
 from localspec.models import registry
 from localspec_tui.app import ChatApp
@@ -70,6 +72,16 @@ class ChatPilot:
     @property
     def notes(self) -> list[str]:
         return [str(note.content) for note in self.screen.view.query(Note)]
+
+    @property
+    def options(self) -> list[str]:
+        """The first line of each option in the list of the top screen."""
+        found = self.app.screen.query_one(OptionList).options
+        return [str(option.prompt).split("\n")[0] for option in found]
+
+    def is_on_top(self, screen: type[Screen[Any]]) -> bool:
+        """Whether the top screen is of this class."""
+        return isinstance(self.app.screen, screen)
 
     @property
     def text(self) -> str:

@@ -1,13 +1,12 @@
-"""The screens over the chat screen: sessions, settings, system prompt, help, dialogs, palette."""
+"""The screens over the chat screen: settings, system prompt, help, dialogs and palette."""
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
-from textual.widgets import Input, OptionList, TextArea
+from textual.widgets import Input, TextArea
 
 from localspec.errors import ModelLoadError
 from localspec_tui import presets
@@ -26,109 +25,10 @@ from localspec_tui.widgets.turn_view import TurnView
 pytestmark = pytest.mark.usefixtures("home")
 
 
-def is_on_top(chat: ChatPilot, screen: type) -> bool:
-    return isinstance(chat.app.screen, screen)
-
-
 async def type_in(chat: ChatPilot, name: str, text: str) -> None:
     """Type a text into an input of the settings."""
     chat.app.screen.query_one(f"#{name}", Input).value = text
     await chat.pilot.pause()
-
-
-def rows(chat: ChatPilot) -> list[str]:
-    """The options of the top screen, one line each."""
-    return [
-        str(option.prompt).split("\n")[0]
-        for option in chat.app.screen.query_one(OptionList).options
-    ]
-
-
-async def three_sessions(chat: ChatPilot) -> None:
-    for text in ("Tell me about whales", "Sort a list in Rust", "Whittling wood"):
-        await chat.press("ctrl+n")
-        await chat.wait_idle()
-        await chat.ask(text)
-
-
-def test_sessions_are_found_by_title_and_by_content(tmp_path: Path) -> None:
-    async def body() -> None:
-        answers = ["They sing.", "Use sort_unstable.", "Take a knife."]
-        async with running_chat(Script(answers), tmp_path) as chat:
-            await three_sessions(chat)
-            await chat.press("ctrl+o")
-            await chat.until(lambda: is_on_top(chat, SessionsScreen))
-            assert rows(chat) == [
-                "Whittling wood (open)",
-                "Sort a list in Rust",
-                "Tell me about whales",
-            ]
-            await chat.press(*"whal")
-            assert rows(chat)[0] == "Tell me about whales"
-            await chat.press(*["backspace"] * 4, *"unstable")
-            assert rows(chat) == ["Sort a list in Rust"]
-            await chat.press("enter")
-            await chat.wait_idle()
-            assert chat.contents == ["Sort a list in Rust", "Use sort_unstable."]
-            assert "Use sort_unstable." in chat.text
-
-    asyncio.run(body())
-
-
-def test_sessions_are_renamed_exported_and_deleted(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with running_chat(Script(["They sing.", "Sorted.", "Cut."]), tmp_path) as chat:
-            await three_sessions(chat)
-            await chat.press("ctrl+o")
-            await chat.until(lambda: is_on_top(chat, SessionsScreen))
-            await chat.press("down", "down", "ctrl+t")
-            await chat.until(lambda: is_on_top(chat, InputDialog))
-            await chat.press(*" !", "enter")
-            await chat.until(lambda: is_on_top(chat, SessionsScreen))
-            assert rows(chat)[2] == "Tell me about whales !"
-            for name in ("whales.json", "whales.md"):
-                await chat.press(*["up"] * 3, "down", "down", "ctrl+s")
-                await chat.until(lambda: is_on_top(chat, InputDialog))
-                chat.app.screen.query_one(Input).value = str(tmp_path / name)
-                await chat.press("enter")
-                await chat.until(lambda name=name: (tmp_path / name).exists())
-            assert "They sing." in (tmp_path / "whales.md").read_text()
-            assert (
-                json.loads((tmp_path / "whales.json").read_text())["title"]
-                == "Tell me about whales !"
-            )
-            await chat.press(*["up"] * 3, "down", "down", "ctrl+d")
-            await chat.until(lambda: is_on_top(chat, ChoiceDialog))
-            await chat.press("down", "enter")
-            await chat.until(lambda: is_on_top(chat, SessionsScreen))
-            assert rows(chat) == ["Whittling wood (open)", "Sort a list in Rust"]
-
-    asyncio.run(body())
-
-
-def test_the_open_session_cannot_be_deleted(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with running_chat(Script(), tmp_path) as chat:
-            await chat.ask("stay")
-            await chat.press("ctrl+o")
-            await chat.until(lambda: is_on_top(chat, SessionsScreen))
-            await chat.press("ctrl+d")
-            await chat.pilot.pause()
-            assert is_on_top(chat, SessionsScreen)
-            assert len(chat.app.archive.list()) == 1
-
-    asyncio.run(body())
-
-
-def test_an_empty_list_of_sessions(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with running_chat(Script(), tmp_path) as chat:
-            await chat.press("ctrl+o")
-            await chat.until(lambda: "Nothing is kept yet" in chat.text)
-            await chat.press("ctrl+t", "ctrl+s", "ctrl+d", "enter", "escape")
-            await chat.until(lambda: not is_on_top(chat, SessionsScreen))
-
-    asyncio.run(body())
 
 
 def test_changed_sampling_applies_to_the_next_answer(tmp_path: Path) -> None:
@@ -136,7 +36,7 @@ def test_changed_sampling_applies_to_the_next_answer(tmp_path: Path) -> None:
         async with running_chat(Script(), tmp_path, sampling={"top_k": 7}) as chat:
             await chat.ask("one")
             await chat.press("ctrl+s")
-            await chat.until(lambda: is_on_top(chat, SettingsScreen))
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
             assert chat.app.screen.query_one("#top_k", Input).value == "7"
             await type_in(chat, "temperature", "0.25")
             await type_in(chat, "top_k", "")
@@ -167,11 +67,11 @@ def test_a_bad_setting_is_explained_and_not_applied(
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
             await chat.press("ctrl+s")
-            await chat.until(lambda: is_on_top(chat, SettingsScreen))
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
             await type_in(chat, box, typed)
             await chat.press("ctrl+s")
             await chat.until(lambda: problem in chat.text)
-            assert is_on_top(chat, SettingsScreen)
+            assert chat.is_on_top(SettingsScreen)
             await chat.press("escape")
             await chat.wait_idle()
             assert chat.app.settings.sampling == {}
@@ -184,7 +84,7 @@ def test_model_and_drafter_can_be_changed(tmp_path: Path) -> None:
         async with running_chat(Script(["one", "two"]), tmp_path) as chat:
             await chat.ask("x")
             await chat.press("ctrl+s")
-            await chat.until(lambda: is_on_top(chat, SettingsScreen))
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
             await type_in(chat, "model", "other-model")
             await type_in(chat, "draft", "ngram")
             await chat.press("ctrl+s")
@@ -202,8 +102,8 @@ def test_a_model_is_chosen_from_the_list(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
             await chat.press("ctrl+s")
-            await chat.until(lambda: is_on_top(chat, SettingsScreen) and rows(chat))
-            assert rows(chat)[0].startswith("pycode ")
+            await chat.until(lambda: chat.is_on_top(SettingsScreen) and chat.options)
+            assert chat.options[0].startswith("pycode ")
             await chat.press("tab", "enter")
             await chat.pilot.pause()
             assert chat.app.screen.query_one("#model", Input).value == "pycode"
@@ -218,7 +118,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one(tmp_path: Path) -> Non
             await chat.ask("x")
             script.fails["switch"] = ModelLoadError("big.gguf needs 40.00 GB; there are 8.00 GB")
             await chat.press("ctrl+s")
-            await chat.until(lambda: is_on_top(chat, SettingsScreen))
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
             await type_in(chat, "model", "big.gguf")
             await chat.press("ctrl+s")
             await chat.wait_idle()
@@ -234,17 +134,17 @@ def test_without_a_model_the_settings_list_those_on_disk(tmp_path: Path) -> None
     async def body() -> None:
         script = Script(fails={"load": ModelLoadError("no.gguf is no GGUF file")})
         async with running_chat(script, tmp_path, model="no.gguf") as chat:
-            await chat.until(lambda: is_on_top(chat, SettingsScreen) and rows(chat))
+            await chat.until(lambda: chat.is_on_top(SettingsScreen) and chat.options)
             assert "no.gguf is no GGUF file" in chat.text
-            assert any(row.startswith("pycode ") for row in rows(chat))
+            assert any(row.startswith("pycode ") for row in chat.options)
             await chat.press("escape")
             await chat.send("anybody there?")
-            await chat.until(lambda: is_on_top(chat, SettingsScreen))
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
             await chat.press("escape")
             assert chat.screen.composer.text == "anybody there?"
             script.fails.clear()
             await chat.press("ctrl+s")
-            await chat.until(lambda: is_on_top(chat, SettingsScreen))
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
             await type_in(chat, "model", "good.gguf")
             await chat.press("ctrl+s")
             await chat.wait_idle()
@@ -261,19 +161,19 @@ def test_a_full_context_asks_the_user_and_drops_turns(tmp_path: Path) -> None:
         async with running_chat(Script([long, long, "short"], context=200), tmp_path) as chat:
             await chat.ask("first")
             await chat.send("second")
-            await chat.until(lambda: is_on_top(chat, ChoiceDialog))
+            await chat.until(lambda: chat.is_on_top(ChoiceDialog))
             assert "The context of 200 tokens is full." in chat.text
             await chat.press("escape")
             assert "cut off: the context is full" in chat.text
             await chat.send("third")
-            await chat.until(lambda: is_on_top(chat, ChoiceDialog))
+            await chat.until(lambda: chat.is_on_top(ChoiceDialog))
             assert chat.screen.composer.text == "third"
             await chat.press("down", "enter")
             await chat.wait_idle()
             assert chat.contents[-2:] == ["third", "short"]
             assert any("does not see the oldest" in note for note in chat.notes)
             await chat.press("ctrl+s")
-            await chat.until(lambda: is_on_top(chat, SettingsScreen))
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
             assert chat.app.screen.query_one("#when_full", Input).value == "drop"
 
     asyncio.run(body())
@@ -283,10 +183,10 @@ def test_a_full_context_can_be_left_as_it_is(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(["word " * 400], context=200), tmp_path) as chat:
             await chat.send("go on")
-            await chat.until(lambda: is_on_top(chat, ChoiceDialog))
+            await chat.until(lambda: chat.is_on_top(ChoiceDialog))
             await chat.press("enter")
             await chat.wait_idle()
-            assert not is_on_top(chat, ChoiceDialog)
+            assert not chat.is_on_top(ChoiceDialog)
             assert not chat.app.settings.drop_oldest
             assert len(chat.contents) == 2
 
@@ -298,7 +198,7 @@ def test_system_prompts_and_presets_apply_to_the_next_answer(tmp_path: Path) -> 
         presets.add("short", Preset("Be short.", {"temperature": 0.2}))
         async with running_chat(Script(), tmp_path) as chat:
             await chat.press("f2")
-            await chat.until(lambda: is_on_top(chat, SystemPromptScreen))
+            await chat.until(lambda: chat.is_on_top(SystemPromptScreen))
             await chat.press("tab", "enter")
             await chat.pilot.pause()
             assert chat.app.screen.query_one(TextArea).text == "Be short."
@@ -309,7 +209,7 @@ def test_system_prompts_and_presets_apply_to_the_next_answer(tmp_path: Path) -> 
             assert session.system == "Be short."
             assert session._slot.started[-1].sampling == {"temperature": 0.2}
             await chat.press("f2")
-            await chat.until(lambda: is_on_top(chat, SystemPromptScreen))
+            await chat.until(lambda: chat.is_on_top(SystemPromptScreen))
             chat.app.screen.query_one(TextArea).text = "Be long."
             await chat.press("ctrl+s")
             await chat.wait_idle()
@@ -330,13 +230,13 @@ def test_a_preset_is_saved_by_name(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path, sampling={"top_k": 3}) as chat:
             await chat.press("f2")
-            await chat.until(lambda: is_on_top(chat, SystemPromptScreen))
+            await chat.until(lambda: chat.is_on_top(SystemPromptScreen))
             await chat.press(*"Hm.", "ctrl+n")
             for name in ("bad name", "good"):
-                await chat.until(lambda: is_on_top(chat, InputDialog))
+                await chat.until(lambda: chat.is_on_top(InputDialog))
                 chat.app.screen.query_one(Input).value = name
                 await chat.press("enter")
-                await chat.until(lambda: is_on_top(chat, SystemPromptScreen))
+                await chat.until(lambda: chat.is_on_top(SystemPromptScreen))
                 assert ("is no name" in chat.text) == (name == "bad name")
                 if name == "bad name":
                     await chat.press("ctrl+n")
@@ -357,14 +257,14 @@ def test_every_key_has_a_description_in_help_and_palette(tmp_path: Path) -> None
             for owner in (chat.app, chat.screen, chat.screen.view, chat.screen.composer, TurnView):
                 assert {each.description for each in as_bindings(owner.BINDINGS)} <= commands
             await chat.press("f1")
-            await chat.until(lambda: is_on_top(chat, HelpScreen))
+            await chat.until(lambda: chat.is_on_top(HelpScreen))
             await chat.pilot.pause()
             for binding in ours:
                 assert binding.description in chat.text
             for key in ("^r", "^p", "esc", "shift+tab"):
                 assert key in chat.text
             await chat.press("f1")
-            await chat.until(lambda: not is_on_top(chat, HelpScreen))
+            await chat.until(lambda: not chat.is_on_top(HelpScreen))
 
     asyncio.run(body())
 

@@ -1,0 +1,103 @@
+"""The sessions screen: search, titles, export and deletion."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from fakes.pilot import ChatPilot, running_chat
+from fakes.scripted import Script
+from textual.widgets import Input
+
+from localspec_tui.screens.choice_dialog import ChoiceDialog
+from localspec_tui.screens.input_dialog import InputDialog
+from localspec_tui.screens.sessions import SessionsScreen
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+async def three_sessions(chat: ChatPilot) -> None:
+    for text in ("Tell me about whales", "Sort a list in Rust", "Whittling wood"):
+        await chat.press("ctrl+n")
+        await chat.wait_idle()
+        await chat.ask(text)
+
+
+def test_sessions_are_found_by_title_and_by_content(tmp_path: Path) -> None:
+    async def body() -> None:
+        answers = ["They sing.", "Use sort_unstable.", "Take a knife."]
+        async with running_chat(Script(answers), tmp_path) as chat:
+            await three_sessions(chat)
+            await chat.press("ctrl+o")
+            await chat.until(lambda: chat.is_on_top(SessionsScreen))
+            assert chat.options == [
+                "Whittling wood (open)",
+                "Sort a list in Rust",
+                "Tell me about whales",
+            ]
+            await chat.press(*"whal")
+            assert chat.options[0] == "Tell me about whales"
+            await chat.press(*["backspace"] * 4, *"unstable")
+            assert chat.options == ["Sort a list in Rust"]
+            await chat.press("enter")
+            await chat.wait_idle()
+            assert chat.contents == ["Sort a list in Rust", "Use sort_unstable."]
+            assert "Use sort_unstable." in chat.text
+
+    asyncio.run(body())
+
+
+def test_sessions_are_renamed_exported_and_deleted(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["They sing.", "Sorted.", "Cut."]), tmp_path) as chat:
+            await three_sessions(chat)
+            await chat.press("ctrl+o")
+            await chat.until(lambda: chat.is_on_top(SessionsScreen))
+            await chat.press("down", "down", "ctrl+t")
+            await chat.until(lambda: chat.is_on_top(InputDialog))
+            await chat.press(*" !", "enter")
+            await chat.until(lambda: chat.is_on_top(SessionsScreen))
+            assert chat.options[2] == "Tell me about whales !"
+            for name in ("whales.json", "whales.md"):
+                await chat.press(*["up"] * 3, "down", "down", "ctrl+s")
+                await chat.until(lambda: chat.is_on_top(InputDialog))
+                chat.app.screen.query_one(Input).value = str(tmp_path / name)
+                await chat.press("enter")
+                await chat.until(lambda name=name: (tmp_path / name).exists())
+            assert "They sing." in (tmp_path / "whales.md").read_text()
+            assert (
+                json.loads((tmp_path / "whales.json").read_text())["title"]
+                == "Tell me about whales !"
+            )
+            await chat.press(*["up"] * 3, "down", "down", "ctrl+d")
+            await chat.until(lambda: chat.is_on_top(ChoiceDialog))
+            await chat.press("down", "enter")
+            await chat.until(lambda: chat.is_on_top(SessionsScreen))
+            assert chat.options == ["Whittling wood (open)", "Sort a list in Rust"]
+
+    asyncio.run(body())
+
+
+def test_the_open_session_cannot_be_deleted(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.ask("stay")
+            await chat.press("ctrl+o")
+            await chat.until(lambda: chat.is_on_top(SessionsScreen))
+            await chat.press("ctrl+d")
+            await chat.pilot.pause()
+            assert chat.is_on_top(SessionsScreen)
+            assert len(chat.app.archive.list()) == 1
+
+    asyncio.run(body())
+
+
+def test_an_empty_list_of_sessions(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.press("ctrl+o")
+            await chat.until(lambda: "Nothing is kept yet" in chat.text)
+            await chat.press("ctrl+t", "ctrl+s", "ctrl+d", "enter", "escape")
+            await chat.until(lambda: not chat.is_on_top(SessionsScreen))
+
+    asyncio.run(body())
