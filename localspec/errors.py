@@ -1,15 +1,15 @@
-"""Everything localspec raises on purpose, and the exit code each gives the command line.
+"""The errors that localspec raises on purpose, with the command line's exit code for each.
 
     LocalspecError            1   something unexpected
     ├── InvalidValueError     2   an option or argument makes no sense (also a ValueError)
-    │   └── ContextFullError      a message fits, but not with all that was said before it
+    │   └── ContextFullError      a message fits the context, but not with the turns before it
     ├── ModelNotFoundError    3   no such model (also a FileNotFoundError)
-    ├── HubError              4   the network or the Hub would not, or you may not
+    ├── HubError              4   the Hub cannot be reached or refuses access
     ├── ModelLoadError        5   the file is no usable model, or does not fit in memory
     ├── DrafterMismatchError  6   this drafter cannot draft for this target
-    └── ExactnessError        7   a text is not what its seed gives, and floats do not explain it
+    └── ExactnessError        7   a text is not what its seed gives, and not by rounding
 
-A message is one line: what is wrong, with the value, and what to do instead.
+A message is one line: the problem, the value, and what to do instead.
 """
 
 
@@ -26,17 +26,17 @@ class InvalidValueError(LocalspecError, ValueError):
 
 
 class ContextFullError(InvalidValueError):
-    """A message fits in the context, but not with all that was said before it."""
+    """A message fits the context, but not together with the turns before it."""
 
 
 class ModelNotFoundError(LocalspecError, FileNotFoundError):
-    """The model named does not exist."""
+    """There is no model of this name."""
 
     exit_code = 3
 
 
 class HubError(LocalspecError):
-    """The Hub cannot be reached, refuses, or sends something else than it promised."""
+    """The Hub cannot be reached, refuses access, or sends other data than announced."""
 
     exit_code = 4
 
@@ -54,6 +54,6 @@ class DrafterMismatchError(LocalspecError):
 
 
 class ExactnessError(LocalspecError):
-    """A text is not what it was promised to be, and floating-point numbers do not explain it."""
+    """A text is not what its seed gives, and floating-point rounding does not explain it."""
 
     exit_code = 7

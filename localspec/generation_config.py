@@ -1,4 +1,4 @@
-"""GenerationConfig: all options of one generation, checked before anything is loaded."""
+"""GenerationConfig: the options of one generation, checked before models are loaded."""
 
 import json
 import secrets
@@ -17,7 +17,7 @@ _SAMPLING = frozenset(f.name for f in fields(SamplingParams))
 
 
 class GenerationOptions(TypedDict, total=False):
-    """The settings by name, for signatures; None or absent means the default."""
+    """The settings as keyword arguments; None or a missing key means the default."""
 
     max_tokens: int | None
     min_tokens: int | None
@@ -45,17 +45,17 @@ class GenerationOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationConfig:
-    """One generation's settings.
+    """The settings of one generation.
 
-    max_tokens: the longest answer. min_tokens: before so many, it cannot end by itself.
-    ignore_eos: it never ends by itself. seed: draws the text; one is drawn when none is given.
-    rule: the verification rule. depth: how many tokens are drafted per step; None is as many as
-    pay, 0 is plain decoding. stop: strings that end the text. grammar: a GBNF grammar, or schema: a
-    JSON schema, that the text must satisfy (`of` also takes OpenAI's `response_format`). logprobs:
-    whether tokens carry log-probabilities; top_logprobs: and those of how many of the likeliest
-    tokens. sampling: those settings of SamplingParams that were chosen.
+    max_tokens: the most tokens to generate. min_tokens: the model cannot end the text before this
+    many tokens. ignore_eos: the model cannot end the text. seed: the seed of all randomness; random
+    by default. rule: the verification rule. depth: drafted tokens per step; None lets the policy
+    choose, 0 is plain decoding. stop: strings that end the text. grammar: a GBNF grammar, or
+    schema: a JSON schema, that the text must satisfy (`of` also takes OpenAI's `response_format`).
+    logprobs: whether tokens have log-probabilities. top_logprobs: how many of the likeliest tokens
+    are listed with theirs. sampling: the chosen settings of SamplingParams.
 
-    Raises InvalidValueError, naming the setting and its value.
+    Raises InvalidValueError, which names the setting and its value.
     """
 
     max_tokens: int = DEFAULT_MAX_TOKENS
@@ -73,7 +73,10 @@ class GenerationConfig:
 
     @classmethod
     def of(cls, **options: Any) -> "GenerationConfig":
-        """From options by name, sampling ones among them. None is a default."""
+        """A configuration from options by name, those of SamplingParams included.
+
+        None means the default.
+        """
         given = {name: value for name, value in options.items() if value is not None}
         sampling = {name: given.pop(name) for name in _SAMPLING & given.keys()}
         if "response_format" in given:
@@ -100,23 +103,23 @@ class GenerationConfig:
                 raise InvalidValueError(f"stop is {stop!r}; it must be a text")
             if not stop:
                 raise InvalidValueError("a stop string is empty; it would end every text at once")
-        # These check themselves.
+        # These three raise for invalid values.
         rule_named(self.rule)
         self.params({})
         self.compiled_grammar()
 
     @property
     def verification(self) -> Rule:
-        """The rule itself."""
+        """The verification rule that is named `rule`."""
         return rule_named(self.rule)
 
     def compiled_grammar(self) -> str | None:
-        """What the text must satisfy, as `Grammar.begin` takes it."""
+        """The grammar or schema, compiled for `Grammar.begin`; None if there is neither."""
         if self.grammar is None and self.schema is None:
             return None
         if self.grammar is not None and self.schema is not None:
             raise InvalidValueError("both a grammar and a schema are given; choose one")
-        # Imported where one is used: llguidance takes as long to import as the rest.
+        # Imported only when needed: llguidance takes as long to import as everything else.
         if self.grammar is not None:
             from localspec.sampling.gbnf import compile_gbnf
 
@@ -126,12 +129,12 @@ class GenerationConfig:
         return compile_schema(self.schema or "")
 
     def params(self, metadata: Mapping[str, Any]) -> SamplingParams:
-        """The sampler's settings: those chosen, else the GGUF's own, else the defaults."""
+        """The sampling parameters: the chosen ones, else the GGUF's, else the defaults."""
         return SamplingParams.for_model(metadata, **self.sampling)
 
 
 def _as_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
-    """The setting that OpenAI's `response_format` stands for."""
+    """OpenAI's `response_format` as the setting `schema`."""
     match response_format:
         case {"type": "text"}:
             return {}

@@ -1,4 +1,4 @@
-"""Stats: the one account of a generation. Command line, API and benchmarks all read this."""
+"""Stats: the counts and times of a generation, for the command line, the API and benchmarks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +11,11 @@ Phase = Literal["load", "prompt", "generate", "draft", "verify"]
 
 @dataclass(slots=True)
 class Seconds:
-    """Where the time went.
+    """The seconds of each phase of a generation.
 
-    load: reading the models. prompt: evaluating the prompt in the target. generate: all that
-    followed; of it, draft is the drafter's and verify the target's passes. first_token: from the
-    beginning to the first token; None before it.
+    load: loading the models. prompt: evaluating the prompt in the target. generate: everything
+    after the prompt. draft, verify: the drafters' and the target's parts of `generate`.
+    first_token: from the start of the prompt to the first token; None before the first token.
     """
 
     load: float = 0.0
@@ -27,7 +27,7 @@ class Seconds:
 
     @property
     def host(self) -> float:
-        """What generation took beside the two models: rules, filters, text."""
+        """The part of `generate` outside the models: rules, filters, text."""
         return max(0.0, self.generate - self.draft - self.verify)
 
 
@@ -35,10 +35,11 @@ class Seconds:
 class Stats:
     """Counts and times of one generation.
 
-    prompt_evaluated: prompt tokens the target had to evaluate; the rest was in its cache.
-    prompt_again: how many of them had been there, but its cache could not be cut back to them.
-    steps: target passes. drafted, accepted: tokens proposed, and those that became text.
-    widths: the rows of each pass, padding included.
+    prompt_evaluated: prompt tokens that the target evaluated; the others were in its KV cache.
+    prompt_again: evaluated prompt tokens that had been in the KV cache, but had to be removed with
+    later ones because the cache could not be cut there.
+    steps: target passes. drafted: drafted tokens. accepted: drafted tokens that became text.
+    widths: the number of rows of each pass, padding included.
     accepted_per_position: how often the 1st, 2nd, ... drafted token of a step became text.
     """
 
@@ -55,23 +56,23 @@ class Stats:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """accepted / drafted, or None when nothing was drafted."""
+        """accepted / drafted; None if no token was drafted."""
         return self.accepted / self.drafted if self.drafted else None
 
     @property
     def tokens_per_step(self) -> float | None:
-        """Generated tokens per target pass, or None before the first."""
+        """Generated tokens per target pass; None before the first pass."""
         return self.generated_tokens / self.steps if self.steps else None
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Generated tokens per second of generation, prompt and loading apart."""
+        """Generated tokens per second of `seconds.generate`, without prompt and loading."""
         took = self.seconds.generate
         return self.generated_tokens / took if took else None
 
     @contextmanager
     def timing(self, phase: Phase) -> Iterator[None]:
-        """Add the time spent inside to a phase."""
+        """Add the time of the `with` block to a phase."""
         began = perf_counter()
         try:
             yield
@@ -80,13 +81,13 @@ class Stats:
             setattr(self.seconds, phase, spent)
 
     def count_step(self, drafted: int, width: int) -> None:
-        """One target pass was made, of so many rows, over so many drafted tokens."""
+        """Count a target pass. drafted: its drafted tokens. width: its rows, padding included."""
         self.steps += 1
         self.widths.append(width)
         self.drafted += drafted
 
     def count_token(self, drafted_at: int | None) -> None:
-        """One token became text: the target's own, or the draft's at this position (from 0)."""
+        """Count a generated token. drafted_at: its position in the draft, from 0, or None."""
         self.generated_tokens += 1
         if drafted_at is None:
             return
@@ -96,7 +97,7 @@ class Stats:
         self.accepted += 1
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the counts, the derived rates and the times."""
+        """The counts, the rates and the times, for JSON."""
         took = self.seconds
         return {
             "prompt_tokens": self.prompt_tokens,

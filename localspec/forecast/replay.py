@@ -237,7 +237,7 @@ def _scored(
 
 def _rows(context: Context, prompt: Sequence[int], text: Sequence[int]) -> Iterator[_Row]:
     """Yield the logits from which each token was chosen; a row is valid until the next one."""
-    context.hold(prompt[:-1])
+    context.set_tokens(prompt[:-1])
     pending = prompt[-1]
     for start in range(0, len(text), MAX_DEPTH + 1):
         chunk = text[start : start + MAX_DEPTH + 1]

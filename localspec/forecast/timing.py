@@ -122,7 +122,7 @@ class _Measurement:
     def samples(self) -> _Samples:
         """Measure as many rounds as there is time for."""
         context, place = self._context, self._place
-        context.hold(self._answer.text[:place])
+        context.set_tokens(self._answer.text[:place])
         samples = _Samples()
         widths = [width for width in _WIDTHS if place + width <= context.n_ctx]
         began = perf_counter()

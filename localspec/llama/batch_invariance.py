@@ -1,7 +1,7 @@
-"""How wide a pass must be for its logits not to depend on its width.
+"""Batch invariance: how wide a pass must be so that its logits do not depend on its width.
 
-A backend picks its kernels by the number of rows, and kernels round differently. On a CPU without
-flash attention all passes of two rows and more agree bit for bit; elsewhere it has to be tried.
+A backend chooses its kernels by the number of rows, and kernels round differently. On a CPU without
+flash attention, all passes of two or more rows give equal bits; elsewhere a probe decides.
 """
 
 from dataclasses import dataclass
@@ -15,17 +15,18 @@ from localspec.llama.context import Context
 from localspec.llama.rollback import Rollback
 from localspec.speculation.draft import Draft
 
-# Long enough that attention's kernels, too, are those of a real text; and what is tried crosses a
-# border: the library computes attention over so many tokens that 256 divides them.
+# The probe's text is long enough for the attention kernels of a real text, and its passes cross
+# this length: the library pads attention to a multiple of 256 tokens, so kernels may change here.
 _BORDER = 512
-_TIMED = 7
+_TIMED_PASSES = 7
 
 
 @dataclass(frozen=True, slots=True)
 class InvariantWidth:
-    """Passes of at least this many rows, up to the widest, give equal bits.
+    """The pass width for reproducible texts.
 
-    cost: seconds of such a pass over those of a pass of one row.
+    least_rows: passes from this many rows up to the widest give equal bits. cost: seconds of such a
+    pass divided by the seconds of a pass of one row.
     """
 
     least_rows: int
@@ -33,19 +34,19 @@ class InvariantWidth:
 
 
 def probe(context: Context, widest: int) -> InvariantWidth:
-    """Find the class by trying; the cache is empty afterwards.
+    """Find the least width by trying candidates; the KV cache is empty afterwards.
 
-    widest: rows of the widest pass to come. If no narrower pass agrees with it, every pass has to
-    be that wide. Raises InvalidValueError when the context is too small to try.
+    widest: the rows of the widest pass of a generation. If no narrower pass gives the same bits,
+    every pass has to be that wide. Raises InvalidValueError if the context is too small to probe.
     """
-    # A single row often agrees in a short trial and not in a long text.
+    # A single row is no candidate: it often agrees in a short probe but not in a long text.
     needed = 4 * widest + 2
     if context.n_ctx < needed:
         raise InvalidValueError(
             f"context is {context.n_ctx}; passes of {widest} rows are tried out in {needed} or more"
         )
     candidates = [rows for rows in (2, 4, 8, 16, 32) if rows < widest]
-    agreeing = (rows for rows in candidates if _agree(context, rows, widest))
+    agreeing = (rows for rows in candidates if _give_equal_logits(context, rows, widest))
     least = next(agreeing, widest)
     context.truncate(len(context.tokens) // 2)
     cost = typical_seconds(context, least) / typical_seconds(context, 1)
@@ -53,8 +54,8 @@ def probe(context: Context, widest: int) -> InvariantWidth:
     return InvariantWidth(least, cost)
 
 
-def _agree(context: Context, narrow: int, widest: int) -> bool:
-    """Whether all passes from narrow to widest give equal logits, pass after pass."""
+def _give_equal_logits(context: Context, narrow: int, widest: int) -> bool:
+    """Whether all pass widths from `narrow` to `widest` give equal logits."""
     count = 2 * widest
     prefix = min(_BORDER - widest, context.n_ctx - count - widest)
     reference = logits_by(context, widest, prefix, count)
@@ -65,16 +66,16 @@ def _agree(context: Context, narrow: int, widest: int) -> bool:
 
 
 def logits_by(context: Context, rows: int, prefix: int, count: int) -> np.ndarray:
-    """The logits after each of `count` tokens behind a prefix, scored in passes of `rows`.
+    """The logits after each of `count` tokens, scored in passes of `rows` rows.
 
-    Shape (count, n_vocab). The tokens are always the same.
+    prefix: the number of tokens before them. Returns (count, n_vocab). The tokens are fixed.
     """
     context.least_rows = 1
     tokens = [7 * i % min(50, context.n_vocab) for i in range(prefix + count)]
-    context.hold(tokens[:prefix])
+    context.set_tokens(tokens[:prefix])
     kept = []
     for start in range(prefix, prefix + count, rows):
-        # The last pass is filled up, as it would be when decoding.
+        # The last pass is filled to its width, as in decoding.
         chain = (tokens[start : start + rows] + tokens)[:rows]
         kept.append(context.score(chain[0], Draft(chain[1:])).logits.copy())
         context.commit(range(rows - 1))
@@ -82,22 +83,22 @@ def logits_by(context: Context, rows: int, prefix: int, count: int) -> np.ndarra
 
 
 def typical_seconds(context: Context, rows: int) -> float:
-    """The median time of a pass of so many rows."""
-    return median(seconds_of_pass(context, rows) for _ in range(_TIMED))
+    """The median seconds of a pass of `rows` rows."""
+    return median(seconds_of_pass(context, rows) for _ in range(_TIMED_PASSES))
 
 
 def seconds_of_pass(context: Context, rows: int) -> float:
-    """The time of one pass over so many rows; the cache forgets it.
+    """The seconds of one pass of `rows` rows, which are removed from the cache again.
 
-    Where forgetting takes time itself, that of forgetting the draft is part of it.
+    For models whose rollback takes time, the rollback of the draft is included.
     """
-    forgets_freely = context.rollback is Rollback.PARTIAL
-    if not forgets_freely:
+    rolls_back_freely = context.rollback is Rollback.PARTIAL
+    if not rolls_back_freely:
         context.truncate(0)
         if rows < context.n_ctx:
             context.extend([0])
     began = perf_counter()
     context.score(0, Draft([0] * (rows - 1)))
-    if not forgets_freely:
+    if not rolls_back_freely:
         context.commit([])
     return perf_counter() - began

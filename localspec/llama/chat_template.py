@@ -1,4 +1,4 @@
-"""A GGUF's own chat template: Jinja, run in its sandbox."""
+"""Chat templates of GGUF files: Jinja, rendered in a sandbox."""
 
 import json
 import re
@@ -29,12 +29,13 @@ def render(
     now: datetime | None = None,
     options: Mapping[str, Any] = {},
 ) -> str:
-    """The prompt for these messages ({"role": ..., "content": ...}, and whatever it reads of them).
+    """Render a chat template.
 
-    now: the time it may tell; None means the clock's. options: further variables, such as
-    enable_thinking; they come before all others.
+    messages: {"role": ..., "content": ...}, and other keys that the template reads. bos, eos: the
+    texts of the special tokens. now: the time that the template sees; None is the present time.
+    options: further variables, such as enable_thinking; they override the others.
 
-    Raises InvalidValueError when the template refuses them, lacks a variable or is itself broken.
+    Raises InvalidValueError if the template refuses the messages, lacks a variable or is broken.
     """
     given = {
         "messages": messages,
@@ -48,17 +49,17 @@ def render(
     }
     try:
         return _compiled(template).render(_copied(given))
-    # A template is a program: what it can raise has no end.
+    # A template is a program and may raise anything.
     except Exception as error:
-        raise InvalidValueError(_complaint(error, template, given)) from error
+        raise InvalidValueError(_error_message(error, template, given)) from error
 
 
 def mentions(template: str, name: str) -> bool:
     """Whether a template reads an attribute or key of this name, such as `reasoning_content`.
 
-    Raises InvalidValueError when it is broken.
+    Raises InvalidValueError if the template is broken.
     """
-    return name in _names(template)
+    return name in _names_read(template)
 
 
 @lru_cache(maxsize=16)
@@ -67,19 +68,19 @@ def _compiled(template: str) -> jinja2.Template:
 
 
 @lru_cache(maxsize=16)
-def _names(template: str) -> frozenset[str]:
-    """Every attribute that is read, and every string: a key, or an argument of `get` or `attr`."""
+def _names_read(template: str) -> frozenset[str]:
+    """All attributes and all strings in a template: keys, and arguments of `get` or `attr`."""
     try:
         tree = _environment().parse(template)
         attributes = {node.attr for node in tree.find_all(nodes.Getattr)}
         constants = {node.value for node in tree.find_all(nodes.Const)}
     except (jinja2.TemplateSyntaxError, RecursionError) as error:
-        raise InvalidValueError(_complaint(error, template, ())) from error
+        raise InvalidValueError(_error_message(error, template, ())) from error
     return frozenset(attributes | {value for value in constants if isinstance(value, str)})
 
 
 def _copied(value: Any) -> Any:
-    """The same in dicts and lists of its own, for the template to do with as it likes."""
+    """A deep copy as dicts and lists, which the template may modify."""
     if isinstance(value, Mapping):
         return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -87,22 +88,22 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def _complaint(error: Exception, template: str, given: Collection[str]) -> str:
+def _error_message(error: Exception, template: str, given: Collection[str]) -> str:
     message = getattr(error, "message", None)  # without the lines jinja2 adds
-    said = f"{printable(str(message or error), instead=' '):.300}"
+    reason = f"{printable(str(message or error), instead=' '):.300}"
     way_out = "try a raw prompt"
     if isinstance(error, jinja2.TemplateSyntaxError):
-        trouble = f"is broken in line {error.lineno} ({said})"
+        trouble = f"is broken in line {error.lineno} ({reason})"
     elif missing := _missing(error, template, given):
         trouble = f"needs {' or '.join(missing)}, which it was not given"
         way_out = "give it with template_options or try a raw prompt"
     else:
-        trouble = f"refuses these messages ({said})"
+        trouble = f"refuses these messages ({reason})"
     return f"the model's chat template {trouble}; {way_out}"
 
 
 def _missing(error: Exception, template: str, given: Collection[str]) -> list[str]:
-    """The variables it reads without having been given them, if that is what went wrong."""
+    """The variables that the template reads and was not given, if they caused the error."""
     named = re.fullmatch(r"'(\w+)' is undefined", str(error))
     if isinstance(error, _RefusalError) or not (named or "Undefined" in str(error)):
         return []
@@ -111,7 +112,7 @@ def _missing(error: Exception, template: str, given: Collection[str]) -> list[st
 
 
 class _GenerationBlock(Extension):
-    """`{% generation %}` marks the assistant's words for training; here it changes nothing."""
+    """`{% generation %}` marks the assistant's messages for training; rendering ignores it."""
 
     tags = {"generation"}  # noqa: RUF012 (as jinja2 declares it)
 
@@ -148,7 +149,7 @@ def _tojson(
 
 
 class _RefusalError(jinja2.TemplateError):
-    """What a template says of messages that it does not take."""
+    """Raised by a template that refuses its messages."""
 
 
 def _raise(message: Any) -> None:

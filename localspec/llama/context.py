@@ -1,4 +1,4 @@
-"""Context: one cache of one model, and exactly what tokens it holds."""
+"""Context: a KV cache of a model, and the tokens of the text in it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,34 +17,33 @@ from localspec.speculation.draft import MAX_DEPTH, NOTHING, Draft
 from localspec.speculation.target import Scores
 from localspec.utils.tokens import common_prefix
 
-# Prompt tokens per pass: few enough that cancelling is prompt.
+# Prompt tokens per pass: few enough that a generation can be cancelled quickly.
 CHUNK = 512
-# The most rows with logits in one pass; each reserves n_vocab floats in the compute buffer.
-_MOST_ROWS = MAX_DEPTH + 1
-# A pass evaluates up to so many tokens again that a rollback took; more go in a pass of their own.
-_MOST_AGAIN = 8
+# The most rows with logits in one pass; each row reserves n_vocab floats of compute buffer.
+_MAX_OUTPUT_ROWS = MAX_DEPTH + 1
+# A pass over a draft also evaluates up to this many missing tokens; more get their own pass.
+_MAX_REPLAYED = 8
 
 
 class Context:
-    """A model's cache of a text that can be extended, scored and cut back.
+    """A model's KV cache of one text: extends the text, scores drafts and rolls back.
 
-    n_ctx: how many tokens it may hold; room: with the padding of passes. threads: CPU threads.
-    flash_attention: None lets the library use it wherever it can. kv_type: what keys and values are
-    kept as, by ggml's number.
-    snapshots: how many tokens of a pass a recurrent model may forget without a checkpoint, where
-    the library can do that.
+    n_ctx: the most tokens of text. n_cells: the most tokens, padding of a pass included. threads:
+    CPU threads. flash_attention: None lets the library decide. kv_type: the ggml type of keys and
+    values. snapshots: how many tokens of a pass a recurrent model can roll back without a
+    checkpoint, if the library supports that.
 
-    least_rows: narrower passes are padded to so many rows (`width.probe` tells how many make the
-    logits independent of the width). padded: to how many rows a pass that scores a draft is padded,
-    by how many it needs. The padding is forgotten at once; where that is not possible, there is
-    none.
+    least_rows: the least rows of a pass; smaller passes are padded (`batch_invariance.probe` finds
+    the value that makes logits independent of the width). padded: maps the rows that a pass over a
+    draft needs to the rows that it gets. Padding is removed from the cache at once; where that is
+    not possible, passes are not padded.
 
-    `tokens` is the committed text; prompts go in `chunk` tokens at a time. If a pass is
-    interrupted, the cache may for a moment hold more; the next call rolls that back first. After a
-    rollback it may hold less; the next pass evaluates that again. `evaluated` counts the tokens of
-    all passes, their padding left aside.
+    tokens: the committed text. chunk: prompt tokens per pass. evaluated: the number of tokens in
+    all passes, without padding. After an interrupted pass the cache may hold more than `tokens`;
+    the next call first rolls back the rest. After a rollback the cache may hold less; the next pass
+    first evaluates the missing tokens.
 
-    Raises ModelLoadError when the library cannot make it (usually: not enough memory).
+    Raises ModelLoadError if the library cannot make the context (usually for lack of memory).
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Context:
             snapshots=snapshots,
         )
         self._handle = new_context(model, params)
-        self.room = min(n_ctx, int(llama_cpp.llama_n_ctx(self._handle)))
+        self.n_cells = min(n_ctx, int(llama_cpp.llama_n_ctx(self._handle)))
         self._memory = Memory(self._handle, model.sliding_window)
         self._batch = Batch(CHUNK)
         try:
@@ -86,88 +85,88 @@ class Context:
 
     @property
     def rollback(self) -> Rollback:
-        """What its memory can forget."""
+        """How the KV cache can be rolled back."""
         return self._memory.kind
 
     @property
     def n_ctx(self) -> int:
-        """How many tokens it may hold, the padding of the last pass left aside."""
-        return self.room - (self.least_rows - 1)
+        """The context size in tokens: `n_cells` without the padding of the last pass."""
+        return self.n_cells - (self.least_rows - 1)
 
     # Extending: prompts, and the drafter's own tokens.
 
     def shared(self, tokens: Sequence[int]) -> int:
-        """How many tokens at the start of `tokens` are those of the text."""
+        """The length of the common prefix of `tokens` and the text."""
         return common_prefix(self.tokens, tokens)
 
     def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Evaluate tokens after those held, in chunks.
+        """Append tokens to the text and evaluate them in chunks. `tokens` must not be empty.
 
-        Returns the (n_vocab,) float32 logits after the last one: a view, valid until the next
-        pass. `tokens` must not be empty.
+        Returns the logits after the last token, (n_vocab,) float32: a view, valid until the next
+        pass.
         """
-        self._settle()
-        self._require_room(len(tokens))
-        self._catch_up(self.chunk - 1)
+        self._roll_back()
+        self._require_space(len(tokens))
+        self._evaluate_missing(self.chunk - 1)
         at = 0
         while at < len(tokens):
-            chunk = tokens[at : at + self.chunk - len(self._lacking)]
-            self._decode([*self._lacking, *chunk], wanted=1, width=self.least_rows)
+            chunk = tokens[at : at + self.chunk - len(self._missing)]
+            self._decode([*self._missing, *chunk], wanted=1, width=self.least_rows)
             self.tokens.extend(chunk)
             at += len(chunk)
         logits: NDArray[np.float32] = self._rows(1)[0]
         return logits
 
-    def hold(self, tokens: Sequence[int]) -> None:
-        """Hold these tokens and no others; only what is not there yet is evaluated."""
+    def set_tokens(self, tokens: Sequence[int]) -> None:
+        """Make `tokens` the text; only tokens after the common prefix are evaluated."""
         held = self.truncate(self.shared(tokens))
         if held < len(tokens):
             self.extend(tokens[held:])
 
     def truncate(self, length: int) -> int:
-        """Hold at most the first `length` tokens; returns how many are really left.
+        """Cut the text to its first `length` tokens; returns how many are left.
 
-        That may be fewer, down to 0, where the cache cannot be cut at that place: evaluate the
-        missing ones again.
+        Fewer may be left, down to 0, if the cache cannot be cut there: the caller then evaluates
+        the missing tokens again.
         """
-        self._settle()
+        self._roll_back()
         del self.tokens[self._memory.cut(length) :]
         return len(self.tokens)
 
     def checkpoint(self) -> None:
-        """Make it possible to truncate to the tokens held now, whatever comes after them."""
-        self._settle()
+        """Make it possible to truncate to the present text later; replaces the last checkpoint."""
+        self._roll_back()
         self._memory.checkpoint()
 
     def mark(self) -> None:
-        """Keep what the cache holds now as somewhere to truncate to, until it is cut to less.
+        """Save the state of the present text, so that a later truncate can return to it.
 
-        Of such marks there are a few; the oldest go first. Where the cache can be cut anywhere,
-        there is nothing to do.
+        A few marks are kept, and the oldest are dropped first. A mark is deleted when the text is
+        cut to less. If the cache can be cut anywhere, this does nothing.
         """
-        self._settle()
+        self._roll_back()
         self._memory.mark()
 
-    # Going on elsewhere.
+    # Saving and restoring.
 
     def state(self) -> State:
-        """All that the cache holds, to go on from it in another context or later.
+        """A copy of the KV cache, to restore later or in another context.
 
-        What of the text it lacks after a rollback is not in it; there are no tokens in it at all
-        where the library cannot copy a cache.
+        Tokens that the cache lacks after a rollback are not part of it. The copy is empty if the
+        library cannot copy this cache.
         """
-        self._settle()
+        self._roll_back()
         data = self._memory.copy() if self._memory.length else None
         if data is None:
             return State((), np.empty(0, np.uint8))
         return State(tuple(self.tokens[: self._memory.length]), data)
 
     def restore(self, state: State) -> bool:
-        """Hold a state's tokens, instead of those held, without evaluating anything.
+        """Replace the text by a state's, without evaluating tokens.
 
-        False, and the cache is empty, where the state does not fit: evaluate its tokens. Of a
-        recurrent model and of a sliding window only the end is in a state: it can be extended, and
-        truncated to what comes after, but not to what was before.
+        Returns False, with an empty cache, if the state does not fit: the caller then evaluates the
+        tokens. A state of a recurrent model or of a sliding window covers only the end of its text:
+        the text can be extended, and truncated back to the state's length, but not to less.
         """
         self.truncate(0)
         if not state.tokens or len(state.tokens) > self.n_ctx:
@@ -180,30 +179,30 @@ class Context:
     # Scoring a draft.
 
     def score(self, pending: int, draft: Draft) -> Scores:
-        """One pass over the pending token and a chain of drafted tokens."""
+        """Score the pending token and a chain of drafted tokens in one pass."""
         if draft.parents is not None:
             raise LocalspecError("a tree draft cannot be scored here yet; propose a chain")
         if len(draft) and self.rollback is Rollback.NOTHING:
             raise LocalspecError(f"this model's cache can forget {self.rollback.value}: no drafts")
-        self._settle()
+        self._roll_back()
         rows = 1 + len(draft)
-        self._require_room(rows)
-        self._catch_up(_MOST_AGAIN)
+        self._require_space(rows)
+        self._evaluate_missing(_MAX_REPLAYED)
         self._memory.prepare(len(draft))
-        again = self._lacking
-        width = max(rows, min(self.padded(rows), self.room - len(self.tokens)), self.least_rows)
+        again = self._missing
+        width = max(rows, min(self.padded(rows), self.n_cells - len(self.tokens)), self.least_rows)
         padding = self._decode([*again, pending, *draft.tokens], wanted=rows, width=width)
         self._draft = draft
         self._pending = pending
         return Scores(self._rows(rows), padding, again=len(again))
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keep the pending token and the first `len(path)` drafted ones; forget the others."""
+        """Append the pending token and the first `len(path)` drafted tokens; remove the others."""
         self.tokens += [self._pending, *self._draft.tokens[: len(path)]]
-        self._settle()
+        self._roll_back()
 
     def close(self) -> None:
-        """Free the cache."""
+        """Free the context."""
         handle, self._handle = self._handle, None
         if handle:
             self._batch.close()
@@ -218,30 +217,30 @@ class Context:
     # The library.
 
     @property
-    def _lacking(self) -> list[int]:
-        """The last tokens of the text that the cache lacks, after a rollback."""
+    def _missing(self) -> list[int]:
+        """The last tokens of the text that are not in the cache, after a rollback."""
         return self.tokens[self._memory.length :]
 
-    def _settle(self) -> None:
-        """Roll back what of the last pass is not in the text."""
+    def _roll_back(self) -> None:
+        """Remove the tokens of the last pass that are not part of the text."""
         if self._handle is None:
             raise LocalspecError("this context was closed; load the model again")
         self._memory.cut(len(self.tokens))
 
-    def _catch_up(self, most: int) -> None:
-        """Evaluate what the cache lacks, if that is more than `most` tokens."""
-        if len(self._lacking) > most:
-            while self._lacking:
-                self._decode(self._lacking[: self.chunk], wanted=1, width=self.least_rows)
+    def _evaluate_missing(self, most: int) -> None:
+        """Evaluate the missing tokens if there are more than `most`."""
+        if len(self._missing) > most:
+            while self._missing:
+                self._decode(self._missing[: self.chunk], wanted=1, width=self.least_rows)
 
-    def _require_room(self, count: int) -> None:
+    def _require_space(self, count: int) -> None:
         if len(self.tokens) + count > self.n_ctx:
             raise LocalspecError(f"the context of {self.n_ctx} tokens is full; use a larger one")
 
     def _decode(self, tokens: Sequence[int], *, wanted: int, width: int = 1) -> int:
-        """Evaluate tokens after what the cache holds; how many rows of padding that took.
+        """Evaluate tokens at the end of the cache; returns the number of padding rows.
 
-        wanted: of how many of the last ones there are logits.
+        wanted: the number of last tokens whose logits are computed. width: the least rows.
         """
         can_pad = self.rollback is Rollback.PARTIAL
         padding = max(0, width - len(tokens)) if can_pad else 0
@@ -251,19 +250,19 @@ class Context:
             start=end - len(tokens),
             wanted=wanted,
             padding=padding,
-            # The last layers compute only rows whose logits are wanted, by kernels of their own.
+            # The last layers compute only the wanted rows, and choose kernels by their number.
             padding_wanted=self.least_rows > 1,
         )
         library.clear_log()
-        self._memory.starts()
+        self._memory.begin_pass()
         status = llama_cpp.llama_decode(self._handle, self._batch.struct)
         if status != 0:
-            self._settle()
+            self._roll_back()
             raise LocalspecError(
                 f"llama.cpp could not evaluate {len(tokens)} tokens (status {status}"
                 f"{', ' + library.first_error() if library.first_error() else ''})"
             )
-        self._memory.holds(len(tokens) + padding)
+        self._memory.end_pass(len(tokens) + padding)
         self.evaluated += len(tokens)
         if padding and self._memory.cut(end) != end:
             raise LocalspecError("the padding of a pass cannot be forgotten; do without")
@@ -290,14 +289,14 @@ def context_params(
     kv_type: int,
     snapshots: int = 0,
 ) -> Any:
-    """How the library is to make a context; the arguments are those of Context."""
+    """The library's parameters for a context; the arguments are those of Context."""
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = n_ctx
     params.n_batch = params.n_ubatch = CHUNK
-    params.n_outputs_max = _MOST_ROWS
-    # Layers with a sliding window keep the window and a pass, not the whole text.
+    params.n_outputs_max = _MAX_OUTPUT_ROWS
+    # Layers with a sliding window cache the window and one pass, not the whole text.
     params.swa_full = False
-    # The library takes 0 for architectures that it makes none for.
+    # The library sets 0 for architectures without snapshots.
     params.n_rs_seq = snapshots
     params.n_threads = params.n_threads_batch = threads
     params.flash_attn_type = -1 if flash_attention is None else int(flash_attention)
@@ -307,7 +306,7 @@ def context_params(
 
 
 def new_context(model: Model, params: Any) -> Any:
-    """The library's context; free it. Raises ModelLoadError when it cannot be made."""
+    """The library's context; the caller frees it. Raises ModelLoadError if it fails."""
     library.clear_log()
     handle = llama_cpp.llama_init_from_model(model.handle, params)
     if not handle:

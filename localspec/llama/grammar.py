@@ -1,4 +1,4 @@
-"""Grammar: what may come next in a text that has to follow one."""
+"""Grammar: which tokens may come next in a text that must follow a grammar."""
 
 import warnings
 from dataclasses import dataclass
@@ -20,38 +20,38 @@ _tokenizers: WeakKeyDictionary[Model, LLTokenizer] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
-    """A text, as its last token and what came before."""
+class _Position:
+    """A position in a text, as a linked list: the last token and the position before it."""
 
     length: int = 0
-    before: "_Place | None" = None
+    before: "_Position | None" = None
     token: int = -1
 
 
 class Grammar:
-    """A grammar at one point of a text: a `Constraint`. Never changed, only gone on from.
+    """A grammar at one position of a text: a `Constraint`. Immutable: `then` gives the next one.
 
-    Tokens that end a text are allowed exactly where the grammar may end; the state after one is
-    the state before. After a token that is not allowed, none is. Where only one text can follow,
-    it is spelt as the tokenizer spells it.
+    Tokens that end a text are allowed exactly where the grammar may end, and do not change its
+    state. After a forbidden token, all tokens are forbidden. Where only one text is possible, only
+    its usual tokenization is allowed.
     """
 
-    __slots__ = ("_mask", "_place", "_walker")
+    __slots__ = ("_mask", "_matcher", "_position")
 
-    def __init__(self, walker: "_Walker", place: _Place | None) -> None:
-        """For `begin` and `then`. place: None is nowhere."""
-        self._walker = walker
-        self._place = place
+    def __init__(self, matcher: "_SharedMatcher", position: _Position | None) -> None:
+        """For `begin` and `then`. position: None is after a forbidden token."""
+        self._matcher = matcher
+        self._position = position
         self._mask: Mask | None = None
 
     @classmethod
     def begin(cls, grammar: str, model: Model) -> "Grammar":
-        """The beginning of a grammar that `compile_gbnf` or `compile_schema` made.
+        """The start of a grammar from `compile_gbnf` or `compile_schema`.
 
-        Raises InvalidValueError when no token of this vocabulary can begin what it describes.
+        Raises InvalidValueError if no token of the model's vocabulary can begin such a text.
         """
-        walker = _Walker(grammar, model)
-        start = cls(walker, walker.start)
+        matcher = _SharedMatcher(grammar, model)
+        start = cls(matcher, matcher.start)
         if not start.allowed().any():
             raise InvalidValueError(
                 f"no token of {model.path.name} can begin what the grammar describes"
@@ -59,51 +59,52 @@ class Grammar:
         return start
 
     def allowed(self) -> Mask:
-        """(n_vocab,) whether each token may come next; do not write to it.
+        """(n_vocab,) whether each token may come next; do not modify it.
 
-        Raises LocalspecError when the grammar is too ambiguous to follow.
+        Raises LocalspecError if the grammar is too ambiguous for the matcher.
         """
         if self._mask is None:
-            self._mask = self._walker.mask(self._place)
+            self._mask = self._matcher.mask(self._position)
         return self._mask
 
     def then(self, token: int) -> "Grammar":
         """The grammar after one more token."""
-        if self._place is None or not 0 <= token < self.allowed().size or not self.allowed()[token]:
-            return Grammar(self._walker, None)
-        if token in self._walker.ends:
+        here = self._position
+        if here is None or not 0 <= token < self.allowed().size or not self.allowed()[token]:
+            return Grammar(self._matcher, None)
+        if token in self._matcher.ends:
             return self
-        return Grammar(self._walker, _Place(self._place.length + 1, self._place, token))
+        return Grammar(self._matcher, _Position(here.length + 1, here, token))
 
 
-class _Walker:
-    """One matcher, taken to whatever place is asked about: cutting back costs it next to nothing.
+class _SharedMatcher:
+    """llguidance's matcher, moved to the position that is asked about.
 
-    A copy per place would cost time in proportion to the text.
+    Its rollback is cheap; a matcher per position would cost time in proportion to the text.
     """
 
     def __init__(self, grammar: str, model: Model) -> None:
         self.ends = frozenset(model.end_tokens)
         self._model = model
         self._matcher = LLMatcher(_tokenizer(model), grammar, log_level=0)
-        self.start = self._place = _Place()
-        self._require_sound()
+        self.start = self._position = _Position()
+        self._require_no_error()
 
-    def mask(self, place: _Place | None) -> Mask:
-        """(n_vocab,) what may follow there."""
-        if place is None:
+    def mask(self, position: _Position | None) -> Mask:
+        """(n_vocab,) whether each token may come at this position; none may after None."""
+        if position is None:
             return np.zeros(self._model.n_vocab, dtype=np.bool_)
-        self._go(place)
+        self._move_to(position)
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
-        self._require_sound()
+        self._require_no_error()
         mask = np.unpackbits(bits, count=self._model.n_vocab, bitorder="little")
         return cast(Mask, mask.view(np.bool_))
 
-    def _go(self, place: _Place) -> None:
-        """Back to where the way to `place` leaves the way taken, and on from there."""
+    def _move_to(self, position: _Position) -> None:
+        """Roll back to the last common position with `position`, then consume its tokens."""
         _ = self._model.handle  # raises for a closed model, whose vocabulary the matcher reads
         forward: list[int] = []
-        goal, here, back = place, self._place, 0
+        goal, here, back = position, self._position, 0
         while goal is not here:
             if goal.length >= here.length and goal.before:
                 forward.append(goal.token)
@@ -112,21 +113,21 @@ class _Walker:
                 here, back = here.before, back + 1
         self._matcher.rollback(back)
         self._matcher.consume_tokens(forward[::-1])
-        self._place = place
-        self._require_sound()
+        self._position = position
+        self._require_no_error()
 
-    def _require_sound(self) -> None:
+    def _require_no_error(self) -> None:
         if self._matcher.is_error():
             reason = self._matcher.get_error().splitlines()[0]
             raise LocalspecError(f"the grammar cannot be followed: {reason}")
 
 
 def _tokenizer(model: Model) -> LLTokenizer:
-    """The vocabulary as llguidance wants it; made once per model (0.6 s for 131k tokens)."""
+    """llguidance's tokenizer of a model; made once per model (0.6 s for 131k tokens)."""
     if model not in _tokenizers:
         vocabulary = llama_cpp.llama_model_get_vocab(model.handle)
         with warnings.catch_warnings():
-            # It calls a function of the binding by its former name.
+            # llguidance calls a deprecated function of the binding.
             warnings.simplefilter("ignore", DeprecationWarning)
             _tokenizers[model] = lltokenizer_from_vocab(
                 vocabulary, eos_token=list(model.end_tokens)

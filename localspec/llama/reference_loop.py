@@ -1,7 +1,7 @@
-"""The library's own way of decoding, as its examples write it: a pass, its own sampler, a pass.
+"""ReferenceLoop: the library's own decoding, as in its examples: a pass, its sampler, a pass.
 
-Nothing of localspec is in between, so that it can be held against it: the same tokens where both
-are greedy, and as quick.
+It uses nothing of localspec's decoding, so that the two can be compared: greedy tokens must be
+equal, and plain decoding must be as fast.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from localspec.sampling.params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What came, and how many seconds it took once the prompt was read."""
+    """The generated tokens, and the seconds from the end of the prompt to the last token."""
 
     tokens: list[int]
     seconds: float
@@ -28,8 +28,8 @@ class Decoded:
 class ReferenceLoop:
     """A context of the library with its default settings.
 
-    n_ctx: tokens of text. threads: CPU threads. Raises ModelLoadError where there is no room for
-    it.
+    n_ctx: the context size in tokens. threads: CPU threads. Raises ModelLoadError if memory is too
+    small.
     """
 
     def __init__(self, model: Model, *, n_ctx: int, threads: int) -> None:
@@ -40,15 +40,15 @@ class ReferenceLoop:
     def generate(
         self, prompt: Sequence[int], count: int, sampling: SamplingParams, seed: int = 0
     ) -> Decoded:
-        """So many tokens after a prompt, ends of text among them.
+        """Generate `count` tokens after a prompt; end-of-text tokens do not stop it.
 
-        Of the sampling settings temperature, top_k, top_p and min_p count.
+        Of the sampling settings only temperature, top_k, top_p and min_p are used.
         """
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self._handle), True)
         sampler, tokens = _sampler(sampling, seed), list[int]()
         try:
             self._evaluate(prompt)
-            # A GPU may be at it still.
+            # A GPU may still be computing.
             llama_cpp.llama_synchronize(self._handle)
             began = perf_counter()
             for _ in range(count):

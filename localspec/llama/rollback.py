@@ -1,23 +1,24 @@
-"""Rollback: what the memory of a context can forget, and how; tried out when the model is loaded.
+"""Rollback: how the KV cache of a context can be cut back; probed when the model is loaded.
 
-Attention (`PARTIAL`) keeps something of each token, so any last tokens can be cut off, unless what
-a sliding window needs of earlier tokens is gone. Once the window has moved on, the library claims
-that deeper cuts work too, and then computes wrong logits; so `Memory` works out how deep it may go.
+Attention (`PARTIAL`) stores keys and values of each token, so any last tokens can be cut off. The
+exception is a sliding window that has moved on: the earlier tokens that it needs are gone. The
+library accepts such a cut and then computes wrong logits, so `Memory` computes how deep a cut may
+go.
 
-A recurrent layer keeps one running state of the whole text, which cannot be cut. For some
-architectures the library makes snapshots of the state after each of the last rows of a pass, if
-asked to (`BOUNDED`: Qwen3.5, Nemotron-H, LFM2, ...): up to `SNAPSHOTS` tokens of the last pass can
-be taken back, once per pass, and never the first of its rows. The library accepts more and then
-computes wrong logits, so the rows are counted here.
+A recurrent layer keeps one state of the whole text, which cannot be cut. For some architectures
+(`BOUNDED`: Qwen3.5, Nemotron-H, LFM2, ...) the library can save snapshots of the state after each
+of the last rows of a pass: up to `SNAPSHOTS` tokens of the last pass can be rolled back, once per
+pass, and never its first row. The library accepts more and then computes wrong logits, so the rows
+are counted here.
 
-Elsewhere (`FULL`: Mamba, RWKV, Jamba, ...), and for deeper drafts, the state is copied before a
-pass with a draft (the checkpoint) and put back after a rejection. Nothing is evaluated again at
-once: `Context` puts the tokens that are then missing in front of its next pass. A draft model of
-this kind takes its checkpoint before the second token of a draft. States that cannot be copied
-(`NOTHING`) can only be cleared, so such models are decoded plainly.
+For other recurrent models (`FULL`: Mamba, RWKV, Jamba, ...), and for deeper drafts, the state is
+copied before a pass with a draft (the checkpoint) and restored after a rejection. The tokens that
+are then missing are not evaluated at once: `Context` puts them in front of its next pass. A draft
+model of this kind takes its checkpoint before the second token of a draft. States that cannot be
+copied (`NOTHING`) can only be cleared, so such models are decoded without drafts.
 
-A mark is a copy of a state that is kept longer: where a prompt ends and where an answer ends, so
-that an answer can be regenerated and a question edited. Sliding windows have marks too.
+A mark is a copy of a state that is kept longer: at the end of a prompt and of an answer, so that an
+answer can be regenerated and a question edited. Sliding windows have marks too.
 """
 
 import ctypes
@@ -28,24 +29,24 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-# Drafts of up to so many tokens need no checkpoint where the library makes snapshots of the state;
-# each takes as much memory as the state, and every pass some time.
+# Where the library makes snapshots of the state, drafts up to this length need no checkpoint. Each
+# snapshot takes as much memory as the state, and makes every pass a little slower.
 SNAPSHOTS = 8
-# Marks lie in main memory, on top of what was planned for the cache.
-MOST_MARKS, MOST_MARK_BYTES = 16, 256 * 2**20
+# Marks are in main memory, in addition to the memory planned for the KV cache.
+MAX_MARKS, MAX_MARK_BYTES = 16, 256 * 2**20
 _SEQUENCE = 0
-# Only what cannot be cut anyway. What is kept where it is computed is not copied to main memory,
-# but the library keeps a single copy there.
+# Flags of the library's state functions. PARTIAL_ONLY: without full attention, which can be cut.
+# ON_DEVICE: not copied to main memory; the library keeps a single such copy.
 _EVERYTHING, _PARTIAL_ONLY, _ON_DEVICE = 0, 1, 2
 _CHECKPOINT = _PARTIAL_ONLY | _ON_DEVICE
 _Copy = NDArray[np.uint8]
 
 
 class Rollback(Enum):
-    """The kinds of memory that llama.cpp has, by what they can forget.
+    """The kinds of KV cache in llama.cpp, by which tokens can be removed.
 
-    PARTIAL: any number of last tokens. BOUNDED: a few tokens of the last pass, more as FULL. FULL:
-    what came after a checkpoint. NOTHING: everything at once, nothing less.
+    PARTIAL: any number of last tokens. BOUNDED: a few tokens of the last pass; for more, as FULL.
+    FULL: the tokens after a checkpoint. NOTHING: only all tokens at once.
     """
 
     PARTIAL = "any last tokens"
@@ -55,19 +56,19 @@ class Rollback(Enum):
 
 
 class _Marks(dict[int, _Copy]):
-    """Copies of states, by how many tokens each is of; always added in that order."""
+    """Copies of states by their number of tokens, added in ascending order."""
 
     @property
     def longest(self) -> int:
         return max(self, default=0)
 
-    def make_room(self, size: int) -> bool:
-        """Let the oldest go until one of `size` bytes may be added; False if it never may."""
-        if not 0 < size <= MOST_MARK_BYTES:
+    def evict_for(self, size: int) -> bool:
+        """Drop the oldest until a mark of `size` bytes fits; False if it can never fit."""
+        if not 0 < size <= MAX_MARK_BYTES:
             return False
-        taken = sum(copy.size for copy in self.values())
-        while len(self) >= MOST_MARKS or taken + size > MOST_MARK_BYTES:
-            taken -= self.pop(min(self)).size
+        total = sum(copy.size for copy in self.values())
+        while len(self) >= MAX_MARKS or total + size > MAX_MARK_BYTES:
+            total -= self.pop(min(self)).size
         return True
 
     def drop_beyond(self, length: int) -> None:
@@ -76,10 +77,11 @@ class _Marks(dict[int, _Copy]):
 
 
 class Memory:
-    """The library's memory of one context, and the ways of cutting it back.
+    """The library's KV cache ("memory") of one context, and the ways to cut it back.
 
-    handle: the context. window: how far its layers look back, 0 if over the whole text; what lies
-    before it is dropped. length: how many tokens it holds, if `starts` was followed by `holds`.
+    handle: the context. window: the size of its sliding window in tokens, 0 for none; older tokens
+    are dropped. length: the number of tokens in the cache, once `end_pass` has followed
+    `begin_pass`.
     """
 
     def __init__(self, handle: Any, window: int) -> None:
@@ -89,16 +91,16 @@ class Memory:
         self._handle = handle
         self._window = window
         self._snapshots = int(llama_cpp.llama_n_rs_seq(handle))
-        # How many of the last tokens the snapshots can take back; there is only one go at it.
+        # How many of the last tokens the snapshots can roll back; they can be used once per pass.
         self._within_snapshots = 0
-        self._unsure = False
+        self._length_unsure = False
         self._checkpoint: tuple[int, _Copy] | None = None
         self._marks = _Marks()
-        # From this length on the window reaches back to this token at most, whatever its size.
+        # (length, oldest token) of a restored state: texts this long or longer need no older token.
         self._reach = (0, 0)
 
     def probe(self) -> None:
-        """Find out its kind; it holds two tokens, evaluated together, and nothing afterwards."""
+        """Find the kind. Before, the cache holds two tokens of one pass; afterwards it is empty."""
         if not self._snapshots and self._remove_from(1):
             self.kind = Rollback.PARTIAL
         else:
@@ -108,28 +110,28 @@ class Memory:
                 self.kind = Rollback.NOTHING
         self._clear()
 
-    def starts(self) -> None:
-        """A pass begins: until it is known to have ended, what is held may be more."""
-        self._unsure = True
+    def begin_pass(self) -> None:
+        """A pass begins: until `end_pass`, the cache may hold more than `length` tokens."""
+        self._length_unsure = True
         self._within_snapshots = 0
 
-    def holds(self, rows: int) -> None:
-        """The pass has added so many tokens."""
+    def end_pass(self, rows: int) -> None:
+        """The pass has ended and added `rows` tokens."""
         self.length += rows
         self._within_snapshots = min(self._snapshots, rows - 1)
-        self._unsure = False
+        self._length_unsure = False
 
     def prepare(self, drafted: int) -> None:
-        """A pass comes of whose last tokens up to `drafted` may have to be forgotten."""
+        """Prepare for a pass whose last `drafted` tokens may have to be removed."""
         if drafted > self._snapshots:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Make it possible to come back to what is held now; nothing to do for attention.
+        """Copy the present state, to restore it later; for attention this does nothing.
 
-        It takes the place of the one before.
+        The new checkpoint replaces the one before.
         """
-        if not self._keeps_states or not self.length:
+        if not self._copies_states or not self.length:
             return
         if self._checkpoint is None or self._checkpoint[0] != self.length:
             self._checkpoint = None
@@ -137,50 +139,50 @@ class Memory:
             self._checkpoint = None if copy is None else (self.length, copy)
 
     def mark(self) -> None:
-        """Make it possible to come back to what is held now, until it is cut to less.
+        """Keep a copy of the present state until the cache is cut to less.
 
-        Nothing is done where it can be cut anywhere, or where one copy takes all that marks may.
+        This does nothing if the cache can be cut anywhere, or if one copy exceeds the limit.
         """
         slides = self.kind is Rollback.PARTIAL and self._window
-        if not (self._keeps_states or slides) or not self.length or self.length in self._marks:
+        if not (self._copies_states or slides) or not self.length or self.length in self._marks:
             return
-        if self._marks.make_room(self._size(_PARTIAL_ONLY)):
+        if self._marks.evict_for(self._size(_PARTIAL_ONLY)):
             copy = self._copy(_PARTIAL_ONLY)
             if copy is not None:
                 self._marks[self.length] = copy
 
     def cut(self, length: int) -> int:
-        """Hold at most `length` tokens; returns how many are left, which may be fewer."""
-        if self._unsure or length < self.length:
+        """Cut to at most `length` tokens; returns how many are left, which may be fewer."""
+        if self._length_unsure or length < self.length:
             within, self._within_snapshots = self._within_snapshots, 0
             snapshots_suffice = 0 < self.length - length <= within
-            self.length, self._unsure = min(length, self.length), True
-            self._forget(snapshots_suffice or self._can_cut_to(self.length))
-            self._unsure = False
+            self.length, self._length_unsure = min(length, self.length), True
+            self._remove_beyond_length(snapshots_suffice or self._can_remove_from(self.length))
+            self._length_unsure = False
         return self.length
 
     def copy(self) -> _Copy | None:
-        """All that is held; None where the library cannot tell."""
+        """A copy of the whole state; None if the library cannot copy it."""
         return self._copy(_EVERYTHING)
 
     def load(self, copy: _Copy, length: int) -> bool:
-        """Hold the `length` tokens of a copy and nothing else; without success, nothing at all."""
+        """Replace the cache by a copy of `length` tokens; if that fails, the cache is empty."""
         self._clear()
-        self._unsure = True
+        self._length_unsure = True
         last = length - 1
-        if self._put_back(copy, _EVERYTHING) and last == self._position_of_last():
+        if self._load_state(copy, _EVERYTHING) and last == self._position_of_last():
             self._note_reach(length)
-            self.length, self._unsure = length, False
+            self.length, self._length_unsure = length, False
             return True
         self._clear()
         return False
 
     @property
-    def _keeps_states(self) -> bool:
+    def _copies_states(self) -> bool:
         return self.kind in (Rollback.BOUNDED, Rollback.FULL)
 
-    def _forget(self, removable: bool) -> None:
-        """What it holds beyond `length`, and more if need be."""
+    def _remove_beyond_length(self, removable: bool) -> None:
+        """Remove the tokens beyond `length`; if that is not possible, more."""
         if self._checkpoint and self._checkpoint[0] > self.length:
             self._checkpoint = None
         self._marks.drop_beyond(self.length)
@@ -191,11 +193,11 @@ class Memory:
         if not saved or not self._restore(saved):
             self._clear()
 
-    def _can_cut_to(self, length: int) -> bool:
-        """Whether attention can; the library cuts deeper, too, and then computes wrong logits."""
+    def _can_remove_from(self, length: int) -> bool:
+        """Whether the tokens from `length` on can be removed without wrong logits."""
         if self.kind is not Rollback.PARTIAL:
             return False
-        # The window of the next token must still reach back from there.
+        # The window of the next token must still be complete after the cut.
         if not self._window:
             return True
         oldest = llama_cpp.llama_memory_seq_pos_min(self.pointer, _SEQUENCE)
@@ -204,7 +206,7 @@ class Memory:
         return bool(0 <= oldest <= max(needed, reach if length >= since else 0))
 
     def _note_reach(self, length: int) -> None:
-        """A state of so many tokens was put back: what it lacks, no later token needs."""
+        """A state of `length` tokens was restored: later tokens need nothing that it lacks."""
         oldest = llama_cpp.llama_memory_seq_pos_min(self.pointer, _SEQUENCE)
         self._reach = (length, int(oldest))
 
@@ -215,11 +217,11 @@ class Memory:
         return bool(llama_cpp.llama_memory_seq_rm(self.pointer, _SEQUENCE, length, -1))
 
     def _restore(self, saved: int) -> bool:
-        """Go back to a checkpoint or mark; attention is cut to where the state then is."""
+        """Restore the checkpoint or mark of `saved` tokens, and cut attention to that length."""
         if self._checkpoint and self._checkpoint[0] == saved:
-            restored = self._put_back(self._checkpoint[1], _CHECKPOINT)
+            restored = self._load_state(self._checkpoint[1], _CHECKPOINT)
         else:
-            restored = self._put_back(self._marks[saved], _PARTIAL_ONLY)
+            restored = self._load_state(self._marks[saved], _PARTIAL_ONLY)
         if restored and self._remove_from(saved):
             self._note_reach(saved)
             return True
@@ -235,17 +237,17 @@ class Memory:
         )
         return copy if copy.size and written == copy.size else None
 
-    def _put_back(self, copy: _Copy, flags: int) -> bool:
+    def _load_state(self, copy: _Copy, flags: int) -> bool:
         read = llama_cpp.llama_state_seq_set_data_ext(
             self._handle, _pointer(copy), copy.size, _SEQUENCE, flags
         )
         return bool(read == copy.size)
 
     def _clear(self) -> None:
-        self.length, self._checkpoint, self._unsure = 0, None, True
+        self.length, self._checkpoint, self._length_unsure = 0, None, True
         self._marks.clear()
         llama_cpp.llama_memory_clear(self.pointer, True)
-        self._within_snapshots, self._unsure = 0, False
+        self._within_snapshots, self._length_unsure = 0, False
 
 
 def _pointer(copy: _Copy) -> Any:

@@ -1,4 +1,4 @@
-"""State: all that a cache holds, to go on from it elsewhere."""
+"""State: a copy of a KV cache."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """A cache's tokens, and what the library keeps of them.
+    """A copy of a KV cache.
 
-    tokens: the text it is of. data: the library's bytes, which only a context of the same model,
-    set up in the same way, can make sense of.
+    tokens: the text in the cache. data: the library's bytes, (n,) uint8; only a context of the same
+    model with the same settings can load them.
     """
 
     tokens: tuple[int, ...]

@@ -68,7 +68,7 @@ class LoadedModels:
     def new_target(self) -> Context:
         """Make another cache of the target; the caller closes it."""
         return self.runtime.context_for(
-            self.target.model, self.header, self.target.room, snapshots=self.target.snapshots
+            self.target.model, self.header, self.target.n_cells, snapshots=self.target.snapshots
         )
 
     def with_target(self, target: Context) -> "LoadedModels":

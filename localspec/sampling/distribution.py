@@ -1,4 +1,4 @@
-"""The next token's distribution, kept as the logits of the tokens that can still be chosen."""
+"""Distribution: the next token's distribution, as the logits of the tokens that filters kept."""
 
 from dataclasses import dataclass, replace
 
@@ -30,18 +30,18 @@ class Distribution:
         return index if self.ids is None else int(self.ids[index])
 
     def kept(self) -> "Distribution":
-        """The same, safe to keep when the model's buffer changes."""
+        """A copy, unless the logits already are one: it stays valid after the next decode."""
         return self if self.ids is not None else replace(self, logits=self.logits.copy())
 
     def index(self, token: int) -> int | None:
-        """The entry of a token, or None if it cannot be chosen."""
+        """The index of a token's entry; None if the token was filtered out."""
         if self.ids is None:
             return token if token < len(self) else None
         found = np.flatnonzero(self.ids == token)
         return int(found[0]) if found.size else None
 
     def scores(self) -> NDArray[np.float64]:
-        """(n,) logits over the temperature, less the best one: see `relative_scores`."""
+        """(n,) scores: logits / temperature, minus the largest; see `relative_scores`."""
         return relative_scores(self.logits, self.logits.max(), self.temperature)
 
     def probabilities(self) -> NDArray[np.float64]:
@@ -50,7 +50,7 @@ class Distribution:
         return np.asarray(weights / weights.sum())
 
     def over(self, ids: NDArray[np.intp] | None, n: int) -> NDArray[np.float64]:
-        """(n,) this distribution's probabilities of other ids; None: of the tokens below n."""
+        """(n,) the probabilities of the given ids; None: of the tokens 0 to n - 1."""
         if ids is None:
             return self.dense(n)
         most = max(int(ids.max()), len(self) - 1 if self.ids is None else int(self.ids.max()))
@@ -66,8 +66,9 @@ class Distribution:
 def relative_scores(
     logits: NDArray[np.float32], top: np.float32, temperature: float
 ) -> NDArray[np.float64]:
-    """(n,) scores less the best one, `top`'s.
+    """(n,) scores: (logits - top) / temperature. top: the largest logit.
 
-    Huge logits or a tiny temperature must not round away the noise that is added to them.
+    Noise is added to these scores. Subtracting `top` first keeps them small, so that rounding does
+    not lose the noise when logits are huge or the temperature is tiny.
     """
     return np.asarray((logits.astype(np.float64) - np.float64(top)) / temperature)

@@ -1,8 +1,8 @@
-"""Draws: independent random draws, one after the other, from a seed.
+"""Draws: a sequence of independent random draws from a seed.
 
-The rejection rules need fresh randomness at every step: what was drawn for a position and thrown
-away must not come back when the position is drafted again (ALGORITHMS: a position-keyed `block`
-rule is measurably wrong).
+The rejection rules need fresh randomness at every step: when a position is drafted again, the
+random numbers of its rejected draft must not be reused (ALGORITHMS: a position-keyed `block` rule
+is measurably wrong).
 """
 
 from typing import Protocol
@@ -14,19 +14,19 @@ from localspec.sampling.distribution import Distribution
 
 
 class Randomness(Protocol):
-    """The two ways a rejection rule draws; a test may replay every branch of them."""
+    """The two kinds of draws in a rejection rule. A test may enumerate all outcomes instead."""
 
     def bern(self, p: float) -> bool:
         """True with probability p."""
         ...
 
     def cat(self, weights: NDArray[np.float64]) -> int:
-        """An index, with probability in proportion to its weight."""
+        """An index; its probability is proportional to its weight."""
         ...
 
 
 class Draws:
-    """A sequence of draws that a seed decides.
+    """A seeded sequence of draws.
 
     seed: 0 to 2**64 - 1.
     """
@@ -39,11 +39,11 @@ class Draws:
         return bool(self._generator.random() < p)
 
     def cat(self, weights: NDArray[np.float64]) -> int:
-        """An index, with probability in proportion to its weight; never one of weight zero."""
+        """An index; its probability is proportional to its weight, so it is never of weight 0."""
         reached = np.cumsum(weights)
         # random() is below 1, so the product stays below the total and the index in range.
         return int(np.searchsorted(reached, self._generator.random() * reached[-1], side="right"))
 
     def sample(self, distribution: Distribution, position: int) -> int:
-        """A token of this distribution; the position does not matter."""
+        """A token of this distribution. position: not used."""
         return distribution.token(self.cat(distribution.probabilities()))

@@ -1,7 +1,7 @@
-"""Logits to a distribution: one function for target and drafter alike.
+"""Filters: turn logits into a distribution, with one function for target and drafters.
 
-The order and the meaning of each filter are those of llama.cpp's default sampler chain; exactness
-rests on both models going through the same code. Where logits tie, the lower token id comes first.
+The order and the meaning of each filter are those of llama.cpp's default sampler chain. Exactness
+needs the same code for both models. Of equal logits, the lower token id comes first.
 """
 
 from collections.abc import Sequence
@@ -16,22 +16,22 @@ from localspec.sampling.params import SamplingParams
 Row = NDArray[np.float32]
 Ids = NDArray[np.intp]
 
-# Rows are searched for their largest entries in interleaved blocks of this many.
-_BLOCKS_OF = 64
-# How many of the likeliest tokens top-p looks at before it sorts the whole vocabulary.
+# `largest` splits a row into interleaved blocks of this size.
+_BLOCK_SIZE = 64
+# top-p tries this many of the likeliest tokens before it sorts the whole vocabulary.
 _TOP_P_GUESS = 1024
-# Temperatures up to this are zero in float32, as llama.cpp holds them.
+# llama.cpp stores temperatures as float32, where values up to this round to zero.
 _GREEDY_UP_TO = 2.0**-150
 
 
 def distribution(logits: Row, params: SamplingParams, recent: Sequence[int] = ()) -> Distribution:
     """The distribution of the next token.
 
-    logits: (n_vocab,) float32, left as they are. recent: the text before this token, or at least
-    the last `params.penalty_window` tokens of it (read only when a penalty is on).
-    Raises LocalspecError when no token can be chosen (NaN, infinity, or every token forbidden).
+    logits: (n_vocab,) float32, not modified. recent: the tokens before this one, at least the last
+    `params.penalty_window` of them (read only when a penalty is on).
+    Raises LocalspecError if no token is possible (NaN, infinity, or every token forbidden).
     """
-    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, as in llama.cpp
+    with np.errstate(over="ignore"):  # overflow gives infinity, as in llama.cpp
         return _filtered(_adjusted(logits, params, recent), params)
 
 
@@ -39,7 +39,7 @@ def _filtered(row: Row, params: SamplingParams) -> Distribution:
     greedy = params.temperature <= _GREEDY_UP_TO
     if greedy and params.typical_p == 1:
         best = int(row.argmax())
-        _require_choice(row[best])
+        _require_possible(row[best])
         return Distribution(row[best : best + 1].copy(), np.array([best]))
     values, ids = _truncated(row, params)
     if greedy:
@@ -49,14 +49,14 @@ def _filtered(row: Row, params: SamplingParams) -> Distribution:
 
 
 def logprobs(logits: Row, tokens: Sequence[int] | Ids) -> list[float]:
-    """Natural logarithms of the softmax of raw logits at these tokens. logits: (n_vocab,)."""
+    """The log-softmax (natural logarithm) of raw logits at these tokens. logits: (n_vocab,)."""
     top = logits.max()
     total = float(top) + float(np.log(np.exp(logits - top).sum(dtype=np.float64)))
     return [float(logits[token]) - total for token in tokens]
 
 
 def largest(row: Row, k: int) -> Ids:
-    """The ids of the k largest entries, largest first; equal entries by id."""
+    """The ids of the k largest entries, largest first; of equal entries, the lower id first."""
     if k < row.size:
         candidates = _at_least_the_kth(row, k)
         values = row[candidates]
@@ -68,18 +68,18 @@ def largest(row: Row, k: int) -> Ids:
 def _at_least_the_kth(row: Row, k: int) -> Ids:
     """Ids, ascending, of a few entries that include the k largest.
 
-    The k-th largest of the blocks' maxima is no greater than the k-th largest entry: reading the
-    row twice is several times quicker than partitioning it.
+    The k-th largest of the blocks' maxima is a lower bound of the k-th largest entry. Computing it
+    reads the row twice, which is several times faster than partitioning the row.
     """
-    blocks = row.size // _BLOCKS_OF
+    blocks = row.size // _BLOCK_SIZE
     if blocks <= k:
         return np.arange(row.size)
-    maxima = row[: blocks * _BLOCKS_OF].reshape(_BLOCKS_OF, blocks).max(axis=0)
+    maxima = row[: blocks * _BLOCK_SIZE].reshape(_BLOCK_SIZE, blocks).max(axis=0)
     bound = np.partition(maxima, blocks - k)[blocks - k]
     return np.flatnonzero(row >= bound)
 
 
-def _require_choice(top: np.float32) -> None:
+def _require_possible(top: np.float32) -> None:
     if np.isnan(top) or top == np.inf:
         raise LocalspecError(
             f"the model's logits contain {top}; its file or this build is broken, "
@@ -123,8 +123,8 @@ def _penalise(row: Row, params: SamplingParams, recent: Sequence[int]) -> None:
 def _truncated(row: Row, params: SamplingParams) -> tuple[Row, Ids | None]:
     """The logits and ids that survive top-k, typical-p, top-p and min-p."""
     top = row.max()
-    _require_choice(top)
-    # In float32, as llama.cpp holds them: that decides which of them are off.
+    _require_possible(top)
+    # Rounded to float32, as in llama.cpp: a value that rounds to 1 (or 0 for min-p) is off.
     typical_p, top_p = np.float32(params.typical_p), np.float32(params.top_p)
     min_p = np.float32(params.min_p)
     whole = params.top_k == 0 or params.top_k >= row.size
@@ -155,23 +155,23 @@ def _min_p(values: Row, ids: Ids, min_p: np.float32) -> tuple[Row, Ids]:
 
 
 def _top_p(values: Row, ids: Ids, top_p: np.float32) -> tuple[Row, Ids]:
-    """values: any order; the result is sorted, likeliest first."""
+    """values: in any order; the result is sorted, likeliest first."""
     if top_p == 1:
         return values, ids
     order = np.lexsort((ids, -values))
     values, ids = values[order], ids[order]
     mass = np.cumsum(np.exp(values.astype(np.float64) - values[0]))
-    return _reaching(values, ids, mass / mass[-1], top_p)
+    return _shortest_prefix(values, ids, mass / mass[-1], top_p)
 
 
 def _top_p_of_all(row: Row, top: np.float32, top_p: np.float32) -> tuple[Row, Ids]:
-    """top-p over the whole vocabulary; sorts values only, and few of them where few suffice."""
+    """top-p over the whole vocabulary; sorts only the likeliest tokens if those suffice."""
     weights = np.exp(row - top)
     total = weights.sum(dtype=np.float64)
     ids = largest(row, min(_TOP_P_GUESS, row.size))
     mass = np.cumsum(weights[ids], dtype=np.float64) / total
     if mass[-1] >= top_p:
-        return _reaching(row[ids], ids, mass, top_p)
+        return _shortest_prefix(row[ids], ids, mass, top_p)
     descending = np.sort(row)[::-1]
     weights = np.exp(descending - top)
     mass = np.cumsum(weights, dtype=np.float64) / total
@@ -182,10 +182,10 @@ def _top_p_of_all(row: Row, top: np.float32, top_p: np.float32) -> tuple[Row, Id
     return row[ids], ids
 
 
-def _reaching(
+def _shortest_prefix(
     values: Row, ids: Ids, mass: NDArray[np.float64], wanted: np.float32
 ) -> tuple[Row, Ids]:
-    """The shortest prefix whose mass reaches `wanted`."""
+    """The shortest prefix whose cumulated probability reaches `wanted`."""
     count = int(np.searchsorted(mass, wanted, side="left")) + 1
     return values[:count], ids[:count]
 

@@ -1,4 +1,4 @@
-"""GBNF, llama.cpp's notation for grammars, as the Lark text that llguidance compiles."""
+"""GBNF, llama.cpp's grammar notation, converted to the Lark notation that llguidance reads."""
 
 import json
 import re
@@ -32,17 +32,17 @@ _CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
 
 @lru_cache(maxsize=8)
 def compile_gbnf(text: str) -> str:
-    """A grammar for llguidance.
+    """Convert a GBNF grammar to an llguidance grammar.
 
-    Raises InvalidValueError, with line and column, where the text does not parse, and where no
-    finite text could ever satisfy a rule.
+    Raises InvalidValueError, with line and column, if the text does not parse or if a rule has no
+    finite text.
     """
-    _parse(text)  # for errors at their places, before escapes are rewritten
-    rules = _parse(_ESCAPE.sub(_rewritten_escape, text))
+    _parse(text)  # before escapes are rewritten, so that errors name the right place
+    rules = _parse(_ESCAPE.sub(_rewrite_escape, text))
     _require_defined(rules, text)
-    _require_an_end(rules, text)
+    _require_finite(rules, text)
     names = list(rules)
-    resolve(_adapted(rules))
+    resolve(_rename_and_convert(rules))
     lines = ["%llguidance {}"]
     owners = [_ROOT]
     for name, rule in zip(names, sorted(rules.values(), key=lambda rule: rule.order), strict=True):
@@ -69,8 +69,11 @@ def _parse(text: str) -> Rules:
     return rules
 
 
-def _rewritten_escape(found: re.Match[str]) -> str:
-    """Beyond ASCII the character itself: the converter loses the leading zeros of its code."""
+def _rewrite_escape(found: re.Match[str]) -> str:
+    """An escape as the converter accepts it; beyond ASCII, the character itself.
+
+    The converter drops leading zeros of an escaped code.
+    """
     code = found[2] or found[3]
     if code is None:
         return found[0]
@@ -81,7 +84,7 @@ def _rewritten_escape(found: re.Match[str]) -> str:
 
 
 def _literal(value: str) -> str:
-    """A GBNF literal's text as Lark writes it."""
+    """The text of a GBNF literal in Lark notation."""
 
     def character(found: re.Match[str]) -> str:
         return chr(int(found[1], 16)) if found[1] else _CONTROL.get(found[4], found[4])
@@ -95,15 +98,15 @@ def _nodes(node: ASTNode) -> Iterator[ASTNode]:
         yield from _nodes(child)
 
 
-def _adapted(rules: Rules) -> Rules:
-    """The rules with names that cannot collide and terminals that mean in Lark what they did."""
+def _rename_and_convert(rules: Rules) -> Rules:
+    """The rules with unique names, and with terminals that keep their meaning in Lark."""
     numbered = {name: name if name == _ROOT else f"r{i}" for i, name in enumerate(rules)}
     for name, rule in list(rules.items()):
         for node in _nodes(rule):
             if isinstance(node, LiteralNode):
                 node.value = _literal(node.value)
             elif isinstance(node, RegexNode) and node.rx == ".":
-                node.rx = "(?s:.)"  # in GBNF a line's end is a character like any other
+                node.rx = "(?s:.)"  # in GBNF, `.` also matches a newline
             elif isinstance(node, RuleRefNode):
                 node.name = numbered[node.name]
         del rules[name]
@@ -122,38 +125,38 @@ def _require_defined(rules: Rules, text: str) -> None:
                 _fail(text, used.start() if used else 0, f'there is no rule "{node.name}"')
 
 
-def _require_an_end(rules: Rules, text: str) -> None:
-    """Every rule that can be reached must describe at least one finite text."""
-    ending: set[str] = set()
-    while new := {name for name in rules.keys() - ending if _can_end(rules[name], ending)}:
-        ending |= new
+def _require_finite(rules: Rules, text: str) -> None:
+    """Raise unless each rule that the root uses has at least one finite text."""
+    finite: set[str] = set()
+    while new := {name for name in rules.keys() - finite if _is_finite(rules[name], finite)}:
+        finite |= new
     reached, todo = {_ROOT}, [_ROOT]
     while todo:
         name = todo.pop()
-        if name not in ending:
+        if name not in finite:
             _fail(text, _definition(name, text), f'no text ever satisfies the rule "{name}"')
         used = {node.name for node in _nodes(rules[name]) if isinstance(node, RuleRefNode)}
         todo += used - reached
         reached |= used
 
 
-def _can_end(node: ASTNode, ending: set[str]) -> bool:
+def _is_finite(node: ASTNode, finite: set[str]) -> bool:
     match node:
         case RuleRefNode():
-            return node.name in ending
+            return node.name in finite
         case RepetitionNode():
-            return node.min_times == 0 or _can_end(node.node, ending)
+            return node.min_times == 0 or _is_finite(node.node, finite)
         case AlternativeNode():
-            return any(_can_end(each, ending) for each in node.alternatives)
+            return any(_is_finite(each, finite) for each in node.alternatives)
         case SequenceNode() | RuleNode():
-            return all(_can_end(each, ending) for each in node.children())
+            return all(_is_finite(each, finite) for each in node.children())
         case _:
             return True
 
 
 def _fail_in_rule(message: str, owners: list[str], text: str) -> Never:
-    """Llguidance names a line of the Lark text; name the rule that it came from."""
-    what, _, _ = message.partition("\n   1 |")  # what follows shows the Lark text
+    """Raise with the GBNF rule for a message in which llguidance names a line of the Lark text."""
+    what, _, _ = message.partition("\n   1 |")  # the rest of the message shows the Lark text
     owner = _ROOT
     if place := re.match(r"at (\d+)\(\d+\): ", what):
         owner, what = owners[int(place[1]) - 1], what[place.end() :]

@@ -1,4 +1,4 @@
-"""JSON schema as the grammar that llguidance compiles."""
+"""JSON schema, as an llguidance grammar."""
 
 import json
 from collections.abc import Mapping
@@ -11,23 +11,23 @@ from localspec.errors import InvalidValueError
 
 Schema = Mapping[str, Any]
 
-# Between tokens of JSON; bounded, because small models like to write spaces for ever.
+# Whitespace between JSON tokens. It is bounded because small models may repeat spaces for ever.
 _SPACE = r"[ \t\r\n]{1,20}"
 
 
 @lru_cache(maxsize=8)
 def compile_schema(text: str) -> str:
-    """A grammar for llguidance: JSON that satisfies the schema, keys in the schema's order.
+    """An llguidance grammar of the JSON values that satisfy a schema, keys in the schema's order.
 
-    Raises InvalidValueError when the text is no JSON, when a keyword is not supported (named),
-    and when nothing can satisfy it.
+    Raises InvalidValueError if the text is not JSON, if a keyword is not supported (the message
+    names it), or if no finite value satisfies the schema.
     """
     schema = _parsed(text)
     grammar = LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_pattern": _SPACE})
     failed, messages = LLMatcher.validate_grammar_with_warnings(grammar)
     if failed:
         raise InvalidValueError(f"schema: {' '.join(messages[0].split())}")
-    if not _Ends(schema).can(schema, frozenset({"#"})):
+    if not _FiniteCheck(schema).is_finite(schema, frozenset({"#"})):
         raise InvalidValueError("schema: every value would contain another one, without end")
     return str(grammar)
 
@@ -46,28 +46,33 @@ def _parsed(text: str) -> Schema:
     return schema
 
 
-class _Ends:
-    """Whether some finite value satisfies a schema, as far as references decide it."""
+class _FiniteCheck:
+    """Checks that some finite value satisfies a schema; considers only its references."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
 
-    def can(self, schema: Any, within: frozenset[str]) -> bool:
-        """within: the references that this schema is part of; one of them inside never ends."""
+    def is_finite(self, schema: Any, within: frozenset[str]) -> bool:
+        """Whether a finite value satisfies `schema`.
+
+        within: the references around this schema; a value that must contain one of them again
+        is infinite.
+        """
         if not isinstance(schema, dict):
             return True
         reference = schema.get("$ref")
         if reference is not None and (
-            reference in within or not self.can(self._at(reference), within | {reference})
+            reference in within
+            or not self.is_finite(self._resolve(reference), within | {reference})
         ):
             return False
-        either = [schema[key] for key in ("anyOf", "oneOf") if key in schema]
-        return all(self.can(part, within) for part in self._parts(schema)) and all(
-            any(self.can(choice, within) for choice in choices) for choices in either
+        alternatives = [schema[key] for key in ("anyOf", "oneOf") if key in schema]
+        return all(self.is_finite(part, within) for part in self._parts(schema)) and all(
+            any(self.is_finite(choice, within) for choice in choices) for choices in alternatives
         )
 
     def _parts(self, schema: Schema) -> list[Any]:
-        """What every value that satisfies it must hold."""
+        """The schemas of the parts that every value of this schema must contain."""
         parts = list(schema.get("allOf", []))
         if schema.get("type") == "object":
             properties = schema.get("properties", {})
@@ -79,8 +84,8 @@ class _Ends:
                 parts.append(schema.get("items", True))
         return parts
 
-    def _at(self, reference: str) -> Any:
-        """What a JSON pointer of this document points to; True for what is elsewhere."""
+    def _resolve(self, reference: str) -> Any:
+        """The schema that a JSON pointer names; True if it is outside this document."""
         node: Any = self._root
         for step in reference.removeprefix("#").split("/")[1:]:
             key = step.replace("~1", "/").replace("~0", "~")

@@ -1,9 +1,9 @@
-"""Seeded Gumbel noise: a pure function of (seed, position, token id).
+"""Noise: seeded Gumbel noise, a pure function of (seed, position, token id).
 
-Adding it to a distribution's scores and taking the largest draws a sample (the Gumbel-max trick).
-Because the noise does not depend on who asks, target and drafter that share a seed draw the same
-token wherever their distributions allow it, and a text depends on nothing but target, prompt,
-sampler and seed (Daliri, Musco, Suresh 2024, "Coupling without communication").
+The token with the largest sum of score and noise is a sample of the distribution (the Gumbel-max
+trick). Target and drafter use the same noise, so they sample the same token wherever their
+distributions are close enough, and a text depends only on target, prompt, sampler and seed
+(Daliri, Musco, Suresh 2024, "Coupling without communication").
 """
 
 from typing import Protocol
@@ -17,19 +17,19 @@ from localspec.sampling.distribution import Distribution, relative_scores
 Words = NDArray[np.uint32]
 
 _MASK64 = (1 << 64) - 1
-# Up to this many candidates it is quickest to compute all the noise; beyond, only what can win.
+# Up to this many tokens, all noise is computed; beyond, only that of tokens that can win.
 _FEW = 1024
 _LEAST_FLOAT32 = float(np.finfo(np.float32).min)
 
 
 class RandomSource(Protocol):
-    """Anything that draws a token for a position: the noise, or a test that enumerates."""
+    """The randomness of a generation: samples a token for a position of the text."""
 
     def sample(self, distribution: Distribution, position: int) -> int: ...
 
 
 class Noise:
-    """The noise of one seed.
+    """The Gumbel noise of one seed.
 
     seed: 0 to 2**64 - 1.
     """
@@ -47,7 +47,7 @@ class Noise:
         return _gumbel(_hash(spread, keys[:3]), _hash(spread, keys[3:]))
 
     def sample(self, distribution: Distribution, position: int) -> int:
-        """Draw a token: argmax of score + noise, the sample of this seed at this position."""
+        """Sample a token: the argmax of score + noise at this position."""
         if len(distribution) == 1:
             return distribution.token(0)
         if len(distribution) <= _FEW:
@@ -56,10 +56,10 @@ class Noise:
         return self._sample_from_many(distribution, position)
 
     def _sample_from_many(self, distribution: Distribution, position: int) -> int:
-        """The same argmax, with logarithms taken only for tokens that can still win.
+        """The same argmax, but with logarithms only for tokens that can still win.
 
-        The coarse word of a token's noise bounds it from above; the best of some likely tokens and
-        of the luckiest one bounds the winner from below.
+        The coarse word of a token's noise gives an upper bound of the noise. The largest sum among
+        some likely tokens and the token with the largest noise is a lower bound of the winner's.
         """
         keys = _keys(self.seed, position)
         ids, logits = distribution.ids, distribution.logits
@@ -77,7 +77,7 @@ class Noise:
         luckiest = int(coarse.argmin())
         likely = np.flatnonzero(logits >= logit_at(-2.0))[:_FEW]
         to_beat = float(perturbed(np.append(likely, luckiest)).max())
-        # The margin covers rounding; a candidate too many costs nothing.
+        # The margin covers rounding errors; an extra candidate does not change the result.
         least_score = to_beat - _gumbel_at_most(int(coarse[luckiest])) - 1e-6
         alive = (coarse <= _coarse_bound(to_beat)) & (logits >= logit_at(least_score))
         entries = np.flatnonzero(alive)
@@ -104,7 +104,7 @@ def _keys(seed: int, position: int) -> tuple[np.uint32, ...]:
 
 
 def derive_seed(seed: int, *numbers: int) -> int:
-    """Another seed for each of these numbers."""
+    """A seed derived from another seed and from these numbers."""
     for number in numbers:
         seed = _splitmix(_splitmix(seed) ^ (number & _MASK64))
     return seed
@@ -143,12 +143,12 @@ def _gumbel(coarse: Words, fine: Words) -> NDArray[np.float64]:
 
 
 def _gumbel_at_most(coarse: int) -> float:
-    """No token with this coarse word or a larger one has more noise."""
+    """An upper bound of the noise of a token with this coarse word or a larger one."""
     w = max(coarse * 2.0**-32, 2.0**-65)
     return float(-np.log(-np.log1p(-w)))
 
 
 def _coarse_bound(noise: float) -> np.uint32:
-    """The largest coarse word that can carry this much noise."""
+    """The largest coarse word whose noise can reach this value."""
     w = -np.expm1(-np.exp(-noise)) if noise > -700 else 1.0
     return np.uint32(min(int(w * 2.0**32) + 1, 0xFFFFFFFF))

@@ -1,4 +1,4 @@
-"""How the next token is chosen: the sampler's settings, checked once."""
+"""SamplingParams: the sampler's settings."""
 
 import math
 from collections.abc import Mapping
@@ -19,11 +19,13 @@ class SamplingParams:
     top_k: keep the k likeliest tokens; 0 keeps all.
     top_p: keep the likeliest tokens that together reach this probability; 1 keeps all.
     min_p: keep tokens at least this fraction as likely as the likeliest; 0 keeps all.
-    typical_p: keep the tokens of most typical information (Meister et al. 2022); 1 keeps all.
-    repeat_penalty: divides (or, below zero, multiplies) the logits of recent tokens; 1 is off.
-    frequency_penalty, presence_penalty: subtracted per occurrence, and once; 0 is off.
-    penalty_window: how many tokens of text, prompt included, are recent; -1 is all of them.
-    logit_bias: token id -> number added to its logit; -inf forbids it.
+    typical_p: keep the tokens whose information is nearest to the entropy, until they reach this
+    probability (locally typical sampling, Meister et al. 2022); 1 keeps all.
+    repeat_penalty: divides the logits of recent tokens (multiplies negative ones); 1 is off.
+    frequency_penalty: subtracted from the logit once per occurrence of a token; 0 is off.
+    presence_penalty: subtracted once from the logit of each recent token; 0 is off.
+    penalty_window: the number of recent tokens, prompt included; -1 is the whole text.
+    logit_bias: token id -> number added to its logit; -inf forbids the token.
 
     Raises InvalidValueError, naming the field and its value.
     """
@@ -66,16 +68,16 @@ class SamplingParams:
 
     @property
     def penalises(self) -> bool:
-        """Whether the text so far changes the distribution."""
+        """Whether a penalty is on, so that the distribution depends on recent tokens."""
         return self.penalty_window != 0 and (
             self.repeat_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
         )
 
     @classmethod
     def for_model(cls, metadata: Mapping[str, Any], **chosen: Any) -> "SamplingParams":
-        """What was chosen (None: not chosen), else what the GGUF recommends, else the defaults.
+        """The chosen settings; for others (or None) the GGUF's recommendation, else the default.
 
-        metadata: the GGUF's key-value pairs, of which `general.sampling.*` are read.
+        metadata: the GGUF's key-value pairs; only `general.sampling.*` are read.
         """
         settings = {name: value for name, value in chosen.items() if value is not None}
         for key, (name, kind) in _METADATA_KEYS.items():
@@ -92,7 +94,7 @@ class SamplingParams:
 
 
 def _recommended(key: str, value: Any, name: str, kind: type) -> Any:
-    """A GGUF's recommendation as a setting."""
+    """A recommended value from a GGUF, converted to the type of its setting."""
     try:
         setting = kind(value)
     except (TypeError, ValueError) as error:
@@ -100,7 +102,7 @@ def _recommended(key: str, value: Any, name: str, kind: type) -> Any:
             f"the GGUF recommends {key} = {value!r}, which is no {kind.__name__}; "
             f"set {name} yourself"
         ) from error
-    # llama.cpp takes any negative top-k for "off".
+    # In llama.cpp any negative top-k means "off".
     return max(0, setting) if name == "top_k" else setting
 
 

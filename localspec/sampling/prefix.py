@@ -1,4 +1,4 @@
-"""Prefix: the text before a token, as far as choosing that token looks at it."""
+"""Prefix: the part of the text before a token that its sampling depends on."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 class Constraint(Protocol):
-    """What may follow a text: a grammar, at one point of it. Never changed, only gone on from."""
+    """Which tokens may come next, such as a grammar's state. Immutable: `then` gives the next."""
 
     def allowed(self) -> NDArray[np.bool_]:
         """(n_vocab,) whether each token may come next."""
@@ -21,10 +21,11 @@ class Constraint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A place in a text. Drafted tokens are gone on from without touching it.
+    """The text before a token. It is immutable, so that drafted tokens do not change it.
 
-    position: how many tokens come before. window: how many of them penalties look at, -1 for all;
-    `recent` holds that many. constraint: what may come next, if something says so.
+    position: the number of tokens in the text. window: the number of tokens that penalties read;
+    -1 for all, 0 for none. recent: those tokens. constraint: which tokens may come next; None
+    allows all.
     """
 
     position: int
@@ -33,7 +34,7 @@ class Prefix:
     constraint: Constraint | None = None
 
     def then(self, token: int) -> "Prefix":
-        """The place one token further on."""
+        """The prefix after one more token."""
         recent = (*self.recent, token) if self.window else ()
         return Prefix(
             self.position + 1,

@@ -1,4 +1,4 @@
-"""Sampler: the settings and the randomness of one generation, shared by target and drafter."""
+"""Sampler: the settings and the randomness of one generation, shared by target and drafters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from localspec.sampling.prefix import Constraint, Prefix
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Turns logits into a distribution, and a distribution into the token of a position.
+    """Turns logits into a distribution, and samples tokens from it.
 
-    ends: tokens that end a text; before position `earliest_end` they are forbidden.
-    constraint: what may follow the prompt.
+    ends: tokens that end a text; they are forbidden before position `earliest_end`.
+    constraint: which tokens may follow the prompt; None allows all.
     """
 
     params: SamplingParams
@@ -27,21 +27,21 @@ class Sampler:
     constraint: Constraint | None = None
 
     def prefix(self, text: Sequence[int]) -> Prefix:
-        """The place after the prompt `text`."""
+        """The prefix that consists of the prompt `text`."""
         window = self.params.penalty_window if self.params.penalises else 0
         recent = tuple(text[-window:] if window > 0 else text) if window else ()
         return Prefix(len(text), window, recent, self.constraint)
 
     def distribution(self, logits: Row, prefix: Prefix) -> Distribution:
-        """What may follow `prefix`. logits: (n,) float32, n at most n_vocab."""
+        """The distribution of the token after `prefix`. logits: (n,) float32, n <= n_vocab."""
         return distribution(self._permitted(logits, prefix), self.params, prefix.recent)
 
     def sample(self, distribution: Distribution, prefix: Prefix) -> int:
-        """The token that follows `prefix`."""
+        """Sample the token after `prefix`."""
         return self.randomness.sample(distribution, prefix.position)
 
     def _permitted(self, logits: Row, prefix: Prefix) -> Row:
-        """The logits, -inf where a token may not come; a copy only when there is such a token."""
+        """The logits with -inf for forbidden tokens; a copy only if there may be such tokens."""
         too_early = prefix.position < self.earliest_end
         if not too_early and prefix.constraint is None:
             return logits

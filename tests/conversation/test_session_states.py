@@ -274,7 +274,7 @@ def without_data(restore: Callable[..., bool]) -> Callable[..., bool]:
 MUTANTS: list[tuple[str, type, str, Callable[[Any], Any]]] = [
     ("llama", Context, "shared", one_more),
     ("llama", Context, "restore", without_data),
-    ("gemma3", Memory, "_can_cut_to", lambda _: lambda self, length: True),
+    ("gemma3", Memory, "_can_remove_from", lambda _: lambda self, length: True),
     ("mamba", Memory, "_restore", lambda _: lambda self, saved: self._remove_from(saved) or True),
     ("mamba", _Marks, "drop_beyond", lambda _: lambda self, length: None),
     ("qwen35", Memory, "_restore", lambda _: lambda self, saved: True),

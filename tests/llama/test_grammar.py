@@ -170,7 +170,7 @@ def test_then_never_changes_its_receiver(target_model: Model) -> None:
             states.append(states[chosen].then(int(rng.choice(options))))
             masks.append(states[-1].allowed().copy())
     for i in rng.permutation(len(states)):
-        again = Grammar(states[i]._walker, states[i]._place)
+        again = Grammar(states[i]._matcher, states[i]._position)
         assert np.array_equal(again.allowed(), masks[i])
 
 

@@ -97,7 +97,7 @@ def test_a_mark_where_the_cache_lacks_a_part_of_the_text(checked: Checked) -> No
 @pytest.mark.parametrize("kind", MARKED)
 def test_marks_are_few(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go first, by number and by bytes."""
-    monkeypatch.setattr(rollback_module, "MOST_MARKS", 3)
+    monkeypatch.setattr(rollback_module, "MAX_MARKS", 3)
     marks = checked.context._memory._marks
     for _ in range(5):
         checked.read(20)
@@ -105,11 +105,11 @@ def test_marks_are_few(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> Non
         checked.context.mark()
     assert list(marks) == [60, 80, 100]
     size = marks[100].size
-    monkeypatch.setattr(rollback_module, "MOST_MARK_BYTES", 2 * size + 1)
+    monkeypatch.setattr(rollback_module, "MAX_MARK_BYTES", 2 * size + 1)
     checked.read(20)
     checked.context.mark()
     assert list(marks) == [100, 120]
-    monkeypatch.setattr(rollback_module, "MOST_MARK_BYTES", size - 1)
+    monkeypatch.setattr(rollback_module, "MAX_MARK_BYTES", size - 1)
     checked.read(20)
     checked.context.mark()
     assert list(marks) == [100, 120]
@@ -227,7 +227,7 @@ class SkipsRestore(Memory):
 class CutsTooDeep(Memory):
     """A mutant: takes the library's word for how far windows reach."""
 
-    def _can_cut_to(self, length: int) -> bool:
+    def _can_remove_from(self, length: int) -> bool:
         return self.kind is Rollback.PARTIAL
 
 
@@ -245,7 +245,7 @@ class LeavesTheRest(Memory):
     """A mutant: puts the state back, and does not cut what is no part of it."""
 
     def _restore(self, saved: int) -> bool:
-        return self._put_back(self._marks[saved], 1)
+        return self._load_state(self._marks[saved], 1)
 
 
 @pytest.mark.parametrize(

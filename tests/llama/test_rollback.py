@@ -139,7 +139,7 @@ def test_what_is_evaluated_again_is_bounded(checked: Checked, passes: list[int])
         passes.clear()
         pending, draft = checked.some(1)[0], checked.some(4)
         scores = checked.context.score(pending, Draft(draft))
-        assert passes[-1] == 5 + scores.again <= 5 + context_module._MOST_AGAIN
+        assert passes[-1] == 5 + scores.again <= 5 + context_module._MAX_REPLAYED
         again.append(len(passes) - 1)
         checked.context.commit([0])
         checked.text += [pending, draft[0]]
@@ -171,8 +171,8 @@ class SkipsRestore(Memory):
 class CutsTooDeep(Memory):
     """A mutant: takes the library's word for how far snapshots reach."""
 
-    def holds(self, rows: int) -> None:
-        super().holds(rows)
+    def end_pass(self, rows: int) -> None:
+        super().end_pass(rows)
         self._within_snapshots = self._snapshots
 
 
