@@ -190,9 +190,19 @@ def test_steps_are_read_off_the_origins_and_widths() -> None:
         0,
         "coupled",
     )
-    assert list(audit_module._steps(text)) == [([1, 2], 4), ([3], 1), ([4, 5, 6], 8), ([7], 2)]
+    assert list(audit_module._recorded_steps(text)) == [
+        ([1, 2], 4),
+        ([3], 1),
+        ([4, 5, 6], 8),
+        ([7], 2),
+    ]
     short = dataclasses.replace(text, recipe=recipe([4, 1]))
-    assert list(audit_module._steps(short)) == [([1, 2], 4), ([3], 1), ([4, 5, 6], 3), ([7], 1)]
+    assert list(audit_module._recorded_steps(short)) == [
+        ([1, 2], 4),
+        ([3], 1),
+        ([4, 5, 6], 3),
+        ([7], 1),
+    ]
 
 
 def test_a_reproducible_text_that_fills_its_context() -> None:
