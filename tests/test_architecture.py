@@ -23,8 +23,6 @@ def drawn() -> set[str]:
     paths, rooms = set(), [""]
     for line in tree.splitlines()[1:]:
         depth, name = (len(line) - len(line.lstrip())) // 2, line.split()[0]
-        if not name.endswith("/"):
-            continue  # the line above goes on
         rooms[depth:] = [name]
         paths.add("".join(rooms))
     return paths
