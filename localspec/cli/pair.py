@@ -85,7 +85,7 @@ def _measured(target: Facts, drafter: Facts) -> PairMeasurement:
     """Return what `localspec plan` found, and what passes took here with default settings."""
     target_file, drafter_file = target.files[0], drafter.files[0]
     name = drafter_file.stem
-    profile = remembered(target_file, [drafter_file], RuntimeConfig())
+    profile = remembered(target_file, {name: drafter_file}, RuntimeConfig())
     costs = {depth: profile.step(name, depth) for depth in DEPTHS} if profile else None
     try:
         temperature = SamplingParams.for_model(target.header.metadata).temperature

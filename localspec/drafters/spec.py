@@ -1,6 +1,6 @@
 """Drafter specs: the `draft` option, parsed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,13 @@ class DrafterSpec:
     kind: str
     model: str | Path | None = None
     custom: Drafter | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The name of its drafter, where that is known before a file is read."""
+        if self.custom is not None:
+            return self.custom.name
+        return self.kind if self.kind in MODEL_FREE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +67,21 @@ def parse_draft(draft: DraftOption | Sequence[DraftOption]) -> DraftRequest:
     options = list(_options(draft))
     if not options:
         raise InvalidValueError("draft is an empty list; name none, to decode plainly")
-    if NONE in options:
-        if any(option != NONE for option in options):
+    words = [option for option in options if isinstance(option, str)]
+    if NONE in words:
+        if any(_is_custom(option) or option != NONE for option in options):
             raise InvalidValueError("draft names none and something else; choose one")
         return DraftRequest()
-    specs = dict.fromkeys(_spec(option) for option in options if option != AUTO)
-    return DraftRequest(tuple(specs), AUTO in options)
+    specs: list[DrafterSpec] = []
+    for option in options:
+        # Objects are not compared: theirs may say that any two are equal.
+        if _is_custom(option) or (option != AUTO and _spec(option) not in specs):
+            specs.append(_spec(option))
+    return DraftRequest(tuple(specs), AUTO in words)
+
+
+def _is_custom(option: DraftOption) -> bool:
+    return not isinstance(option, (str, Path))
 
 
 def _options(draft: DraftOption | Sequence[DraftOption]) -> Iterator[DraftOption]:
@@ -76,11 +92,11 @@ def _options(draft: DraftOption | Sequence[DraftOption]) -> Iterator[DraftOption
         if not all(names):
             raise InvalidValueError(f"draft is {draft!r}, with an empty name in it; try auto")
         yield from names
-    elif isinstance(draft, Iterable) and not isinstance(draft, Path):
+    elif isinstance(draft, (list, tuple)):
         for each in draft:
             yield from _options(each)
     else:
-        yield draft
+        yield draft  # type: ignore[misc]
 
 
 def _spec(option: DraftOption) -> DrafterSpec:

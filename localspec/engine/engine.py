@@ -161,7 +161,10 @@ class Engine:
     def leave(self, slot: Slot) -> None:
         """Close a slot from `open_slot`; the KV caches of a further slot are freed."""
         with self.lock:
-            slot.stop()
+            # The garbage collector may close an abandoned session during a step of the generation
+            # that came after it in the same slot: that generation goes on.
+            if not slot.in_step:
+                slot.stop()
             if slot is self.slot:
                 self._own_slot_open = False
             elif slot in self._further_slots:

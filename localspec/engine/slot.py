@@ -101,16 +101,20 @@ class Slot:
         )
         return self._running
 
+    @property
+    def in_step(self) -> bool:
+        """Whether a step of the running generation is in progress."""
+        return self._running is not None and self._running.in_step
+
     def stop(self) -> None:
         """Close the running generation; its text is added to the saved texts, if there are any."""
-        # The garbage collector may close an abandoned session during a step of the generation
-        # that came after it: that generation goes on.
-        if self._running is None or self._running.in_step:
-            return
         running, self._running = self._running, None
+        if running is None:
+            return
         running.close()
-        if past := self.loaded.drafter_set.past:
-            past.add([*running.prompt, *(token.id for token in running.tokens)])
+        drafter_set = self.loaded.drafter_set
+        if drafter_set.past and drafter_set.drafters:
+            drafter_set.past.add([*running.prompt, *(token.id for token in running.tokens)])
 
     def replace_models(self, loaded: LoadedModels) -> None:
         """Use other models or drafters; the caller has closed the ones before."""
@@ -156,10 +160,11 @@ class Slot:
     def _caches(self, key: str = "") -> list[_Cache]:
         """Every KV cache of this slot. key: the key that the text is saved under."""
         target = _Cache(key, self.target, self.loaded.runtime.kv_type)
+        # Keys do not name the drafters: the state of another drafter takes the place of this one's.
         drafters = [
-            _Cache(f"{key}, drafter {each.drafter.name}", each.context, each.kv_type)
-            for each in self.loaded.drafter_set.members
-            if each.context
+            _Cache(f"{key}, drafter {number}", member.context, member.kv_type)
+            for number, member in enumerate(self.loaded.drafter_set.members)
+            if member.context
         ]
         return [target, *drafters]
 
@@ -213,6 +218,8 @@ class Slot:
         if depth not in known:
             with self.lock:
                 self.stop()
+                # A policy of an earlier generation may have set a padding.
+                self.target.padded = int
                 known[depth] = probe(self.target, 1 + depth)
         return known[depth]
 

@@ -41,27 +41,32 @@ def calibrate(
     with other drafters. Measuring empties the drafters' caches, and without `known` also the
     target's cache.
     """
-    paths = _paths(drafters)
+    paths = {name: context.model.path for name, context in drafters.items()}
     if before := remembered(target.model.path, paths, runtime):
         return before
     passes = known.passes if known else _passes(target)
     measured = CostProfile(passes, {name: _drafter(each) for name, each in drafters.items()})
     with suppress(OSError):  # the next load measures again
-        file = _file(target.model.path, paths, runtime)
+        file = _file(target.model.path, [*paths.values()], runtime)
         write_atomically(file, json.dumps(asdict(measured)))
     return measured
 
 
 def remembered(
-    target: Path, drafters: Sequence[Path], runtime: RuntimeConfig
+    target: Path, drafters: Mapping[str, Path], runtime: RuntimeConfig
 ) -> CostProfile | None:
-    """Return the stored profile of these files on this machine, or None."""
+    """Return the stored profile of these files on this machine, or None.
+
+    drafters: the files of draft models, by the drafter's name.
+    """
     try:
-        record = json.loads(_file(target, drafters, runtime).read_text())
+        record = json.loads(_file(target, [*drafters.values()], runtime).read_text())
         passes = {int(rows): float(seconds) for rows, seconds in record["passes"].items()}
         times = {name: _seconds(each) for name, each in record["drafters"].items()}
         found = CostProfile(passes, times)
-        return found if passes.keys() >= {1, 4} and found.is_plausible else None
+        # The same file may have been loaded by another name, through a link.
+        is_whole = passes.keys() >= {1, 4} and times.keys() == drafters.keys()
+        return found if is_whole and found.is_plausible else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # not measured yet, or the file is damaged
 
@@ -69,11 +74,8 @@ def remembered(
 def forget(target: Context, drafters: Mapping[str, Context], runtime: RuntimeConfig) -> None:
     """Delete the stored profile, so that the next load measures again."""
     with suppress(OSError):
-        _file(target.model.path, _paths(drafters), runtime).unlink(missing_ok=True)
-
-
-def _paths(drafters: Mapping[str, Context]) -> list[Path]:
-    return [context.model.path for context in drafters.values()]
+        paths = [context.model.path for context in drafters.values()]
+        _file(target.model.path, paths, runtime).unlink(missing_ok=True)
 
 
 def _seconds(record: Mapping[str, float]) -> DrafterSeconds:

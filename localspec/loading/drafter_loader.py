@@ -71,7 +71,7 @@ def find_drafters(request: DraftRequest, target: Path) -> FoundDrafters:
     found = FoundDrafters(request, tuple(_found(spec) for spec in request.specs))
     if not request.auto:
         return found
-    if _SUFFIX not in request.specs:
+    if _SUFFIX.kind not in (spec.name for spec in request.specs):
         found = replace(found, drafters=(*found.drafters, FoundDrafter(_SUFFIX)))
     return found if found.models else _with_own_drafter(found, target)
 
@@ -146,7 +146,7 @@ class LoadedDrafter:
 
         Raises DrafterMismatchError if the draft model's cache cannot be rolled back.
         """
-        if self.spec.custom:
+        if self.spec.custom is not None:
             return SequenceDrafter(self.spec.custom)
         if self.model is None or self.header is None:
             return SequenceDrafter(model_free_drafter(self.spec.kind, past.load() if past else ()))
@@ -185,7 +185,7 @@ class LoadedDrafters:
         Raises InvalidValueError for a Drafter object of the caller, which follows only one text.
         """
         for each in self.drafters:
-            if each.spec.custom:
+            if each.spec.custom is not None:
                 raise InvalidValueError(
                     f"drafter {each.spec.custom.name!r} is an object of yours and follows "
                     "one text; load another engine with another one of it"
@@ -229,15 +229,17 @@ def load_drafters(
     with ExitStack() as undo:
         for each in found.drafters:
             try:
-                ready, note = _load(each, target, runtime, kv_type_fits=kv_type_fits)
-                undo.callback(ready.close)
-                member = ready.for_sequence(target, runtime, past)
+                with ExitStack() as undo_each:
+                    ready, note = _load(each, target, runtime, kv_type_fits=kv_type_fits)
+                    undo_each.callback(ready.close)
+                    member = ready.for_sequence(target, runtime, past)
+                    undo_each.callback(member.close)
+                    undo.push(undo_each.pop_all())
             except LocalspecError as error:
                 if not (found.optional and each.facts):
                     raise
                 reason = f"{each.facts.files[0]} cannot be used: {error}"
                 continue
-            undo.callback(member.close)
             loaded.append(ready)
             members.append(member)
             notes += [note] if note else []

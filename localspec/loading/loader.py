@@ -40,7 +40,7 @@ class LoadedModels:
     runtime: the configuration, reduced where memory did not suffice.
     drafters: the loaded drafters. drafter_set: the drafters of this text.
     costs: the measured profile, or None. policies: of this text.
-    notes: the requests that could not be met in full, one line each.
+    target_notes: the requests that could not be met in full whatever drafts, one line each.
     widths: the width of passes for a reproducible text, by depth, once it is known.
 
     The engine frees the target's model after all its caches.
@@ -53,8 +53,13 @@ class LoadedModels:
     drafter_set: DrafterSet
     costs: CostProfile | None
     policies: Policies
-    notes: Sequence[str] = ()
+    target_notes: Sequence[str] = ()
     widths: dict[int, InvariantWidth] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """The requests that could not be met in full, one line each."""
+        return (*self.target_notes, *self.drafters.notes)
 
     def for_another_text(self) -> "LoadedModels":
         """Make new caches of the same models, for another text."""
@@ -101,7 +106,6 @@ class LoadedModels:
             drafter_set=drafter_set,
             costs=costs,
             policies=policies,
-            notes=drafters.notes,
         )
 
     def close_caches(self) -> None:
@@ -144,7 +148,7 @@ def load_models(
         drafter_set,
         costs,
         policies,
-        (*extra_buffers.notes(), *plan.notes, *drafters.notes),
+        (*extra_buffers.notes(), *plan.notes),
     )
 
 

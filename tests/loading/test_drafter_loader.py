@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,15 @@ from fakes.toy import Repeat
 
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import load
-from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
+from localspec.errors import (
+    DrafterMismatchError,
+    InvalidValueError,
+    ModelLoadError,
+    ModelNotFoundError,
+)
 from localspec.llama.model import Model
-from localspec.loading.drafter_set import DrafterSet
+from localspec.loading.drafter_loader import LoadedDrafter
+from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.models import pair_finder, registry
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Traits
@@ -333,3 +340,70 @@ def test_a_drafter_s_cache_in_fewer_bits(
         assert all("drafter's cache is kept as f16" in note for note in engine.notes)
         assert len(engine.notes) == strict
         assert engine.generate("def f(x):", max_tokens=8, depth=3).stats.drafted
+
+
+@dataclass
+class Unhashable:
+    """A drafter with an `__eq__` of its own, and so without a hash; it is empty, too."""
+
+    name: str = "unhashable"
+    traits = Traits()
+
+    def __len__(self) -> int:
+        return 0
+
+    def begin(self, tokens: object) -> None: ...
+
+    def propose(self, limit: object) -> Draft:
+        return Draft(())
+
+    def observe(self, outcome: object) -> None: ...
+
+
+def test_a_drafter_need_not_be_hashable_or_true() -> None:
+    own, other = Unhashable(), Unhashable("other")
+    assert drafters_of([own, other, "ngram"]).names == ["ngram", "unhashable", "other"]
+
+
+def test_a_suffix_drafter_of_one_s_own_takes_the_place_of_that_of_auto(drafter_path: Path) -> None:
+    own = Suffix(shortest=3)
+    drafter_set = drafters_of([own, "auto"])
+    assert drafter_set.names == ["suffix", drafter_path.stem]
+    assert drafter_set.drafters[0] is own
+
+
+def test_a_model_that_auto_leaves_out_is_freed(
+    monkeypatch: pytest.MonkeyPatch, drafter_path: Path
+) -> None:
+    """Its weights were loaded before its cache could not be made."""
+    closed: list[Path] = []
+    close = Model.close
+
+    def closing(model: Model) -> None:
+        closed.append(model.path)
+        close(model)
+
+    def refused(loaded: LoadedDrafter, *args: Any) -> SequenceDrafter:
+        if loaded.model:
+            raise ModelLoadError("there is no room for its cache")
+        return for_sequence(loaded, *args)
+
+    for_sequence = LoadedDrafter.for_sequence
+    monkeypatch.setattr(Model, "close", closing)
+    monkeypatch.setattr(LoadedDrafter, "for_sequence", refused)
+    with load(threads=1, context=64) as engine:
+        assert engine.drafter_set.names == ["suffix"]
+        assert "no room for its cache" in str(engine.drafter_set.reason)
+        assert closed == [drafter_path]
+
+
+def test_a_profile_is_not_taken_for_a_drafter_of_another_name(
+    drafter_path: Path, tmp_path: Path
+) -> None:
+    """A link has the identity of its file, and gives the drafter another name."""
+    link = tmp_path / "link.gguf"
+    link.symlink_to(drafter_path)
+    for path in (drafter_path, link):
+        with load(draft=path, threads=1, context=256) as engine:
+            costs = engine.slot.loaded.policies.costs
+            assert costs and costs.drafter(path.stem).first > 0

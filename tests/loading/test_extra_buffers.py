@@ -184,9 +184,9 @@ def test_costs_are_measured_again_after_a_crash(
     runtime, path = RuntimeConfig(), target_model.path
     extra_buffers.remember(works=True)
     calibration.calibrate(make_context(target_model), {}, runtime)
-    assert calibration.remembered(path, [], runtime)
+    assert calibration.remembered(path, {}, runtime)
     extra_buffers.remember(works=False)
-    assert calibration.remembered(path, [], runtime) is None
+    assert calibration.remembered(path, {}, runtime) is None
 
 
 def run(home: Path, folder: str, *arguments: str, text: str = "") -> Any:
