@@ -22,6 +22,7 @@ from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.loader import load_models
 from localspec.models.pair_finder import pair_of
+from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Seconds, Stats
 from localspec.utils.fair_lock import FairLock
 from localspec.utils.progress import watched
@@ -81,6 +82,11 @@ class Engine:
     def plain_seconds(self) -> float | None:
         """Seconds of a step without a draft, by measurement; None if there is no drafter."""
         return self.pass_costs.seconds(1) if self.pass_costs else None
+
+    @property
+    def equal_digits(self) -> EqualDigits | None:
+        """In which passes the target's logits have equal bits; None if that was never tried."""
+        return self.slot.loaded.digits
 
     @property
     def plan_ignored(self) -> str | None:

@@ -16,7 +16,7 @@ from localspec.llama import extra_buffers
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.context import Context
 from localspec.llama.model import Model
-from localspec.loading import acceptance_priors
+from localspec.loading import acceptance_priors, equal_digits
 from localspec.loading.calibration import calibrate
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.drafter_loader import (
@@ -29,6 +29,7 @@ from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.load_check import loadable_facts
 from localspec.models import registry
 from localspec.models.locate import locate
+from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.progress import report_progress
 
 
@@ -42,6 +43,7 @@ class LoadedModels:
     costs: the measured profile, or None. policies: of this text.
     target_notes: the requests that could not be met in full whatever drafts, one line each.
     widths: the width of passes for a reproducible text, by depth, once it is known.
+    digits: in which passes the target's logits have equal bits, if that was tried.
 
     The engine frees the target's model after all its caches.
     """
@@ -55,6 +57,7 @@ class LoadedModels:
     policies: Policies
     target_notes: Sequence[str] = ()
     widths: dict[int, InvariantWidth] = field(default_factory=dict)
+    digits: EqualDigits | None = None
 
     @property
     def notes(self) -> Sequence[str]:
@@ -106,6 +109,7 @@ class LoadedModels:
             drafter_set=drafter_set,
             costs=costs,
             policies=policies,
+            digits=self.digits or _digits(self.target, self.header, drafter_set, self.runtime),
         )
 
     def close_caches(self) -> None:
@@ -139,6 +143,7 @@ def load_models(
         undo.callback(drafters.close)
         undo.callback(drafter_set.close)
         costs, policies = _calibrated(target, drafter_set, runtime)
+        digits = _digits(target, facts.header, drafter_set, runtime)
         undo.pop_all()
     return LoadedModels(
         target,
@@ -149,6 +154,7 @@ def load_models(
         costs,
         policies,
         (*extra_buffers.notes(), *plan.notes),
+        digits=digits,
     )
 
 
@@ -164,6 +170,15 @@ def _calibrated(
         return known, _policies(target, drafter_set, None)
     profile = calibrate(target, drafter_set.contexts, runtime, known)
     return profile, _policies(target, drafter_set, CostModel.of(profile))
+
+
+def _digits(
+    target: Context, header: Header, drafter_set: DrafterSet, runtime: RuntimeConfig
+) -> EqualDigits | None:
+    """Try out which passes agree if there are drafters; else read an earlier trial."""
+    if not drafter_set.drafters:
+        return equal_digits.remembered(target.model.path, runtime)
+    return equal_digits.measured(target.model, header, runtime)
 
 
 def _policies(target: Context, drafter_set: DrafterSet, costs: CostModel | None) -> Policies:

@@ -1,0 +1,115 @@
+"""Probe cache: a small KV cache of a model for a few texts, to try out how the library computes."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.errors import LocalspecError
+from localspec.llama.context import context_params, new_context
+from localspec.llama.model import Model
+
+# The texts, as the library's sequence ids: the one that is tried, and others beside it.
+OWN, OTHER, THIRD = 0, 1, 2
+_ROWS = 64
+_EVERYTHING = 0
+
+Copy = NDArray[np.uint8]
+# Rows of a pass: a text and its tokens.
+Rows = tuple[int, Sequence[int]]
+
+
+class ProbeCache:
+    """Three texts in one unified KV cache of `n_cells` tokens; close it (or use `with`).
+
+    The arguments are those of `Context`. Raises ModelLoadError if there is no memory for it.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        n_cells: int,
+        *,
+        threads: int,
+        flash_attention: bool | None,
+        kv_type: int,
+    ) -> None:
+        params = context_params(
+            n_cells, threads=threads, flash_attention=flash_attention, kv_type=kv_type
+        )
+        params.n_batch = params.n_ubatch = params.n_outputs_max = _ROWS
+        params.n_seq_max, params.kv_unified = 3, True
+        self._handle = new_context(model, params)
+        self._memory = llama_cpp.llama_get_memory(self._handle)
+        self._n_vocab = model.n_vocab
+        self._batch = llama_cpp.llama_batch_init(_ROWS, 0, 1)
+
+    def evaluate(self, *parts: Rows) -> NDArray[np.float32]:
+        """Compute one pass; returns the logits of all rows, (rows, n_vocab) float32: a view.
+
+        Raises LocalspecError if the library cannot compute it.
+        """
+        rows = [(text, token) for text, tokens in parts for token in tokens]
+        ends = {text: self._end(text) for text, _ in rows}
+        for number, (text, token) in enumerate(rows):
+            self._batch.token[number], self._batch.pos[number] = token, ends[text]
+            self._batch.n_seq_id[number], self._batch.seq_id[number][0] = 1, text
+            self._batch.logits[number] = 1
+            ends[text] += 1
+        self._batch.n_tokens = len(rows)
+        if status := llama_cpp.llama_decode(self._handle, self._batch):
+            raise LocalspecError(f"a trial pass of {len(rows)} rows failed (status {status})")
+        pointer = llama_cpp.llama_get_logits(self._handle)
+        return np.ctypeslib.as_array(pointer, shape=(len(rows), self._n_vocab))
+
+    def copy(self) -> Copy:
+        """A copy of the cells of the own text."""
+        size = llama_cpp.llama_state_seq_get_size_ext(self._handle, OWN, _EVERYTHING)
+        copy = np.empty(size, np.uint8)
+        llama_cpp.llama_state_seq_get_data_ext(self._handle, _pointer(copy), size, OWN, _EVERYTHING)
+        return copy
+
+    def put(self, copy: Copy, text: int) -> bool:
+        """Replace a text's cells by a copy; returns whether there was room."""
+        read = llama_cpp.llama_state_seq_set_data_ext(
+            self._handle, _pointer(copy), copy.size, text, _EVERYTHING
+        )
+        return bool(read == copy.size)
+
+    def double(self) -> bool:
+        """Give the own text a second cell for each of its tokens; False if there is no room.
+
+        So a long text is had without evaluating it. Its logits mean nothing, but the library
+        computes them as those of any text of that length.
+        """
+        if not self.put(self.copy(), OTHER):
+            return False
+        llama_cpp.llama_memory_seq_cp(self._memory, OTHER, OWN, -1, -1)
+        return bool(llama_cpp.llama_memory_seq_rm(self._memory, OTHER, -1, -1))
+
+    def clear(self) -> None:
+        """Empty the cache."""
+        llama_cpp.llama_memory_clear(self._memory, True)
+
+    def close(self) -> None:
+        """Free the cache."""
+        handle, self._handle = self._handle, None
+        if handle:
+            llama_cpp.llama_batch_free(self._batch)
+            llama_cpp.llama_free(handle)
+
+    def __enter__(self) -> "ProbeCache":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _end(self, text: int) -> int:
+        return int(llama_cpp.llama_memory_seq_pos_max(self._memory, text)) + 1
+
+
+def _pointer(copy: Copy) -> Any:
+    return copy.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

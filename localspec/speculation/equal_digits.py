@@ -1,0 +1,65 @@
+"""Equal digits: which passes of a model give a token logits of the same bits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+Groups = tuple[tuple[int, ...], ...]
+_BESIDE = {None: "", True: "; the same beside other texts", False: "; others beside other texts"}
+
+
+@dataclass(frozen=True, slots=True)
+class EqualDigits:
+    """What a trial on this machine found.
+
+    groups: the widths (rows of a pass) that were tried. Widths of one group gave each token logits
+    of equal bits; widths of two groups did not. behind: tokens of context in the trial. company:
+    whether a text's logits kept their bits beside another text in the KV cache, and in a pass that
+    both shared; None if that was not tried.
+    """
+
+    groups: Groups
+    behind: int
+    company: bool | None = None
+
+    @property
+    def by_width(self) -> bool:
+        """Whether all widths tried gave equal logits."""
+        return len(self.groups) == 1
+
+    def __str__(self) -> str:
+        """One line, for instance `equal digits in passes of 2-8 rows, but not 1`."""
+        equal = [_ranges(group) for group in self.groups if len(group) > 1]
+        alone = _ranges(sorted(group[0] for group in self.groups if len(group) == 1))
+        if not equal:
+            line = f"no two widths give equal digits (rows tried: {alone})"
+        else:
+            but = f", but not {alone}" if alone else ""
+            line = f"equal digits in passes of {' rows, and of '.join(equal)} rows{but}"
+        return line + _BESIDE[self.company]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding, for JSON."""
+        return {
+            "by_width": self.by_width,
+            "equal_widths": [list(group) for group in self.groups],
+            "behind": self.behind,
+            "in_company": self.company,
+        }
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> "EqualDigits":
+        """The inverse of `as_dict`. Raises KeyError, TypeError or ValueError for anything else."""
+        groups = tuple(tuple(int(width) for width in group) for group in record["equal_widths"])
+        company = record["in_company"]
+        if not groups or not all(groups) or company not in (True, False, None):
+            raise ValueError("not a record of equal digits")
+        return cls(groups, int(record["behind"]), company)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """1, 2, 3, 8 as `1-3, 8`."""
+    runs = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
+    spans = [[number for _, number in run] for _, run in runs]
+    return ", ".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
