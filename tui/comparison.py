@@ -37,6 +37,7 @@ def compare(session: Session, answer: Answer, on_start: Callable[[Answer], None]
         rate=answer.stats.tokens_per_second or 0.0,
         identical=identical,
         first_difference=None if identical else same,
+        digits=str(digits) if (digits := session.engine.equal_digits) else None,
     )
 
 

@@ -95,13 +95,15 @@ class Comparison:
     """The last answer was generated a second time, without drafts.
 
     plain_rate, rate: tokens per second without and with drafts. first_difference: index of the
-    first token that differs, from 0; None if the two answers are identical.
+    first token that differs, from 0; None if the two answers are identical. digits: a line on which
+    passes of the target have logits of equal bits; None if that was never tried.
     """
 
     plain_rate: float
     rate: float
     identical: bool
     first_difference: int | None
+    digits: str | None = None
 
 
 EngineEvent = (

@@ -35,12 +35,13 @@ def dropped_turns(event: Dropped) -> str:
 
 
 def comparison(event: Comparison) -> str:
-    """Both speeds, and whether the two answers are identical."""
+    """Both speeds, whether the two answers are identical, and whether the digits of passes are."""
     gain = f" ({event.rate / event.plain_rate:.2f}x)" if event.plain_rate else ""
     where = "" if event.first_difference is None else f", from token {event.first_difference + 1}"
+    digits = f" · {event.digits}" if event.digits else ""
     return (
         f"plain {event.plain_rate:.1f} tok/s · with drafts {event.rate:.1f} tok/s{gain} · "
-        f"identical: {'yes' if event.identical else 'no' + where}"
+        f"identical: {'yes' if event.identical else 'no' + where}{digits}"
     )
 
 

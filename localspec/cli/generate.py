@@ -124,6 +124,8 @@ def generate(
         output.note(engine.drafter_set.past.problem)
     if stats:
         output.note(stats_line(running))
+        if engine.equal_digits:
+            output.note(str(engine.equal_digits))
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
 

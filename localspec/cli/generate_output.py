@@ -91,6 +91,7 @@ def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
             "drafters": drafting.names,
             "reason": drafting.reason,
         },
+        "equal_digits": engine.equal_digits.as_dict() if engine.equal_digits else None,
         "stats": result.stats.as_dict(),
         "recipe": asdict(engine.recipe(running)),
     }

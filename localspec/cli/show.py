@@ -10,9 +10,12 @@ from localspec.cli.output import Output
 from localspec.cli.show_output import blocks_text, model_record, model_rows, pair_rows
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.facts import Facts, facts_of
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.equal_digits import remembered
 from localspec.models import registry
 from localspec.models.locate import find_file, locate
 from localspec.models.registry import Pair
+from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.format import printable
 
 
@@ -37,14 +40,14 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
         output.record(
             {
                 "name": name,
-                "model": model_record(model) if model else None,
+                "model": model_record(model, _digits(model)) if model else None,
                 "pair": pair_record(pair) if pair else None,
-                "drafter": model_record(drafter) if drafter else None,
+                "drafter": model_record(drafter, _digits(drafter)) if drafter else None,
             }
         )
         return
     blocks = [pair_rows(pair)] if pair else []
-    blocks += [model_rows(facts) for facts in (model, drafter) if facts]
+    blocks += [model_rows(facts, _digits(facts)) for facts in (model, drafter) if facts]
     output.data(blocks_text(blocks))
     if pair and (not model or (pair.drafter and not drafter)):
         output.note(f"not all of it is on this machine; localspec pull {pair.name} fetches it")
@@ -62,6 +65,11 @@ def _facts(name: str, pair: Pair | None) -> Facts | None:
         if pair is None:
             raise
         return None
+
+
+def _digits(facts: Facts) -> EqualDigits | None:
+    """What a load with the default options found out about the logits of this file."""
+    return remembered(facts.files[0], RuntimeConfig())
 
 
 def _template(name: str, model: Facts | None) -> str:

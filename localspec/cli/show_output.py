@@ -8,6 +8,7 @@ from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
 from localspec.memory.estimate import cache_bytes
 from localspec.models.registry import Pair
+from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.format import format_bytes, format_count, printable
 
 Row = tuple[str, str]
@@ -45,8 +46,8 @@ def pair_rows(pair: Pair) -> list[Row]:
     ]
 
 
-def model_rows(facts: Facts) -> list[Row]:
-    """Return what a model's header says."""
+def model_rows(facts: Facts, digits: EqualDigits | None = None) -> list[Row]:
+    """Return what a model's header says. digits: what a trial on this machine found."""
     parts = f" (and {len(facts.files) - 1} more)" if len(facts.files) > 1 else ""
     context, cache = facts.header.context_length, cache_bytes(facts.header, 1)
     return [
@@ -64,6 +65,7 @@ def model_rows(facts: Facts) -> list[Row]:
         *_vocabulary(facts.vocabulary),
         ("chat template", _template(facts.chat_template)),
         ("draft heads", facts.hidden_state_heads or "none"),
+        *([("digits", str(digits))] if digits else []),
     ]
 
 
@@ -112,8 +114,8 @@ def _licence(facts: Facts) -> str:
     return ", ".join(dict.fromkeys(each for each in said if each)) or "-"
 
 
-def model_record(facts: Facts) -> dict[str, Any]:
-    """Return the object that `--json` prints for a model."""
+def model_record(facts: Facts, digits: EqualDigits | None = None) -> dict[str, Any]:
+    """Return the object that `--json` prints for a model; the arguments are those of model_rows."""
     return {
         "files": [str(file) for file in facts.files],
         "size": facts.size,
@@ -133,6 +135,7 @@ def model_record(facts: Facts) -> dict[str, Any]:
         "vocabulary": _vocabulary_record(facts.vocabulary),
         "chat_template": facts.chat_template,
         "draft_heads": facts.hidden_state_heads,
+        "equal_digits": digits.as_dict() if digits else None,
     }
 
 

@@ -22,6 +22,7 @@ from localspec.llama.rollback import Rollback
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.models import registry
 from localspec.speculation.decoder import Emission
+from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Stats
 from localspec.utils.fair_lock import FairLock
 from localspec.utils.tokens import common_prefix
@@ -57,6 +58,7 @@ class Script:
     context: int = 8192
     template: str | None = TEMPLATE
     plain_seconds: float | None = 0.01
+    digits: EqualDigits | None = None
     fails: dict[str, Exception] = field(default_factory=dict)
     engines: list["ScriptedEngine"] = field(default_factory=list)
 
@@ -105,6 +107,10 @@ class ScriptedEngine:
     @property
     def notes(self) -> Sequence[str]:
         return self._script.notes
+
+    @property
+    def equal_digits(self) -> EqualDigits | None:
+        return self._script.digits
 
     @property
     def plain_seconds(self) -> float | None:

@@ -9,6 +9,7 @@ from fakes.scripted import Script, ScriptedEngine
 from localspec.conversation.events import Dropped
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError
+from localspec.speculation.equal_digits import EqualDigits
 from localspec_tui.engine_events import CommandFailed
 
 ENDLESS = "word " * 20_000
@@ -29,6 +30,17 @@ def test_a_comparison_measures_both_and_leaves_the_conversation_alone(start: Sta
     original, again = engine.slot.started[-2:]
     assert again.depth == 0 and original.depth is None
     assert (again.seed, again.max_tokens) == (original.seed, original.max_tokens)
+
+
+def test_a_comparison_says_which_digits_are_equal(start: Start) -> None:
+    script = Script(answers=["One."])
+    recorder = start(script)
+    recorder.send("Hi")
+    assert compare(recorder).digits is None
+    script.digits = EqualDigits(((1,), (2, 3, 4)), 640, company=False)
+    assert compare(recorder).digits == (
+        "equal digits in passes of 2-4 rows, but not 1; others beside other texts"
+    )
 
 
 def test_a_comparison_finds_the_first_token_that_differs(start: Start) -> None:
