@@ -30,3 +30,22 @@ def test_two_tables_are_printed(
     printed = capsys.readouterr().out
     assert printed.count("as 1 row") == 2
     assert printed.rstrip().endswith("x a pass of one row")
+
+
+def test_texts_that_a_warm_cache_changes_are_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--texts", "3", "--pieces", "60", "--threads", "1"]
+    monkeypatch.setattr(sys, "argv", ["width_table", *options])
+    # Passes of one class of widths alone, so the cache's past changes nothing.
+    width_table.main()
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["60", "0/3"]
+    seen: list[int] = []
+
+    def differs(*_: object) -> list[int]:
+        seen.append(len(seen))
+        return [seen[-1]]
+
+    monkeypatch.setattr(width_table, "_greedy", differs)
+    width_table.main()
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["60", "3/3"]

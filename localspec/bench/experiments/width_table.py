@@ -4,22 +4,32 @@
 
 For passes of 1 to 16 rows: their time, and at how many positions of a text their logits equal those
 of passes of one row, and those of the widest passes, bit by bit. Each width is timed in passes that
-follow others as wide; where widths alternate, a GPU takes a little longer. A second table shows the
-same with `--reproducible`, and what its widths cost.
+follow others as wide; where widths alternate, a GPU takes a little longer. A second table shows
+the same with `--reproducible`, and what its widths cost.
+
+With `--texts N`, instead: greedy texts that go on in a warm cache, which holds an earlier prompt
+and its answer, against the same texts from an empty cache. How many differ, and what a prompt
+takes, by the tokens of a prompt pass (`--pieces`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
 
 import numpy as np
 
 from localspec.bench.experiments.command_line import Table, add_model_options, argument_parser
-from localspec.engine.engine import load
+from localspec.bench.prompt_sets import bundled_tasks
+from localspec.engine.engine import Engine, load
 from localspec.llama.batch_invariance import logits_by, probe, typical_seconds
 from localspec.llama.context import Context
 
 WIDEST = 16
 _POSITIONS = 2 * WIDEST
+# Tokens of the first prompt (least, most), of its answer, of the next question, and of its answer.
+_PROMPT, _ANSWER, _QUESTION, _NEXT = (64, 400), 48, 24, 64
+_PROMPT_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,62 @@ def measure_widths(context: Context, behind: int) -> Iterator[Width]:
         )
 
 
+def measure_histories(engine: Engine, count: int) -> int:
+    """How many of `count` greedy texts a warm cache changes."""
+    random = np.random.default_rng(0)
+    words = _tokens(engine, count * _PROMPT[1])
+    differing = 0
+    for _ in range(count):
+        start = int(random.integers(0, len(words) - _PROMPT[1]))
+        prompt = words[start : start + int(random.integers(*_PROMPT))]
+        question = words[start // 2 :][:_QUESTION]
+        engine.slot.target.truncate(0)
+        text = [*prompt, *_greedy(engine, prompt, _ANSWER), *question]
+        warm = _greedy(engine, text, _NEXT)
+        engine.slot.target.truncate(0)
+        differing += warm != _greedy(engine, text, _NEXT)
+    return differing
+
+
+def _greedy(engine: Engine, tokens: Sequence[int], count: int) -> Sequence[int]:
+    options = {"max_tokens": count, "temperature": 0, "ignore_eos": True}
+    return engine.generate(list(tokens), **options).token_ids
+
+
+def _tokens(engine: Engine, count: int) -> list[int]:
+    """The tokens of the bundled prompts, repeated until there are `count`."""
+    texts = [str(task.content) for task in bundled_tasks("code")]
+    words = [token for text in texts for token in engine.model.tokenize(text)]
+    return words * (1 + count // len(words))
+
+
+def _print_histories(engine: Engine, pieces: Sequence[int], count: int) -> None:
+    table = Table(
+        ("tokens a pass", "13"), ("texts that differ", ">17"), ("ms of a prompt", "15.1f")
+    )
+    prompt = _tokens(engine, _PROMPT[1])[: _PROMPT[1]]
+    seconds = _prompt_seconds(engine.slot.target, prompt, pieces)
+    for piece in pieces:
+        engine.slot.target.chunk = piece
+        differing = measure_histories(engine, count)
+        table.print_row(piece, f"{differing}/{count}", 1000 * median(seconds[piece]))
+
+
+def _prompt_seconds(
+    context: Context, prompt: Sequence[int], pieces: Sequence[int]
+) -> dict[int, list[float]]:
+    """Times of the whole prompt; the pieces alternate."""
+    found: dict[int, list[float]] = {piece: [] for piece in pieces}
+    for _ in range(_PROMPT_ROUNDS):
+        for piece in pieces:
+            context.chunk = piece
+            context.truncate(0)
+            began = perf_counter()
+            context.extend(prompt)
+            found[piece].append(perf_counter() - began)
+    return found
+
+
 def _equal_positions(one: np.ndarray, other: np.ndarray) -> int:
     return int(np.all(one == other, axis=1).sum())
 
@@ -62,7 +128,14 @@ def main() -> None:
     parser = argument_parser(__file__, __doc__)
     add_model_options(parser)
     parser.add_argument("--behind", type=int, default=300, help="tokens of context")
+    parser.add_argument("--texts", type=int, help="compare so many texts of warm caches")
+    parser.add_argument("--pieces", type=int, nargs="+", default=[512, 60], help="tokens a pass")
+    parser.add_argument("--draft", default="none", help="what drafts those texts")
     options = parser.parse_args()
+    if options.texts:
+        with load(options.model, options.draft, context=1024, threads=options.threads) as engine:
+            _print_histories(engine, options.pieces, options.texts)
+        return
     for reproducible in (False, True):
         with load(
             options.model,
