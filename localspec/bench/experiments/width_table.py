@@ -81,8 +81,8 @@ def measure_histories(engine: Engine, count: int) -> int:
 
 
 def _greedy(engine: Engine, tokens: Sequence[int], count: int) -> Sequence[int]:
-    options = {"max_tokens": count, "temperature": 0, "ignore_eos": True}
-    return engine.generate(list(tokens), **options).token_ids
+    result = engine.generate(list(tokens), max_tokens=count, temperature=0.0, ignore_eos=True)
+    return result.token_ids
 
 
 def _tokens(engine: Engine, count: int) -> list[int]:
