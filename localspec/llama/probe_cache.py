@@ -92,7 +92,7 @@ class ProbeCache:
 
     def clear(self) -> None:
         """Empty the cache."""
-        llama_cpp.llama_memory_clear(self._memory, True)
+        llama_cpp.llama_memory_clear(self._memory, False)
 
     def close(self) -> None:
         """Free the cache."""
