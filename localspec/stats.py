@@ -1,6 +1,6 @@
 """Stats: the counts and times of a generation, for the command line, the API and benchmarks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -14,7 +14,9 @@ class Seconds:
     """The seconds of each phase of a generation.
 
     load: loading the models. prompt: evaluating the prompt in the target. generate: everything
-    after the prompt. draft, verify: the drafters' and the target's parts of `generate`.
+    after the prompt. draft, verify: the drafters' and the target's parts of `generate`. Of a decode
+    that several texts share, each text has its part. waited: the other parts, and decodes of other
+    texts that this text waited for.
     first_token: from the start of the prompt to the first token; None before the first token.
     """
 
@@ -23,6 +25,7 @@ class Seconds:
     generate: float = 0.0
     draft: float = 0.0
     verify: float = 0.0
+    waited: float = 0.0
     first_token: float | None = None
 
     @property
@@ -41,6 +44,9 @@ class Stats:
     steps: target passes. drafted: drafted tokens. accepted: drafted tokens that became text.
     widths: the number of rows of each pass, padding included.
     accepted_per_position: how often the 1st, 2nd, ... drafted token of a step became text.
+    shared_steps: target passes that shared a decode with other texts. decode_rows: the number of
+    rows of each decode, those of other texts included. trees_cut: drafted trees of which only one
+    branch was verified.
     """
 
     prompt_tokens: int = 0
@@ -52,6 +58,9 @@ class Stats:
     accepted: int = 0
     widths: list[int] = field(default_factory=list)
     accepted_per_position: list[int] = field(default_factory=list)
+    shared_steps: int = 0
+    decode_rows: list[int] = field(default_factory=list)
+    trees_cut: int = 0
     seconds: Seconds = field(default_factory=Seconds)
 
     @property
@@ -66,24 +75,33 @@ class Stats:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Generated tokens per second of `seconds.generate`, without prompt and loading."""
-        took = self.seconds.generate
+        """Generated tokens per second, without prompt and loading.
+
+        Beside other texts it counts the time that this text waited for them.
+        """
+        took = self.seconds.generate + self.seconds.waited
         return self.generated_tokens / took if took else None
 
     @contextmanager
-    def timing(self, phase: Phase) -> Iterator[None]:
-        """Add the time of the `with` block to a phase."""
-        began = perf_counter()
+    def timing(self, phase: Phase, clock: Callable[[], float] = perf_counter) -> Iterator[None]:
+        """Add the time of the `with` block to a phase. clock: returns the time in seconds."""
+        began = clock()
         try:
             yield
         finally:
-            spent = getattr(self.seconds, phase) + perf_counter() - began
+            spent = getattr(self.seconds, phase) + clock() - began
             setattr(self.seconds, phase, spent)
 
-    def count_step(self, drafted: int, width: int) -> None:
-        """Count a target pass. drafted: its drafted tokens. width: its rows, padding included."""
+    def count_step(self, drafted: int, width: int, others: Sequence[int] = ()) -> None:
+        """Count a target pass.
+
+        drafted: its drafted tokens. width: its rows, padding included. others: the rows of each
+        other text in the same decode.
+        """
         self.steps += 1
         self.widths.append(width)
+        self.shared_steps += bool(others)
+        self.decode_rows.append(width + sum(others))
         self.drafted += drafted
 
     def count_token(self, drafted_at: int | None) -> None:
@@ -117,7 +135,10 @@ class Stats:
                 "draft": took.draft,
                 "verify": took.verify,
                 "host": took.host,
+                "waited": took.waited,
                 "first_token": took.first_token,
             },
+            "shared_steps": self.shared_steps,
+            "trees_cut": self.trees_cut,
             "tokens_per_second": self.tokens_per_second,
         }

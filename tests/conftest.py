@@ -7,8 +7,9 @@ import pytest
 from hypothesis import settings
 
 from localspec.llama import extra_buffers
-from localspec.llama.context import Context
+from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 from localspec.loading.load_check import check_extra_buffers
 from localspec.models import registry
 
@@ -52,12 +53,12 @@ def drafter_model(drafter_path: Path) -> Iterator[Model]:
 
 
 @pytest.fixture
-def make_context() -> Iterator[Callable[..., Context]]:
+def make_context() -> Iterator[Callable[..., KVSequence]]:
     """Contexts in the settings where logits are equal bit for bit at every width."""
-    made: list[Context] = []
+    made: list[KVSequence] = []
 
-    def make(model: Model, *, n_ctx: int = 512, threads: int = 1) -> Context:
-        made.append(Context(model, n_ctx=n_ctx, threads=threads, flash_attention=True))
+    def make(model: Model, *, n_ctx: int = 512, threads: int = 1) -> KVSequence:
+        made.append(single_sequence(model, n_ctx=n_ctx, threads=threads, flash_attention=True))
         return made[-1]
 
     yield make

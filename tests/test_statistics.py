@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes.toy import fixed
+from fakes.toy import fixed, proposed
 
 from localspec.bench.experiments.rules import (
     MATCH,
@@ -28,8 +28,9 @@ from localspec.drafters.prompt_lookup import PromptLookup
 from localspec.engine.engine import Engine, load
 from localspec.forecast.confidence import ConfidenceInterval, t_quantile
 from localspec.forecast.replay import ScoredText, expected_steps, predict, score_text
-from localspec.llama.context import Context
+from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.draws import Draws
 from localspec.sampling.filters import distribution
@@ -59,16 +60,16 @@ FEWER = range(530)
 
 
 @pytest.fixture(scope="module")
-def caches(target_model: Model, drafter_model: Model) -> Iterator[tuple[Context, Context]]:
+def caches(target_model: Model, drafter_model: Model) -> Iterator[tuple[KVSequence, KVSequence]]:
     with (
-        Context(target_model, n_ctx=512, threads=1, flash_attention=True) as target,
-        Context(drafter_model, n_ctx=512, threads=1, flash_attention=True) as drafter,
+        single_sequence(target_model, n_ctx=512, threads=1, flash_attention=True) as target,
+        single_sequence(drafter_model, n_ctx=512, threads=1, flash_attention=True) as drafter,
     ):
         yield target, drafter
 
 
 @pytest.fixture(scope="module")
-def law(caches: tuple[Context, Context]) -> Law:
+def law(caches: tuple[KVSequence, KVSequence]) -> Law:
     """Every text of LENGTH tokens that the target can say, with its probability."""
     target, _ = caches
     prompt = target.model.tokenize(PROMPT)
@@ -85,7 +86,7 @@ def law(caches: tuple[Context, Context]) -> Law:
     return said
 
 
-def _drafter(name: str, caches: tuple[Context, Context]) -> Drafter:
+def _drafter(name: str, caches: tuple[KVSequence, KVSequence]) -> Drafter:
     target, small = caches
     made: dict[str, Callable[[], Drafter]] = {
         "draft_model": lambda: DraftModel(small, name="small", n_vocab=target.n_vocab),
@@ -96,7 +97,7 @@ def _drafter(name: str, caches: tuple[Context, Context]) -> Drafter:
 
 
 def counted(
-    caches: tuple[Context, Context], drafter: Drafter, rule: Rule, seeds: range = SEEDS
+    caches: tuple[KVSequence, KVSequence], drafter: Drafter, rule: Rule, seeds: range = SEEDS
 ) -> tuple[Texts, Stats]:
     """How often each text came out of the real loop, and what was drafted for it."""
     target, _ = caches
@@ -190,7 +191,7 @@ def test_the_g_test_is_calm_when_nothing_is_wrong(law: Law) -> None:
     ],
 )
 def test_the_first_tokens_follow_the_targets_law(
-    caches: tuple[Context, Context], law: Law, rule: str, draft: str
+    caches: tuple[KVSequence, KVSequence], law: Law, rule: str, draft: str
 ) -> None:
     texts, stats = counted(caches, _drafter(draft, caches), RULES[rule])
     assert 0.1 < stats.accepted / stats.drafted < 0.9  # both outcomes were really there
@@ -216,7 +217,7 @@ def _resamples_from_p(right: Rule) -> Rule:
     ("rule", "draft"), [("token", "draft_model"), ("block", "draft_model"), ("token", "lookup")]
 )
 def test_a_wrong_rule_shows(
-    caches: tuple[Context, Context], law: Law, rule: str, draft: str
+    caches: tuple[KVSequence, KVSequence], law: Law, rule: str, draft: str
 ) -> None:
     wrong = _resamples_from_p(RULES[rule])
     assert g_test(counted(caches, _drafter(draft, caches), wrong, FEWER)[0], law) < ALPHA
@@ -244,12 +245,12 @@ class Pretender:
 
     def propose(self, limit: Limit) -> Draft:
         sampler = replace(limit.sampler, randomness=Likeliest())
-        return self._drafter.propose(replace(limit, sampler=sampler))
+        return proposed(self._drafter, replace(limit, sampler=sampler))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["token", "block"])
-def test_a_wrong_law_shows(caches: tuple[Context, Context], law: Law, rule: str) -> None:
+def test_a_wrong_law_shows(caches: tuple[KVSequence, KVSequence], law: Law, rule: str) -> None:
     drafter = Pretender(_drafter("draft_model", caches))
     assert g_test(counted(caches, drafter, RULES[rule], FEWER)[0], law) < ALPHA
 
@@ -291,7 +292,7 @@ class Run:
     def __init__(
         self,
         engine: Engine,
-        caches: tuple[Context, Context],
+        caches: tuple[KVSequence, KVSequence],
         rule: str,
         depth: int,
         work: Workload,
@@ -340,7 +341,7 @@ def test_the_quantiles_of_t() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_the_real_loop_accepts_what_replay_predicts(
     engines: dict[str, Engine],
-    caches: tuple[Context, Context],
+    caches: tuple[KVSequence, KVSequence],
     work: Workload,
     *,
     scored_texts: list[list[ScoredText]],
@@ -357,7 +358,7 @@ def test_the_real_loop_accepts_what_replay_predicts(
 @pytest.mark.slow
 def test_a_drafter_without_the_shared_noise_shows(
     engines: dict[str, Engine],
-    caches: tuple[Context, Context],
+    caches: tuple[KVSequence, KVSequence],
     work: Workload,
     scored_texts: list[list[ScoredText]],
 ) -> None:
@@ -371,7 +372,7 @@ def test_a_drafter_without_the_shared_noise_shows(
 
 
 def test_where_nothing_is_left_to_chance_replay_is_exact(
-    engines: dict[str, Engine], caches: tuple[Context, Context], work: Workload
+    engines: dict[str, Engine], caches: tuple[KVSequence, KVSequence], work: Workload
 ) -> None:
     """What sample-and-match accepts is a function of the text."""
     run = Run(engines[MATCH], caches, MATCH, 3, replace(work, texts=1))

@@ -135,7 +135,7 @@ def _measured_model(model: Model, context: int) -> MeasuredModel:
 
 
 def _draft_models(loaded: Sequence[LoadedConfiguration]) -> list[MeasuredModel]:
-    contexts = [cache for each in loaded for cache in each.engine.drafter_set.contexts.values()]
+    contexts = [cache for each in loaded for cache in each.engine.drafter_set.sequences.values()]
     caches = {context.model.path: context for context in contexts}
     return [_measured_model(context.model, context.n_ctx) for context in caches.values()]
 

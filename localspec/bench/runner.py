@@ -94,5 +94,5 @@ def _clear_caches(
 ) -> None:
     """Remove the last prompt from all caches: it may be the next one, too."""
     _generate(configuration, _OTHER_TEXT, {**settings, "max_tokens": 1}, cancel)
-    for cache in configuration.engine.drafter_set.contexts.values():
+    for cache in configuration.engine.drafter_set.sequences.values():
         cache.truncate(0)

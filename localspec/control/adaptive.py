@@ -7,6 +7,7 @@ the time that wrong estimates can cost.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 from localspec.control.acceptance import FIRST_GUESS
 from localspec.control.candidate import Candidate, DraftTimer
@@ -81,6 +82,7 @@ class AdaptivePolicy:
     deepest: the most tokens of a draft.
     guesses: the known acceptance rates, by the drafter's name.
     explain: called with the Explanation of each decision.
+    clock: returns the time in seconds, without the time in which other texts were computed.
     """
 
     def __init__(
@@ -91,9 +93,11 @@ class AdaptivePolicy:
         deepest: int = WIDEST - 1,
         guesses: Mapping[str, float] | None = None,
         explain: Explain | None = None,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.drafters = drafters
         self.explain = explain
+        self.clock = clock
         self._deepest = min(deepest, WIDEST - 1)
         self.loss_budget = LossBudget()
         self.candidates = [
@@ -162,33 +166,45 @@ class AdaptivePolicy:
         # A plain pass that evaluates tokens again, because of an earlier draft, says nothing about
         # the cost of plain decoding; the loss budget is charged for it.
         if step.verified or not step.again:
-            self._passes.learn(step.width, step.seconds - step.draft_seconds)
+            host = step.seconds - step.draft_seconds - step.share
+            self._passes.learn(step.width, host + step.decode_seconds, step.others)
         self._generated += len(step.tokens)
         plain = self._passes.seconds(1)
         running = self._running
+        seconds = self._own_seconds(step)
         if running is None:
-            took = step.seconds if step.again else plain
+            took = seconds if step.again else plain
             self.loss_budget.add_step(took, plain, len(step.tokens), plain)
         else:
             cost = running.candidate.cost.of(max(1, len(step.drafted)))
             expected = self._passes.seconds(step.verified + 1) + cost + running.catching_up
-            took = step.seconds - running.reading
+            took = seconds - running.reading
             self.loss_budget.add_step(took, expected, len(step.tokens), plain)
         self._steps_since_plain = self._steps_since_plain + 1 if step.verified else 0
         for candidate in self.candidates:
             if running and candidate is running.candidate:
-                self._learn_draft(running, step, plain)
+                self._learn_draft(running, step, seconds, plain)
             else:
                 candidate.score_shadow_draft(step.tokens)
                 share = _KNOWN_SHARE if candidate.reports_confidence else _EXPLORATION_SHARE
                 candidate.exploration_budget += share * len(step.tokens) * plain
 
-    def _learn_draft(self, running: "_RunningDraft", step: Step, plain: float) -> None:
+    def _own_seconds(self, step: Step) -> float:
+        """The seconds of a step, with the part of its decode that the step's own rows cost."""
+        if not step.others:
+            return step.seconds
+        expected = self._passes.of_decode(step.width + sum(step.others))
+        own = self._passes.seconds(step.width) * step.decode_seconds / expected
+        return step.seconds - step.share + own
+
+    def _learn_draft(
+        self, running: "_RunningDraft", step: Step, seconds: float, plain: float
+    ) -> None:
         candidate = running.candidate
         candidate.learn(step.drafted, step.tokens)
         if not candidate.reports_confidence and step.drafted:
             candidate.cost.learn_whole(step.draft_seconds, len(step.drafted), cheap=candidate.cheap)
-        gain = len(step.tokens) - (step.seconds - running.reading) / plain
+        gain = len(step.tokens) - (seconds - running.reading) / plain
         candidate.learn_gain(gain)
         if not candidate.cheap:
             candidate.end_trial(paid=gain > 0)
@@ -256,7 +272,9 @@ class AdaptivePolicy:
 
     def _start(self, option: _Option, limit: Limit, rate: float, passes: list[float]) -> Decision:
         candidate = option.candidate
-        self._running = running = _RunningDraft(option, rate, passes, self.loss_budget, limit.depth)
+        self._running = running = _RunningDraft(
+            option, rate, passes, self.loss_budget, limit.depth, clock=self.clock
+        )
         if candidate.reports_confidence:
             return Decision(candidate.drafter, limit.depth, running.go_on)
         # A drafter that reports no confidence never stops early: limit it to the best depth.
@@ -282,12 +300,14 @@ class _RunningDraft:
         passes: list[float],
         loss_budget: LossBudget,
         deepest: int,
+        *,
+        clock: Callable[[], float],
     ) -> None:
         self.candidate = candidate = option.candidate
         self.plain_or_best_rate = plain_or_best_rate
         self.reading, self.catching_up = option.reading, option.catching_up
         self.survivals: list[float] = []
-        self.timer: DraftTimer = candidate.start_draft(option.slowdown)
+        self.timer: DraftTimer = candidate.start_draft(option.slowdown, clock)
         self.passes = passes
         # The rates stay the same during one draft.
         self._acceptance_rates = candidate.acceptance_rates.chances(deepest)

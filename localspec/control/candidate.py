@@ -1,14 +1,15 @@
 """Candidate: a drafter that a policy may choose, with its cost and its acceptance rates."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import mul
 from time import perf_counter
+from typing import cast
 
 from localspec.control.acceptance import FIRST_GUESS, AcceptanceRates, ConfidenceTable, correctness
 from localspec.control.drafter_cost import DrafterCost
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit, backlog
+from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog
 
 # The weight of a new step in the moving average of the gain.
 _GAIN_RATE = 0.1
@@ -60,7 +61,8 @@ class Candidate:
         if self._chances:
             chances = self._chances(limit.depth)
         elif self.cheap:
-            self._shadow = self.drafter.propose(limit)
+            # Cheap drafters run no model.
+            self._shadow = cast(ComputedDrafter, self.drafter).propose(limit)
             chances = self.acceptance_rates.chances(len(self._shadow))
         else:
             chances = self.acceptance_rates.chances(limit.depth)
@@ -88,12 +90,17 @@ class Candidate:
 
     # While it drafts.
 
-    def start_draft(self, slowdown: float) -> "DraftTimer":
-        """Return a timer for a draft that starts now. slowdown: PassCosts.reading_slowdown."""
+    def start_draft(
+        self, slowdown: float, clock: Callable[[], float] = perf_counter
+    ) -> "DraftTimer":
+        """Return a timer for a draft that starts now.
+
+        slowdown: PassCosts.reading_slowdown. clock: returns the time in seconds.
+        """
         self.exploration_budget = 0.0
         self._idle = False
         self._margins = []
-        return DraftTimer(self.cost, self.backlog, slowdown)
+        return DraftTimer(self.cost, self.backlog, slowdown, clock)
 
     def add_margin(self, margin: float) -> float:
         """Record a token drawn with this margin; return the probability that it is accepted."""
@@ -139,16 +146,23 @@ class Candidate:
 class DraftTimer:
     """Measures the seconds of each token of one draft, for the drafter's cost."""
 
-    def __init__(self, cost: DrafterCost, backlog: int, slowdown: float) -> None:
+    def __init__(
+        self,
+        cost: DrafterCost,
+        backlog: int,
+        slowdown: float,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
         self._cost = cost
         self._backlog = backlog
         self._slowdown = slowdown
         self._count = 0
-        self._last = perf_counter()
+        self._clock = clock
+        self._last = clock()
 
     def tick(self) -> None:
         """Record that a token was drawn just now."""
-        now = perf_counter()
+        now = self._clock()
         if self._count:
             self._cost.learn_further(now - self._last)
         else:

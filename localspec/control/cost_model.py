@@ -22,10 +22,10 @@ class CostModel:
         self._drafters = dict(drafters or {})
 
     @classmethod
-    def of(cls, profile: CostProfile) -> "CostModel":
-        """Start from a measured profile."""
+    def of(cls, profile: CostProfile, *, unequal_apart: bool = False) -> "CostModel":
+        """Start from a measured profile. unequal_apart: see PassCosts."""
         drafters = {name: seconds.cost() for name, seconds in profile.drafters.items()}
-        return cls(PassCosts(profile.passes), drafters)
+        return cls(PassCosts(profile.passes, unequal_apart=unequal_apart), drafters)
 
     def drafter(self, name: str) -> DrafterCost:
         """The cost of a drafter; the same object for every policy."""

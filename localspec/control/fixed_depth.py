@@ -1,9 +1,10 @@
 """Fixed depth: a policy that always drafts with the same depth."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit
+from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, ModelDrafter
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
 
 # A drafter whose first token has a lower chance leaves the step to the next drafter.
@@ -11,7 +12,7 @@ _SURE_ENOUGH = 0.5
 
 
 class FixedDepth:
-    """A policy of one depth: the first drafter with a proposal drafts.
+    """A policy of one depth: the first drafter drafts that has a proposal or runs a model.
 
     A drafter that estimates its chances (see Traits) is passed over when its first token is more
     likely wrong than right. The last drafter is never passed over.
@@ -34,7 +35,9 @@ class FixedDepth:
             chances = drafter.traits.chances
             if chances and list(chances(1)) < [_SURE_ENOUGH]:
                 continue
-            draft = drafter.propose(limit.to(depth))
+            if isinstance(drafter, ModelDrafter):
+                return Decision(drafter, depth)
+            draft = cast(ComputedDrafter, drafter).propose(limit.to(depth))
             if len(draft):
                 return Decision(drafter, depth, draft=draft)
         return Decision(drafters[-1], depth)

@@ -4,12 +4,14 @@ A pass over n rows does not take n times as long as a pass over one. On a CPU th
 steps, as kernels compute four rows at once; on a GPU it hardly rises at first. So it is measured.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from localspec.control.recent_median import ENOUGH, RecentMedian
 
-# The most rows of a pass whose cost is learnt; a policy drafts no deeper.
+# The most rows of a pass; a policy drafts no deeper.
 WIDEST = 32
+# The most rows of a decode whose cost is learnt: several texts may share it.
+_WIDEST_DECODE = 64
 # How often each width was seen: with each pass, older passes count this much less.
 _FADING = 0.98
 # A width becomes the anchor when it was seen this many times as often as the anchor.
@@ -31,10 +33,19 @@ class PassCosts:
     factor is for what slows all widths alike: a longer text, a busier machine. It is learnt from
     the anchor, the width seen most often recently. Passes of other widths correct their base cost.
     The cost of a width that was not seen for long is uncertain: see `is_stale`.
+
+    Where several texts share a decode, a text pays an equal part of the decode in which it has one
+    row, and all that its further rows cost. So its rows are compared with what they bring, and no
+    text pays for the drafts of another. unequal_apart: whether the library computes texts with
+    different numbers of rows one after the other; then a text shares with others only if it has as
+    many rows as they have.
     """
 
-    def __init__(self, profile: Mapping[int, float]) -> None:
+    def __init__(self, profile: Mapping[int, float], *, unequal_apart: bool = False) -> None:
         self._base = _interpolated(profile)
+        self._unequal_apart = unequal_apart
+        # The rows of each other text in the last decode.
+        self._others: tuple[int, ...] = ()
         self._profiled = self._base[1]
         self._factor = 1.0
         self._least_rows = 1
@@ -52,13 +63,30 @@ class PassCosts:
 
     @property
     def table(self) -> list[float]:
-        """`seconds` of every width from 1 to WIDEST; entry 0 is unused."""
+        """`seconds` of every width from 1 to WIDEST; entry 0 is unused. A text pays them."""
+        if self._others:
+            return [0.0, *map(self._own_seconds, range(1, WIDEST + 1))]
         factor = self._factor
-        return [factor * best for best in self._best]
+        return [factor * best for best in self._best[: WIDEST + 1]]
 
     def seconds(self, width: int) -> float:
-        """Seconds of a pass over `width` rows, padded if that is faster."""
-        return self._factor * self._best[min(width, WIDEST)]
+        """Seconds that a pass over `width` rows costs its text, padded if that is faster."""
+        if self._others:
+            return self._own_seconds(min(width, WIDEST))
+        return self.of_decode(min(width, WIDEST))
+
+    def of_decode(self, rows: int) -> float:
+        """Seconds of a decode of `rows` rows, those of all texts together."""
+        return self._factor * self._best[min(rows, _WIDEST_DECODE)]
+
+    def _own_seconds(self, width: int) -> float:
+        """Seconds that a pass costs its text beside the others of the last decode."""
+        others, texts = sum(self._others), 1 + len(self._others)
+        if self._unequal_apart:
+            equal = all(rows == width for rows in self._others)
+            return self.of_decode(texts * width) / texts if equal else self.of_decode(width)
+        plain = self.of_decode(others + 1)
+        return plain / texts + self.of_decode(others + width) - plain
 
     def padded(self, width: int) -> int:
         """The fastest number of rows for a pass over `width` rows."""
@@ -73,9 +101,15 @@ class PassCosts:
         self._profiled = self._base[1]
         self._update_padding()
 
-    def learn(self, width: int, seconds: float) -> None:
-        """Learn from a pass over `width` rows. seconds: of its step, without the drafting."""
-        if not 1 <= width <= WIDEST or seconds <= 0:
+    def learn(self, width: int, seconds: float, others: Sequence[int] = ()) -> None:
+        """Learn from a pass over `width` rows.
+
+        seconds: of its step, without the drafting, and with the whole decode. others: the rows of
+        each other text in the decode.
+        """
+        self._others = tuple(others)
+        width += sum(others)
+        if not 1 <= width <= _WIDEST_DECODE or seconds <= 0:
             return
         if width == self._least_rows:
             width = 1
@@ -112,7 +146,7 @@ class PassCosts:
 
     @property
     def _slowdown(self) -> float:
-        return self.seconds(1) / self._profiled
+        return self.of_decode(1) / self._profiled
 
     def is_stale(self, width: int) -> bool:
         """Whether the factor has changed much since this width was last confirmed."""
@@ -136,6 +170,7 @@ class PassCosts:
 
     def _update_padding(self) -> None:
         """For each width, find the fastest width that is at least as wide; width 1 stays 1."""
+        self._best[WIDEST + 1 :] = self._base[WIDEST + 1 :]
         best = WIDEST
         for width in range(WIDEST, 0, -1):
             if self._base[width] <= self._base[best] or width == 1:
@@ -146,10 +181,10 @@ class PassCosts:
 def _interpolated(profile: Mapping[int, float]) -> list[float]:
     """Seconds by width, entry 0 unused: linear between the known widths, and beyond the last."""
     known = sorted((width, seconds) for width, seconds in profile.items() if width <= WIDEST)
-    seconds = [0.0] * (WIDEST + 1)
+    seconds = [0.0] * (_WIDEST_DECODE + 1)
     if len(known) == 1:
         known.append((WIDEST, known[0][1] * WIDEST / known[0][0]))
-    for width in range(1, WIDEST + 1):
+    for width in range(1, _WIDEST_DECODE + 1):
         following = next((i for i, (w, _) in enumerate(known) if w >= width), len(known) - 1)
         (w0, s0), (w1, s1) = known[max(following, 1) - 1], known[max(following, 1)]
         seconds[width] = max(s0 + (s1 - s0) * (width - w0) / (w1 - w0), min(s0, s1) / 2)

@@ -1,6 +1,7 @@
 """Policies: the policies of a sequence, one of which decides in each generation."""
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 from localspec.control.acceptance import AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy, Explain
@@ -55,8 +56,12 @@ class Policies:
         deepest: int,
         least_rows: int = 1,
         explain: Explain | None = None,
+        clock: Callable[[], float] = perf_counter,
     ) -> Policy:
-        """Return the policy of a generation. least_rows: the least rows of each of its passes."""
+        """Return the policy of a generation.
+
+        least_rows: the least rows of each of its passes. clock: see AdaptivePolicy.
+        """
         if settings.depth is not None or not self._drafters or not self.costs:
             return FixedDepth(self._drafters, settings.depth or 0)
         self.costs.passes.set_least_rows(least_rows)
@@ -68,5 +73,5 @@ class Policies:
                 self._drafters, self.costs, deepest=deepest, guesses=prior.rates
             )
         policy = self._adaptive[key]
-        policy.explain = explain
+        policy.explain, policy.clock = explain, clock
         return policy

@@ -111,8 +111,8 @@ class Answer(Iterator[Event]):
         return Gauge(used, self._slot.target.n_ctx)
 
     def __next__(self) -> Event:
-        # The slot's lock keeps the model loaded during the step.
-        with self._lock, self._slot.lock:
+        # A step keeps the model loaded.
+        with self._lock, self._slot.scheduled.step():
             return next(self._running)
 
     def stop(self) -> None:

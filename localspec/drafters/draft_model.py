@@ -14,14 +14,17 @@ from localspec.sampling.distribution import Distribution
 from localspec.sampling.prefix import Prefix
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
+from localspec.speculation.passes import Cached, Pass, Passes
 from localspec.utils.tokens import common_prefix
 
 
-class Cache(Protocol):
-    """The drafter's model, and the tokens that its cache holds."""
+class Cache(Cached, Protocol):
+    """The text in the KV cache of the drafter's model."""
 
-    n_vocab: int
     chunk: int
+
+    @property
+    def n_vocab(self) -> int: ...
 
     @property
     def n_ctx(self) -> int: ...
@@ -36,10 +39,6 @@ class Cache(Protocol):
 
     def checkpoint(self) -> None:
         """Make sure that the cache can be rolled back to its present length."""
-        ...
-
-    def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Append and evaluate `tokens`; return the (n_vocab,) logits after the last one."""
         ...
 
 
@@ -74,12 +73,12 @@ class DraftModel:
         self._cached = self._cache.shared(self._text[:-1])
         self._drafted = []
 
-    def propose(self, limit: Limit) -> Draft:
+    def passes(self, limit: Limit) -> Passes[Draft]:
         """Draw up to `limit.depth` tokens, one pass each, until `limit.go_on` returns False."""
         depth = min(limit.depth, self._cache.n_ctx - len(self._text))
         if depth < 1 or self._has_unknown_token:
             return NOTHING
-        logits = self._catch_up(limit)
+        logits = yield from self._catch_up(limit)
         if logits is None:
             return NOTHING
         tokens: list[int] = []
@@ -97,7 +96,7 @@ class DraftModel:
                 return Draft(tokens, probs=probs or None)
             if len(tokens) == 1:
                 self._cache.checkpoint()
-            logits = self._cache.extend(tokens[-1:])
+            logits = (yield Pass(self._cache, tokens[-1:])).logits[0]
 
     def observe(self, outcome: Outcome) -> None:
         """Append the committed tokens; the cache holds all tokens of the draft except the last."""
@@ -121,7 +120,7 @@ class DraftModel:
             return True
         return limit.go_on(margin(logits[: self._n_vocab], proposal, token, limit.sampler, prefix))
 
-    def _catch_up(self, limit: Limit) -> NDArray[np.float32] | None:
+    def _catch_up(self, limit: Limit) -> Passes[NDArray[np.float32] | None]:
         """Evaluate the tokens that the cache lacks; return the last logits, None if cancelled."""
         # The last token's logits are needed, so it is evaluated in any case.
         self._cached = self._cache.truncate(min(self._cached, len(self._text) - 1))
@@ -130,7 +129,7 @@ class DraftModel:
             if limit.cancelled():
                 return None
             chunk = self._text[start : start + self._cache.chunk]
-            logits = self._cache.extend(chunk)
+            logits = (yield Pass(self._cache, chunk)).logits[0]
             self._cached += len(chunk)
         return logits
 

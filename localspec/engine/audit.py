@@ -15,7 +15,7 @@ import numpy as np
 
 from localspec.engine.engine import Engine
 from localspec.engine.recipe import Recipe
-from localspec.llama.context import Context
+from localspec.llama.sequence import KVSequence
 from localspec.sampling.filters import Row
 from localspec.sampling.noise import Noise
 from localspec.sampling.prefix import Prefix
@@ -126,7 +126,7 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
 
 
 def _score_again(
-    recorded: Recorded, sampler: Sampler, plain: Context, stepped: Context
+    recorded: Recorded, sampler: Sampler, plain: KVSequence, stepped: KVSequence
 ) -> Iterator[_Scored]:
     """Score the text with both contexts, step by step."""
     text = list(recorded.recipe.prompt_token_ids)

@@ -13,6 +13,7 @@ from localspec.drafters.spec import DraftOption, DraftRequest, parse_draft
 from localspec.engine.generation import Generation, Result
 from localspec.engine.prompt import Prompt, prompt_tokens
 from localspec.engine.recipe import Recipe
+from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama import library
@@ -24,7 +25,6 @@ from localspec.loading.loader import load_models
 from localspec.models.pair_finder import pair_of
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Seconds, Stats
-from localspec.utils.fair_lock import FairLock
 from localspec.utils.progress import watched
 
 
@@ -33,7 +33,8 @@ class Engine:
 
     Make an engine with `load`; close it (or use `with`) to free all models. One generation runs at
     a time: a new one closes the one before. The prefix that a new prompt shares with the cached
-    text is not evaluated again. To generate several texts at a time, open a `Session` for each.
+    text is not evaluated again. To generate several texts at a time, open a `Session` for each:
+    their passes share decodes.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class Engine:
     ) -> None:
         began = perf_counter()
         self._config = EngineConfig(model, draft, runtime, remember)
-        self.lock = FairLock()
-        self.slot = Slot(load_models(model, draft, runtime, remember=remember), self.lock)
+        self.scheduler = Scheduler()
+        self.lock = self.scheduler.lock
+        self.slot = Slot(load_models(model, draft, runtime, remember=remember), self.scheduler)
         self._own_slot_open = False
         self._further_slots: list[Slot] = []
         self._load_seconds = perf_counter() - began
@@ -55,7 +57,8 @@ class Engine:
     @property
     def notes(self) -> Sequence[str]:
         """Requests that could not be met in full because of memory, one line each."""
-        return self.slot.loaded.notes
+        apart = [each.loaded.apart for each in self._further_slots]
+        return (*self.slot.loaded.notes, *(note for note in apart if note))
 
     @property
     def model(self) -> Model:
@@ -81,7 +84,7 @@ class Engine:
     @property
     def plain_seconds(self) -> float | None:
         """Seconds of a step without a draft, by measurement; None if there is no drafter."""
-        return self.pass_costs.seconds(1) if self.pass_costs else None
+        return self.pass_costs.of_decode(1) if self.pass_costs else None
 
     @property
     def equal_digits(self) -> EqualDigits | None:
@@ -160,7 +163,9 @@ class Engine:
             if not self._own_slot_open:
                 self._own_slot_open = True
                 return self.slot
-            slot = Slot(self.slot.loaded.for_another_text(), self.lock)
+        # More room for texts means other caches, which no step may be using.
+        with self.scheduler.exclusive():
+            slot = Slot(self.slot.loaded.for_another_text(), self.scheduler)
             self._further_slots.append(slot)
         return slot
 
@@ -175,7 +180,7 @@ class Engine:
                 self._own_slot_open = False
             elif slot in self._further_slots:
                 self._further_slots.remove(slot)
-                slot.loaded.close_caches()
+                slot.close()
 
     def switch(
         self,
@@ -192,7 +197,7 @@ class Engine:
             model=self._config.model if model is None else model,
             draft=self._config.draft if draft is None else parse_draft(draft),
         )
-        with self.lock:
+        with self.scheduler.exclusive():
             for slot in self._slots:
                 slot.stop()
             before, self._config = self._config, config
@@ -209,7 +214,7 @@ class Engine:
 
     def close(self) -> None:
         """Free all models and their KV caches."""
-        with self.lock:
+        with self.scheduler.exclusive():
             for slot in self._slots:
                 slot.stop()
             self._free()
@@ -240,7 +245,7 @@ class Engine:
         """Free all models and KV caches, those of the engine's own slot last."""
         loaded = self.slot.loaded
         if self.pass_costs and self.pass_costs.profile_is_wrong:
-            forget(loaded.target, loaded.drafter_set.contexts, loaded.runtime)
+            forget(loaded.target, loaded.drafter_set.sequences, loaded.runtime)
         for slot in reversed(self._slots):
             slot.loaded.close_caches()
         loaded.drafters.close()

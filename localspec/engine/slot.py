@@ -7,12 +7,13 @@ from localspec.control.adaptive import Explain
 from localspec.control.policies import deepest_draft
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation
+from localspec.engine.scheduler import Scheduler
 from localspec.engine.state_store import StateStore
 from localspec.generation_config import GenerationConfig, require
 from localspec.llama import library
 from localspec.llama.batch_invariance import InvariantWidth, probe
-from localspec.llama.context import Context
 from localspec.llama.rollback import Rollback
+from localspec.llama.sequence import KVSequence
 from localspec.loading.fingerprints import fingerprint
 from localspec.loading.loader import LoadedModels
 from localspec.sampling.params import SamplingParams
@@ -20,7 +21,6 @@ from localspec.sampling.prefix import Constraint
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.stats import Stats
-from localspec.utils.fair_lock import FairLock
 
 _NEVER = 2**63
 _STATE = "state"
@@ -28,27 +28,33 @@ _STATE = "state"
 
 @dataclass(frozen=True, slots=True)
 class _Cache:
-    """A KV cache that can be saved. key: its key in a StateStore. kv_type: its element type."""
+    """A text in a KV cache that can be saved.
+
+    key: its key in a StateStore. kv_type: the cache's element type.
+    """
 
     key: str
-    context: Context
+    sequence: KVSequence
     kv_type: str
 
 
 class Slot:
     """The KV caches of one text, and the generation that runs on them.
 
-    A new generation closes the one before. The steps of several slots take turns, by the lock.
+    A new generation closes the one before. The passes of several slots share decodes, by the
+    scheduler; its lock is held in each step.
     """
 
-    def __init__(self, loaded: LoadedModels, lock: FairLock) -> None:
+    def __init__(self, loaded: LoadedModels, scheduler: Scheduler) -> None:
         self.loaded = loaded
-        self.lock = lock
+        self.lock = scheduler.lock
+        self.scheduled = scheduler.new_text()
+        self._scheduler = scheduler
         self._running: Generation | None = None
 
     @property
-    def target(self) -> Context:
-        """The target's context."""
+    def target(self) -> KVSequence:
+        """The text in the target's KV cache."""
         return self.loaded.target
 
     def start(
@@ -75,6 +81,7 @@ class Slot:
             deepest=deepest,
             least_rows=target.least_rows,
             explain=explain,
+            clock=self.scheduled.clock,
         )
         target.padded = policy.padded
         loop = Decoder(
@@ -89,14 +96,15 @@ class Slot:
             cancelled,
             target.model.ends_generation,
             quick_first_token=True,
+            clock=self.scheduled.clock,
+            chunk=self.scheduled.chunk,
         )
         self._running = Generation(
             loop,
-            target,
             target.model,
             settings,
             context=target.n_ctx,
-            lock=self.lock,
+            steps=self.scheduled,
             detokenizer=detokenizer,
         )
         return self._running
@@ -104,7 +112,7 @@ class Slot:
     @property
     def in_step(self) -> bool:
         """Whether a step of the running generation is in progress."""
-        return self._running is not None and self._running.in_step
+        return self.scheduled.in_step
 
     def stop(self) -> None:
         """Close the running generation; its text is added to the saved texts, if there are any."""
@@ -120,18 +128,23 @@ class Slot:
         """Use other models or drafters; the caller has closed the ones before."""
         self.loaded = loaded
 
+    def close(self) -> None:
+        """Free the KV caches, but not the models."""
+        self._scheduler.remove(self.scheduled)
+        self.loaded.close_caches()
+
     def copy_from(self, other: "Slot") -> None:
         """Copy the KV caches of another slot of the same models."""
         with self.lock:
             self.stop()
             for mine, theirs in zip(self._caches(), other._caches(), strict=True):
-                mine.context.restore(theirs.context.state())
+                mine.sequence.restore(theirs.sequence.state())
 
     def save(self, key: str, store: StateStore) -> str | None:
         """Save all KV caches on disk; returns the reason if that fails, else None."""
         with self.lock:
             for cache in self._caches(key):
-                store.save(cache.key, self._origin(cache), {_STATE: cache.context.state()})
+                store.save(cache.key, self._origin(cache), {_STATE: cache.sequence.state()})
                 if store.problem:
                     return store.problem
         return None
@@ -143,9 +156,9 @@ class Slot:
             self.stop()
             for cache in self._caches(key):
                 state = store.load(cache.key, self._origin(cache)).get(_STATE)
-                if state and cache.context.restore(state):
+                if state and cache.sequence.restore(state):
                     continue
-                if cache.context is self.target:
+                if cache.sequence is self.target:
                     missing = (
                         "it does not fit this context" if state else "nothing is kept by this name"
                     )
@@ -162,20 +175,20 @@ class Slot:
         target = _Cache(key, self.target, self.loaded.runtime.kv_type)
         # Keys do not name the drafters: the state of another drafter takes the place of this one's.
         drafters = [
-            _Cache(f"{key}, drafter {number}", member.context, member.kv_type)
+            _Cache(f"{key}, drafter {number}", member.sequence, member.kv_type)
             for number, member in enumerate(self.loaded.drafter_set.members)
-            if member.context
+            if member.sequence
         ]
         return [target, *drafters]
 
     def _origin(self, cache: _Cache) -> dict[str, object]:
         """The properties that must be equal for a saved KV cache to be usable."""
         return {
-            "model file": fingerprint(cache.context.model.path),
+            "model file": fingerprint(cache.sequence.model.path),
             "llama.cpp": library.version(),
             "kv type": cache.kv_type,
             "flash attention": self.loaded.runtime.flash,
-            "snapshots": cache.context.snapshots,
+            "snapshots": cache.sequence.snapshots,
         }
 
     def set_pass_width(self, settings: GenerationConfig) -> int:
@@ -223,7 +236,7 @@ class Slot:
                 known[depth] = probe(self.target, 1 + depth)
         return known[depth]
 
-    def new_context(self, settings: GenerationConfig) -> Context:
+    def new_context(self, settings: GenerationConfig) -> KVSequence:
         """Another context of the target, set up for these settings; the caller closes it."""
         context = self.loaded.new_target()
         context.least_rows = self._least_rows(self._deepest(settings))

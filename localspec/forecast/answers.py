@@ -8,7 +8,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation
 from localspec.engine.prompt import Prompt
 from localspec.generation_config import GenerationOptions
-from localspec.llama.context import Context
+from localspec.llama.sequence import KVSequence
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.noise import RandomSource
 from localspec.sampling.sampler import Sampler
@@ -39,7 +39,7 @@ class Answer:
 
 
 def write_answer(
-    engine: Engine, context: Context, prompt: Prompt, **options: Unpack[GenerationOptions]
+    engine: Engine, context: KVSequence, prompt: Prompt, **options: Unpack[GenerationOptions]
 ) -> tuple[Answer, list[Distribution]]:
     """Generate an answer; return it with the distributions from which its tokens were drawn.
 
@@ -57,6 +57,6 @@ def write_answer(
 
     rule = replace(RULES["coupled"], verify=recorded)
     decoder = Decoder(context, FixedDepth((), 0), rule, sampler, list(ids), Stats())
-    written = Generation(decoder, context, engine.model, settings, context=engine.context).result()
+    written = Generation(decoder, engine.model, settings, context=engine.context).result()
     limit = min(settings.max_tokens, engine.context - len(ids))
     return Answer(ids, written.token_ids, limit, sampler, written.stats), distributions

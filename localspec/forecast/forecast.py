@@ -105,7 +105,7 @@ def forecast(
 
 
 def _forget(drafters: DrafterSet) -> Callable[[], object]:
-    caches = [*drafters.contexts.values()]
+    caches = [*drafters.sequences.values()]
     return lambda: [cache.truncate(0) for cache in caches]
 
 

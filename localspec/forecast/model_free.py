@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from localspec.forecast.answers import Answer
 from localspec.forecast.replay import StepCounts
-from localspec.speculation.drafter import Drafter, Limit, Outcome
+from localspec.speculation.drafter import Drafter, Limit, Outcome, proposal
+from localspec.speculation.passes import run
 from localspec.utils.tokens import common_prefix
 
 
@@ -37,7 +38,7 @@ def replay_drafts(drafter: Drafter, answer: Answer, depth: int) -> ReplayedDraft
     drafted, correct = [], []
     limit = Limit(depth, answer.sampler.prefix(answer.prompt), answer.sampler)
     for place, token in enumerate(answer.tokens):
-        tokens = drafter.propose(limit).tokens
+        tokens = run(proposal(drafter, limit)).tokens
         drafted.append(len(tokens))
         correct.append(common_prefix(tokens, answer.tokens[place:]))
         drafter.observe(Outcome([token], 0))

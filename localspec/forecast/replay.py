@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
-from localspec.llama.context import Context
+from localspec.llama.sequence import KVSequence
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.filters import distribution
 from localspec.sampling.params import SamplingParams
@@ -163,8 +163,8 @@ def predict(prompts: Sequence[Sequence[ScoredText]], rule: str, depth: int) -> P
 
 
 def score_text(
-    target: Context,
-    drafter: Context,
+    target: KVSequence,
+    drafter: KVSequence,
     prompt: Sequence[int],
     text: Sequence[int],
     params: SamplingParams,
@@ -197,7 +197,7 @@ def score_text(
 
 
 def score_with_drafter(
-    drafter: Context,
+    drafter: KVSequence,
     prompt: Sequence[int],
     text: Sequence[int],
     distributions: Sequence[Distribution],
@@ -235,7 +235,7 @@ def _scored(
     return math.log(p_x), math.log(q_x), min(weight, 1.0), match
 
 
-def _rows(context: Context, prompt: Sequence[int], text: Sequence[int]) -> Iterator[_Row]:
+def _rows(context: KVSequence, prompt: Sequence[int], text: Sequence[int]) -> Iterator[_Row]:
     """Yield the logits from which each token was chosen; a row is valid until the next one."""
     context.set_tokens(prompt[:-1])
     pending = prompt[-1]

@@ -13,7 +13,7 @@ from localspec.forecast.model_free import ReplayedDrafts, first_token_accuracy, 
 from localspec.forecast.replay import ScoredText, score_with_drafter
 from localspec.forecast.timing import DEEPEST
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.llama.context import Context
+from localspec.llama.sequence import KVSequence
 from localspec.speculation.drafter import Drafter
 
 # Is called with what is being done now.
@@ -46,7 +46,7 @@ class ScoredAnswers:
 
 def score_answers(
     engine: Engine,
-    context: Context,
+    context: KVSequence,
     prompts: Sequence[Prompt],
     options: GenerationOptions,
     progress: Progress = lambda _: None,
@@ -56,8 +56,8 @@ def score_answers(
     context: another cache of the engine's target. options: the seed is that of the first answer;
     each further one has the next.
     """
-    with_model = next((each for each in engine.drafter_set.members if each.context), None)
-    small = with_model.context if with_model else None
+    with_model = next((each for each in engine.drafter_set.members if each.sequence), None)
+    small = with_model.sequence if with_model else None
     found = ScoredAnswers([], model=with_model.drafter if with_model else None)
     first_seed = GenerationConfig.of(**options).seed
     for number, prompt in enumerate(prompts):

@@ -16,7 +16,8 @@ from localspec.forecast.answers import Answer
 from localspec.forecast.simulated_run import SimulatedRun
 from localspec.forecast.timing import StepCosts
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome, backlog
+from localspec.speculation.drafter import Drafter, Limit, Outcome, backlog, proposal
+from localspec.speculation.passes import run
 from localspec.speculation.policy import Decision, Step
 from localspec.utils.tokens import common_prefix
 
@@ -103,7 +104,9 @@ class Simulation:
         if not decision.drafter:
             return 0.0, NOTHING
         unread = backlog(decision.drafter)
-        draft = decision.draft or decision.drafter.propose(limit.to(decision.depth, decision.go_on))
+        draft = decision.draft or run(
+            proposal(decision.drafter, limit.to(decision.depth, decision.go_on))
+        )
         draft = draft.first(decision.depth)
         cost = self._drafting[decision.drafter.name]
         if decision.drafter.traits.cheap:

@@ -8,9 +8,10 @@ from time import perf_counter
 
 from localspec.control.drafter_cost import DrafterCost
 from localspec.forecast.answers import Answer
-from localspec.llama.context import Context
+from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome
+from localspec.speculation.drafter import Drafter, Limit, Outcome, proposal
+from localspec.speculation.passes import run
 
 # The deepest draft that is forecast.
 DEEPEST = 16
@@ -64,7 +65,7 @@ class _Samples:
 
 
 def measure_costs(
-    context: Context,
+    context: KVSequence,
     model: Drafter | None,
     model_free: Sequence[Drafter],
     answers: Sequence[Answer],
@@ -105,7 +106,7 @@ class _Measurement:
 
     def __init__(
         self,
-        context: Context,
+        context: KVSequence,
         model: Drafter | None,
         model_free: Sequence[Drafter],
         answer: Answer,
@@ -165,7 +166,8 @@ class _Measurement:
         text = self._answer.text[:place]
         self._model.begin(text)
         began = perf_counter()
-        self._model.propose(Limit(depth, self._answer.sampler.prefix(text), self._answer.sampler))
+        limit = Limit(depth, self._answer.sampler.prefix(text), self._answer.sampler)
+        run(proposal(self._model, limit))
         return perf_counter() - began
 
     def _model_free_seconds(self) -> dict[str, float]:
@@ -177,7 +179,7 @@ class _Measurement:
             if place == 0:
                 drafter.begin(answer.prompt)
             began = perf_counter()
-            drafter.propose(limit)
+            run(proposal(drafter, limit))
             drafter.observe(Outcome([answer.tokens[place]], 0))
             seconds[drafter.name] = perf_counter() - began
         return seconds

@@ -1,47 +1,72 @@
-"""Batch: the input of one `llama_decode`, filled through numpy views of the library's arrays."""
+"""Batch: the input of one `llama_decode`, filled through numpy arrays that the library reads."""
 
+import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 import llama_cpp
 import numpy as np
 
 
 class Batch:
-    """An input of up to `size` tokens of one sequence. Close it."""
+    """An input of up to `size` rows, each of which belongs to one or several sequence ids.
 
-    def __init__(self, size: int) -> None:
-        self.struct = llama_cpp.llama_batch_init(size, 0, 1)
-        self._tokens = np.ctypeslib.as_array(self.struct.token, shape=(size,))
-        self._positions = np.ctypeslib.as_array(self.struct.pos, shape=(size,))
-        self._wants_logits = np.ctypeslib.as_array(self.struct.logits, shape=(size,))
-        np.ctypeslib.as_array(self.struct.n_seq_id, shape=(size,))[:] = 1
-        for i in range(size):
-            self.struct.seq_id[i][0] = 0
-        self._size = size
+    n_ids: the number of sequence ids of the context.
+    """
 
-    def fill(
-        self,
-        tokens: Sequence[int],
-        *,
-        start: int,
-        wanted: int,
-        padding: int,
-        padding_wanted: bool = False,
-    ) -> None:
-        """Put tokens at positions start, start + 1, ...; ask for the logits of the last `wanted`.
+    def __init__(self, size: int, n_ids: int = 1) -> None:
+        self.size = size
+        self._tokens = np.zeros(size, np.int32)
+        self._positions = np.zeros(size, np.int32)
+        self._id_counts = np.ones(size, np.int32)
+        self._ids = np.zeros((size, n_ids), np.int32)
+        row_bytes = self._ids.strides[0]
+        self._id_rows = np.arange(size, dtype=np.uintp) * row_bytes + self._ids.ctypes.data
+        self._wants_logits = np.zeros(size, np.int8)
+        self.struct = llama_cpp.llama_batch()
+        self.struct.token = _pointer(self._tokens, ctypes.c_int32)
+        self.struct.pos = _pointer(self._positions, ctypes.c_int32)
+        self.struct.n_seq_id = _pointer(self._id_counts, ctypes.c_int32)
+        self.struct.seq_id = _pointer(self._id_rows, ctypes.POINTER(ctypes.c_int32))
+        self.struct.logits = _pointer(self._wants_logits, ctypes.c_int8)
 
-        padding: the number of rows added behind the tokens, at the following positions.
-        padding_wanted: ask for the logits of these rows too, which nobody reads: then the last
-        layers compute every row with the same kernels.
+    def __len__(self) -> int:
+        return int(self.struct.n_tokens)
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        self.struct.n_tokens = 0
+
+    def add(self, tokens: Sequence[int], *, start: int, seq_id: int, wanted: int) -> None:
+        """Add a row for each token, at positions start, start + 1, ... of one sequence id.
+
+        wanted: the number of last rows whose logits are needed.
         """
-        n, width = len(tokens), len(tokens) + padding
-        self.struct.n_tokens = width
-        self._tokens[:n] = tokens
-        self._tokens[n:width] = tokens[-1]
-        self._positions[:width] = range(start, start + width)
-        self._wants_logits[:width] = False
-        self._wants_logits[n - wanted : width if padding_wanted else n] = True
+        first, end = self._grow(len(tokens))
+        self._tokens[first:end] = tokens
+        self._positions[first:end] = range(start, start + len(tokens))
+        self._id_counts[first:end] = 1
+        self._ids[first:end, 0] = seq_id
+        self._wants_logits[first : end - wanted] = False
+        self._wants_logits[end - wanted : end] = True
 
-    def close(self) -> None:
-        """Free the structure, which must not be used afterwards."""
-        llama_cpp.llama_batch_free(self.struct)
+    def add_row(self, token: int, *, position: int, seq_ids: Sequence[int]) -> None:
+        """Add a row of a tree, which belongs to the ids of all branches through it.
+
+        Its logits are needed.
+        """
+        row, _ = self._grow(1)
+        self._tokens[row] = token
+        self._positions[row] = position
+        self._id_counts[row] = len(seq_ids)
+        self._ids[row, : len(seq_ids)] = seq_ids
+        self._wants_logits[row] = True
+
+    def _grow(self, count: int) -> tuple[int, int]:
+        first = int(self.struct.n_tokens)
+        self.struct.n_tokens = first + count
+        return first, first + count
+
+
+def _pointer(array: np.ndarray, kind: Any) -> Any:
+    return array.ctypes.data_as(ctypes.POINTER(kind))

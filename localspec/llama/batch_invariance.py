@@ -11,8 +11,8 @@ from time import perf_counter
 import numpy as np
 
 from localspec.errors import InvalidValueError
-from localspec.llama.context import Context
 from localspec.llama.rollback import Rollback
+from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
 
 # The probe's text is long enough for the attention kernels of a real text, and its passes cross
@@ -33,7 +33,7 @@ class InvariantWidth:
     cost: float
 
 
-def probe(context: Context, widest: int) -> InvariantWidth:
+def probe(context: KVSequence, widest: int) -> InvariantWidth:
     """Find the least width by trying candidates; the KV cache is empty afterwards.
 
     widest: the rows of the widest pass of a generation. If no narrower pass gives the same bits,
@@ -54,7 +54,7 @@ def probe(context: Context, widest: int) -> InvariantWidth:
     return InvariantWidth(least, cost)
 
 
-def _give_equal_logits(context: Context, narrow: int, widest: int) -> bool:
+def _give_equal_logits(context: KVSequence, narrow: int, widest: int) -> bool:
     """Whether all pass widths from `narrow` to `widest` give equal logits."""
     count = 2 * widest
     prefix = min(_BORDER - widest, context.n_ctx - count - widest)
@@ -65,7 +65,7 @@ def _give_equal_logits(context: Context, narrow: int, widest: int) -> bool:
     )
 
 
-def logits_by(context: Context, rows: int, prefix: int, count: int) -> np.ndarray:
+def logits_by(context: KVSequence, rows: int, prefix: int, count: int) -> np.ndarray:
     """The logits after each of `count` tokens, scored in passes of `rows` rows.
 
     prefix: the number of tokens before them. Returns (count, n_vocab). The tokens are fixed.
@@ -82,12 +82,12 @@ def logits_by(context: Context, rows: int, prefix: int, count: int) -> np.ndarra
     return np.concatenate(kept)[:count]
 
 
-def typical_seconds(context: Context, rows: int) -> float:
+def typical_seconds(context: KVSequence, rows: int) -> float:
     """The median seconds of a pass of `rows` rows."""
     return median(seconds_of_pass(context, rows) for _ in range(_TIMED_PASSES))
 
 
-def seconds_of_pass(context: Context, rows: int) -> float:
+def seconds_of_pass(context: KVSequence, rows: int) -> float:
     """The seconds of one pass of `rows` rows, which are removed from the cache again.
 
     For models whose rollback takes time, the rollback of the draft is included.

@@ -1,47 +1,43 @@
-"""Context: a KV cache of a model, and the tokens of the text in it."""
+"""Context: one KV cache of a model, with one text or several in it."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, cast
 
 import llama_cpp
 import numpy as np
-from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import library
 from localspec.llama.batch import Batch
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
-from localspec.llama.state import State
-from localspec.speculation.draft import MAX_DEPTH, NOTHING, Draft
-from localspec.speculation.target import Scores
-from localspec.utils.tokens import common_prefix
+from localspec.llama.sequence import KVSequence
+from localspec.speculation.draft import MAX_DEPTH
+from localspec.speculation.passes import Pass, Scores
 
-# Prompt tokens per pass: few enough that a generation can be cancelled quickly.
+# Prompt tokens per pass: few enough that a generation can be cancelled quickly. It is the most rows
+# of a decode too.
 CHUNK = 512
-# The most rows with logits in one pass; each row reserves n_vocab floats of compute buffer.
-_MAX_OUTPUT_ROWS = MAX_DEPTH + 1
-# A pass over a draft also evaluates up to this many missing tokens; more get their own pass.
-_MAX_REPLAYED = 8
+# The most rows with logits in one decode; each row reserves n_vocab floats of compute buffer.
+OUTPUT_ROWS = MAX_DEPTH + 1
+# The library's limit of sequence ids in one context.
+MAX_IDS = 256
 
 
 class Context:
-    """A model's KV cache of one text: extends the text, scores drafts and rolls back.
+    """A KV cache of a model; `new_sequence` gives a place in it to one text.
 
-    n_ctx: the most tokens of text. n_cells: the most tokens, padding of a pass included. threads:
+    n_ctx: the most tokens of one text. texts: how many texts there is room for. branches: how many
+    further branches, beside the first of each, drafts may have, those of all texts together; 0
+    where only chains are scored. threads:
     CPU threads. flash_attention: None lets the library decide. kv_type: the ggml type of keys and
     values. snapshots: how many tokens of a pass a recurrent model can roll back without a
     checkpoint, if the library supports that.
 
-    least_rows: the least rows of a pass; smaller passes are padded (`batch_invariance.probe` finds
-    the value that makes logits independent of the width). padded: maps the rows that a pass over a
-    draft needs to the rows that it gets. Padding is removed from the cache at once; where that is
-    not possible, passes are not padded.
-
-    tokens: the committed text. chunk: prompt tokens per pass. evaluated: the number of tokens in
-    all passes, without padding. After an interrupted pass the cache may hold more than `tokens`;
-    the next call first rolls back the rest. After a rollback the cache may hold less; the next pass
-    first evaluates the missing tokens.
+    n_cells: the most tokens of one text, padding of a pass included. rollback: how texts can be cut
+    back. splits_unequal: whether the library computes passes of different numbers of rows one after
+    the other, also in one decode: recurrent layers do. The context is freed with its last text.
 
     Raises ModelLoadError if the library cannot make the context (usually for lack of memory).
     """
@@ -52,6 +48,8 @@ class Context:
         *,
         n_ctx: int,
         threads: int,
+        texts: int = 1,
+        branches: int = 0,
         flash_attention: bool | None = None,
         kv_type: int = llama_cpp.GGML_TYPE_F16,
         snapshots: int = 0,
@@ -59,226 +57,261 @@ class Context:
         self.model = model
         self.snapshots = snapshots
         self.n_vocab = model.n_vocab
+        self.rollback = Rollback.PARTIAL
+        self.n_cells = n_ctx
+        self.texts = texts
+        self.branches = branches
         self.chunk = CHUNK
-        self.least_rows = 1
-        self.padded: Callable[[int], int] = int
-        self.tokens: list[int] = []
-        self.evaluated = 0
-        self._draft = NOTHING
-        params = context_params(
-            n_ctx,
-            threads=threads,
-            flash_attention=flash_attention,
-            kv_type=kv_type,
-            snapshots=snapshots,
-        )
-        self._handle = new_context(model, params)
-        self.n_cells = min(n_ctx, int(llama_cpp.llama_n_ctx(self._handle)))
-        self._memory = Memory(self._handle, model.sliding_window)
-        self._batch = Batch(CHUNK)
+        self._n_ctx = n_ctx
+        self._options: dict[str, Any] = {
+            "threads": threads,
+            "flash_attention": flash_attention,
+            "kv_type": kv_type,
+            "snapshots": snapshots,
+        }
+        self._sequences: list[KVSequence] = []
+        self._handle: Any = self._new_handle(texts)
+        self._set_up()
         try:
             self._probe_rollback()
         except BaseException:
             self.close()
             raise
-        self.evaluated = 0
+        if self.rollback is not Rollback.PARTIAL or model.sliding_window:
+            self.branches = 0
 
     @property
-    def rollback(self) -> Rollback:
-        """How the KV cache can be rolled back."""
-        return self._memory.kind
+    def handle(self) -> Any:
+        """The library's context. Raises LocalspecError after `close`."""
+        if self._handle is None:
+            raise LocalspecError("this context was closed; load the model again")
+        return self._handle
 
     @property
-    def n_ctx(self) -> int:
-        """The context size in tokens: `n_cells` without the padding of the last pass."""
-        return self.n_cells - (self.least_rows - 1)
+    def memory(self) -> Any:
+        """The library's KV cache ("memory")."""
+        return llama_cpp.llama_get_memory(self.handle)
 
-    # Extending: prompts, and the drafter's own tokens.
+    @property
+    def splits_unequal(self) -> bool:
+        """Whether passes of unequal numbers of rows share nothing in one decode."""
+        return self.rollback is not Rollback.PARTIAL
 
-    def shared(self, tokens: Sequence[int]) -> int:
-        """The length of the common prefix of `tokens` and the text."""
-        return common_prefix(self.tokens, tokens)
+    @property
+    def is_offloaded(self) -> bool:
+        """Whether layers of the model are on a GPU."""
+        return self.model.is_offloaded
 
-    def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Append tokens to the text and evaluate them in chunks. `tokens` must not be empty.
+    @property
+    def open_texts(self) -> int:
+        """How many texts are in the context."""
+        return len(self._sequences)
 
-        Returns the logits after the last token, (n_vocab,) float32: a view, valid until the next
-        pass.
+    # Texts.
+
+    def new_sequence(self) -> KVSequence:
+        """Give a place to another text. Raises LocalspecError if all places are taken."""
+        taken = {sequence.seq_id for sequence in self._sequences}
+        seq_id = next((each for each in range(self.texts) if each not in taken), None)
+        if seq_id is None:
+            raise LocalspecError(f"all {self.texts} places of this context are taken; close a text")
+        memory = Memory(self, seq_id, self.model.sliding_window, self.rollback)
+        sequence = KVSequence(self, memory)
+        self._sequences.append(sequence)
+        return sequence
+
+    def resize(self, texts: int) -> None:
+        """Make room for so many texts, by a new cache that all texts are copied to.
+
+        No scores may be in use. Raises ModelLoadError, and changes nothing, if the new cache does
+        not fit in memory beside the old one; raises LocalspecError for too many texts.
         """
-        self._roll_back()
-        self._require_space(len(tokens))
-        self._evaluate_missing(self.chunk - 1)
-        at = 0
-        while at < len(tokens):
-            chunk = tokens[at : at + self.chunk - len(self._missing)]
-            self._decode([*self._missing, *chunk], wanted=1, width=self.least_rows)
-            self.tokens.extend(chunk)
-            at += len(chunk)
-        logits: NDArray[np.float32] = self._rows(1)[0]
-        return logits
+        if texts + self.branches > MAX_IDS:
+            raise LocalspecError(f"{texts} texts are too many; a context holds {MAX_IDS} at most")
+        for sequence in self._sequences:
+            sequence.roll_back()
+        copies = [sequence.memory.copy() for sequence in self._sequences]
+        old, self._handle = self._handle, self._new_handle(texts)
+        llama_cpp.llama_free(old)
+        self.texts = texts
+        self._set_up()
+        for sequence, copy in zip(self._sequences, copies, strict=True):
+            sequence.memory.move(copy)
 
-    def set_tokens(self, tokens: Sequence[int]) -> None:
-        """Make `tokens` the text; only tokens after the common prefix are evaluated."""
-        held = self.truncate(self.shared(tokens))
-        if held < len(tokens):
-            self.extend(tokens[held:])
-
-    def truncate(self, length: int) -> int:
-        """Cut the text to its first `length` tokens; returns how many are left.
-
-        Fewer may be left, down to 0, if the cache cannot be cut there: the caller then evaluates
-        the missing tokens again.
-        """
-        self._roll_back()
-        del self.tokens[self._memory.cut(length) :]
-        return len(self.tokens)
-
-    def checkpoint(self) -> None:
-        """Make it possible to truncate to the present text later; replaces the last checkpoint."""
-        self._roll_back()
-        self._memory.checkpoint()
-
-    def mark(self) -> None:
-        """Save the state of the present text, so that a later truncate can return to it.
-
-        A few marks are kept, and the oldest are dropped first. A mark is deleted when the text is
-        cut to less. If the cache can be cut anywhere, this does nothing.
-        """
-        self._roll_back()
-        self._memory.mark()
-
-    # Saving and restoring.
-
-    def state(self) -> State:
-        """A copy of the KV cache, to restore later or in another context.
-
-        Tokens that the cache lacks after a rollback are not part of it. The copy is empty if the
-        library cannot copy this cache.
-        """
-        self._roll_back()
-        data = self._memory.copy() if self._memory.length else None
-        if data is None:
-            return State((), np.empty(0, np.uint8))
-        return State(tuple(self.tokens[: self._memory.length]), data)
-
-    def restore(self, state: State) -> bool:
-        """Replace the text by a state's, without evaluating tokens.
-
-        Returns False, with an empty cache, if the state does not fit: the caller then evaluates the
-        tokens. A state of a recurrent model or of a sliding window covers only the end of its text:
-        the text can be extended, and truncated back to the state's length, but not to less.
-        """
-        self.truncate(0)
-        if not state.tokens or len(state.tokens) > self.n_ctx:
-            return not state.tokens
-        restored = self._memory.load(state.data, len(state.tokens))
-        if restored:
-            self.tokens = list(state.tokens)
-        return restored
-
-    # Scoring a draft.
-
-    def score(self, pending: int, draft: Draft) -> Scores:
-        """Score the pending token and a chain of drafted tokens in one pass."""
-        if draft.parents is not None:
-            raise LocalspecError("a tree draft cannot be scored here yet; propose a chain")
-        if len(draft) and self.rollback is Rollback.NOTHING:
-            raise LocalspecError(f"this model's cache can forget {self.rollback.value}: no drafts")
-        self._roll_back()
-        rows = 1 + len(draft)
-        self._require_space(rows)
-        self._evaluate_missing(_MAX_REPLAYED)
-        self._memory.prepare(len(draft))
-        again = self._missing
-        width = max(rows, min(self.padded(rows), self.n_cells - len(self.tokens)), self.least_rows)
-        padding = self._decode([*again, pending, *draft.tokens], wanted=rows, width=width)
-        self._draft = draft
-        self._pending = pending
-        return Scores(self._rows(rows), padding, again=len(again))
-
-    def commit(self, path: Sequence[int]) -> None:
-        """Append the pending token and the first `len(path)` drafted tokens; remove the others."""
-        self.tokens += [self._pending, *self._draft.tokens[: len(path)]]
-        self._roll_back()
+    def leave(self, sequence: KVSequence) -> None:
+        """Remove a text; the context is freed with the last one."""
+        if sequence in self._sequences:
+            self._sequences.remove(sequence)
+            if self._handle and self._sequences:
+                sequence.memory.clear()
+            else:
+                self.close()
 
     def close(self) -> None:
         """Free the context."""
         handle, self._handle = self._handle, None
         if handle:
-            self._batch.close()
             llama_cpp.llama_free(handle)
 
-    def __enter__(self) -> "Context":
-        return self
+    # Decoding.
 
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
+    def rows_of(self, requested: Pass) -> int:
+        """The rows of a pass, with the tokens of its text that are evaluated once more."""
+        return _sequence_of(requested).rows_of(requested)
 
-    # The library.
-
-    @property
-    def _missing(self) -> list[int]:
-        """The last tokens of the text that are not in the cache, after a rollback."""
-        return self.tokens[self._memory.length :]
-
-    def _roll_back(self) -> None:
-        """Remove the tokens of the last pass that are not part of the text."""
-        if self._handle is None:
-            raise LocalspecError("this context was closed; load the model again")
-        self._memory.cut(len(self.tokens))
-
-    def _evaluate_missing(self, most: int) -> None:
-        """Evaluate the missing tokens if there are more than `most`."""
-        if len(self._missing) > most:
-            while self._missing:
-                self._decode(self._missing[: self.chunk], wanted=1, width=self.least_rows)
-
-    def _require_space(self, count: int) -> None:
-        if len(self.tokens) + count > self.n_ctx:
-            raise LocalspecError(f"the context of {self.n_ctx} tokens is full; use a larger one")
-
-    def _decode(self, tokens: Sequence[int], *, wanted: int, width: int = 1) -> int:
-        """Evaluate tokens at the end of the cache; returns the number of padding rows.
-
-        wanted: the number of last tokens whose logits are computed. width: the least rows.
-        """
-        can_pad = self.rollback is Rollback.PARTIAL
-        padding = max(0, width - len(tokens)) if can_pad else 0
-        end = self._memory.length + len(tokens)
-        self._batch.fill(
-            tokens,
-            start=end - len(tokens),
-            wanted=wanted,
-            padding=padding,
-            # The last layers compute only the wanted rows, and choose kernels by their number.
-            padding_wanted=self.least_rows > 1,
+    def fits(self, passes: Sequence[Pass]) -> bool:
+        """Whether one decode can compute these passes."""
+        branches = sum(_sequence_of(each).branches_of(each) for each in passes)
+        return (
+            sum(map(self.rows_of, passes)) <= self.chunk
+            and sum(each.wanted for each in passes) <= OUTPUT_ROWS
+            and branches <= self.branches
         )
-        library.clear_log()
-        self._memory.begin_pass()
-        status = llama_cpp.llama_decode(self._handle, self._batch.struct)
-        if status != 0:
-            self._roll_back()
-            raise LocalspecError(
-                f"llama.cpp could not evaluate {len(tokens)} tokens (status {status}"
-                f"{', ' + library.first_error() if library.first_error() else ''})"
-            )
-        self._memory.end_pass(len(tokens) + padding)
-        self.evaluated += len(tokens)
-        if padding and self._memory.cut(end) != end:
-            raise LocalspecError("the padding of a pass cannot be forgotten; do without")
-        return padding
 
-    def _rows(self, count: int) -> NDArray[np.float32]:
-        pointer = llama_cpp.llama_get_logits(self._handle)
-        return np.ctypeslib.as_array(pointer, shape=(count, self.n_vocab))
+    def decode(self, passes: Sequence[Pass]) -> list[Scores]:
+        """Compute passes of different texts in one `llama_decode`.
+
+        Raises LocalspecError for a pass that cannot be computed; then no text has changed.
+        """
+        # Recurrent layers share work only among consecutive sequence ids.
+        order = sorted(range(len(passes)), key=lambda i: _sequence_of(passes[i]).seq_id)
+        ordered = [passes[i] for i in order]
+        sequences = [_sequence_of(each) for each in ordered]
+        self._require_possible(ordered, sequences)
+        lengths = [len(sequence.tokens) for sequence in sequences]
+        try:
+            scores = self._decode(ordered, sequences)
+        except BaseException:
+            for sequence, length in zip(sequences, lengths, strict=True):
+                del sequence.tokens[length:]
+            raise
+        return [scores[order.index(i)] for i in range(len(passes))]
+
+    def _decode(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> list[Scores]:
+        self._batch.clear()
+        free = self._free_branches()
+        for requested, sequence in zip(passes, sequences, strict=True):
+            sequence.prepare(requested)
+            sequence.add_rows(requested, self._batch, free)
+        last = sequences[-1]
+        padding = self._pad(passes, last)
+        seconds = self._compute(sequences)
+        for requested, sequence in zip(passes, sequences, strict=True):
+            sequence.end_pass(requested)
+        if padding:
+            last.remove_padding(padding)
+        return self._scores(passes, sequences, padding, seconds)
+
+    def _require_possible(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> None:
+        # The library moves the cells of recurrent layers, and loses the snapshots of texts whose
+        # draft has no verdict yet.
+        for sequence in self._sequences:
+            sequence.roll_back()
+        if len(set(map(id, sequences))) < len(sequences):
+            raise LocalspecError("a decode has two passes of one text; compute one after the other")
+        for requested, sequence in zip(passes, sequences, strict=True):
+            sequence.require_possible(requested)
+        wanted = sum(each.wanted for each in passes)
+        rows = sum(map(self.rows_of, passes))
+        branches = sum(
+            sequence.branches_of(each) for each, sequence in zip(passes, sequences, strict=True)
+        )
+        for count, most, what in (
+            (wanted, OUTPUT_ROWS, "rows with logits"),
+            (rows, self.chunk, "rows"),
+            (branches, self.branches, "further branches of drafts"),
+        ):
+            if count > most:
+                raise LocalspecError(
+                    f"a decode of {count} {what} was asked for; {most} are the most"
+                )
+
+    def _free_branches(self) -> list[int]:
+        """The sequence ids of branches that no text uses."""
+        used = {branch for sequence in self._sequences for branch in sequence.branch_ids}
+        ids = range(self.texts, self.texts + self.branches)
+        return [each for each in ids if each not in used]
+
+    def _pad(self, passes: Sequence[Pass], last: KVSequence) -> int:
+        """Add padding rows to the text whose rows are the last; return how many."""
+        if self.rollback is not Rollback.PARTIAL or last.branch_ids:
+            return 0
+        return last.add_padding(passes, self._batch)
+
+    def _compute(self, sequences: Sequence[KVSequence]) -> float:
+        """Decode the batch; return the seconds."""
+        library.clear_log()
+        for sequence in sequences:
+            sequence.memory.begin_pass()
+        began = perf_counter()
+        status = llama_cpp.llama_decode(self.handle, self._batch.struct)
+        if status != 0:
+            for sequence in sequences:
+                sequence.roll_back()
+            raise LocalspecError(
+                f"llama.cpp could not evaluate {int(self._batch.struct.n_tokens)} tokens "
+                f"(status {status}{', ' + library.first_error() if library.first_error() else ''})"
+            )
+        return perf_counter() - began
+
+    def _scores(
+        self,
+        passes: Sequence[Pass],
+        sequences: Sequence[KVSequence],
+        padding: int,
+        seconds: float,
+    ) -> list[Scores]:
+        wanted = sum(each.wanted for each in passes)
+        pointer = llama_cpp.llama_get_logits(self.handle) if wanted else None
+        logits = np.empty((0, self.n_vocab), np.float32)
+        if pointer:
+            logits = np.ctypeslib.as_array(pointer, shape=(wanted, self.n_vocab))
+        # The padding belongs to the last text.
+        paddings = [0] * (len(passes) - 1) + [padding]
+        rows = [
+            sequence.rows_in_pass + more for sequence, more in zip(sequences, paddings, strict=True)
+        ]
+        scores, first = list[Scores](), 0
+        for i, (requested, sequence) in enumerate(zip(passes, sequences, strict=True)):
+            end = first + requested.wanted
+            others = (*rows[:i], *rows[i + 1 :])
+            share = seconds * rows[i] / sum(rows)
+            scores.append(
+                Scores(
+                    logits[first:end],
+                    paddings[i],
+                    sequence.again,
+                    others=others,
+                    seconds=seconds,
+                    share=share,
+                )
+            )
+            first = end
+        return scores
+
+    # Making the context.
+
+    def _new_handle(self, texts: int) -> Any:
+        params = context_params(self._n_ctx, texts=texts, branches=self.branches, **self._options)
+        return new_context(self.model, params)
+
+    def _set_up(self) -> None:
+        size = int(llama_cpp.llama_n_ctx(self._handle))
+        self.n_cells = min(self._n_ctx, size // self.texts)
+        self._batch = Batch(CHUNK + MAX_DEPTH, self.texts + self.branches)
 
     def _probe_rollback(self) -> None:
-        if not self._memory.pointer:
+        if not self.memory:
             raise ModelLoadError(
                 f"{self.model.path.name} keeps no cache of its text; pass a text-generation model"
             )
-        self._decode([0, 0], wanted=1)
-        self._memory.probe()
+        sequence = KVSequence(self, Memory(self, 0, self.model.sliding_window))
+        self._batch.clear()
+        self._batch.add([0, 0], start=0, seq_id=0, wanted=1)
+        self._compute([sequence])
+        sequence.memory.end_pass(2)
+        sequence.memory.probe()
+        self.rollback = sequence.memory.kind
 
 
 def context_params(
@@ -288,12 +321,18 @@ def context_params(
     flash_attention: bool | None,
     kv_type: int,
     snapshots: int = 0,
+    texts: int = 1,
+    branches: int = 0,
 ) -> Any:
     """The library's parameters for a context; the arguments are those of Context."""
     params = llama_cpp.llama_context_default_params()
-    params.n_ctx = n_ctx
+    params.n_ctx = n_ctx * texts
     params.n_batch = params.n_ubatch = CHUNK
-    params.n_outputs_max = _MAX_OUTPUT_ROWS
+    params.n_seq_max = texts + branches
+    # Rows that belong to several sequence ids, as in a tree, need one cache for all texts.
+    params.kv_unified = True
+    # The library ends the process where this is less than `n_seq_max`.
+    params.n_outputs_max = max(OUTPUT_ROWS, params.n_seq_max)
     # Layers with a sliding window cache the window and one pass, not the whole text.
     params.swa_full = False
     # The library sets 0 for architectures without snapshots.
@@ -303,6 +342,11 @@ def context_params(
     params.type_k = params.type_v = kv_type
     params.no_perf = True
     return params
+
+
+def single_sequence(model: Model, **options: Any) -> KVSequence:
+    """A text in a context of its own, which is freed with it. options: those of Context."""
+    return Context(model, **options).new_sequence()
 
 
 def new_context(model: Model, params: Any) -> Any:
@@ -315,3 +359,8 @@ def new_context(model: Model, params: Any) -> Any:
             f"({library.first_error() or 'no reason given'}); try a smaller one with --ctx"
         )
     return handle
+
+
+def _sequence_of(requested: Pass) -> KVSequence:
+    """The text of a pass, which is one of this library."""
+    return cast(KVSequence, requested.sequence)

@@ -22,7 +22,8 @@ class Model:
     GPU; None means all of them if this build supports one, else none.
 
     n_vocab: number of tokens. n_ctx_train: tokens of context in training. size: bytes of the
-    weights. sliding_window: in tokens; 0 where every layer attends to the whole text.
+    weights. is_offloaded: whether layers are on a GPU. sliding_window: in tokens; 0 where every
+    layer attends to the whole text.
 
     Raises ModelLoadError.
     """
@@ -30,6 +31,7 @@ class Model:
     def __init__(self, path: Path, *, gpu_layers: int | None = None) -> None:
         self.path = path
         self._handle: Any = None
+        self.is_offloaded = can_offload() and gpu_layers != 0
         library.clear_log()
         params, progress = model_params(gpu_layers), _LoadProgress(path.name)
         params.progress_callback = progress.callback

@@ -22,8 +22,9 @@ answer can be regenerated and a question edited. Sliding windows have marks too.
 """
 
 import ctypes
+from collections.abc import Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 import llama_cpp
 import numpy as np
@@ -34,7 +35,6 @@ from numpy.typing import NDArray
 SNAPSHOTS = 8
 # Marks are in main memory, in addition to the memory planned for the KV cache.
 MAX_MARKS, MAX_MARK_BYTES = 16, 256 * 2**20
-_SEQUENCE = 0
 # Flags of the library's state functions. PARTIAL_ONLY: without full attention, which can be cut.
 # ON_DEVICE: not copied to main memory; the library keeps a single such copy.
 _EVERYTHING, _PARTIAL_ONLY, _ON_DEVICE = 0, 1, 2
@@ -76,21 +76,37 @@ class _Marks(dict[int, _Copy]):
             del self[longer]
 
 
-class Memory:
-    """The library's KV cache ("memory") of one context, and the ways to cut it back.
+class Owner(Protocol):
+    """The context of some texts. Its library pointers change when it is made anew."""
 
-    handle: the context. window: the size of its sliding window in tokens, 0 for none; older tokens
-    are dropped. length: the number of tokens in the cache, once `end_pass` has followed
-    `begin_pass`.
+    @property
+    def handle(self) -> Any:
+        """The library's context."""
+        ...
+
+    @property
+    def memory(self) -> Any:
+        """The library's KV cache ("memory")."""
+        ...
+
+
+class Memory:
+    """One text in the library's KV cache ("memory"), and the ways to cut it back.
+
+    owner: the context. seq_id: the text's sequence id. window: the size of the sliding window in
+    tokens, 0 for none; older tokens are dropped. kind: as found by `probe`. length: the number of
+    the text's tokens in the cache, once `end_pass` has followed `begin_pass`.
     """
 
-    def __init__(self, handle: Any, window: int) -> None:
-        self.kind = Rollback.PARTIAL
+    def __init__(
+        self, owner: Owner, seq_id: int, window: int, kind: Rollback = Rollback.PARTIAL
+    ) -> None:
+        self.kind = kind
         self.length = 0
-        self.pointer = llama_cpp.llama_get_memory(handle)
-        self._handle = handle
+        self.seq_id = seq_id
+        self._owner = owner
         self._window = window
-        self._snapshots = int(llama_cpp.llama_n_rs_seq(handle))
+        self._snapshots = int(llama_cpp.llama_n_rs_seq(owner.handle))
         # How many of the last tokens the snapshots can roll back; they can be used once per pass.
         self._within_snapshots = 0
         self._length_unsure = False
@@ -108,7 +124,7 @@ class Memory:
             self.checkpoint()
             if self._checkpoint is None:
                 self.kind = Rollback.NOTHING
-        self._clear()
+        self.clear()
 
     def begin_pass(self) -> None:
         """A pass begins: until `end_pass`, the cache may hold more than `length` tokens."""
@@ -167,15 +183,58 @@ class Memory:
 
     def load(self, copy: _Copy, length: int) -> bool:
         """Replace the cache by a copy of `length` tokens; if that fails, the cache is empty."""
-        self._clear()
+        self.clear()
         self._length_unsure = True
         last = length - 1
         if self._load_state(copy, _EVERYTHING) and last == self._position_of_last():
             self._note_reach(length)
             self.length, self._length_unsure = length, False
             return True
-        self._clear()
+        self.clear()
         return False
+
+    def move(self, copy: _Copy | None) -> None:
+        """Load the text's copy into the owner's new context; marks stay, a checkpoint is lost."""
+        self._checkpoint, self._within_snapshots = None, 0
+        if self.length and (copy is None or not self._load_state(copy, _EVERYTHING)):
+            self.clear()
+
+    def share(self, other: "Memory", length: int) -> bool:
+        """Take the first `length` tokens of another text of the same context, without a copy.
+
+        Only for attention without a window: the library never frees cells of a sliding window that
+        two texts share, and a recurrent state is that of a whole text.
+        """
+        if self.kind is not Rollback.PARTIAL or self._window:
+            return False
+        self.clear()
+        self._copy_id(other.seq_id, self.seq_id, 0, length)
+        self.length = length
+        return True
+
+    # Branches of a tree: sequence ids that share the text's cells.
+
+    def fork(self, branches: Sequence[int]) -> None:
+        """Add the text's tokens to the sequence ids of branches."""
+        for branch in branches:
+            self._copy_id(self.seq_id, branch, -1, -1)
+
+    def join(self, winner: int, branches: Sequence[int], start: int, end: int) -> None:
+        """Keep the tokens from `start` to `end` of one branch, and remove all other branches.
+
+        winner: the branch's sequence id, which may be the text's own.
+        """
+        if winner != self.seq_id:
+            self._remove(self.seq_id, start)
+            self._copy_id(winner, self.seq_id, start, end)
+        self._remove(self.seq_id, end)
+        self.length = end
+        for branch in branches:
+            self.remove_branch(branch)
+
+    def remove_branch(self, branch: int) -> None:
+        """Remove everything from the sequence id of a branch."""
+        self._remove(branch, -1)
 
     @property
     def _copies_states(self) -> bool:
@@ -191,7 +250,7 @@ class Memory:
         saved = max(self._checkpoint[0] if self._checkpoint else 0, self._marks.longest)
         self.length = saved
         if not saved or not self._restore(saved):
-            self._clear()
+            self.clear()
 
     def _can_remove_from(self, length: int) -> bool:
         """Whether the tokens from `length` on can be removed without wrong logits."""
@@ -200,21 +259,27 @@ class Memory:
         # The window of the next token must still be complete after the cut.
         if not self._window:
             return True
-        oldest = llama_cpp.llama_memory_seq_pos_min(self.pointer, _SEQUENCE)
+        oldest = llama_cpp.llama_memory_seq_pos_min(self._owner.memory, self.seq_id)
         since, reach = self._reach
         needed = max(0, length - self._window + 1)
         return bool(0 <= oldest <= max(needed, reach if length >= since else 0))
 
     def _note_reach(self, length: int) -> None:
         """A state of `length` tokens was restored: later tokens need nothing that it lacks."""
-        oldest = llama_cpp.llama_memory_seq_pos_min(self.pointer, _SEQUENCE)
+        oldest = llama_cpp.llama_memory_seq_pos_min(self._owner.memory, self.seq_id)
         self._reach = (length, int(oldest))
 
     def _position_of_last(self) -> int:
-        return int(llama_cpp.llama_memory_seq_pos_max(self.pointer, _SEQUENCE))
+        return int(llama_cpp.llama_memory_seq_pos_max(self._owner.memory, self.seq_id))
 
     def _remove_from(self, length: int) -> bool:
-        return bool(llama_cpp.llama_memory_seq_rm(self.pointer, _SEQUENCE, length, -1))
+        return self._remove(self.seq_id, length)
+
+    def _remove(self, seq_id: int, length: int) -> bool:
+        return bool(llama_cpp.llama_memory_seq_rm(self._owner.memory, seq_id, length, -1))
+
+    def _copy_id(self, source: int, to: int, start: int, end: int) -> None:
+        llama_cpp.llama_memory_seq_cp(self._owner.memory, source, to, start, end)
 
     def _restore(self, saved: int) -> bool:
         """Restore the checkpoint or mark of `saved` tokens, and cut attention to that length."""
@@ -228,25 +293,26 @@ class Memory:
         return False
 
     def _size(self, flags: int) -> int:
-        return int(llama_cpp.llama_state_seq_get_size_ext(self._handle, _SEQUENCE, flags))
+        return int(llama_cpp.llama_state_seq_get_size_ext(self._owner.handle, self.seq_id, flags))
 
     def _copy(self, flags: int) -> _Copy | None:
         copy = np.empty(self._size(flags), np.uint8)
         written = copy.size and llama_cpp.llama_state_seq_get_data_ext(
-            self._handle, _pointer(copy), copy.size, _SEQUENCE, flags
+            self._owner.handle, _pointer(copy), copy.size, self.seq_id, flags
         )
         return copy if copy.size and written == copy.size else None
 
     def _load_state(self, copy: _Copy, flags: int) -> bool:
         read = llama_cpp.llama_state_seq_set_data_ext(
-            self._handle, _pointer(copy), copy.size, _SEQUENCE, flags
+            self._owner.handle, _pointer(copy), copy.size, self.seq_id, flags
         )
         return bool(read == copy.size)
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Remove the whole text."""
         self.length, self._checkpoint, self._length_unsure = 0, None, True
         self._marks.clear()
-        llama_cpp.llama_memory_clear(self.pointer, True)
+        self._remove(self.seq_id, -1)
         self._within_snapshots, self._length_unsure = 0, False
 
 

@@ -13,8 +13,8 @@ from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.pass_costs import WIDEST
 from localspec.llama import extra_buffers, library
 from localspec.llama.batch_invariance import seconds_of_pass
-from localspec.llama.context import Context
 from localspec.llama.devices import can_offload
+from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.paths import cache_file, stat_signature, write_atomically
 
@@ -30,8 +30,8 @@ _FEW, _MANY, _QUICK_READ = 64, 512, 0.005
 
 
 def calibrate(
-    target: Context,
-    drafters: Mapping[str, Context],
+    target: KVSequence,
+    drafters: Mapping[str, KVSequence],
     runtime: RuntimeConfig,
     known: CostProfile | None = None,
 ) -> CostProfile:
@@ -71,7 +71,7 @@ def remembered(
         return None  # not measured yet, or the file is damaged
 
 
-def forget(target: Context, drafters: Mapping[str, Context], runtime: RuntimeConfig) -> None:
+def forget(target: KVSequence, drafters: Mapping[str, KVSequence], runtime: RuntimeConfig) -> None:
     """Delete the stored profile, so that the next load measures again."""
     with suppress(OSError):
         paths = [context.model.path for context in drafters.values()]
@@ -90,7 +90,7 @@ def _file(target: Path, drafters: Sequence[Path], runtime: RuntimeConfig) -> Pat
     return cache_file("costs", [files, machine, asdict(runtime), kernels])
 
 
-def _passes(context: Context) -> dict[int, float]:
+def _passes(context: KVSequence) -> dict[int, float]:
     began, found = perf_counter(), dict[int, float]()
     context.truncate(0)
     for width in _WIDTHS:
@@ -103,7 +103,7 @@ def _passes(context: Context) -> dict[int, float]:
     return found
 
 
-def _drafter(context: Context) -> DrafterSeconds:
+def _drafter(context: KVSequence) -> DrafterSeconds:
     context.truncate(0)
     further = _least_seconds(lambda: seconds_of_pass(context, 1))
     first = _least_seconds(lambda: seconds_of_pass(context, min(2, context.n_ctx)))
@@ -112,7 +112,7 @@ def _drafter(context: Context) -> DrafterSeconds:
     return DrafterSeconds(first, further, reading)
 
 
-def _reading(context: Context) -> float:
+def _reading(context: KVSequence) -> float:
     """Seconds of each token of a text that is read."""
     few, more = min(_FEW, context.n_ctx), min(_MANY, context.n_ctx)
     took = _least_seconds(lambda: _seconds_of_reading(context, few))
@@ -121,7 +121,7 @@ def _reading(context: Context) -> float:
     return min(took / few, _least_seconds(lambda: _seconds_of_reading(context, more)) / more)
 
 
-def _seconds_of_reading(context: Context, count: int) -> float:
+def _seconds_of_reading(context: KVSequence, count: int) -> float:
     context.truncate(0)
     began = perf_counter()
     context.extend([0] * count)

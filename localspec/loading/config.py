@@ -1,23 +1,27 @@
 """RuntimeConfig: devices, memory and threads of the models; EngineConfig: what to load."""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from localspec.drafters.spec import DraftRequest
-from localspec.errors import InvalidValueError
+from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.generation_config import require
 from localspec.gguf.reader import Header
-from localspec.llama.context import Context
+from localspec.llama.context import single_sequence
 from localspec.llama.devices import can_offload
 from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
 
 # ggml supports at most 512 threads.
 _BOUNDS = (("context", 2, 2**31 - 1), ("gpu_layers", -1, 2**31 - 1), ("threads", 1, 512))
 _BYTES_PER_THREAD = 16 * 2**20
+# The most texts of one cache.
+MAX_TEXTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +78,58 @@ class RuntimeConfig:
         kv_type: str | None = None,
         *,
         snapshots: int = 0,
-    ) -> Context:
-        """Make a cache of `n_ctx` tokens.
+        branches: int = 0,
+    ) -> KVSequence:
+        """Make a cache of `n_ctx` tokens for one text.
 
-        kv_type: None: the target's type. snapshots: see Context. Raises ModelLoadError before
-        anything is allocated if the cache does not fit in memory.
+        kv_type: None: the target's type. snapshots, branches: see Context. Raises ModelLoadError
+        before anything is allocated if the cache does not fit in memory.
         """
         kv_type = kv_type or self.kv_type
-        if not can_offload() or self.gpu_layers == 0:
-            estimate.require_room(header, model.path.name, n_ctx, kv_type)
-        return Context(
+        self._require_room(header, model, n_ctx, kv_type)
+        return single_sequence(
             model,
             n_ctx=n_ctx,
             threads=self.threads_of(model),
             flash_attention=self.flash,
             kv_type=estimate.KV_TYPES[kv_type],
             snapshots=snapshots,
+            branches=branches,
         )
+
+    def sequence_beside(
+        self, other: KVSequence, header: Header, kv_type: str | None = None
+    ) -> KVSequence:
+        """Make room for another text beside `other`, in the same cache.
+
+        The cache grows if it is full: then no scores may be in use. With `reproducible`, and where
+        memory is too small for the larger cache beside the old one, the text gets a cache of its
+        own. Raises ModelLoadError if not even that fits.
+        """
+        context = other.context
+        if not self.reproducible:
+            with suppress(ModelLoadError):
+                if context.open_texts == context.texts:
+                    texts = min(2 * context.texts, MAX_TEXTS)
+                    if texts == context.texts:
+                        raise ModelLoadError("no more texts")
+                    self._require_room(header, other.model, texts * other.n_cells, kv_type)
+                    context.resize(texts)
+                return context.new_sequence()
+        return self.context_for(
+            other.model,
+            header,
+            other.n_cells,
+            kv_type,
+            snapshots=context.snapshots,
+            branches=context.branches,
+        )
+
+    def _require_room(
+        self, header: Header, model: Model, n_ctx: int, kv_type: str | None = None
+    ) -> None:
+        if not can_offload() or self.gpu_layers == 0:
+            estimate.require_room(header, model.path.name, n_ctx, kv_type or self.kv_type)
 
     def _require_possible(self, kv_type: str) -> None:
         if kv_type not in estimate.KV_TYPES:

@@ -15,9 +15,9 @@ from localspec.drafters.suffix_store import PastTexts
 from localspec.errors import DrafterMismatchError, InvalidValueError, LocalspecError
 from localspec.gguf.facts import Facts
 from localspec.gguf.reader import Header
-from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.llama.rollback import SNAPSHOTS, Rollback
+from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.loading.kv_precision import choose_kv_type
@@ -49,6 +49,12 @@ class FoundDrafters:
     drafters: tuple[FoundDrafter, ...] = ()
     reason: str | None = None
     optional: bool = False
+
+    @property
+    def branches(self) -> int:
+        """The most branches of a draft; 1 if all drafts are chains."""
+        shapes = [each.spec.custom.traits.branches for each in self.drafters if each.spec.custom]
+        return max([1, *shapes])
 
     @property
     def models(self) -> tuple[Facts, ...]:
@@ -140,25 +146,33 @@ class LoadedDrafter:
     kv_type: str = "f16"
 
     def for_sequence(
-        self, target: Context, runtime: RuntimeConfig, past: PastTexts | None
+        self,
+        target: KVSequence,
+        runtime: RuntimeConfig,
+        past: PastTexts | None,
+        beside: KVSequence | None = None,
     ) -> SequenceDrafter:
         """Make a drafter for the text in the target's cache.
 
-        Raises DrafterMismatchError if the draft model's cache cannot be rolled back.
+        beside: another text in a cache of the draft model, which takes this text too. Raises
+        DrafterMismatchError if the draft model's cache cannot be rolled back.
         """
         if self.spec.custom is not None:
             return SequenceDrafter(self.spec.custom)
         if self.model is None or self.header is None:
             return SequenceDrafter(model_free_drafter(self.spec.kind, past.load() if past else ()))
-        context = runtime.context_for(self.model, self.header, target.n_ctx, self.kv_type)
-        if context.rollback is Rollback.NOTHING:
-            context.close()
+        if beside is None:
+            sequence = runtime.context_for(self.model, self.header, target.n_ctx, self.kv_type)
+        else:
+            sequence = runtime.sequence_beside(beside, self.header, self.kv_type)
+        if sequence.rollback is Rollback.NOTHING:
+            sequence.close()
             raise DrafterMismatchError(
                 f"{self.model.path.name} cannot draft: its cache can forget "
-                f"{context.rollback.value}; use --draft suffix"
+                f"{sequence.rollback.value}; use --draft suffix"
             )
-        drafter = DraftModel(context, name=self.model.path.stem, n_vocab=target.n_vocab)
-        return SequenceDrafter(drafter, context, self.kv_type)
+        drafter = DraftModel(sequence, name=self.model.path.stem, n_vocab=target.n_vocab)
+        return SequenceDrafter(drafter, sequence, self.kv_type)
 
     def close(self) -> None:
         """Free the model; close its caches before."""
@@ -179,8 +193,10 @@ class LoadedDrafters:
     past: PastTexts | None = None
     notes: tuple[str, ...] = ()
 
-    def another_set(self, target: Context, runtime: RuntimeConfig) -> DrafterSet:
-        """Make a drafter set for another text of the same target.
+    def another_set(
+        self, target: KVSequence, runtime: RuntimeConfig, beside: DrafterSet
+    ) -> DrafterSet:
+        """Make a drafter set for another text of the same target, in the caches of `beside`.
 
         Raises InvalidValueError for a Drafter object of the caller, which follows only one text.
         """
@@ -193,7 +209,8 @@ class LoadedDrafters:
         members: list[SequenceDrafter] = []
         with ExitStack() as undo:
             for each in self.drafters:
-                members.append(each.for_sequence(target, runtime, self.past))
+                sequence = beside.of_model(each.model) if each.model else None
+                members.append(each.for_sequence(target, runtime, self.past, sequence))
                 undo.callback(members[-1].close)
             undo.pop_all()
         return DrafterSet(_cheap_first(members), self.reason, self.past)
@@ -206,7 +223,7 @@ class LoadedDrafters:
 
 def load_drafters(
     found: FoundDrafters,
-    target: Context,
+    target: KVSequence,
     runtime: RuntimeConfig,
     past: PastTexts | None = None,
     *,
@@ -250,7 +267,7 @@ def load_drafters(
 
 
 def _load(
-    found: FoundDrafter, target: Context, runtime: RuntimeConfig, *, kv_type_fits: bool
+    found: FoundDrafter, target: KVSequence, runtime: RuntimeConfig, *, kv_type_fits: bool
 ) -> tuple[LoadedDrafter, str | None]:
     """Load one drafter; return it, and a note for the user or None."""
     if found.facts is None:

@@ -4,22 +4,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.drafters.suffix_store import PastTexts
-from localspec.llama.context import Context
+from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 from localspec.speculation.drafter import Drafter
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceDrafter:
-    """A drafter of one text. context: the cache of its model, if any. kv_type: of that cache."""
+    """A drafter of one text.
+
+    sequence: the text in the KV cache of its model, if it has one. kv_type: of that cache.
+    """
 
     drafter: Drafter
-    context: Context | None = None
+    sequence: KVSequence | None = None
     kv_type: str = "f16"
 
     def close(self) -> None:
-        """Free the cache, but not the model."""
-        if self.context:
-            self.context.close()
+        """Remove the text from the cache, but keep the model."""
+        if self.sequence:
+            self.sequence.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,18 @@ class DrafterSet:
         return [each.name for each in self.drafters if not each.traits.gives_probs]
 
     @property
-    def contexts(self) -> dict[str, Context]:
-        """The caches of draft models, by the drafter's name."""
-        return {each.drafter.name: each.context for each in self.members if each.context}
+    def sequences(self) -> dict[str, KVSequence]:
+        """The text in the caches of draft models, by the drafter's name."""
+        return {each.drafter.name: each.sequence for each in self.members if each.sequence}
+
+    def of_model(self, model: Model) -> KVSequence | None:
+        """The text in the cache of this draft model, if it is one of the set."""
+        return next((each for each in self.sequences.values() if each.model is model), None)
 
     @property
     def model_paths(self) -> list[Path]:
         """The files of the draft models."""
-        return [context.model.path for context in self.contexts.values()]
+        return [sequence.model.path for sequence in self.sequences.values()]
 
     def close(self) -> None:
         """Free the caches, but not the models."""

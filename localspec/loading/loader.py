@@ -14,8 +14,8 @@ from localspec.drafters.suffix_store import PastTexts
 from localspec.gguf.reader import Header
 from localspec.llama import extra_buffers
 from localspec.llama.batch_invariance import InvariantWidth
-from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 from localspec.loading import acceptance_priors, equal_digits
 from localspec.loading.calibration import calibrate
 from localspec.loading.config import RuntimeConfig
@@ -32,6 +32,15 @@ from localspec.models.locate import locate
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.progress import report_progress
 
+_REPRODUCIBLE = (
+    "texts are generated one after the other: beside other texts, the last digits of a text depend "
+    "on these"
+)
+_NO_ROOM = (
+    "memory is too small for one cache of all texts: this text has one of its own, and its passes "
+    "share nothing with the others"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedModels:
@@ -44,11 +53,13 @@ class LoadedModels:
     target_notes: the requests that could not be met in full whatever drafts, one line each.
     widths: the width of passes for a reproducible text, by depth, once it is known.
     digits: in which passes the target's logits have equal bits, if that was tried.
+    apart: why this text has caches of its own, and shares no decode with others; None if it does
+        not.
 
     The engine frees the target's model after all its caches.
     """
 
-    target: Context
+    target: KVSequence
     header: Header
     runtime: RuntimeConfig
     drafters: LoadedDrafters
@@ -58,6 +69,7 @@ class LoadedModels:
     target_notes: Sequence[str] = ()
     widths: dict[int, InvariantWidth] = field(default_factory=dict)
     digits: EqualDigits | None = None
+    apart: str | None = None
 
     @property
     def notes(self) -> Sequence[str]:
@@ -65,27 +77,29 @@ class LoadedModels:
         return (*self.target_notes, *self.drafters.notes)
 
     def for_another_text(self) -> "LoadedModels":
-        """Make new caches of the same models, for another text."""
+        """Make room for another text in the caches, or new caches; no scores may be in use."""
         with ExitStack() as undo:
-            target = self.new_target()
+            target = self.runtime.sequence_beside(self.target, self.header)
             undo.callback(target.close)
             models = self.with_target(target)
             undo.pop_all()
-        return models
+        if target.context is self.target.context:
+            return replace(models, apart=None)
+        return replace(models, apart=_REPRODUCIBLE if self.runtime.reproducible else _NO_ROOM)
 
-    def new_target(self) -> Context:
-        """Make another cache of the target; the caller closes it."""
+    def new_target(self) -> KVSequence:
+        """Make another cache of the target, for one text; the caller closes it."""
         return self.runtime.context_for(
             self.target.model, self.header, self.target.n_cells, snapshots=self.target.snapshots
         )
 
-    def with_target(self, target: Context) -> "LoadedModels":
+    def with_target(self, target: KVSequence) -> "LoadedModels":
         """Make drafters for the text in another cache of the target.
 
         Its costs start from the costs learnt for this text. From then on they are learnt
         separately, as texts differ in length.
         """
-        drafter_set = self.drafters.another_set(target, self.runtime)
+        drafter_set = self.drafters.another_set(target, self.runtime, self.drafter_set)
         costs = self.policies.costs.copy() if self.policies.costs else None
         policies = _policies(target, drafter_set, costs)
         return replace(self, target=target, drafter_set=drafter_set, policies=policies)
@@ -134,7 +148,13 @@ def load_models(
     with ExitStack() as undo:
         weights = Model(path, gpu_layers=runtime.gpu_layers)
         undo.callback(weights.close)
-        target = runtime.context_for(weights, facts.header, plan.context, snapshots=plan.snapshots)
+        target = runtime.context_for(
+            weights,
+            facts.header,
+            plan.context,
+            snapshots=plan.snapshots,
+            branches=found.branches - 1,
+        )
         undo.callback(target.close)
         past = PastTexts(weights.vocabulary_fingerprint) if remember else None
         drafters, drafter_set = load_drafters(
@@ -159,7 +179,7 @@ def load_models(
 
 
 def _calibrated(
-    target: Context,
+    target: KVSequence,
     drafter_set: DrafterSet,
     runtime: RuntimeConfig,
     known: CostProfile | None = None,
@@ -168,12 +188,13 @@ def _calibrated(
     report_progress("measuring what passes take")
     if not drafter_set.drafters:
         return known, _policies(target, drafter_set, None)
-    profile = calibrate(target, drafter_set.contexts, runtime, known)
-    return profile, _policies(target, drafter_set, CostModel.of(profile))
+    profile = calibrate(target, drafter_set.sequences, runtime, known)
+    costs = CostModel.of(profile, unequal_apart=target.context.splits_unequal)
+    return profile, _policies(target, drafter_set, costs)
 
 
 def _digits(
-    target: Context, header: Header, drafter_set: DrafterSet, runtime: RuntimeConfig
+    target: KVSequence, header: Header, drafter_set: DrafterSet, runtime: RuntimeConfig
 ) -> EqualDigits | None:
     """Try out which passes agree if there are drafters; else read an earlier trial."""
     if not drafter_set.drafters:
@@ -181,6 +202,6 @@ def _digits(
     return equal_digits.measured(target.model, header, runtime)
 
 
-def _policies(target: Context, drafter_set: DrafterSet, costs: CostModel | None) -> Policies:
+def _policies(target: KVSequence, drafter_set: DrafterSet, costs: CostModel | None) -> Policies:
     priors = partial(acceptance_priors.find, target.model.path, drafter_set.model_paths)
     return Policies(drafter_set.drafters, costs, priors)

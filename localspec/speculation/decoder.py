@@ -1,6 +1,7 @@
 """Decoder: the loop that drafts, verifies and commits."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -9,11 +10,12 @@ from localspec.sampling.filters import Row, largest, logprobs
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft
-from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.drafter import Evaluated, HiddenReader, Limit, Outcome, proposal
+from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
 from localspec.speculation.rules import Rows, Rule, Verdict
-from localspec.speculation.target import Scores, Target
-from localspec.stats import Stats
+from localspec.speculation.target import Target
+from localspec.stats import Phase, Stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,9 @@ class Emission:
 class Decoder:
     """Decodes a text with one target and the drafters of a policy.
 
+    The decoder runs no model. `next_pass` returns what the text needs next, somebody computes it,
+    and `receive` takes the scores; `run` does both until the text ends.
+
     text: the committed tokens, prompt included. The last token is pending: it is not yet in the
         target's cache. Only the decoder appends to the text.
     logprobs: whether emissions carry log-probabilities. top_logprobs: of how many likely tokens.
@@ -44,6 +49,12 @@ class Decoder:
     ends: whether a token ends the text. Drafted tokens after such a token are not committed.
     quick_first_token: whether the first step runs without a drafter that would have to read the
         prompt first.
+    clock: the time in seconds, without the time in which other texts were computed.
+    chunk: returns how many tokens of the prompt the next pass should read at most.
+
+    All tokens of a step are in `text` and in the caches before `receive` returns them. So text and
+    caches stay consistent when decoding stops: cut `text` to the tokens you want to keep, and begin
+    again.
     """
 
     target: Target
@@ -57,50 +68,133 @@ class Decoder:
     cancelled: Callable[[], bool] = lambda: False
     ends: Callable[[int], bool] = lambda _token: False
     quick_first_token: bool = False
+    clock: Callable[[], float] = perf_counter
+    chunk: Callable[[], int] | None = None
     prefix: Prefix = field(init=False)
+    _held: int = field(init=False, default=0)
+    _layers: tuple[int, ...] = field(init=False, default=())
+    _flow: Generator[Pass | None, Scores, None] | None = field(init=False, default=None)
+    _requested: Pass | None = field(init=False, default=None)
+    _accepted: int = field(init=False, default=0)
+    _emissions: list[Emission] = field(init=False, default_factory=list)
 
-    def run(self, max_tokens: int) -> Iterator[Emission]:
+    @property
+    def unread(self) -> int:
+        """The number of prompt tokens that the target has to read before the first step."""
+        return max(0, len(self.text) - 1 - self._held)
+
+    def run(self, max_tokens: int, compute: Compute = direct) -> Iterator[Emission]:
         """Yield up to `max_tokens` tokens; the generator may be closed after any of them.
 
-        All tokens of a step are in `text` and in the caches before the first of them is yielded.
-        So text and caches stay consistent when the generator is closed: cut `text` to the tokens
-        you want to keep, and run again.
+        compute: computes a pass. A text that has begun already goes on.
         """
+        if self._flow is None:
+            self.begin(max_tokens)
+        while (requested := self.next_pass()) is not None:
+            emissions = self.receive(compute(requested))
+            for position, emission in enumerate(emissions):
+                self.stats.count_token(position if position < self._accepted else None)
+                yield emission
+
+    def begin(self, max_tokens: int) -> None:
+        """Begin to generate up to `max_tokens` tokens; the cache keeps what it shares."""
+        self.end()
+        prompt, target = self.text[:-1], self.target
+        heads = self._heads
+        self._layers = tuple(
+            sorted({layer for each in heads for layer in each.traits.reads_hidden})
+        )
+        with self._timing("prompt"):
+            shared = target.shared(prompt)
+            for head in heads:
+                shared = min(shared, head.held(prompt))
+            self._held = target.truncate(shared)
+            self.stats.prompt_again += shared - self._held
+            # Regenerating and editing return to the end of a text and to the end of its prompt.
+            target.mark()
+        self.stats.prompt_tokens = len(self.text)
+        self._flow = self._passes(max_tokens)
+
+    def next_pass(self) -> Pass | None:
+        """The pass that the text needs next; None at the end of the text, or if cancelled."""
+        if self._requested is None and self._flow is not None:
+            self._requested = next(self._flow, None)
+        return self._requested
+
+    def receive(self, scores: Scores) -> list[Emission]:
+        """Take the scores of the requested pass; return the tokens that it committed, if any."""
+        self._emissions, self._requested = [], None
+        if self._flow is not None:
+            self._requested = self._flow.send(scores)
+        return self._emissions
+
+    def end(self) -> None:
+        """Stop decoding; the cache removes the tokens of an open pass at its next use."""
+        flow, self._flow, self._requested = self._flow, None, None
+        if flow is not None:
+            flow.close()
+
+    def _passes(self, max_tokens: int) -> Generator[Pass | None, Scores, None]:
+        """Yield the passes of the text, and None whenever `receive` shall return."""
+        while self.unread:
+            if self.cancelled():
+                return
+            yield from self._read_chunk()
+            yield None
+        self.stats.prompt_evaluated += 1
+        with self._timing("prompt"):
+            self.target.mark()
         self.policy.begin()
-        with self.stats.timing("draft"):
+        with self._timing("draft"):
             for drafter in self.policy.drafters:
                 drafter.begin(self.text)
         self.prefix = self.sampler.prefix(self.text)
-        remaining, hurried = max_tokens, self.quick_first_token
-        while remaining > 0 and not self.cancelled():
-            accepted, emissions = self._step(remaining, hurried=hurried)
+        hurried, end = self.quick_first_token, len(self.text) + max_tokens
+        while len(self.text) < end and not self.cancelled():
+            yield from self._step(end - len(self.text), hurried=hurried)
+            yield None
             hurried = False
-            remaining -= len(emissions)
-            for position, emission in enumerate(emissions):
-                self.stats.count_token(position if position < accepted else None)
-                yield emission
 
-    def _step(self, remaining: int, *, hurried: bool = False) -> tuple[int, list[Emission]]:
-        """Run one target pass and commit 1 to `remaining` tokens.
+    def _read_chunk(self) -> Passes[None]:
+        """Evaluate the next tokens of the prompt, all but the last, which the first step does."""
+        most = min(self.target.chunk, self.chunk()) if self.chunk else self.target.chunk
+        chunk = self.text[self._held : len(self.text) - 1][:most]
+        with self._timing("prompt"):
+            scores = yield Pass(self.target, chunk, hidden=self._layers)
+            self._held += len(chunk)
+            self.stats.prompt_evaluated += len(chunk)
+            start = self._held - len(chunk)
+            yield from self._show_hidden(start, chunk, scores, range(len(chunk)))
 
-        Return how many drafted tokens were accepted, and the committed tokens.
-        """
-        began, draft_seconds = perf_counter(), self.stats.seconds.draft
-        with self.stats.timing("draft"):
-            decision, proposed = self._propose(remaining, hurried=hurried)
+    def _step(self, remaining: int, *, hurried: bool) -> Passes[None]:
+        """Run one target pass and commit 1 to `remaining` tokens."""
+        began, draft_seconds = self.clock(), self.stats.seconds.draft
+        with self._timing("draft"):
+            decision, proposed = yield from self._propose(remaining, hurried=hurried)
             draft = self._verified_part(proposed)
-        with self.stats.timing("verify"):
-            scores = self.target.score(self.text[-1], draft)
+        with self._timing("verify"):
+            for missing in self.target.catch_up():
+                scores = yield missing
+            pending = self.text[-1]
+            tokens = (pending, *draft.tokens)
+            scores = yield Pass(
+                self.target, tokens, len(draft), draft.parents, len(tokens), self._layers
+            )
         verdict = self.rule.verify(
             draft, self._rows(draft, scores), len(self.text), self.sampler.randomness
         )
-        emissions = self._cut_at_end(self._emissions(decision, draft, scores, verdict))
-        tokens = [emission.id for emission in emissions]
+        emissions = self._cut_at_end(self._emitted(decision, draft, scores, verdict))
+        tokens = tuple(emission.id for emission in emissions)
         path = verdict.path[: len(tokens) - 1]
         accepted = min(len(verdict.path), len(tokens))
+        evaluated = (pending, *(draft.tokens[node] for node in path))
+        rows = (0, *(node + 1 for node in path))
         self._commit(decision, path, accepted, tokens)
-        self.stats.count_step(len(draft), scores.width)
-        seconds = perf_counter() - began
+        with self._timing("draft"):
+            start = len(self.text) - len(tokens) - 1
+            yield from self._show_hidden(start, evaluated, scores, rows)
+        self.stats.count_step(len(draft), scores.width, scores.others)
+        seconds = self.clock() - began
         draft_seconds = self.stats.seconds.draft - draft_seconds
         self.policy.learn(
             Step(
@@ -111,21 +205,31 @@ class Decoder:
                 seconds,
                 draft_seconds,
                 scores.again,
+                scores.others,
+                scores.seconds,
+                scores.share,
             )
         )
-        return accepted, emissions
+        self._accepted, self._emissions = accepted, emissions
 
-    def _propose(self, remaining: int, *, hurried: bool) -> tuple[Decision, Draft]:
+    def _propose(self, remaining: int, *, hurried: bool) -> Passes[tuple[Decision, Draft]]:
         # A pass gives one token more than its draft, so the last token needs no draft.
-        needs_probs = not self.rule.same_text
         limit = Limit(
-            remaining - 1, self.prefix, self.sampler, needs_probs, self.cancelled, hurried=hurried
+            remaining - 1,
+            self.prefix,
+            self.sampler,
+            not self.rule.same_text,
+            self.cancelled,
+            hurried=hurried,
+            branches=self.target.branches,
         )
         decision = self.policy.decide(limit)
         if not decision.drafter:
             return PLAIN_STEP, NOTHING
-        draft = decision.draft or decision.drafter.propose(limit.to(decision.depth, decision.go_on))
-        draft = draft.first(decision.depth)
+        draft = decision.draft
+        if not draft:
+            draft = yield from proposal(decision.drafter, limit.to(decision.depth, decision.go_on))
+        draft = self._scorable(draft, decision.drafter.name).first(decision.depth)
         for token in draft.tokens:
             if not 0 <= token < self.target.n_vocab:
                 raise DrafterMismatchError(
@@ -133,6 +237,18 @@ class Decoder:
                     f"the target knows 0 to {self.target.n_vocab - 1}"
                 )
         return decision, draft
+
+    def _scorable(self, draft: Draft, name: str) -> Draft:
+        """The draft, or its first branch where the target cannot score all of them in one pass."""
+        if draft.branches <= self.target.branches:
+            return draft
+        if self.target.only_chains:
+            raise DrafterMismatchError(
+                f"drafter {name!r} proposed a tree of {draft.branches} branches; "
+                f"{self.target.only_chains}: propose a chain"
+            )
+        self.stats.trees_cut += 1
+        return draft.first_branch()
 
     def _verified_part(self, proposed: Draft) -> Draft:
         """The part of the draft that the target verifies.
@@ -153,7 +269,10 @@ class Decoder:
 
         return lambda node: self.sampler.distribution(scores.logits[node + 1], prefix_at(node))
 
-    def _emissions(
+    def _timing(self, phase: Phase) -> AbstractContextManager[None]:
+        return self.stats.timing(phase, self.clock)
+
+    def _emitted(
         self, decision: Decision, draft: Draft, scores: Scores, verdict: Verdict
     ) -> list[Emission]:
         name = decision.drafter.name if decision.drafter else ""
@@ -181,12 +300,36 @@ class Decoder:
     def _commit(
         self, decision: Decision, path: Sequence[int], accepted: int, tokens: Sequence[int]
     ) -> None:
-        with self.stats.timing("verify"):
+        with self._timing("verify"):
             self.target.commit(path)
         self.text += tokens
         for token in tokens:
             self.prefix = self.prefix.then(token)
-        with self.stats.timing("draft"):
+        with self._timing("draft"):
             for drafter in self.policy.drafters:
                 own = accepted if drafter is decision.drafter else 0
                 drafter.observe(Outcome(tokens, own))
+
+    # Drafters that read hidden rows of the target.
+
+    @property
+    def _heads(self) -> list[HiddenReader]:
+        return [each for each in self.policy.drafters if isinstance(each, HiddenReader)]
+
+    def _show_hidden(
+        self, start: int, tokens: Sequence[int], scores: Scores, rows: Sequence[int]
+    ) -> Passes[None]:
+        """Hand the hidden rows of the last pass to the drafters that read them.
+
+        start: the place of the first of `tokens` in the text. tokens: those of the pass that stay.
+        rows: their rows; those of tokens that were evaluated once more come before.
+        """
+        if not self._layers:
+            return
+        again = scores.again
+        kept = [*range(again), *(again + row for row in rows)]
+        # A copy: later passes reuse the library's buffers.
+        hidden = {layer: each[kept] for layer, each in scores.hidden.items()}
+        evaluated = Evaluated(start - again, (*self.text[start - again : start], *tokens), hidden)
+        for head in self._heads:
+            yield from head.read(evaluated)

@@ -94,6 +94,24 @@ class Draft:
             node = self.parent(node)
         return nodes[::-1]
 
+    @property
+    def branches(self) -> int:
+        """The number of leaves; 0 for an empty draft."""
+        if self.parents is None:
+            return min(1, len(self))
+        return len(self) - len(set(self.parents) - {ROOT})
+
+    def first_branch(self) -> "Draft":
+        """The chain of first children: it does not depend on what was drawn at other nodes."""
+        if self.parents is None:
+            return self
+        nodes, node = list[int](), ROOT
+        while node in self.parents:
+            node = self.parents.index(node)
+            nodes.append(node)
+        tokens = [self.tokens[each] for each in nodes]
+        return Draft(tokens, probs=self.probs and [self.probs[each] for each in nodes])
+
     def first(self, count: int) -> "Draft":
         """Cut the draft to its first `count` nodes."""
         if len(self) <= count:

@@ -1,12 +1,20 @@
-"""Drafter: proposes the next few tokens. Any object with the members of `Drafter` can draft."""
+"""Drafter: proposes the next few tokens.
 
-from collections.abc import Callable, Sequence
+Any object with the members of `Drafter` and a method `propose` can draft. A drafter that runs a
+model yields its passes instead (`ModelDrafter`), so that several texts' drafts share a decode.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import Draft
+from localspec.speculation.passes import Passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,7 @@ class Limit:
         token just drawn is proposed in any case: dropping a token that was drawn would bias the
         rejection rules.
     hurried: whether the user waits for this step, so that no drafter should read the prompt first.
+    branches: the most branches of the draft; 1: propose a chain.
     """
 
     depth: int
@@ -35,6 +44,7 @@ class Limit:
     cancelled: Callable[[], bool] = lambda: False
     go_on: Callable[[float], bool] | None = None
     hurried: bool = False
+    branches: int = 1
 
     def to(self, depth: int, go_on: Callable[[float], bool] | None = None) -> "Limit":
         """Copy this limit with another depth and another `go_on`."""
@@ -64,17 +74,33 @@ class Traits:
     chances: takes a depth and returns, for each token that the drafter would propose now, the
         probability that the token is accepted, given that the tokens before it are; None for a
         drafter that cannot estimate this before it proposes.
+    branches: the most branches of its drafts; 1: it proposes chains.
+    reads_hidden: the layers of the target whose input rows it reads (see HiddenReader).
     """
 
     cheap: bool = False
     gives_probs: bool = False
     backlog: Callable[[], int] | None = None
     chances: Callable[[int], Sequence[float]] | None = None
+    branches: int = 1
+    reads_hidden: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Tokens of the text that the target has evaluated, with their hidden rows.
+
+    start: the place of the first token in the text. hidden: by layer (tokens, n_embd) float32.
+    """
+
+    start: int
+    tokens: Sequence[int]
+    hidden: Mapping[int, NDArray[np.float32]]
 
 
 @runtime_checkable
 class Drafter(Protocol):
-    """Proposes tokens. A wrong proposal costs time, but never changes the text.
+    """What all drafters have. A wrong proposal costs time, but never changes the text.
 
     name: the origin of its accepted tokens. traits: see Traits.
     """
@@ -89,16 +115,53 @@ class Drafter(Protocol):
         """Start on the text `tokens`; keep the state for the prefix shared with the old text."""
         ...
 
-    def propose(self, limit: Limit) -> Draft:
-        """Propose tokens that may follow the text; the draft may be empty."""
-        ...
-
     def observe(self, outcome: Outcome) -> None:
         """Append `outcome.tokens` to the text."""
         ...
 
 
+@runtime_checkable
+class ComputedDrafter(Drafter, Protocol):
+    """A drafter that needs no model, or that runs one by itself."""
+
+    def propose(self, limit: Limit) -> Draft:
+        """Propose tokens that may follow the text; the draft may be empty."""
+        ...
+
+
+@runtime_checkable
+class ModelDrafter(Drafter, Protocol):
+    """A drafter that runs a model."""
+
+    def passes(self, limit: Limit) -> Passes[Draft]:
+        """Yield the passes of a proposal, and return the proposal, which may be empty."""
+        ...
+
+
+@runtime_checkable
+class HiddenReader(ModelDrafter, Protocol):
+    """A drafter that reads hidden rows of its target, of the layers of `Traits.reads_hidden`."""
+
+    def held(self, tokens: Sequence[int]) -> int:
+        """How many of these tokens' hidden rows it has read; the target evaluates the others."""
+        ...
+
+    def read(self, evaluated: Evaluated) -> Passes[None]:
+        """Yield the passes that read the rows, after each part of the prompt and each step.
+
+        Tokens that it has read before may come again.
+        """
+        ...
+
+
 MEMBERS = ("name", "traits", "begin", "propose", "observe")
+
+
+def proposal(drafter: Drafter, limit: Limit) -> Passes[Draft]:
+    """Yield the passes of a drafter's proposal, if it needs any, and return the proposal."""
+    if isinstance(drafter, ModelDrafter):
+        return (yield from drafter.passes(limit))
+    return cast(ComputedDrafter, drafter).propose(limit)
 
 
 def backlog(drafter: Drafter) -> int:

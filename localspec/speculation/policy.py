@@ -34,6 +34,8 @@ class Step:
     seconds: the time of the whole step. draft_seconds: the part of it spent on drafting.
     again: how many tokens of the text the pass evaluated once more, after the rollback of an
         earlier draft.
+    others: the rows of each other text in the same decode. decode_seconds: of this decode. share:
+        the part of it that is in `seconds`.
     """
 
     drafted: Sequence[int]
@@ -43,6 +45,9 @@ class Step:
     seconds: float
     draft_seconds: float
     again: int = 0
+    others: tuple[int, ...] = ()
+    decode_seconds: float = 0.0
+    share: float = 0.0
 
 
 class Policy(Protocol):

@@ -1,46 +1,46 @@
-"""Target: the interface of the model that decides every token."""
+"""Target: the text of a decoder in the KV cache of the model that decides every token."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from localspec.speculation.draft import Draft
+from localspec.speculation.passes import Cached, Pass
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The result of one target pass.
+class Target(Cached, Protocol):
+    """A text in the target's KV cache: the committed tokens, without the pending one.
 
-    logits: (1 + len(draft), n_vocab) float32 view, valid until the next pass: row 0 follows the
-        pending token, row i + 1 follows draft node i.
-    padding: the number of padding rows in the pass.
-    again: how many committed tokens the pass evaluated once more, after a rollback. Their rows are
-        not in `logits` and not counted in `width`.
+    n_vocab: the number of tokens in the vocabulary. chunk: prompt tokens per pass. branches: the
+    most branches of a draft; 1 where only chains can be scored. only_chains: the reason why trees
+    can never be scored in this model's cache; None if a larger context could.
     """
 
-    logits: NDArray[np.float32]
-    padding: int = 0
-    again: int = 0
-
-    @property
-    def width(self) -> int:
-        """The rows of the pass, padding included."""
-        return len(self.logits) + self.padding
-
-
-class Target(Protocol):
-    """A model whose cache holds the committed text up to, not including, the pending token."""
+    chunk: int
 
     @property
     def n_vocab(self) -> int: ...
 
-    def score(self, pending: int, draft: Draft) -> Scores:
-        """Evaluate the pending token and the draft in one pass."""
+    @property
+    def branches(self) -> int: ...
+
+    @property
+    def only_chains(self) -> str | None: ...
+
+    def shared(self, tokens: Sequence[int]) -> int:
+        """The length of the common prefix of `tokens` and the text."""
+        ...
+
+    def truncate(self, length: int) -> int:
+        """Cut the text to at most `length` tokens; return how many are left."""
+        ...
+
+    def mark(self) -> None:
+        """Keep the present state, so that a later `truncate` can return to it."""
+        ...
+
+    def catch_up(self) -> Iterator[Pass]:
+        """The passes that must come before the next one, after a deep rollback."""
         ...
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keep the pending token and the nodes of `path` in the cache; roll back all others."""
+        """Keep the drafted tokens of `path` in the cache; remove the other drafted tokens."""
         ...

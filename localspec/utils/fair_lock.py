@@ -17,6 +17,7 @@ class FairLock:
         self._owner: int | None = None
         self._count = 0
         self._waiting: deque[tuple[int, threading.Lock]] = deque()
+        self._sleeping: set[threading.Lock] = set()
 
     def __enter__(self) -> None:
         thread = threading.get_ident()
@@ -45,6 +46,40 @@ class FairLock:
                 self._owner, ready = self._waiting.popleft()
                 self._count = 1
                 ready.release()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Release the lock until `notify_all` is called, at most for `seconds`; then take it again.
+
+        The calling thread holds the lock, however often it has taken it.
+        """
+        sleeper = threading.Lock()
+        sleeper.acquire()
+        self._sleeping.add(sleeper)
+        count, self._count = self._count, 1
+        try:
+            self.__exit__()
+            sleeper.acquire(timeout=-1 if seconds is None else max(0.0, seconds))
+        finally:
+            self._take_again(count)
+            self._sleeping.discard(sleeper)
+
+    def notify_all(self) -> None:
+        """Wake all threads in `wait`. The calling thread holds the lock."""
+        sleeping, self._sleeping = self._sleeping, set()
+        for sleeper in sleeping:
+            sleeper.release()
+
+    def _take_again(self, count: int) -> None:
+        """Take the lock, also if the thread is interrupted: a `with` will release it."""
+        interrupt: BaseException | None = None
+        while self._owner != threading.get_ident():
+            try:
+                self.__enter__()
+            except BaseException as raised:
+                interrupt = raised
+        self._count = count
+        if interrupt:
+            raise interrupt
 
     def _stop_waiting(self, thread: int, ready: threading.Lock) -> None:
         """Leave the queue after an interrupt; release the lock if the thread had just got it."""

@@ -55,7 +55,7 @@ def test_a_longer_text_slows_unseen_widths_too() -> None:
 
 def test_impossible_passes_are_not_learnt() -> None:
     costs = PassCosts(STAIRS)
-    for width, seconds in ((0, 1.0), (-1, 1.0), (1, 0.0), (1, -3.0), (WIDEST + 1, 1.0)):
+    for width, seconds in ((0, 1.0), (-1, 1.0), (1, 0.0), (1, -3.0), (65, 1.0)):
         for _ in range(5):
             costs.learn(width, seconds)
     assert costs.seconds(1) == 12.0

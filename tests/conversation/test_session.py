@@ -63,7 +63,7 @@ def test_twenty_turns_evaluate_only_what_is_new(
 ) -> None:
     """In each model: the new tokens and one more at most; an accepted draft is never read again."""
     engine = tiny(family, draft="itself")
-    [drafter] = engine.drafter_set.contexts.values()
+    [drafter] = engine.drafter_set.sequences.values()
     assert drafter
     with Session(engine, temperature=temperature, seed=4, depth=3, max_tokens=3) as session:
         known, before = 0, engine.slot.target.evaluated
@@ -89,7 +89,7 @@ def test_twenty_turns_evaluate_only_what_is_new(
 
 
 def test_the_first_token_does_not_wait_for_the_drafter(pair: Engine) -> None:
-    [drafter] = pair.drafter_set.contexts.values()
+    [drafter] = pair.drafter_set.sequences.values()
     assert drafter
     with Session(pair, temperature=0, depth=3) as session:
         answer = session.send("def first(a):\n" * 8)
@@ -143,7 +143,7 @@ def test_cancelling_takes_one_pass_at_most(
 
     def counted(handle: object, batch: object) -> int:
         nonlocal passes
-        passes += handle == pair.slot.target._handle
+        passes += handle == pair.slot.target.context.handle
         return int(decode(handle, batch))
 
     monkeypatch.setattr(llama_cpp, "llama_decode", counted)

@@ -33,8 +33,8 @@ from localspec.engine.engine import Engine, load
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.llama import context as context_module
-from localspec.llama.context import Context
 from localspec.llama.rollback import Memory, Rollback, _Marks
+from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
 
 EXAMPLES = int(os.environ.get("LOCALSPEC_EXAMPLES", "20"))
@@ -262,7 +262,7 @@ def one_more(shared: Callable[..., int]) -> Callable[..., int]:
 def without_data(restore: Callable[..., bool]) -> Callable[..., bool]:
     """Goes on from what lies in the cache, whatever the state."""
 
-    def pretend(self: Context, state: State) -> bool:
+    def pretend(self: KVSequence, state: State) -> bool:
         self.truncate(0)
         self.extend([5] * len(state.tokens))
         self.tokens = list(state.tokens)
@@ -272,8 +272,8 @@ def without_data(restore: Callable[..., bool]) -> Callable[..., bool]:
 
 
 MUTANTS: list[tuple[str, type, str, Callable[[Any], Any]]] = [
-    ("llama", Context, "shared", one_more),
-    ("llama", Context, "restore", without_data),
+    ("llama", KVSequence, "shared", one_more),
+    ("llama", KVSequence, "restore", without_data),
     ("gemma3", Memory, "_can_remove_from", lambda _: lambda self, length: True),
     ("mamba", Memory, "_restore", lambda _: lambda self, saved: self._remove_from(saved) or True),
     ("mamba", _Marks, "drop_beyond", lambda _: lambda self, length: None),

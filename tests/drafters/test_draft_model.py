@@ -1,7 +1,7 @@
 """DraftModel: unknown tokens, cancelling, and the distributions that its drafts carry."""
 
 import numpy as np
-from fakes.toy import ToyCache, ToyModel
+from fakes.toy import ToyCache, ToyModel, proposed
 
 from localspec.drafters.draft_model import DraftModel
 from localspec.sampling.noise import Noise
@@ -23,13 +23,13 @@ def test_it_proposes_nothing_after_a_token_outside_its_vocabulary() -> None:
     cache = ToyCache(MODEL)
     drafter = DraftModel(cache, name="small", n_vocab=12)
     drafter.begin([1, 2, 9, 3])
-    assert len(drafter.propose(limit([1, 2, 9, 3]))) == 0
+    assert len(proposed(drafter, limit([1, 2, 9, 3]))) == 0
     drafter.begin([1, 2, 3])
-    assert len(drafter.propose(limit([1, 2, 3]))) == 4
+    assert len(proposed(drafter, limit([1, 2, 3]))) == 4
     drafter.observe(Outcome([11], 0))
-    assert len(drafter.propose(limit([1, 2, 3, 11]))) == 0
+    assert len(proposed(drafter, limit([1, 2, 3, 11]))) == 0
     drafter.begin([1, 2])
-    assert len(drafter.propose(limit([1, 2]))) == 4
+    assert len(proposed(drafter, limit([1, 2]))) == 4
 
 
 def test_it_proposes_no_token_the_target_does_not_know() -> None:
@@ -37,7 +37,7 @@ def test_it_proposes_no_token_the_target_does_not_know() -> None:
     drafter.begin([1, 2])
     for start in range(40):
         drafter.observe(Outcome([start % 3], 0))
-        assert max(drafter.propose(limit([1] * start)).tokens) < 3
+        assert max(proposed(drafter, limit([1] * start)).tokens) < 3
 
 
 def test_a_long_prompt_is_evaluated_in_chunks_that_can_be_cancelled() -> None:
@@ -47,10 +47,10 @@ def test_a_long_prompt_is_evaluated_in_chunks_that_can_be_cancelled() -> None:
     text = [1, 2, 3, 4] * 10
     drafter.begin(text)
     asked = iter([False, False, True])
-    assert len(drafter.propose(limit(text, cancelled=lambda: next(asked)))) == 0
+    assert len(proposed(drafter, limit(text, cancelled=lambda: next(asked)))) == 0
     assert cache.evaluated == 20
     # No token is evaluated twice.
-    assert len(drafter.propose(limit(text))) == 4
+    assert len(proposed(drafter, limit(text))) == 4
     assert cache.evaluated == 40 + 3
 
 
@@ -66,8 +66,8 @@ def test_the_distributions_of_a_draft_do_not_change_later() -> None:
 
     drafter = DraftModel(OneBuffer(MODEL), name="small", n_vocab=8)
     drafter.begin([1, 2])
-    assert drafter.propose(limit([1, 2])).probs is None
-    draft = drafter.propose(limit([1, 2], needs_probs=True))
+    assert proposed(drafter, limit([1, 2])).probs is None
+    draft = proposed(drafter, limit([1, 2], needs_probs=True))
     assert draft.probs is not None
     text = [1, 2]
     for token, law in zip(draft.tokens, draft.probs, strict=True):

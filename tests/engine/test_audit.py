@@ -15,7 +15,7 @@ from localspec.engine.engine import Engine, load
 from localspec.engine.recipe import Recipe
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
-from localspec.speculation.target import Scores
+from localspec.speculation.passes import Scores
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +116,19 @@ class Shaky:
     def __exit__(self, *_exc: object) -> None:
         self._context.close()
 
+    @property
+    def context(self) -> "Shaky":
+        return self
+
     def score(self, pending, draft):  # type: ignore[no-untyped-def]
-        scores = self._context.score(pending, draft)
+        return self._shaken(self._context.score(pending, draft))
+
+    def decode(self, passes):  # type: ignore[no-untyped-def]
+        (one,) = passes
+        mine = dataclasses.replace(one, sequence=self._context)
+        return [self._shaken(*self._context.context.decode([mine]))]
+
+    def _shaken(self, scores: Scores) -> Scores:
         rows = scores.logits
         # The audit drafts what generating padded: in both the pass is as wide.
         noise = np.random.default_rng([len(self._context.tokens), scores.width])

@@ -5,12 +5,13 @@ With more threads they do, slightly; then every difference must be certified as 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from fakes.prompts import PROMPTS
-from fakes.toy import fixed
+from fakes.toy import fixed, proposed
 
 from localspec.control.adaptive import Explanation
 from localspec.drafters.draft_model import DraftModel
@@ -18,17 +19,17 @@ from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
-from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import MAX_DEPTH, Draft
 from localspec.speculation.drafter import Drafter, Limit
+from localspec.speculation.passes import Pass, Scores
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step
 from localspec.speculation.rules import RULES
-from localspec.speculation.target import Scores
 from localspec.stats import Stats
 from localspec.utils.tokens import common_prefix
 
@@ -134,7 +135,7 @@ class Erratic:
             return PLAIN_STEP
         drafter = self.drafters[self.rng.integers(len(self.drafters))]
         depth = int(self.rng.integers(1, min(limit.depth, 12) + 1))
-        draft = drafter.propose(limit.to(depth)) if self.rng.random() < 0.3 else None
+        draft = proposed(drafter, limit.to(depth)) if self.rng.random() < 0.3 else None
         return Decision(drafter, depth, lambda _margin: self.rng.random() < 0.8, draft)
 
     def keep(self, draft: Draft) -> int:
@@ -214,23 +215,27 @@ def test_the_drafter_earns_something_on_held_out_prompts(engines: dict[str, Engi
 
 
 class Recorder:
-    """A context that keeps the logits each position of the text was decided from."""
+    """A text that keeps the logits each of its positions was decided from."""
 
-    def __init__(self, context: Context) -> None:
-        self.n_vocab = context.n_vocab
+    def __init__(self, sequence: KVSequence) -> None:
         self.rows: dict[int, np.ndarray] = {}
-        self._context = context
+        self._sequence = sequence
 
-    def score(self, pending: int, draft: Draft) -> Scores:
-        first = len(self._context.tokens) + 1
-        scores = self._context.score(pending, draft)
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._sequence, name)
+
+    @property
+    def context(self) -> "Recorder":
+        return self
+
+    def decode(self, passes: Sequence[Pass]) -> list[Scores]:
+        (one,) = passes
+        first = len(self._sequence.tokens) + 1
+        [scores] = self._sequence.context.decode([replace(one, sequence=self._sequence)])
         # A later pass over the same position has the text's real prefix: it replaces this row.
         for i, row in enumerate(scores.logits):
             self.rows[first + i] = row.copy()
-        return scores
-
-    def commit(self, path: list[int]) -> None:
-        self._context.commit(path)
+        return [scores]
 
 
 # Without truncation a token's score has no cliffs, so that a near-tie can be certified.
@@ -242,7 +247,7 @@ CERTIFIABLE = SamplingParams(temperature=0.8, top_k=0, top_p=1, min_p=0)
 def test_with_more_threads_every_difference_is_a_near_tie(
     target_model: Model,
     drafter_model: Model,
-    make_context: Callable[..., Context],
+    make_context: Callable[..., KVSequence],
     name: str,
     params: SamplingParams,
 ) -> None:

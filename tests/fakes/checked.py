@@ -10,9 +10,10 @@ import pytest
 from fakes import tiny
 
 from localspec.llama import context as context_module
-from localspec.llama.context import Context
+from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.rollback import SNAPSHOTS, Rollback
+from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
 
 # qwen35 has two ways, by whether snapshots are asked for; gemma3, by whether passes are so small
@@ -32,7 +33,7 @@ STATES = [kind for kind, (_, _, rollback) in KINDS.items() if rollback is not Ro
 WINDOW, SLIDES_AFTER, _CHUNK = 16, 256, 64
 # Passes of other widths differ by 1e-5; a wrong state by 1 and more, a wrong window by 0.1.
 TOLERANCE = 1e-3
-Make = Callable[..., Context]
+Make = Callable[..., KVSequence]
 
 
 def write_family(path: Path, family: str) -> Path:
@@ -49,7 +50,7 @@ def write_family(path: Path, family: str) -> Path:
         return tiny.write_tiny(path, family, quantised=False)
 
 
-def context_of(model: Model, kind: str, **options: Any) -> Context:
+def context_of(model: Model, kind: str, **options: Any) -> KVSequence:
     """A context of one of KINDS. options: of Context, instead of those that serve best.
 
     Those are where what is computed depends least on the width of the passes.
@@ -66,7 +67,7 @@ def context_of(model: Model, kind: str, **options: Any) -> Context:
     with pytest.MonkeyPatch.context() as patch:
         if kind == SLIDING:
             patch.setattr(context_module, "context_params", sliding)
-        context = Context(model, **settings)
+        context = single_sequence(model, **settings)
     context.chunk = _CHUNK if kind == SLIDING else context.chunk
     return context
 
@@ -74,7 +75,7 @@ def context_of(model: Model, kind: str, **options: Any) -> Context:
 class Checked:
     """A context, each of whose rows is compared with those of another that has the text alone."""
 
-    def __init__(self, context: Context, fresh: Context, seed: int = 0) -> None:
+    def __init__(self, context: KVSequence, fresh: KVSequence, seed: int = 0) -> None:
         self.context = context
         self.text: list[int] = list(context.tokens)
         self.worst = 0.0

@@ -124,6 +124,7 @@ class Machine:
             for drafter in drafters
             if isinstance(drafter, CostlyDrafter)
         }
+        options = {"clock": self.clock, **options}
         return AdaptivePolicy(drafters, CostModel(passes, costs), **options)  # type: ignore[arg-type]
 
     def write(self, policy: AdaptivePolicy, tokens: int, most: int = 10**9) -> None:
@@ -144,7 +145,7 @@ class Machine:
             decision = policy.decide(limit)
             draft = Draft(())
             if decision.drafter:
-                draft = decision.draft or decision.drafter.propose(
+                draft = decision.draft or decision.drafter.propose(  # type: ignore[attr-defined]
                     limit.to(decision.depth, decision.go_on)
                 )
             drafting = self.clock.now - began

@@ -15,16 +15,19 @@ from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation
+from localspec.engine.scheduler import Scheduler
 from localspec.generation_config import GenerationConfig
 from localspec.llama.rollback import Rollback
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.models import registry
 from localspec.speculation.decoder import Emission
 from localspec.speculation.equal_digits import EqualDigits
+from localspec.speculation.passes import Compute, Pass, Scores
 from localspec.stats import Stats
-from localspec.utils.fair_lock import FairLock
 from localspec.utils.tokens import common_prefix
 
 MISMATCH = "vocabulary differs at token 151,643"
@@ -99,7 +102,8 @@ class ScriptedEngine:
         self.options = {**options, "context": context}
         self.context = context
         self.closed = False
-        self.lock = FairLock()
+        self.scheduler = Scheduler()
+        self.lock = self.scheduler.lock
         self._script = script
         self._take(model, draft)
         self.slot = ScriptedSlot(script, self)
@@ -171,7 +175,7 @@ class ScriptedModel:
 
 
 class ScriptedTarget:
-    """A cache as `localspec.llama.context.Context`, which counts what it has to evaluate."""
+    """A cache as `localspec.llama.sequence.KVSequence`, which counts what it has to evaluate."""
 
     chunk = 64
     rollback = Rollback.PARTIAL
@@ -189,8 +193,17 @@ class ScriptedTarget:
         del self.cache[length:]
         return length
 
-    def extend(self, tokens: Sequence[int]) -> None:
-        self.cache += tokens
+    @property
+    def context(self) -> "ScriptedTarget":
+        return self
+
+    def decode(self, passes: Sequence[Pass]) -> list[Scores]:
+        for each in passes:
+            self.cache += each.tokens
+        return [Scores(np.empty((0, 0), np.float32)) for _ in passes]
+
+    def rows_of(self, requested: Pass) -> int:
+        return len(requested)
 
     def mark(self) -> None:
         pass
@@ -202,6 +215,7 @@ class ScriptedSlot:
     def __init__(self, script: Script, engine: ScriptedEngine) -> None:
         self.target = ScriptedTarget(engine.model, engine.context)
         self.started: list[GenerationConfig] = []
+        self.scheduled = engine.scheduler.new_text()
         self._script = script
         self._engine = engine
         self._running: Generation | None = None
@@ -214,7 +228,7 @@ class ScriptedSlot:
         return self._engine.drafter_set
 
     @property
-    def lock(self) -> FairLock:
+    def lock(self) -> Any:
         return self._engine.lock
 
     def set_pass_width(self, _settings: GenerationConfig) -> int:
@@ -245,14 +259,12 @@ class ScriptedSlot:
             words=self.target.model.tokenize(self._text),
             names=[] if settings.depth == 0 else self.drafter_set.names,
         )
-        target: Any = self.target
         self._running = Generation(
             loop,
-            target,
-            target.model,
+            self.target.model,
             settings,
-            context=target.n_ctx,
-            lock=self._engine.lock,
+            context=self.target.n_ctx,
+            steps=self.scheduled,
             detokenizer=detokenizer,
         )
         return self._running
@@ -275,7 +287,27 @@ class ScriptedDecoder:
     words: Sequence[int]
     names: Sequence[str]
 
-    def run(self, max_tokens: int) -> Iterator[Emission]:
+    @property
+    def unread(self) -> int:
+        return len(self.text) - 1 - len(self.target.cache)
+
+    def begin(self, _max_tokens: int) -> None:
+        self.target.truncate(self.target.shared(self.text[:-1]))
+        self.stats.prompt_tokens = len(self.text)
+
+    def next_pass(self) -> Pass | None:
+        held = len(self.target.cache)
+        chunk = self.text[held:-1][: self.target.chunk]
+        return None if self.cancelled() else Pass(self.target, chunk)
+
+    def receive(self, _scores: Scores) -> list[Emission]:
+        self.stats.prompt_evaluated += min(self.target.chunk, self.stats.prompt_tokens)
+        return []
+
+    def end(self) -> None:
+        pass
+
+    def run(self, max_tokens: int, _compute: Compute) -> Iterator[Emission]:
         left = [*self.words, _END][self.stats.generated_tokens :][:max_tokens]
         for token, (origin, position) in zip(left, self._places(), strict=False):
             self._wait(drafted=position is not None)

@@ -1,14 +1,19 @@
 """Toy models with exact tables, through the very interfaces of the real ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.control.fixed_depth import FixedDepth
 from localspec.speculation.draft import ROOT, Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits
-from localspec.speculation.target import Scores
+from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits, proposal
+from localspec.speculation.passes import Pass, Scores, run
+
+
+def proposed(drafter: Drafter, limit: Limit) -> Draft:
+    """The drafter's proposal, each of whose passes has a decode of its own."""
+    return run(proposal(drafter, limit))
 
 
 def fixed(drafter: Drafter | None, depth: int) -> FixedDepth:
@@ -44,24 +49,49 @@ class ToyModel:
 class ToyTarget:
     """A target that scores chains and trees, and checks that it is used as a cache must be."""
 
+    chunk = 512
+    branches = 100
+    only_chains = None
+
     def __init__(self, model: ToyModel, prompt: Sequence[int]) -> None:
         self.n_vocab = model.n_vocab
         self.cache = list(prompt[:-1])
         self.passes = 0
         self._model = model
-        self._pending = -1
         self._draft: Draft | None = None
 
-    def score(self, pending: int, draft: Draft) -> Scores:
+    @property
+    def context(self) -> "ToyTarget":
+        return self
+
+    def shared(self, tokens: Sequence[int]) -> int:
+        assert self.cache == list(tokens), "toys do not read prompts"
+        return len(tokens)
+
+    def truncate(self, length: int) -> int:
+        assert length == len(self.cache)
+        return length
+
+    def mark(self) -> None:
+        pass
+
+    def catch_up(self) -> Iterator[Pass]:
+        return iter(())
+
+    def decode(self, passes: Sequence[Pass]) -> list[Scores]:
         assert self._draft is None, "the last draft was never committed"
+        (one,) = passes
+        assert one.sequence is self
+        assert one.wanted == len(one)
         self.passes += 1
-        self._pending, self._draft = pending, draft
-        base = [*self.cache, pending]
+        pending, *drafted = one.tokens
+        assert len(drafted) == one.drafted
+        self._pending, self._draft = pending, (draft := Draft(drafted, one.parents))
         rows = [
-            self._model.logits([*base, *(draft.tokens[i] for i in draft.path(node))])
+            self._model.logits([*self.cache, pending, *(draft.tokens[i] for i in draft.path(node))])
             for node in range(ROOT, len(draft))
         ]
-        return Scores(np.array(rows))
+        return [Scores(np.array(rows))]
 
     def commit(self, path: Sequence[int]) -> None:
         assert self._draft is not None, "nothing was scored"
@@ -80,6 +110,10 @@ class ToyCache:
         self.evaluated = 0
         self._model = model
 
+    @property
+    def context(self) -> "ToyCache":
+        return self
+
     def shared(self, tokens: Sequence[int]) -> int:
         same = 0
         while same < min(len(tokens), len(self.tokens)) and tokens[same] == self.tokens[same]:
@@ -92,6 +126,11 @@ class ToyCache:
 
     def checkpoint(self) -> None:
         pass
+
+    def decode(self, passes: Sequence[Pass]) -> list[Scores]:
+        (one,) = passes
+        assert one.sequence is self
+        return [Scores(self.extend(one.tokens)[np.newaxis])]
 
     def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         assert len(tokens) > 0

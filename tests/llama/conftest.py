@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fakes.checked import KINDS, Checked, Make, context_of, write_family
 
-from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +25,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Model
 
 @pytest.fixture
 def make(models: dict[str, Model]) -> Iterator[Make]:
-    made: list[Context] = []
+    made: list[KVSequence] = []
 
-    def context(kind: str, **options: Any) -> Context:
+    def context(kind: str, **options: Any) -> KVSequence:
         made.append(context_of(models[KINDS[kind][0]], kind, **options))
         return made[-1]
 

@@ -1,4 +1,4 @@
-"""Context on the bundled target: the cache holds what `tokens` says, whatever happens."""
+"""KVSequence on the bundled target: the cache holds what `tokens` says, whatever happens."""
 
 from collections.abc import Callable
 
@@ -7,23 +7,24 @@ import numpy as np
 import pytest
 
 from localspec.errors import LocalspecError
-from localspec.llama.context import Context
+from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.reference_loop import ReferenceLoop
 from localspec.llama.rollback import Rollback
+from localspec.llama.sequence import KVSequence
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import NOTHING, Draft
 
-Make = Callable[..., Context]
+Make = Callable[..., KVSequence]
 TEXT = list(range(40, 75))
 
 
-def cached(context: Context) -> int:
+def cached(context: KVSequence) -> int:
     """How many tokens the library itself says are in the cache."""
-    return int(llama_cpp.llama_memory_seq_pos_max(context._memory.pointer, 0)) + 1
+    return int(llama_cpp.llama_memory_seq_pos_max(context.context.memory, 0)) + 1
 
 
-def after(context: Context, token: int) -> np.ndarray:
+def after(context: KVSequence, token: int) -> np.ndarray:
     """Logits after one more token; the cache is left as it was."""
     row = context.score(token, NOTHING).logits[0].copy()
     context.commit([])
@@ -111,7 +112,7 @@ def test_the_limit_is_said_before_the_library_is_asked(
 
 
 def test_a_closed_context_says_so(target_model: Model) -> None:
-    context = Context(target_model, n_ctx=64, threads=1)
+    context = single_sequence(target_model, n_ctx=64, threads=1)
     context.close()
     context.close()
     with pytest.raises(LocalspecError, match="closed"):

@@ -19,9 +19,9 @@ from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
 from localspec.errors import LocalspecError
-from localspec.llama.context import Context
 from localspec.llama.grammar import Grammar
 from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 from localspec.sampling.gbnf import compile_gbnf
 from localspec.sampling.json_schema import compile_schema
 from localspec.sampling.noise import Noise
@@ -30,6 +30,7 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
+from localspec.speculation.passes import Passes
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
 
@@ -220,9 +221,9 @@ def test_a_grammar_of_a_closed_model_is_an_error_of_ours(target_path: Any) -> No
 class Free(DraftModel):
     """Drafts as if there were no grammar."""
 
-    def propose(self, limit: Limit) -> Draft:
+    def passes(self, limit: Limit) -> Passes[Draft]:
         free = replace(limit.sampler, constraint=None)
-        return super().propose(
+        return super().passes(
             replace(limit, sampler=free, prefix=replace(limit.prefix, constraint=None))
         )
 
@@ -232,7 +233,7 @@ Decode = Callable[..., tuple[list[int], Stats]]
 
 @pytest.fixture
 def decode(
-    make_context: Callable[..., Context], target_model: Model, drafter_model: Model
+    make_context: Callable[..., KVSequence], target_model: Model, drafter_model: Model
 ) -> Decode:
     """Tokens up to the one that ends the text, at most `length`, and the account."""
     target, small = make_context(target_model), make_context(drafter_model)

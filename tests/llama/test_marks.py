@@ -75,7 +75,7 @@ def test_random_marks_drafts_and_cuts(make: Make, kind: str, seed: int) -> None:
         checked.read(int(rng.choice([1, 2, 9, 70])))
         if rng.random() < 0.3 and len(checked.text) < LONG:
             checked.context.mark()
-            marks.append(checked.context._memory.length)
+            marks.append(checked.context.memory.length)
         if rng.random() < 0.3:
             checked.context.checkpoint()
         depth = int(rng.choice([0, 1, 3, SNAPSHOTS + 1]))
@@ -87,7 +87,7 @@ def test_a_mark_where_the_cache_lacks_a_part_of_the_text(checked: Checked) -> No
     """It is of what the cache holds; the rest is evaluated again."""
     checked.read(20)
     checked.step(12, 3)
-    held = checked.context._memory.length
+    held = checked.context.memory.length
     checked.context.mark()
     checked.read(LONG)
     assert checked.truncate(held + 1) == held <= 24
@@ -98,7 +98,7 @@ def test_a_mark_where_the_cache_lacks_a_part_of_the_text(checked: Checked) -> No
 def test_marks_are_few(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go first, by number and by bytes."""
     monkeypatch.setattr(rollback_module, "MAX_MARKS", 3)
-    marks = checked.context._memory._marks
+    marks = checked.context.memory._marks
     for _ in range(5):
         checked.read(20)
         checked.context.mark()
@@ -147,7 +147,7 @@ def test_what_the_library_refuses_is_evaluated_again(
         checked.context.mark()
         checked.read(LONG)
         assert checked.truncate(20) == 0
-    assert not checked.context._memory._marks
+    assert not checked.context.memory._marks
     checked.step(2, 1)
 
 
@@ -185,7 +185,7 @@ def test_a_pass_interrupted_after_a_return_to_a_mark(
     checked.read(20)
     checked.context.mark()
     checked.read(LONG)
-    checked.context._memory.cut(100)
+    checked.context.memory.cut(100)
     for _ in range(2):
         checked.interrupted(2, monkeypatch)
     checked.step(2, 1)
@@ -194,7 +194,7 @@ def test_a_pass_interrupted_after_a_return_to_a_mark(
 @pytest.mark.parametrize("kind", [SLIDING])
 def test_drafts_after_a_return_to_less_than_a_window(checked: Checked) -> None:
     """Windows in chunks: a mark may reach back less far than they may, and needs no more."""
-    checked.context._memory._window = 48
+    checked.context.memory._window = 48
     checked.read(60)
     checked.context.mark()
     checked.read(LONG)

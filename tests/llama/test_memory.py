@@ -10,7 +10,7 @@ from fakes.tiny import FAMILIES, write_tiny
 
 from localspec.bench.experiments.context_memory import BUDGET, measure
 from localspec.gguf import check
-from localspec.llama.context import Context
+from localspec.llama.context import single_sequence
 from localspec.llama.dry_run import ContextMemory, DryModel, parse_context_memory
 from localspec.llama.library import captured_log
 from localspec.llama.model import Model
@@ -71,7 +71,7 @@ def test_a_dry_model_takes_what_a_real_one_does(
     with DryModel(path, gpu_layers=0) as dry:
         said = dry.context_memory(n_ctx, kv_type=number, flash_attention=flash_attention)
     with Model(path, gpu_layers=0) as model, captured_log() as lines:
-        Context(
+        single_sequence(
             model, n_ctx=n_ctx, threads=1, flash_attention=flash_attention, kv_type=number
         ).close()
     assert said == parse_context_memory(lines)
@@ -87,7 +87,7 @@ def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
     with DryModel(path, gpu_layers=0) as dry:
         said = dry.context_memory(2048, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
     with Model(path, gpu_layers=0) as model, captured_log() as lines:
-        Context(model, n_ctx=2048, threads=1).close()
+        single_sequence(model, n_ctx=2048, threads=1).close()
     assert said == parse_context_memory(lines)
     assert said is not None
     assert said.cache["CPU"]

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 from fakes.checked import KINDS, STATES, Checked, Make
 from fakes.tiny import N_VOCAB
+from fakes.toy import proposed
 
 from localspec.drafters.draft_model import DraftModel
 from localspec.llama import context as context_module
-from localspec.llama.context import Context
+from localspec.llama import sequence as sequence_module
+from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.rollback import SNAPSHOTS, Memory, Rollback
 from localspec.sampling.noise import Noise
@@ -25,8 +27,8 @@ def test_what_each_family_can_forget(make: Make, kind: str) -> None:
 def test_attention_makes_no_snapshots(models: dict[str, Model]) -> None:
     """It needs none, and pays nothing if they are asked for."""
     for family in ("llama", "gemma3", "mamba"):
-        with Context(models[family], n_ctx=256, threads=1, snapshots=SNAPSHOTS) as context:
-            assert llama_cpp.llama_n_rs_seq(context._handle) == 0
+        with single_sequence(models[family], n_ctx=256, threads=1, snapshots=SNAPSHOTS) as context:
+            assert llama_cpp.llama_n_rs_seq(context.context.handle) == 0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -139,7 +141,7 @@ def test_what_is_evaluated_again_is_bounded(checked: Checked, passes: list[int])
         passes.clear()
         pending, draft = checked.some(1)[0], checked.some(4)
         scores = checked.context.score(pending, Draft(draft))
-        assert passes[-1] == 5 + scores.again <= 5 + context_module._MAX_REPLAYED
+        assert passes[-1] == 5 + scores.again <= 5 + sequence_module._MAX_REPLAYED
         again.append(len(passes) - 1)
         checked.context.commit([0])
         checked.text += [pending, draft[0]]
@@ -207,11 +209,11 @@ def test_a_drafter_with_a_running_state(make: Make, kind: str, temperature: floa
     drafter.begin(text)
     for _ in range(20):
         depth = int(rng.integers(1, 6))
-        drafted = drafter.propose(Limit(depth, sampler.prefix(text), sampler)).tokens
+        drafted = proposed(drafter, Limit(depth, sampler.prefix(text), sampler)).tokens
         fresh = DraftModel(other, name="small", n_vocab=N_VOCAB)
         other.truncate(0)
         fresh.begin(text)
-        assert drafted == fresh.propose(Limit(depth, sampler.prefix(text), sampler)).tokens
+        assert drafted == proposed(fresh, Limit(depth, sampler.prefix(text), sampler)).tokens
         accepted = int(rng.integers(0, depth + 1))
         tokens = [*drafted[:accepted], int(rng.integers(3, N_VOCAB))]
         drafter.observe(Outcome(tokens, accepted))

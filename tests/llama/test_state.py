@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from fakes.checked import KINDS, SLIDES_AFTER, SLIDING, STATES, Checked, Make, context_of
 
-from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
 from localspec.speculation.draft import NOTHING, Draft
 
@@ -50,7 +50,7 @@ def test_a_state_in_the_midst_of_drafts(make: Make, kind: str) -> None:
     for depth, accepted in ((3, 1), (12, 2), (1, 0), (4, 4), (8, 0)):
         source.step(depth, accepted)
         state = source.context.state()
-        assert state.tokens == tuple(source.text[: source.context._memory.length])
+        assert state.tokens == tuple(source.text[: source.context.memory.length])
         forked = make(kind)
         assert forked.restore(state)
         fork = Checked(forked, make(kind), seed=3)
@@ -116,7 +116,7 @@ def test_drafts_after_a_state_of_less_than_a_window(make: Make, kind: str) -> No
     source = make(kind)
     source.extend(list(range(20, 80)))
     context = make(kind)
-    context._memory._window = 48
+    context.memory._window = 48
     assert context.restore(source.state())
     checked = Checked(context, make(kind))
     for accepted in (0, 1, 3):
@@ -126,12 +126,12 @@ def test_drafts_after_a_state_of_less_than_a_window(make: Make, kind: str) -> No
     assert checked.truncate(59) == 0
 
 
-def fits_not(context: Context, state: State) -> None:
+def fits_not(context: KVSequence, state: State) -> None:
     """It is refused, and nothing is left of it."""
     context.extend([5, 6, 7])
     assert not context.restore(state)
     assert context.tokens == []
-    assert llama_cpp.llama_memory_seq_pos_max(context._memory.pointer, 0) == -1
+    assert llama_cpp.llama_memory_seq_pos_max(context.context.memory, 0) == -1
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "mamba"])

@@ -9,14 +9,14 @@ import pytest
 
 from localspec.control.cost_profile import CostProfile
 from localspec.engine.engine import load
-from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
 from localspec.loading import calibration
 from localspec.loading.calibration import calibrate
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.paths import cache_folder
 
-Make = Callable[..., Context]
+Make = Callable[..., KVSequence]
 
 
 @pytest.fixture(autouse=True)

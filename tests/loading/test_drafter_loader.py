@@ -73,7 +73,7 @@ def test_the_reason_names_a_known_drafter_that_cannot_be_used(
 def test_none_is_none(draft: str | Sequence[str]) -> None:
     drafter_set = drafters_of(draft)
     assert drafter_set.drafters == ()
-    assert drafter_set.contexts == {}
+    assert drafter_set.sequences == {}
     assert drafter_set.reason == "drafting was turned off"
 
 
@@ -155,7 +155,7 @@ def test_two_models_draft(drafter_path: Path, target_path: Path) -> None:
         with load(draft=draft, threads=1, context=128) as engine:
             drafter_set = engine.drafter_set
             assert drafter_set.model_paths == [drafter_path, target_path]
-            assert len({*map(id, drafter_set.contexts.values())}) == 2
+            assert len({*map(id, drafter_set.sequences.values())}) == 2
             first = engine.generate("def f(x):", max_tokens=12, depth=2, seed=1)
             auto = engine.generate("def f(x):", max_tokens=12, seed=1)
         assert drafter_path.stem in first.origins

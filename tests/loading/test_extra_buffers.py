@@ -15,10 +15,10 @@ from fakes.tiny import write_tiny
 from localspec.engine.engine import load
 from localspec.errors import ModelLoadError
 from localspec.llama import extra_buffers
-from localspec.llama.context import Context
 from localspec.llama.dry_run import DryModel
 from localspec.llama.library import captured_log
 from localspec.llama.model import Model, model_params
+from localspec.llama.sequence import KVSequence
 from localspec.loading import calibration, load_check
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.load_check import check_extra_buffers, loadable_header
@@ -179,7 +179,7 @@ def test_without_a_cache_the_result_holds_for_this_process(
 
 
 def test_costs_are_measured_again_after_a_crash(
-    target_model: Model, make_context: Callable[..., Context]
+    target_model: Model, make_context: Callable[..., KVSequence]
 ) -> None:
     runtime, path = RuntimeConfig(), target_model.path
     extra_buffers.remember(works=True)

@@ -17,7 +17,7 @@ from localspec.engine.engine import load
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.check import check_generative
 from localspec.llama import quantize
-from localspec.llama.context import Context
+from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.scaling import scale as command
 from localspec.scaling.scale import scale_model, scaled_model
@@ -37,7 +37,7 @@ def logits(path: Path, begin: int = 0) -> np.ndarray:
     with Model(path) as model:
         text = model.tokenize(" ".join(PROMPTS))
         tokens = [*range(begin, begin + 66)] if begin else text[:66]
-        with Context(model, n_ctx=128, threads=1, flash_attention=False) as context:
+        with single_sequence(model, n_ctx=128, threads=1, flash_attention=False) as context:
             context.extend(tokens[:2])
             rows = []
             for start in range(2, len(tokens) - 15, 16):

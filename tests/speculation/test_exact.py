@@ -19,6 +19,7 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
 from localspec.speculation.drafter import Drafter
+from localspec.speculation.passes import direct
 from localspec.speculation.rules import RULES, Rule, Verdict, coupled
 from localspec.stats import Stats
 
@@ -187,9 +188,10 @@ def one_step(
         sampler = Sampler(params, Drawn(branches))
         toy = ToyTarget(target, text)
         loop = Decoder(toy, fixed(drafter, 100), rule, sampler, text, Stats())
-        loop.prefix = sampler.prefix(text)
-        drafter.begin(text)
-        return tuple(emission.id for emission in loop._step(100)[1])
+        loop.begin(100)
+        requested = loop.next_pass()
+        assert requested is not None
+        return tuple(emission.id for emission in loop.receive(direct(requested)))
 
     steps = exact(run)
     assert max(map(len, steps)) <= length

@@ -113,26 +113,26 @@ WRONG_LAWS = [
     Mutant(
         "M2 drawn from top-k q, accepted by full q",
         {"token": 0.078, "block": 0.097},
-        (Edit(DraftModel.propose, KEPT, f"probs.append({FULL_LAW})"),),
+        (Edit(DraftModel.passes, KEPT, f"probs.append({FULL_LAW})"),),
         Trial(sampler="top-k"),
     ),
     Mutant(
         "M3 drawn from full q, accepted by top-k q",
         {"token": 0.070, "block": 0.080},
-        (Edit(DraftModel.propose, DRAWN, DRAWN.replace("(proposal,", f"({FULL_LAW},")),),
+        (Edit(DraftModel.passes, DRAWN, DRAWN.replace("(proposal,", f"({FULL_LAW},")),),
         Trial(sampler="top-k"),
     ),
     Mutant(
         "M12 argmax drafts with a dense q",
         {"token": 0.387, "block": 0.511},
-        (Edit(DraftModel.propose, DRAWN, "tokens.append(int(proposal.logits.argmax()))"),),
+        (Edit(DraftModel.passes, DRAWN, "tokens.append(int(proposal.logits.argmax()))"),),
     ),
     Mutant(
         "M13 unlikely draws dropped",
         {"token": 0.217, "block": 0.216},
         (
             Edit(
-                DraftModel.propose,
+                DraftModel.passes,
                 ONWARD,
                 f"""{ONWARD}
             if proposal.probabilities()[tokens[-1]] < 0.3:
@@ -144,7 +144,7 @@ WRONG_LAWS = [
     Mutant(
         "distribution left in the drafter's buffer",
         {"token": 0.412, "block": 0.412},
-        (Edit(DraftModel.propose, KEPT, "probs.append(proposal)"),),
+        (Edit(DraftModel.passes, KEPT, "probs.append(proposal)"),),
     ),
 ]
 

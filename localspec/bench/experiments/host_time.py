@@ -8,7 +8,7 @@ that every row of every step is read, the most expensive case. The drafter's own
 drafting, not as host time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 from time import perf_counter
 
@@ -22,8 +22,8 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
+from localspec.speculation.passes import Pass, Scores
 from localspec.speculation.rules import RULES
-from localspec.speculation.target import Scores
 from localspec.stats import Stats
 
 _STEPS = 64
@@ -41,6 +41,10 @@ _SPREADS = (1.0, 2.0, 4.0)
 class _StubTarget:
     """Answers every pass at once, with rows from a pool of random logits."""
 
+    chunk = 512
+    branches = 1
+    only_chains = None
+
     def __init__(self, n_vocab: int, depth: int, spread: float) -> None:
         self.n_vocab = n_vocab
         rng = np.random.default_rng(0)
@@ -52,8 +56,24 @@ class _StubTarget:
         """The logits of the next pass, (1 + depth, n_vocab)."""
         return np.asarray(self._pool[self._step % len(self._pool)])
 
-    def score(self, pending: int, draft: Draft) -> Scores:
-        return Scores(self.rows()[: 1 + len(draft)])
+    @property
+    def context(self) -> "_StubTarget":
+        return self
+
+    def shared(self, tokens: Sequence[int]) -> int:
+        return len(tokens)
+
+    def truncate(self, length: int) -> int:
+        return length
+
+    def mark(self) -> None:
+        pass
+
+    def catch_up(self) -> Iterator[Pass]:
+        return iter(())
+
+    def decode(self, passes: Sequence[Pass]) -> list[Scores]:
+        return [Scores(self.rows()[: len(each)]) for each in passes]
 
     def commit(self, path: Sequence[int]) -> None:
         self._step += 1

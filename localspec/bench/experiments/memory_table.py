@@ -16,7 +16,7 @@ from pathlib import Path
 
 from localspec.bench.experiments.command_line import Table, argument_parser, run_in_new_process
 from localspec.gguf.facts import facts_of
-from localspec.llama.context import Context
+from localspec.llama.context import single_sequence
 from localspec.llama.dry_run import DryModel, parse_context_memory
 from localspec.llama.library import captured_log
 from localspec.llama.model import Model
@@ -64,7 +64,7 @@ def _measured_here(models: Sequence[Path], context: int, kv_type: str) -> tuple[
         contexts = []
         for model in loaded:
             with captured_log() as lines:
-                made = Context(model, n_ctx=context, threads=1, kv_type=KV_TYPES[kv_type])
+                made = single_sequence(model, n_ctx=context, threads=1, kv_type=KV_TYPES[kv_type])
             contexts.append(stack.enter_context(made))
             use = parse_context_memory(lines)
             buffers += sum((*use.cache.values(), *use.compute_buffers.values()))

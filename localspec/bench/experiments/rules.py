@@ -21,11 +21,12 @@ from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Result
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.replay import Prediction, ScoredText, predict, score_text
-from localspec.llama.context import Context
+from localspec.llama.context import single_sequence
 from localspec.models import registry
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits
+from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits, proposal
+from localspec.speculation.passes import Passes
 from localspec.speculation.rules import RULES
 
 # The standard library's modules that the bundled pair was not trained on.
@@ -69,11 +70,11 @@ class _GreedyDrafter:
         """Set the text."""
         self._model.begin(tokens)
 
-    def propose(self, limit: Limit) -> Draft:
+    def passes(self, limit: Limit) -> Passes[Draft]:
         """Draft the model's greedy continuation, through the same filters."""
         greedy = replace(limit.sampler.params, temperature=0.0)
         sampler = replace(limit.sampler, params=greedy)
-        return self._model.propose(replace(limit, sampler=sampler))
+        return (yield from proposal(self._model, replace(limit, sampler=sampler)))
 
     def observe(self, outcome: Outcome) -> None:
         """Append what was committed."""
@@ -182,11 +183,11 @@ def _measure(engine: Engine, rule: str, depth: int, work: Workload) -> _Measured
 
 def score(engines: Mapping[str, Engine], work: Workload) -> list[list[ScoredText]]:
     """Sample each text from the target alone, and score it with both models: texts by prompt."""
-    plain, [drafter] = engines["none"], engines[MODEL].drafter_set.contexts.values()
+    plain, [drafter] = engines["none"], engines[MODEL].drafter_set.sequences.values()
     with ExitStack() as stack:
         target, small = (
             stack.enter_context(
-                Context(model, n_ctx=plain.context, threads=1, flash_attention=True)
+                single_sequence(model, n_ctx=plain.context, threads=1, flash_attention=True)
             )
             for model in (plain.model, drafter.model)
         )

@@ -23,7 +23,7 @@ from localspec.bench.experiments.command_line import Table, add_model_options, a
 from localspec.bench.prompt_sets import bundled_tasks
 from localspec.engine.engine import Engine, load
 from localspec.llama.batch_invariance import logits_by, probe, typical_seconds
-from localspec.llama.context import Context
+from localspec.llama.sequence import KVSequence
 
 WIDEST = 16
 _POSITIONS = 2 * WIDEST
@@ -48,7 +48,7 @@ class Width:
     difference: float
 
 
-def measure_widths(context: Context, behind: int) -> Iterator[Width]:
+def measure_widths(context: KVSequence, behind: int) -> Iterator[Width]:
     """Yield every width up to the widest. behind: tokens before the positions compared."""
     narrowest, widest = (logits_by(context, rows, behind, _POSITIONS) for rows in (1, WIDEST))
     for rows in range(1, WIDEST + 1):
@@ -105,7 +105,7 @@ def _print_histories(engine: Engine, pieces: Sequence[int], count: int) -> None:
 
 
 def _prompt_seconds(
-    context: Context, prompt: Sequence[int], pieces: Sequence[int]
+    context: KVSequence, prompt: Sequence[int], pieces: Sequence[int]
 ) -> dict[int, list[float]]:
     """Times of the whole prompt; the pieces alternate."""
     found: dict[int, list[float]] = {piece: [] for piece in pieces}
@@ -147,7 +147,7 @@ def main() -> None:
             _print(engine.slot.target, options.behind, reproducible=reproducible)
 
 
-def _print(context: Context, behind: int, *, reproducible: bool) -> None:
+def _print(context: KVSequence, behind: int, *, reproducible: bool) -> None:
     print("--reproducible" if reproducible else "as localspec runs it")
     table = Table(
         ("rows", "5"),
