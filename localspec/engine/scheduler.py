@@ -54,6 +54,11 @@ class _Request:
         return self.requested.sequence.context  # type: ignore[return-value]
 
     @property
+    def rows(self) -> int:
+        """The rows of the pass, with the tokens of its text that are evaluated once more."""
+        return self.context.rows_of(self.requested)
+
+    @property
     def done(self) -> bool:
         return self.scores is not None or self.error is not None
 
@@ -231,6 +236,7 @@ class Scheduler:
     def _decode_some(self) -> None:
         """Compute a decode, and hand out its scores."""
         chosen = self._chosen()
+        rows = [each.rows for each in chosen]
         began = perf_counter()
         try:
             scores = chosen[0].context.decode([each.requested for each in chosen])
@@ -238,7 +244,6 @@ class Scheduler:
             self._blame(chosen, error)
             return
         seconds = perf_counter() - began
-        rows = [each.width + each.again for each in scores]
         self._decode_seconds += _NEWEST * (seconds - self._decode_seconds)
         for request, each, own in zip(chosen, scores, rows, strict=True):
             request.scores, request.seconds = each, seconds * own / sum(rows)
@@ -285,7 +290,6 @@ def _can_share(one: _Request, other: _Request) -> bool:
     """Whether a decode of both costs less than two, and gives each the digits it has alone."""
     if one.alone or other.alone:
         return False
-    rows = [each.context.rows_of(each.requested) for each in (one, other)]
     if one.context.splits_unequal:
-        return rows[0] == rows[1]
-    return one.context.is_offloaded or (rows[0] < _WIDE) == (rows[1] < _WIDE)
+        return one.rows == other.rows
+    return one.context.is_offloaded or (one.rows < _WIDE) == (other.rows < _WIDE)

@@ -151,6 +151,7 @@ class ScriptedModel:
     """As `localspec.llama.model.Model`: a few bytes of text are a token, whatever they are."""
 
     vocabulary_fingerprint = "scripted"
+    size = 0
     bos = eos = -1
 
     def __init__(self, path: Path, template: str | None) -> None:
