@@ -143,7 +143,11 @@ class HiddenReader(ModelDrafter, Protocol):
     """A drafter that reads hidden rows of its target, of the layers of `Traits.reads_hidden`."""
 
     def held(self, tokens: Sequence[int]) -> int:
-        """How many of these tokens' hidden rows it has read; the target evaluates the others."""
+        """Start on a text: keep what it shares with the one before.
+
+        tokens: the text without its pending token. Returns how many of their hidden rows need not
+        be read again; the target evaluates the other tokens.
+        """
         ...
 
     def read(self, evaluated: Evaluated) -> Passes[None]:

@@ -40,7 +40,8 @@ class Pass:
         all tokens become text as soon as they are evaluated.
     parents: the parent of each drafted token, as in Draft; None: a chain.
     wanted: the number of last tokens whose logits are needed.
-    hidden: the layers whose input rows are needed (`Scores.hidden`).
+    hidden: the layers whose input rows are needed (`Scores.hidden`). The number of layers stands
+        for the rows that leave the last one.
     embeddings: (n, width) float32 rows for a head: beside `tokens`, or instead of them.
     encode: whether the head's encoder computes the pass.
     layer_offset: the number of the head among several in one model.
@@ -72,7 +73,6 @@ class Scores:
         rows are not in `logits` and not counted in `width`.
     hidden: by layer (again + tokens, n_embd) float32: the rows of the tokens evaluated once more
         are the first.
-    output_hidden: (again + tokens, n_embd) float32, the rows behind the last layer of a head.
     others: the rows of each other text in the same decode.
     seconds: of the whole decode. share: the part of it that this pass pays for.
     """
@@ -81,7 +81,6 @@ class Scores:
     padding: int = 0
     again: int = 0
     hidden: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
-    output_hidden: NDArray[np.float32] | None = None
     others: tuple[int, ...] = ()
     seconds: float = 0.0
     share: float = 0.0
