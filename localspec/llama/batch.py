@@ -6,6 +6,7 @@ from typing import Any
 
 import llama_cpp
 import numpy as np
+from numpy.typing import NDArray
 
 
 class Batch:
@@ -16,6 +17,7 @@ class Batch:
 
     def __init__(self, size: int, n_ids: int = 1) -> None:
         self.size = size
+        self._embeddings = np.zeros((size, 0), np.float32)
         self._tokens = np.zeros(size, np.int32)
         self._positions = np.zeros(size, np.int32)
         self._id_counts = np.ones(size, np.int32)
@@ -33,18 +35,37 @@ class Batch:
     def __len__(self) -> int:
         return int(self.struct.n_tokens)
 
-    def clear(self) -> None:
-        """Remove all rows."""
-        self.struct.n_tokens = 0
+    def clear(self, *, tokens: bool = True, width: int = 0) -> None:
+        """Remove all rows. tokens: whether the rows to come have a token each.
 
-    def add(self, tokens: Sequence[int], *, start: int, seq_id: int, wanted: int) -> None:
+        width: how many numbers the embedding of each has; 0: they have none.
+        """
+        self.struct.n_tokens = 0
+        if self._embeddings.shape[1] != width:
+            self._embeddings = np.zeros((self.size, width), np.float32)
+        struct: Any = self.struct
+        struct.token = _pointer(self._tokens, ctypes.c_int32) if tokens else None
+        struct.embd = _pointer(self._embeddings, ctypes.c_float) if width else None
+
+    def add(
+        self,
+        tokens: Sequence[int],
+        *,
+        start: int,
+        seq_id: int,
+        wanted: int,
+        embeddings: NDArray[np.float32] | None = None,
+    ) -> None:
         """Add a row for each token, at positions start, start + 1, ... of one sequence id.
 
-        wanted: the number of last rows whose logits are needed.
+        wanted: the number of last rows whose logits are needed. embeddings: (rows, width), beside
+        the tokens or instead of them; None: zeros, if the batch has embeddings.
         """
-        first, end = self._grow(len(tokens))
-        self._tokens[first:end] = tokens
-        self._positions[first:end] = range(start, start + len(tokens))
+        first, end = self._grow(len(tokens) if embeddings is None else len(embeddings))
+        if tokens:
+            self._tokens[first:end] = tokens
+        self._embeddings[first:end] = 0 if embeddings is None else embeddings
+        self._positions[first:end] = range(start, start + end - first)
         self._id_counts[first:end] = 1
         self._ids[first:end, 0] = seq_id
         self._wants_logits[first : end - wanted] = False
@@ -61,6 +82,10 @@ class Batch:
         self._id_counts[row] = len(seq_ids)
         self._ids[row, : len(seq_ids)] = seq_ids
         self._wants_logits[row] = True
+
+    def want_all_logits(self) -> None:
+        """Ask for the logits of every row."""
+        self._wants_logits[: int(self.struct.n_tokens)] = True
 
     def _grow(self, count: int) -> tuple[int, int]:
         first = int(self.struct.n_tokens)

@@ -1,26 +1,26 @@
 """Context: one KV cache of a model, with one text or several in it."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import accumulate
 from time import perf_counter
 from typing import Any, cast
 
 import llama_cpp
 import numpy as np
+from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import library
 from localspec.llama.batch import Batch
+from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, context_params, new_context
+from localspec.llama.hidden_states import HiddenStates
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.passes import Pass, Scores
 
-# Prompt tokens per pass: few enough that a generation can be cancelled quickly. It is the most rows
-# of a decode too.
-CHUNK = 512
-# The most rows with logits in one decode; each row reserves n_vocab floats of compute buffer.
-OUTPUT_ROWS = MAX_DEPTH + 1
 # The library's limit of sequence ids in one context.
 MAX_IDS = 256
 
@@ -39,8 +39,13 @@ class Context:
     back. splits_unequal: whether the library computes passes of different numbers of rows one after
     the other, also in one decode: recurrent layers do. The context is freed with its last text.
 
+    chunk: the most rows of a decode. hidden: the hidden rows of its layers. heads: the contexts of
+    heads that draft for its texts: they use this one, and are freed before it.
+
     Raises ModelLoadError if the library cannot make the context (usually for lack of memory).
     """
+
+    chunk = CHUNK
 
     def __init__(
         self,
@@ -61,7 +66,7 @@ class Context:
         self.n_cells = n_ctx
         self.texts = texts
         self.branches = branches
-        self.chunk = CHUNK
+        self.heads: list[Context] = []
         self._n_ctx = n_ctx
         self._options: dict[str, Any] = {
             "threads": threads,
@@ -128,15 +133,29 @@ class Context:
         """
         if texts + self.branches > MAX_IDS:
             raise LocalspecError(f"{texts} texts are too many; a context holds {MAX_IDS} at most")
+        with ExitStack() as undo:
+            handle = self._new_handle(texts)
+            undo.callback(llama_cpp.llama_free, handle)
+            moves: list[tuple[Context, Any, int]] = [(self, handle, texts)]
+            for head in self.heads:
+                moves.append((head, head._new_handle(head.texts, handle), head.texts))
+                undo.callback(llama_cpp.llama_free, moves[-1][1])
+            undo.pop_all()
+        old = [context._move(handle, texts) for context, handle, texts in moves]
+        for handle in reversed(old):
+            llama_cpp.llama_free(handle)
+
+    def _move(self, handle: Any, texts: int) -> Any:
+        """Copy the texts to another handle with room for `texts`; return the old handle."""
         for sequence in self._sequences:
             sequence.roll_back()
         copies = [sequence.memory.copy() for sequence in self._sequences]
-        old, self._handle = self._handle, self._new_handle(texts)
-        llama_cpp.llama_free(old)
+        old, self._handle = self._handle, handle
         self.texts = texts
         self._set_up()
         for sequence, copy in zip(self._sequences, copies, strict=True):
             sequence.memory.move(copy)
+        return old
 
     def leave(self, sequence: KVSequence) -> None:
         """Remove a text; the context is freed with the last one."""
@@ -148,7 +167,9 @@ class Context:
                 self.close()
 
     def close(self) -> None:
-        """Free the context."""
+        """Free the context, after those of heads that use it."""
+        while self.heads:
+            self.heads.pop().close()
         handle, self._handle = self._handle, None
         if handle:
             llama_cpp.llama_free(handle)
@@ -157,11 +178,11 @@ class Context:
 
     def rows_of(self, requested: Pass) -> int:
         """The rows of a pass, with the tokens of its text that are evaluated once more."""
-        return _sequence_of(requested).rows_of(requested)
+        return sequence_of(requested).rows_of(requested)
 
     def fits(self, passes: Sequence[Pass]) -> bool:
         """Whether one decode can compute these passes."""
-        branches = sum(_sequence_of(each).branches_of(each) for each in passes)
+        branches = sum(sequence_of(each).branches_of(each) for each in passes)
         return (
             sum(map(self.rows_of, passes)) <= self.chunk
             and sum(each.wanted for each in passes) <= OUTPUT_ROWS
@@ -174,9 +195,9 @@ class Context:
         Raises LocalspecError for a pass that cannot be computed; then no text has changed.
         """
         # Recurrent layers share work only among consecutive sequence ids.
-        order = sorted(range(len(passes)), key=lambda i: _sequence_of(passes[i]).seq_id)
+        order = sorted(range(len(passes)), key=lambda i: sequence_of(passes[i]).seq_id)
         ordered = [passes[i] for i in order]
-        sequences = [_sequence_of(each) for each in ordered]
+        sequences = [sequence_of(each) for each in ordered]
         self._require_possible(ordered, sequences)
         lengths = [len(sequence.tokens) for sequence in sequences]
         try:
@@ -188,13 +209,14 @@ class Context:
         return [scores[order.index(i)] for i in range(len(passes))]
 
     def _decode(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> list[Scores]:
-        self._batch.clear()
+        self._begin_batch(passes)
         free = self._free_branches()
         for requested, sequence in zip(passes, sequences, strict=True):
             sequence.prepare(requested)
             sequence.add_rows(requested, self._batch, free)
         last = sequences[-1]
         padding = self._pad(passes, last)
+        self.hidden.enable(layer for each in passes for layer in each.hidden)
         seconds = self._compute(sequences)
         for requested, sequence in zip(passes, sequences, strict=True):
             sequence.end_pass(requested)
@@ -226,6 +248,10 @@ class Context:
                     f"a decode of {count} {what} was asked for; {most} are the most"
                 )
 
+    def _begin_batch(self, passes: Sequence[Pass]) -> None:
+        """Empty the batch for the rows of these passes."""
+        self._batch.clear()
+
     def _free_branches(self) -> list[int]:
         """The sequence ids of branches that no text uses."""
         used = {branch for sequence in self._sequences for branch in sequence.branch_ids}
@@ -240,19 +266,30 @@ class Context:
 
     def _compute(self, sequences: Sequence[KVSequence]) -> float:
         """Decode the batch; return the seconds."""
-        library.clear_log()
         for sequence in sequences:
             sequence.memory.begin_pass()
-        began = perf_counter()
-        status = llama_cpp.llama_decode(self.handle, self._batch.struct)
-        if status != 0:
+        try:
+            return self._timed_run()
+        except LocalspecError:
             for sequence in sequences:
                 sequence.roll_back()
+            raise
+
+    def _timed_run(self) -> float:
+        """Compute the batch; return the seconds."""
+        library.clear_log()
+        began = perf_counter()
+        status = self._run_batch()
+        if status != 0:
             raise LocalspecError(
                 f"llama.cpp could not evaluate {int(self._batch.struct.n_tokens)} tokens "
                 f"(status {status}{', ' + library.first_error() if library.first_error() else ''})"
             )
         return perf_counter() - began
+
+    def _run_batch(self) -> int:
+        """Decode the batch; return the library's status."""
+        return int(llama_cpp.llama_decode(self.handle, self._batch.struct))
 
     def _scores(
         self,
@@ -261,44 +298,69 @@ class Context:
         padding: int,
         seconds: float,
     ) -> list[Scores]:
-        wanted = sum(each.wanted for each in passes)
-        pointer = llama_cpp.llama_get_logits(self.handle) if wanted else None
-        logits = np.empty((0, self.n_vocab), np.float32)
-        if pointer:
-            logits = np.ctypeslib.as_array(pointer, shape=(wanted, self.n_vocab))
+        lengths = [sequence.rows_in_pass for sequence in sequences]
+        logits = self._logits_of(passes, lengths)
+        hidden = self._hidden_of(passes, lengths, padding)
         # The padding belongs to the last text.
         paddings = [0] * (len(passes) - 1) + [padding]
-        rows = [
-            sequence.rows_in_pass + more for sequence, more in zip(sequences, paddings, strict=True)
-        ]
-        scores, first = list[Scores](), 0
-        for i, (requested, sequence) in enumerate(zip(passes, sequences, strict=True)):
-            end = first + requested.wanted
+        rows = [length + more for length, more in zip(lengths, paddings, strict=True)]
+        scores = list[Scores]()
+        for i, sequence in enumerate(sequences):
             others = (*rows[:i], *rows[i + 1 :])
             share = seconds * rows[i] / sum(rows)
             scores.append(
                 Scores(
-                    logits[first:end],
+                    logits[i],
                     paddings[i],
                     sequence.again,
+                    hidden[i],
                     others=others,
                     seconds=seconds,
                     share=share,
                 )
             )
-            first = end
         return scores
+
+    def _logits_of(
+        self, passes: Sequence[Pass], lengths: Sequence[int]
+    ) -> list[NDArray[np.float32]]:
+        """The rows of logits that each pass wanted. lengths: the rows of each pass."""
+        wanted = [each.wanted for each in passes]
+        return split_rows(self.logits(sum(wanted)), wanted)
+
+    def logits(self, count: int) -> NDArray[np.float32]:
+        """The first rows of logits of the last decode, (count, n_vocab) float32: a view."""
+        if not count:
+            return np.empty((0, self.n_vocab), np.float32)
+        pointer = llama_cpp.llama_get_logits(self.handle)
+        return np.ctypeslib.as_array(pointer, shape=(count, self.n_vocab))
+
+    def _hidden_of(
+        self, passes: Sequence[Pass], lengths: Sequence[int], padding: int
+    ) -> list[dict[int, NDArray[np.float32]]]:
+        """The hidden rows that each pass asked for, by layer."""
+        found: list[dict[int, NDArray[np.float32]]] = [{} for _ in passes]
+        for layer in {layer for each in passes for layer in each.hidden}:
+            rows = self.hidden.rows(layer, sum(lengths) + padding)
+            for i, own in enumerate(split_rows(rows, lengths)):
+                if layer in passes[i].hidden:
+                    found[i][layer] = own
+        return found
 
     # Making the context.
 
-    def _new_handle(self, texts: int) -> Any:
-        params = context_params(self._n_ctx, texts=texts, branches=self.branches, **self._options)
-        return new_context(self.model, params)
+    def _new_handle(self, texts: int, target: Any = None) -> Any:
+        """Make the library's context. target: for a head, that of its target if it is another."""
+        return new_context(self.model, self._params(texts))
+
+    def _params(self, texts: int) -> Any:
+        return context_params(self._n_ctx, texts=texts, branches=self.branches, **self._options)
 
     def _set_up(self) -> None:
         size = int(llama_cpp.llama_n_ctx(self._handle))
         self.n_cells = min(self._n_ctx, size // self.texts)
-        self._batch = Batch(CHUNK + MAX_DEPTH, self.texts + self.branches)
+        self._batch = Batch(self.chunk + MAX_DEPTH, self.texts + self.branches)
+        self.hidden = HiddenStates(self._handle)
 
     def _probe_rollback(self) -> None:
         if not self.memory:
@@ -306,7 +368,7 @@ class Context:
                 f"{self.model.path.name} keeps no cache of its text; pass a text-generation model"
             )
         sequence = KVSequence(self, Memory(self, 0, self.model.sliding_window))
-        self._batch.clear()
+        self._begin_batch([])
         self._batch.add([0, 0], start=0, seq_id=0, wanted=1)
         self._compute([sequence])
         sequence.memory.end_pass(2)
@@ -314,53 +376,17 @@ class Context:
         self.rollback = sequence.memory.kind
 
 
-def context_params(
-    n_ctx: int,
-    *,
-    threads: int,
-    flash_attention: bool | None,
-    kv_type: int,
-    snapshots: int = 0,
-    texts: int = 1,
-    branches: int = 0,
-) -> Any:
-    """The library's parameters for a context; the arguments are those of Context."""
-    params = llama_cpp.llama_context_default_params()
-    params.n_ctx = n_ctx * texts
-    params.n_batch = params.n_ubatch = CHUNK
-    params.n_seq_max = texts + branches
-    # Rows that belong to several sequence ids, as in a tree, need one cache for all texts.
-    params.kv_unified = True
-    # The library ends the process where this is less than `n_seq_max`.
-    params.n_outputs_max = max(OUTPUT_ROWS, params.n_seq_max)
-    # Layers with a sliding window cache the window and one pass, not the whole text.
-    params.swa_full = False
-    # The library sets 0 for architectures without snapshots.
-    params.n_rs_seq = snapshots
-    params.n_threads = params.n_threads_batch = threads
-    params.flash_attn_type = -1 if flash_attention is None else int(flash_attention)
-    params.type_k = params.type_v = kv_type
-    params.no_perf = True
-    return params
-
-
 def single_sequence(model: Model, **options: Any) -> KVSequence:
     """A text in a context of its own, which is freed with it. options: those of Context."""
     return Context(model, **options).new_sequence()
 
 
-def new_context(model: Model, params: Any) -> Any:
-    """The library's context; the caller frees it. Raises ModelLoadError if it fails."""
-    library.clear_log()
-    handle = llama_cpp.llama_init_from_model(model.handle, params)
-    if not handle:
-        raise ModelLoadError(
-            f"{model.path.name}: a context of {params.n_ctx} tokens cannot be made "
-            f"({library.first_error() or 'no reason given'}); try a smaller one with --ctx"
-        )
-    return handle
+def split_rows(rows: NDArray[np.float32], lengths: Sequence[int]) -> list[NDArray[np.float32]]:
+    """Split rows into parts of these lengths."""
+    ends = list(accumulate(lengths))
+    return [rows[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
 
-def _sequence_of(requested: Pass) -> KVSequence:
+def sequence_of(requested: Pass) -> KVSequence:
     """The text of a pass, which is one of this library."""
     return cast(KVSequence, requested.sequence)

@@ -15,7 +15,7 @@ from typing import Any
 import llama_cpp
 
 from localspec.llama import library
-from localspec.llama.context import context_params
+from localspec.llama.context_params import context_params
 from localspec.llama.model import model_params
 
 _HOST = "CPU"

@@ -5,7 +5,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,7 @@ except (ImportError, OSError, RuntimeError, FileNotFoundError) as error:
         "pip install --force-reinstall --no-cache-dir llama-cpp-python"
     ) from error
 
-# Functions that some builds lack, by what they are needed for; C++ names are mangled as gcc and
-# clang do.
+# Functions that some builds lack, by what they are needed for.
 _OPTIONAL_FUNCTIONS = {
     "rolling recurrent models back": (
         "llama_n_rs_seq",
@@ -39,16 +38,24 @@ _OPTIONAL_FUNCTIONS = {
         "llama_detach_threadpool",
     ),
     "drafters that read hidden states": (
-        "llama_set_embeddings",
-        "_Z30llama_set_embeddings_layer_inpP13llama_contextjb",
-        "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
-        "_Z28llama_model_target_layer_idsPK11llama_model",
-        "_Z30llama_model_target_layer_ids_nPK11llama_model",
+        "llama_set_embeddings_layer_inp",
+        "llama_get_embeddings_layer_inp",
+        "llama_set_embeddings_nextn",
+        "llama_get_embeddings_nextn",
     ),
     "layers on other machines (RPC)": (
         "ggml_backend_rpc_add_server",
         "ggml_backend_rpc_start_server",
     ),
+}
+# Functions that are exported as C++: their parameters as gcc and clang write them into the name,
+# and their result and parameters as Microsoft's compiler does.
+_CPP_FUNCTIONS = {
+    "llama_set_embeddings_layer_inp": ("P13llama_contextjb", "XPEAUllama_context@@I_N@Z"),
+    "llama_get_embeddings_layer_inp": ("P13llama_contextj", "PEAMPEAUllama_context@@I@Z"),
+    "llama_set_embeddings_nextn": ("P13llama_contextbb", "XPEAUllama_context@@_N1@Z"),
+    "llama_get_embeddings_nextn": ("P13llama_context", "PEAMPEAUllama_context@@@Z"),
+    "llama_graph_reserve": ("P13llama_contextjjj", "PEAUggml_cgraph@@PEAUllama_context@@III@Z"),
 }
 _LONGEST_LINE = 200
 _lines: deque[str] = deque(maxlen=400)
@@ -145,11 +152,19 @@ def symbol(name: str, result: Any, *arguments: Any) -> Any:
     result, arguments: their ctypes.
     """
     for library in _libraries():
-        try:
-            return ctypes.CFUNCTYPE(result, *arguments)((name, library))
-        except AttributeError:
-            continue
+        for exported in _exported_names(name):
+            with suppress(AttributeError):
+                return ctypes.CFUNCTYPE(result, *arguments)((exported, library))
     return None
+
+
+def _exported_names(name: str) -> Iterator[str]:
+    """Yield the names that a function may be exported by: as C, by gcc and clang, by Microsoft."""
+    yield name
+    if name in _CPP_FUNCTIONS:
+        parameters, signature = _CPP_FUNCTIONS[name]
+        yield f"_Z{len(name)}{name}{parameters}"
+        yield f"?{name}@@YA{signature}"
 
 
 @cache

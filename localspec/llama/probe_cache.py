@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
-from localspec.llama.context import context_params, new_context
+from localspec.llama.context_params import context_params, new_context
 from localspec.llama.model import Model
 
 # The texts, as the library's sequence ids: the one that is tried, and others beside it.

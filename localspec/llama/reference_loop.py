@@ -12,7 +12,7 @@ from typing import Any
 import llama_cpp
 
 from localspec.errors import LocalspecError
-from localspec.llama.context import new_context
+from localspec.llama.context_params import new_context
 from localspec.llama.model import Model
 from localspec.sampling.params import SamplingParams
 

@@ -270,9 +270,14 @@ class KVSequence:
         start, certain = self.memory.length, len(requested) - (requested.drafted or 0)
         further = self.branches_of(requested)
         if not further:
-            tokens = [*again, *requested.tokens]
-            batch.add(tokens, start=start, seq_id=self.seq_id, wanted=requested.wanted)
-            self.rows_in_pass = len(tokens)
+            self.rows_in_pass = len(again) + len(requested)
+            batch.add(
+                [*again, *requested.tokens],
+                start=start,
+                seq_id=self.seq_id,
+                wanted=requested.wanted,
+                embeddings=requested.embeddings,
+            )
             return
         self.branch_ids = [free_ids.pop(0) for _ in range(further)]
         self.memory.fork(self.branch_ids)

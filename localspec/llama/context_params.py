@@ -1,0 +1,58 @@
+"""Context parameters: what the library is asked for when a context is made."""
+
+from typing import Any
+
+import llama_cpp
+
+from localspec.errors import ModelLoadError
+from localspec.llama import library
+from localspec.llama.model import Model
+from localspec.speculation.draft import MAX_DEPTH
+
+# Prompt tokens per pass: few enough that a generation can be cancelled quickly. It is the most rows
+# of a decode too.
+CHUNK = 512
+# The most rows with logits in one decode; each row reserves n_vocab floats of compute buffer.
+OUTPUT_ROWS = MAX_DEPTH + 1
+
+
+def context_params(
+    n_ctx: int,
+    *,
+    threads: int,
+    flash_attention: bool | None,
+    kv_type: int,
+    snapshots: int = 0,
+    texts: int = 1,
+    branches: int = 0,
+) -> Any:
+    """The library's parameters for a context; the arguments are those of Context."""
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = n_ctx * texts
+    params.n_batch = params.n_ubatch = CHUNK
+    params.n_seq_max = texts + branches
+    # Rows that belong to several sequence ids, as in a tree, need one cache for all texts.
+    params.kv_unified = True
+    # The library ends the process where this is less than `n_seq_max`.
+    params.n_outputs_max = max(OUTPUT_ROWS, params.n_seq_max)
+    # Layers with a sliding window cache the window and one pass, not the whole text.
+    params.swa_full = False
+    # The library sets 0 for architectures without snapshots.
+    params.n_rs_seq = snapshots
+    params.n_threads = params.n_threads_batch = threads
+    params.flash_attn_type = -1 if flash_attention is None else int(flash_attention)
+    params.type_k = params.type_v = kv_type
+    params.no_perf = True
+    return params
+
+
+def new_context(model: Model, params: Any) -> Any:
+    """The library's context; the caller frees it. Raises ModelLoadError if it fails."""
+    library.clear_log()
+    handle = llama_cpp.llama_init_from_model(model.handle, params)
+    if not handle:
+        raise ModelLoadError(
+            f"{model.path.name}: a context of {params.n_ctx} tokens cannot be made "
+            f"({library.first_error() or 'no reason given'}); try a smaller one with --ctx"
+        )
+    return handle

@@ -1,0 +1,143 @@
+"""Head context: the KV cache of a head, whose passes carry states beside or instead of tokens."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.errors import LocalspecError
+from localspec.llama.context import Context, sequence_of, split_rows
+from localspec.llama.context_params import new_context
+from localspec.llama.model import Model
+from localspec.speculation.passes import Pass, Scores
+
+# The most rows of a decode. The library reserves the logits of a whole batch for a head, and
+# computes them for each row, wanted or not.
+_CHUNK = 64
+
+
+class HeadContext(Context):
+    """A KV cache of a head that drafts for the texts in a context of its target.
+
+    model: the head. target: the target's context, which the head's passes may take matrices from;
+    this context is closed before it. encoder_width: how many numbers a row of the encoder's input
+    has. Others as in Context.
+
+    A pass with tokens but without embeddings gets states of zeros, for measuring.
+    """
+
+    chunk = _CHUNK
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        target: Context,
+        encoder_width: int,
+        n_ctx: int,
+        threads: int,
+        texts: int = 1,
+        flash_attention: bool | None = None,
+        kv_type: int = llama_cpp.GGML_TYPE_F16,
+    ) -> None:
+        self._target = target
+        self._encoder_width = encoder_width
+        self._width = int(llama_cpp.llama_model_n_embd(model.handle))
+        self._encodes = self._wants_logits = False
+        super().__init__(
+            model,
+            n_ctx=n_ctx,
+            threads=threads,
+            texts=texts,
+            flash_attention=flash_attention,
+            kv_type=kv_type,
+        )
+        target.heads.append(self)
+
+    def close(self) -> None:
+        """Free the context."""
+        if self in self._target.heads:
+            self._target.heads.remove(self)
+        super().close()
+
+    def fits(self, passes: Sequence[Pass]) -> bool:
+        """Whether one decode can compute these passes: an encoder's and a decoder's do not mix."""
+        return super().fits(passes) and len({each.encode for each in passes}) == 1
+
+    def decode(self, passes: Sequence[Pass]) -> list[Scores]:
+        """Compute passes of different texts in one decode, or in one pass of the encoder."""
+        if len({each.encode for each in passes}) > 1:
+            raise LocalspecError("a pass of an encoder cannot share a decode; compute it alone")
+        self._require_widths(passes)
+        return self._encode(passes) if passes[0].encode else super().decode(passes)
+
+    def _require_widths(self, passes: Sequence[Pass]) -> None:
+        """Raise LocalspecError for rows of another width, which the library would read beyond."""
+        for each in passes:
+            width = self._encoder_width if each.encode else self._width
+            rows = 0 if each.embeddings is None else each.embeddings.shape[1]
+            if rows != width and (each.encode or each.embeddings is not None):
+                raise LocalspecError(
+                    f"{self.model.path.name} takes rows of {width} numbers, and got {rows}"
+                )
+            if not each.encode and each.embeddings is not None and len(each) != len(each.tokens):
+                raise LocalspecError(
+                    f"a pass has {len(each.tokens)} tokens and {len(each)} states; pair them"
+                )
+
+    def _encode(self, passes: Sequence[Pass]) -> list[Scores]:
+        """Compute the states of rows, each on its own; the texts stay as they are."""
+        sequences = [sequence_of(each) for each in passes]
+        lengths = [len(each) for each in passes]
+        if sum(lengths) > self.chunk:
+            raise LocalspecError(
+                f"an encoder's pass of {sum(lengths)} rows was asked for; {self.chunk} are the most"
+            )
+        self._begin_batch(passes)
+        for requested, sequence in zip(passes, sequences, strict=True):
+            sequence.roll_back()
+            # The encoder does not use positions, but the library wants those that come next.
+            self._batch.add(
+                (),
+                start=sequence.memory.length,
+                seq_id=sequence.seq_id,
+                wanted=len(requested),
+                embeddings=requested.embeddings,
+            )
+        self.hidden.enable(layer for each in passes for layer in each.hidden)
+        seconds = self._timed_run()
+        nothing = np.empty((0, self.n_vocab), np.float32)
+        return [
+            Scores(nothing, hidden=hidden, seconds=seconds, share=seconds * length / sum(lengths))
+            for hidden, length in zip(self._hidden_of(passes, lengths, 0), lengths, strict=True)
+        ]
+
+    def _begin_batch(self, passes: Sequence[Pass]) -> None:
+        self._encodes = any(each.encode for each in passes)
+        self._wants_logits = self._encodes or any(each.wanted for each in passes)
+        width = self._encoder_width if self._encodes else self._width
+        self._batch.clear(tokens=not self._encodes, width=width)
+
+    def _run_batch(self) -> int:
+        # With the logits of some rows only, the library gives those of other rows.
+        if self._wants_logits:
+            self._batch.want_all_logits()
+        if self._encodes:
+            return int(llama_cpp.llama_encode(self.handle, self._batch.struct))
+        return super()._run_batch()
+
+    def _logits_of(
+        self, passes: Sequence[Pass], lengths: Sequence[int]
+    ) -> list[NDArray[np.float32]]:
+        if not any(each.wanted for each in passes):
+            return super()._logits_of(passes, lengths)
+        every = split_rows(self.logits(sum(lengths)), lengths)
+        return [rows[len(rows) - one.wanted :] for rows, one in zip(every, passes, strict=True)]
+
+    def _new_handle(self, texts: int, target: Any = None) -> Any:
+        params = self._params(texts)
+        params.n_outputs_max = self.chunk
+        params.ctx_other = target or self._target.handle
+        return new_context(self.model, params)
