@@ -20,8 +20,8 @@ DraftOption = str | Path | Drafter
 class DrafterSpec:
     """One requested drafter.
 
-    kind: `suffix`, `lookup`, `ngram`, `draft-model` or `custom`. model: the name or path of a draft
-    model. custom: a Drafter object of the caller.
+    kind: `suffix`, `lookup`, `ngram`, `draft-model`, `eagle3` or `custom`. model: the name or path
+    of a draft model; its file tells whether it is a head. custom: a Drafter object of the caller.
     """
 
     kind: str

@@ -12,6 +12,7 @@ from localspec.drafters.spec import AUTO
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
+from localspec.errors import InvalidValueError
 from localspec.forecast.answers import Answer
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.model_free import count_steps
@@ -87,6 +88,7 @@ def forecast(
     and each further one has the next.
     """
     drafting = engine.drafter_set
+    _require_replayable(drafting)
     with engine.slot.new_context(GenerationConfig.of(**options)) as context:
         scored = score_answers(engine, context, prompts, options, progress)
         progress("measuring what passes and drafts take")
@@ -102,6 +104,16 @@ def forecast(
         found.append(forecast_auto(drafting.drafters, scored, costs))
     tokens = sum(len(answer.tokens) for answer in scored.answers)
     return Forecast(ranked(found), scored.rates, costs, len(scored.answers), tokens)
+
+
+def _require_replayable(drafters: DrafterSet) -> None:
+    """Raise InvalidValueError for a drafter that drafts only beside its target."""
+    for drafter in drafters.drafters:
+        if drafter.traits.reads_hidden:
+            raise InvalidValueError(
+                f"{drafter.name} reads hidden states of its target, which a forecast does not "
+                "compute; localspec bench measures it"
+            )
 
 
 def _forget(drafters: DrafterSet) -> Callable[[], object]:

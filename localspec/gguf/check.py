@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from localspec.errors import ModelLoadError, ModelNotFoundError
+from localspec.gguf.heads import EAGLE3
 from localspec.gguf.limits import impossible_numbers, largest
 from localspec.gguf.reader import Array, Header, TensorInfo, display_name, read_header
 from localspec.gguf.types import STRING, TENSOR_TYPES
@@ -17,6 +18,7 @@ _EMBEDDING = f"is an embedding model and cannot generate text; {_TEXT_MODEL}"
 _DIFFUSION = f"is a diffusion model, which does not write token by token; {_TEXT_MODEL}"
 _SPEECH = f"is a speech model; {_TEXT_MODEL}"
 _DRAFT_HEAD = "is a draft head that runs only inside its own target; pass a complete model"
+_EAGLE3 = "is a draft head, not a model; pass its target, and this file with --draft"
 _MMPROJ = "is an image or audio encoder (mmproj); pass the language model it belongs to"
 
 _TYPES = {
@@ -34,7 +36,8 @@ _ARCHITECTURES = {
     **dict.fromkeys(("gemma-embedding", "llama-embed"), _EMBEDDING),
     **dict.fromkeys(("dream", "llada", "llada-moe", "rnd1"), _DIFFUSION),
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), _SPEECH),
-    **dict.fromkeys(("eagle3", "dflash", "gemma4-assistant"), _DRAFT_HEAD),
+    **dict.fromkeys(("dflash", "gemma4-assistant"), _DRAFT_HEAD),
+    EAGLE3: _EAGLE3,
 }
 
 # Tensor types that llama.cpp has no kernel for, and types that it reads only as tables of numbers.
@@ -49,7 +52,20 @@ def check_generative(path: str | os.PathLike[str]) -> Header:
     path: the first file of a split model. Raises ModelNotFoundError or ModelLoadError.
     """
     header = read_header(path)
-    _refuse(path, _wrong_kind(header) or _wrong_part(header))
+    _refuse(path, _wrong_kind(header))
+    return _checked(path, header)
+
+
+def check_drafter(path: str | os.PathLike[str]) -> Header:
+    """Check as `check_generative` does; a head that runs inside its target (EAGLE3) passes too."""
+    header = read_header(path)
+    if header.architecture != EAGLE3:
+        _refuse(path, _wrong_kind(header))
+    return _checked(path, header)
+
+
+def _checked(path: str | os.PathLike[str], header: Header) -> Header:
+    _refuse(path, _wrong_part(header))
     tensors = [*header.tensors, *_tensors_of_other_parts(Path(path), header)]
     _refuse(
         path,

@@ -10,9 +10,11 @@ import psutil
 from localspec.drafters.spec import DraftRequest
 from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.generation_config import require
+from localspec.gguf.heads import Head
 from localspec.gguf.reader import Header
 from localspec.llama.context import single_sequence
 from localspec.llama.devices import can_offload
+from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
@@ -106,16 +108,9 @@ class RuntimeConfig:
         memory is too small for the larger cache beside the old one, the text gets a cache of its
         own. Raises ModelLoadError if not even that fits.
         """
+        if shared := self.place_beside(other, header, kv_type):
+            return shared
         context = other.context
-        if not self.reproducible:
-            with suppress(ModelLoadError):
-                if context.open_texts == context.texts:
-                    texts = min(2 * context.texts, MAX_TEXTS)
-                    if texts == context.texts:
-                        raise ModelLoadError("no more texts")
-                    self._require_room(header, other.model, texts * other.n_cells, kv_type)
-                    context.resize(texts)
-                return context.new_sequence()
         return self.context_for(
             other.model,
             header,
@@ -124,6 +119,41 @@ class RuntimeConfig:
             snapshots=context.snapshots,
             branches=context.branches,
         )
+
+    def place_beside(
+        self, other: KVSequence, header: Header, kv_type: str | None = None
+    ) -> KVSequence | None:
+        """Make room as `sequence_beside`; None where the text must have a cache of its own."""
+        context = other.context
+        if self.reproducible:
+            return None
+        with suppress(ModelLoadError):
+            if context.open_texts == context.texts:
+                texts = min(2 * context.texts, MAX_TEXTS)
+                if texts == context.texts:
+                    return None
+                self._require_room(header, other.model, texts * other.n_cells, kv_type)
+                context.resize(texts)
+            return context.new_sequence()
+        return None
+
+    def head_context_for(
+        self, model: Model, header: Header, head: Head, target: KVSequence, kv_type: str
+    ) -> KVSequence:
+        """Make a cache of a head for one text of its target.
+
+        Raises ModelLoadError as `context_for` does.
+        """
+        self._require_room(header, model, target.n_ctx, kv_type)
+        return HeadContext(
+            model,
+            target=target.context,
+            encoder_width=head.target_width * len(head.layers),
+            n_ctx=target.n_ctx,
+            threads=self.threads_of(model),
+            flash_attention=self.flash,
+            kv_type=estimate.KV_TYPES[kv_type],
+        ).new_sequence()
 
     def _require_room(
         self, header: Header, model: Model, n_ctx: int, kv_type: str | None = None

@@ -9,32 +9,41 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.drafters.draft_model import DraftModel
+from localspec.drafters.eagle3 import Eagle3
 from localspec.drafters.model_free import model_free_drafter
 from localspec.drafters.spec import NAMES, DrafterSpec, DraftRequest
 from localspec.drafters.suffix_store import PastTexts
 from localspec.errors import DrafterMismatchError, InvalidValueError, LocalspecError
-from localspec.gguf.facts import Facts
+from localspec.gguf.check import check_drafter
+from localspec.gguf.facts import Facts, facts_of
+from localspec.gguf.heads import EAGLE3, Head
 from localspec.gguf.reader import Header
 from localspec.llama.model import Model
 from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
+from localspec.loading.head_check import checked_head, require_last_rows
 from localspec.loading.kv_precision import choose_kv_type
-from localspec.loading.load_check import loadable_facts
+from localspec.loading.load_check import require_loadable
 from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
 from localspec.models import locate, pair_finder
 from localspec.models.vocabulary_match import mismatch
+from localspec.speculation.drafter import Drafter
 
 _SUFFIX = DrafterSpec("suffix")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDrafter:
-    """A drafter whose files exist. facts: of a draft model's file; None for other drafters."""
+    """A drafter whose files exist.
+
+    facts: of a draft model's file; None for other drafters. head: what a head reads of its target.
+    """
 
     spec: DrafterSpec
     facts: Facts | None = None
+    head: Head | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def find_drafters(request: DraftRequest, target: Path) -> FoundDrafters:
     """
     if request.is_off:
         return FoundDrafters(request, reason="drafting was turned off")
-    found = FoundDrafters(request, tuple(_found(spec) for spec in request.specs))
+    found = FoundDrafters(request, tuple(_found(spec, target) for spec in request.specs))
     if not request.auto:
         return found
     if _SUFFIX.kind not in (spec.name for spec in request.specs):
@@ -109,14 +118,19 @@ def plan_drafters(
     return found.without_models(plan.no_drafter) if plan.no_drafter else found, plan
 
 
-def _found(spec: DrafterSpec) -> FoundDrafter:
+def _found(spec: DrafterSpec, target: Path) -> FoundDrafter:
     if spec.model is None:
         return FoundDrafter(spec)
-    return _checked(spec, locate.locate(spec.model, NAMES))
+    return _checked(spec, locate.locate(spec.model, NAMES), target)
 
 
-def _checked(spec: DrafterSpec, path: Path) -> FoundDrafter:
-    return FoundDrafter(spec, loadable_facts(path))
+def _checked(spec: DrafterSpec, path: Path, target: Path) -> FoundDrafter:
+    header = check_drafter(path)
+    if header.architecture != EAGLE3:
+        require_loadable(path, header)
+        return FoundDrafter(spec, facts_of(path, header))
+    facts = facts_of(path, header)
+    return FoundDrafter(replace(spec, kind=EAGLE3), facts, checked_head(facts_of(target), facts))
 
 
 def _with_own_drafter(found: FoundDrafters, target: Path) -> FoundDrafters:
@@ -127,7 +141,7 @@ def _with_own_drafter(found: FoundDrafters, target: Path) -> FoundDrafters:
         return replace(found, reason=because or f"no drafter is known for {target.name}")
     try:
         path = locate.require_file(pair.drafter, pair.name)
-        own = _checked(DrafterSpec("draft-model", model=path), path)
+        own = _checked(DrafterSpec("draft-model", model=path), path, target)
     except LocalspecError as error:
         return replace(found, reason=f"{pair.drafter} cannot be used: {error}")
     return replace(found, drafters=(*found.drafters, own), optional=True)
@@ -137,13 +151,15 @@ def _with_own_drafter(found: FoundDrafters, target: Path) -> FoundDrafters:
 class LoadedDrafter:
     """A drafter with its model, if it has one; each text gets its own cache of the model.
 
-    header: of the model's file. kv_type: the type of the keys and values in its caches.
+    header: of the model's file. kv_type: the type of the keys and values in its caches. head: what
+    a head reads of its target.
     """
 
     spec: DrafterSpec
     model: Model | None = None
     header: Header | None = None
     kv_type: str = "f16"
+    head: Head | None = None
 
     def for_sequence(
         self,
@@ -161,18 +177,38 @@ class LoadedDrafter:
             return SequenceDrafter(self.spec.custom)
         if self.model is None or self.header is None:
             return SequenceDrafter(model_free_drafter(self.spec.kind, past.load() if past else ()))
-        if beside is None:
-            sequence = runtime.context_for(self.model, self.header, target.n_ctx, self.kv_type)
-        else:
-            sequence = runtime.sequence_beside(beside, self.header, self.kv_type)
+        sequence = self._sequence(self.model, self.header, target, runtime, beside)
         if sequence.rollback is Rollback.NOTHING:
             sequence.close()
             raise DrafterMismatchError(
                 f"{self.model.path.name} cannot draft: its cache can forget "
                 f"{sequence.rollback.value}; use --draft suffix"
             )
-        drafter = DraftModel(sequence, name=self.model.path.stem, n_vocab=target.n_vocab)
+        name, n_vocab = self.model.path.stem, target.n_vocab
+        drafter: Drafter = DraftModel(sequence, name=name, n_vocab=n_vocab)
+        if self.head:
+            drafter = Eagle3(sequence, name=name, n_vocab=n_vocab, layers=self.head.layers)
         return SequenceDrafter(drafter, sequence, self.kv_type)
+
+    def _sequence(
+        self,
+        model: Model,
+        header: Header,
+        target: KVSequence,
+        runtime: RuntimeConfig,
+        beside: KVSequence | None,
+    ) -> KVSequence:
+        """Make room for a text in a cache of the model."""
+        if self.head:
+            # A head's cache is closed with the cache of its target.
+            if beside and beside.context in target.context.heads:
+                place = runtime.place_beside(beside, header, self.kv_type)
+                if place:
+                    return place
+            return runtime.head_context_for(model, header, self.head, target, self.kv_type)
+        if beside is None:
+            return runtime.context_for(model, header, target.n_ctx, self.kv_type)
+        return runtime.sequence_beside(beside, header, self.kv_type)
 
     def close(self) -> None:
         """Free the model; close its caches before."""
@@ -281,11 +317,14 @@ def _load(
                 f"{path.name} cannot draft for {target.model.path.name}: {differs}; "
                 "use a drafter of the same family, or --draft suffix"
             )
+        if found.head:
+            require_last_rows(target, path.name, found.head)
         kv_type, note = runtime.drafter_kv_type, None
-        if not kv_type_fits:
+        if found.head is None and not kv_type_fits:
             kv_type, note = choose_kv_type(model, runtime, header, kv_type)
         undo.pop_all()
-    return LoadedDrafter(found.spec, model, header.without_vocabulary(), kv_type), note
+    header = header.without_vocabulary()
+    return LoadedDrafter(found.spec, model, header, kv_type, found.head), note
 
 
 def _cheap_first(members: list[SequenceDrafter]) -> tuple[SequenceDrafter, ...]:

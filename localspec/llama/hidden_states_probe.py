@@ -1,0 +1,105 @@
+"""Hidden states probe: whether a target hands hidden rows to a head, which may end the process.
+
+`run_hidden_states_probe` finds it out in a child process, `main` is that process's program. Neither
+model's weights are read: the library only plans the passes of both contexts.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+
+from localspec.errors import ModelLoadError
+from localspec.llama import library
+from localspec.llama.hidden_states import HiddenStates
+from localspec.utils.child_process import ChildExit, ChildProcess
+
+# Written when the target is there: what ends the process later is about hidden states.
+BEGUN = "begun"
+# Written when the target hands out its rows: what ends the process later is about the head.
+TARGET_DONE = "target"
+_CONTEXT, _ROWS = 64, 8
+
+
+def run_hidden_states_probe(
+    target: Path, head: Path, layers: Sequence[int], *, seconds: float, action: str | None = None
+) -> ChildExit:
+    """Probe in a child process; the exit code is 0 if the head can read the target's layers.
+
+    seconds: the time limit. action: reported as progress. Raises OSError where no process can be
+    started.
+    """
+    arguments = [str(target), str(head), *map(str, layers)]
+    with ChildProcess(__name__, *arguments) as child:
+        return child.wait(seconds=seconds, action=action)
+
+
+def probe(target: Path, head: Path, layers: Sequence[int]) -> None:
+    """Plan a pass of the target with hidden rows, and the passes of the head.
+
+    Raises ModelLoadError with what the library refused.
+    """
+    with _model(target) as target_model, _context(target_model, target) as context:
+        os.write(1, BEGUN.encode())
+        HiddenStates(context).enable(layers)
+        reserve = library.symbol("llama_graph_reserve", ctypes.c_void_p, *_RESERVE)
+        if reserve is None:
+            raise ModelLoadError("this build of llama.cpp cannot plan a pass: reinstall it")
+        reserve(context, _ROWS, 1, 1)
+        os.write(1, TARGET_DONE.encode())
+        with _model(head) as head_model, _context(head_model, head, other=context) as own:
+            HiddenStates(own).enable([int(llama_cpp.llama_model_n_layer(head_model))])
+
+
+_RESERVE = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32)
+
+
+@contextmanager
+def _model(path: Path) -> Iterator[Any]:
+    """Load a model without its weights, on the CPU."""
+    params = llama_cpp.llama_model_default_params()
+    params.n_gpu_layers = 0
+    params.no_alloc = True
+    params.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
+    library.clear_log()
+    model = llama_cpp.llama_model_load_from_file(bytes(path), params)
+    if not model:
+        raise ModelLoadError(f"{path.name} cannot be loaded: {library.first_error()}")
+    try:
+        yield model
+    finally:
+        llama_cpp.llama_model_free(model)
+
+
+@contextmanager
+def _context(model: Any, path: Path, other: Any = None) -> Iterator[Any]:
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = params.n_outputs_max = _CONTEXT
+    params.ctx_other = other
+    library.clear_log()
+    context = llama_cpp.llama_init_from_model(model, params)
+    if not context:
+        raise ModelLoadError(f"{path.name} gets no context: {library.first_error()}")
+    try:
+        yield context
+    finally:
+        llama_cpp.llama_free(context)
+
+
+def main(target: str, head: str, *layers: str) -> int:
+    """Probe the two models; return the exit code."""
+    try:
+        probe(Path(target), Path(head), [int(layer) for layer in layers])
+    except ModelLoadError as error:
+        os.write(2, str(error).encode("utf-8", "replace"))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
