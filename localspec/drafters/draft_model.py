@@ -9,9 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.drafters.confidence import margin
-from localspec.sampling.distribution import Distribution
-from localspec.sampling.prefix import Prefix
+from localspec.drafters.chain import Chain
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.speculation.passes import Cached, Pass, Passes
@@ -81,22 +79,13 @@ class DraftModel:
         logits = yield from self._catch_up(limit)
         if logits is None:
             return NOTHING
-        tokens: list[int] = []
-        probs: list[Distribution] = []
-        prefix = limit.prefix
-        while True:
-            proposal = limit.sampler.distribution(logits[: self._n_vocab], prefix)
-            if limit.needs_probs:
-                probs.append(proposal.kept())
-            tokens.append(limit.sampler.sample(proposal, prefix))
-            goes_on = self._goes_on(limit, logits, proposal, tokens[-1], prefix)
-            prefix = prefix.then(tokens[-1])
-            if not goes_on or len(tokens) == depth:
-                self._drafted = tokens
-                return Draft(tokens, probs=probs or None)
-            if len(tokens) == 1:
+        chain = Chain(limit, depth, self._n_vocab)
+        while chain.draw(logits):
+            if len(chain.tokens) == 1:
                 self._cache.checkpoint()
-            logits = (yield Pass(self._cache, tokens[-1:])).logits[0]
+            logits = (yield Pass(self._cache, chain.tokens[-1:])).logits[0]
+        self._drafted = chain.tokens
+        return chain.draft
 
     def observe(self, outcome: Outcome) -> None:
         """Append the committed tokens; the cache holds all tokens of the draft except the last."""
@@ -107,18 +96,6 @@ class DraftModel:
 
     def _backlog(self) -> int:
         return len(self._text) - self._cached
-
-    def _goes_on(
-        self,
-        limit: Limit,
-        logits: NDArray[np.float32],
-        proposal: Distribution,
-        token: int,
-        prefix: Prefix,
-    ) -> bool:
-        if limit.go_on is None:
-            return True
-        return limit.go_on(margin(logits[: self._n_vocab], proposal, token, limit.sampler, prefix))
 
     def _catch_up(self, limit: Limit) -> Passes[NDArray[np.float32] | None]:
         """Evaluate the tokens that the cache lacks; return the last logits, None if cancelled."""

@@ -61,8 +61,20 @@ class Code:
 
     def of(self, thing: Any) -> Any:
         """A function or class of the package, as these modules have it."""
-        module = self._copies.get(thing.__module__) or _module(thing)
-        return getattr(module, thing.__name__)
+        name = thing.__module__
+        if name not in self._copies and self._imports_a_copy(_module(thing)):
+            self._copies[name] = _executed(name, inspect.getsource(_module(thing)))
+            for used in self._imports_a_copy(self._copies[name]):
+                setattr(self._copies[name], used.__name__, self.of(used))
+        return getattr(self._copies.get(name) or _module(thing), thing.__name__)
+
+    def _imports_a_copy(self, module: ModuleType) -> list[Any]:
+        """What a module imports from those that have mistakes."""
+        return [
+            each
+            for each in vars(module).values()
+            if getattr(each, "__module__", None) in self._copies and hasattr(each, "__name__")
+        ]
 
     def rule(self, name: str) -> Rule:
         """A rule of the package, as these modules have it."""

@@ -42,6 +42,7 @@ from fakes.mutants import (
 )
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 
+from localspec.drafters.chain import Chain
 from localspec.drafters.draft_model import DraftModel
 from localspec.generation_config import GenerationConfig
 from localspec.sampling.noise import Noise
@@ -91,10 +92,10 @@ def under(rule: str, trial: Trial) -> Trial:
     return replace(trial, rule=rule, noise=noise, depth=1, length=3)
 
 
-DRAWN = "tokens.append(limit.sampler.sample(proposal, prefix))"
-KEPT = "probs.append(proposal.kept())"
-FULL_LAW = "Distribution(logits[: self._n_vocab].copy())"
-ONWARD = "prefix = prefix.then(tokens[-1])"
+DRAWN = "token = sampler.sample(proposal, self._prefix)"
+KEPT = "self._probs.append(proposal.kept())"
+FULL_LAW = "Distribution(row.copy())"
+ONWARD = "self._prefix = prefix.then(token)"
 ROWS = "return lambda node: self.sampler.distribution(scores.logits[node + 1], prefix_at(node))"
 RAW_ROWS = "lambda node: Distribution(scores.logits[node + 1])"
 IMPORT = "from localspec.sampling.distribution import Distribution"
@@ -108,43 +109,43 @@ BFLOAT16 = Edit(
         if len(draft) else scores.logits[0]""",
 )
 
-# Planted in the draft model: a token is not drawn from the distribution that the draft reports.
+# Planted in a model's drafts: a token is not drawn from the distribution that the draft reports.
 WRONG_LAWS = [
     Mutant(
         "M2 drawn from top-k q, accepted by full q",
         {"token": 0.078, "block": 0.097},
-        (Edit(DraftModel.passes, KEPT, f"probs.append({FULL_LAW})"),),
+        (Edit(Chain.draw, KEPT, f"self._probs.append({FULL_LAW})"),),
         Trial(sampler="top-k"),
     ),
     Mutant(
         "M3 drawn from full q, accepted by top-k q",
         {"token": 0.070, "block": 0.080},
-        (Edit(DraftModel.passes, DRAWN, DRAWN.replace("(proposal,", f"({FULL_LAW},")),),
+        (Edit(Chain.draw, DRAWN, DRAWN.replace("(proposal,", f"({FULL_LAW},")),),
         Trial(sampler="top-k"),
     ),
     Mutant(
         "M12 argmax drafts with a dense q",
         {"token": 0.387, "block": 0.511},
-        (Edit(DraftModel.passes, DRAWN, "tokens.append(int(proposal.logits.argmax()))"),),
+        (Edit(Chain.draw, DRAWN, "token = int(proposal.logits.argmax())"),),
     ),
     Mutant(
         "M13 unlikely draws dropped",
         {"token": 0.217, "block": 0.216},
         (
             Edit(
-                DraftModel.passes,
+                Chain.draw,
                 ONWARD,
                 f"""{ONWARD}
-            if proposal.probabilities()[tokens[-1]] < 0.3:
-                self._drafted = tokens[:-1]
-                return Draft(tokens[:-1], probs=probs[:-1] or None)""",
+        if proposal.probabilities()[token] < 0.3:
+            self.tokens, self._probs = self.tokens[:-1], self._probs[:-1]
+            return False""",
             ),
         ),
     ),
     Mutant(
         "distribution left in the drafter's buffer",
         {"token": 0.412, "block": 0.412},
-        (Edit(DraftModel.passes, KEPT, "probs.append(proposal)"),),
+        (Edit(Chain.draw, KEPT, "self._probs.append(proposal)"),),
     ),
 ]
 
