@@ -15,6 +15,7 @@ import numpy as np
 
 from localspec.engine.engine import Engine
 from localspec.engine.recipe import Recipe
+from localspec.llama.context import OUTPUT_ROWS
 from localspec.llama.sequence import KVSequence
 from localspec.sampling.filters import Row
 from localspec.sampling.noise import Noise
@@ -139,7 +140,8 @@ def _score_again(
     index = 0
     for tokens, width in _recorded_steps(recorded):
         # Rejected tokens are not recorded; zeros stand for them, as only the row count matters.
-        draft = Draft([*tokens[:-1], *[0] * (width - len(tokens))])
+        room = stepped.n_ctx - len(stepped.tokens)
+        draft = Draft([*tokens[:-1], *[0] * (min(width, room) - len(tokens))])
         rows = stepped.score(text[-1], draft).logits
         for row, token in zip(rows, tokens, strict=False):
             yield _Scored(index, token, prefix, plain.score(text[-1], NOTHING).logits[0], row)
@@ -152,7 +154,9 @@ def _score_again(
 
 def _recorded_steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:
     """The tokens of each step and the number of rows of its pass."""
-    widths = iter(recorded.recipe.widths)
+    # Rows of other texts count too: the library chooses kernels by all rows of a decode.
+    rows = recorded.recipe.decode_rows or recorded.recipe.widths
+    widths = (min(each, OUTPUT_ROWS) for each in rows)
     tokens: list[int] = []
     for token, origin in zip(recorded.token_ids, recorded.origins, strict=True):
         tokens.append(token)

@@ -234,7 +234,7 @@ class Engine:
             prompt=running.prompt,
             params=self.slot.params(settings),
             settings=settings,
-            widths=running.stats.widths,
+            stats=running.stats,
         )
 
     @property

@@ -1,7 +1,7 @@
 """Recipe: everything that decides a text, recorded so that anybody can audit the text."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import fingerprint, versions
 from localspec.sampling.params import SamplingParams
+from localspec.stats import Stats
 
 _NEVER = float("-inf")
 
@@ -20,8 +21,9 @@ class Recipe:
 
     prompt_token_ids: the prompt's token ids. sampling: all fields of SamplingParams, with the
     GGUF's own values. grammar, schema: as in GenerationConfig. widths: the number of rows of each
-    pass. reproducible, flash_attention, kv_type: as in RuntimeConfig. fingerprint: the fingerprint
-    of the target's file. versions: the versions of the software that computed the text.
+    pass. decode_rows: those of the decode that each pass was in, with the rows of other texts.
+    reproducible, flash_attention, kv_type: as in RuntimeConfig. fingerprint: the fingerprint of the
+    target's file. versions: the versions of the software that computed the text.
     """
 
     prompt_token_ids: list[int]
@@ -37,6 +39,7 @@ class Recipe:
     fingerprint: str
     versions: dict[str, str]
     kv_type: str = "f16"
+    decode_rows: list[int] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -47,7 +50,7 @@ class Recipe:
         prompt: list[int],
         params: SamplingParams,
         settings: GenerationConfig,
-        widths: list[int],
+        stats: Stats,
     ) -> "Recipe":
         """The recipe of a generation with this target."""
         sampling = asdict(params)
@@ -61,7 +64,8 @@ class Recipe:
             grammar=settings.grammar,
             schema=settings.schema,
             depth=settings.depth,
-            widths=widths,
+            widths=stats.widths,
+            decode_rows=stats.decode_rows,
             reproducible=runtime.reproducible,
             flash_attention=runtime.flash_attention,
             fingerprint=fingerprint(target),

@@ -104,9 +104,9 @@ class RuntimeConfig:
     ) -> KVSequence:
         """Make room for another text beside `other`, in the same cache.
 
-        The cache grows if it is full: then no scores may be in use. With `reproducible`, and where
-        memory is too small for the larger cache beside the old one, the text gets a cache of its
-        own. Raises ModelLoadError if not even that fits.
+        The cache grows if it is full: then no scores may be in use. Without flash attention, and
+        where memory is too small for the larger cache beside the old one, the text gets a cache of
+        its own. Raises ModelLoadError if not even that fits.
         """
         if shared := self.place_beside(other, header, kv_type):
             return shared
@@ -125,7 +125,8 @@ class RuntimeConfig:
     ) -> KVSequence | None:
         """Make room as `sequence_beside`; None where the text must have a cache of its own."""
         context = other.context
-        if self.reproducible:
+        # Without flash attention, each row is computed with the tokens of all texts.
+        if self.flash is False:
             return None
         with suppress(ModelLoadError):
             if context.open_texts == context.texts:

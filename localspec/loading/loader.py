@@ -36,6 +36,10 @@ _REPRODUCIBLE = (
     "texts are generated one after the other: beside other texts, the last digits of a text depend "
     "on these"
 )
+_NO_FLASH = (
+    "texts are generated one after the other: without flash attention, each would be computed with "
+    "the tokens of all"
+)
 _NO_ROOM = (
     "memory is too small for one cache of all texts: this text has one of its own, and its passes "
     "share nothing with the others"
@@ -85,7 +89,9 @@ class LoadedModels:
             undo.pop_all()
         if target.context is self.target.context:
             return replace(models, apart=None)
-        return replace(models, apart=_REPRODUCIBLE if self.runtime.reproducible else _NO_ROOM)
+        if self.runtime.reproducible:
+            return replace(models, apart=_REPRODUCIBLE)
+        return replace(models, apart=_NO_ROOM if self.runtime.flash is not False else _NO_FLASH)
 
     def new_target(self) -> KVSequence:
         """Make another cache of the target, for one text; the caller closes it."""

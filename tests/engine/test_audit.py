@@ -193,9 +193,9 @@ def test_another_model_or_version_is_refused(engine: Engine, drafter_path) -> No
 
 def test_steps_are_read_off_the_origins_and_widths() -> None:
     """The last step was cut short; where a record says too little, its tokens count."""
-    recipe = dataclasses.make_dataclass("R", ["widths"])
+    recipe = dataclasses.make_dataclass("R", ["widths", "decode_rows"])
     text = Recorded(
-        recipe([4, 1, 8, 2]),
+        recipe([], [4, 1, 8, 2]),
         [1, 2, 3, 4, 5, 6, 7],
         ["d", "corrected", "plain", "d", "d", "bonus", "d"],
         0,
@@ -207,7 +207,7 @@ def test_steps_are_read_off_the_origins_and_widths() -> None:
         ([4, 5, 6], 8),
         ([7], 2),
     ]
-    short = dataclasses.replace(text, recipe=recipe([4, 1]))
+    short = dataclasses.replace(text, recipe=recipe([4, 1], []))
     assert list(audit_module._recorded_steps(short)) == [
         ([1, 2], 4),
         ([3], 1),
