@@ -6,7 +6,7 @@ from pathlib import Path
 
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.errors import InvalidValueError
-from localspec.speculation.drafter import MEMBERS, Drafter
+from localspec.speculation.drafter import MEMBERS, Drafter, ModelDrafter
 
 AUTO, NONE = "auto", "none"
 # The values of `draft` that are not models.
@@ -105,7 +105,7 @@ def _spec(option: DraftOption) -> DrafterSpec:
             return DrafterSpec(str(option))
         return DrafterSpec("draft-model", model=option)
     missing = [member for member in MEMBERS if not hasattr(option, member)]
-    if missing:
+    if missing and not isinstance(option, ModelDrafter):
         raise InvalidValueError(
             f"draft is {option!r}, which has no {missing[0]}; choose {', '.join(NAMES)}, a model, "
             f"or an object: it needs {', '.join(MEMBERS[:-1])} and {MEMBERS[-1]}"

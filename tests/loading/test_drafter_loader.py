@@ -25,7 +25,8 @@ from localspec.loading.drafter_loader import LoadedDrafter
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.models import pair_finder, registry
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Traits
+from localspec.speculation.drafter import Limit, Traits
+from localspec.speculation.passes import Passes, no_passes
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +123,23 @@ def test_a_custom_drafter_among_others(drafter_path: Path) -> None:
     assert drafter_set.names == ["lookup", "repeat", drafter_path.stem]
     assert drafter_set.drafters[1] is own
     assert drafter_set.one_hot == ["lookup", "repeat"]
+
+
+def test_a_custom_drafter_may_yield_passes() -> None:
+    class Silent(Repeat):
+        name = "silent"
+
+        def passes(self, limit: Limit) -> Passes[Draft]:
+            return no_passes(Draft([self.last] * limit.depth))
+
+        def __getattribute__(self, member: str) -> Any:
+            if member == "propose":
+                raise AttributeError(member)
+            return super().__getattribute__(member)
+
+    with load(draft=Silent(), threads=1, context=128) as engine:
+        result = engine.generate([7, 8, 9], max_tokens=6, depth=2, logit_bias={9: 1e3})
+    assert result.origins == ["silent", "silent", "bonus"] * 2
 
 
 def test_the_first_with_a_proposal_drafts(drafter_path: Path) -> None:
