@@ -15,7 +15,7 @@ import numpy as np
 
 from localspec.engine.engine import Engine
 from localspec.engine.recipe import Recipe
-from localspec.llama.context import OUTPUT_ROWS
+from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.llama.sequence import KVSequence
 from localspec.sampling.filters import Row
 from localspec.sampling.noise import Noise
