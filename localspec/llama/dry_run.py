@@ -55,7 +55,14 @@ class DryModel:
         self.layers = {int(each[1]): each[2] for each in found if each}
 
     def context_memory(
-        self, n_ctx: int, *, kv_type: int, flash_attention: bool | None, snapshots: int = 0
+        self,
+        n_ctx: int,
+        *,
+        kv_type: int,
+        flash_attention: bool | None,
+        snapshots: int = 0,
+        texts: int = 1,
+        branches: int = 0,
     ) -> ContextMemory | None:
         """Return what such a context takes, with arguments as in Context; None if there is none."""
         if not self._handle:
@@ -66,6 +73,8 @@ class DryModel:
             flash_attention=flash_attention,
             kv_type=kv_type,
             snapshots=snapshots,
+            texts=texts,
+            branches=branches,
         )
         with library.captured_log() as lines:
             context = llama_cpp.llama_init_from_model(self._handle, params)

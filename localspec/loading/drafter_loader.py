@@ -113,6 +113,7 @@ def plan_drafters(
         # Snapshots make drafts cheaper and plain passes a little slower, so they are used only for
         # named drafters; otherwise checkpoints are used.
         snapshots=0 if request.auto or request.is_off else SNAPSHOTS,
+        branches=found.branches - 1,
     )
     plan = memory_plan(memory)
     return found.without_models(plan.no_drafter) if plan.no_drafter else found, plan

@@ -8,6 +8,7 @@ import psutil
 
 from localspec.llama.devices import can_offload, devices
 from localspec.utils.cgroups import group_folders, read_file
+from localspec.utils.format import format_bytes
 
 if sys.platform != "win32":
     import resource
@@ -31,6 +32,25 @@ def free_memory(*, gpu_layers: int | None = None) -> dict[str, int]:
             if device.kind in ("gpu", "integrated gpu") and device.total
         }
     return free
+
+
+def lacking(needed: Mapping[str, int], free: Mapping[str, int]) -> tuple[str, int] | None:
+    """Return the device that lacks the most bytes, and the bytes needed there, if one does."""
+    short = [
+        (size - free[device], device)
+        for device, size in needed.items()
+        if size > free.get(device, size)
+    ]
+    if not short:
+        return None
+    _, device = max(short)
+    return device, needed[device]
+
+
+def shortage_text(device: str, needed: int, free: Mapping[str, int]) -> str:
+    """Return how much is needed on a device, and how much is free there, in words."""
+    of = "" if device == HOST else f" on {device}"
+    return f"would need {format_bytes(needed)}{of}, and {format_bytes(free[device])} are free"
 
 
 def host_memory() -> int:

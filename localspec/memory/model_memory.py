@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from localspec.gguf.facts import Facts
-from localspec.llama.dry_run import DryModel
 from localspec.memory import estimate
 from localspec.memory.available import HOST
+from localspec.memory.context_sizes import ContextSizes
 
 _LAYER = re.compile(r"blk\.(\d+)\.")
 
@@ -19,7 +19,7 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 class ModelMemory:
     """The memory of one model for several contexts. Call `close` at the end.
 
-    gpu_layers, flash_attention: as in RuntimeConfig. snapshots: as in Context.
+    gpu_layers, flash_attention: as in RuntimeConfig. snapshots, branches: as in Context.
     """
 
     def __init__(
@@ -29,28 +29,28 @@ class ModelMemory:
         gpu_layers: int | None,
         flash_attention: bool | None,
         snapshots: int = 0,
+        branches: int = 0,
     ) -> None:
         self.name = facts.files[0].name
         self._facts = facts
-        self._gpu_layers = gpu_layers
-        self._flash_attention = flash_attention
-        self._snapshots = snapshots
-        self._opened: DryModel | None = None
+        self._contexts = ContextSizes(
+            facts.files[0],
+            facts.header,
+            gpu_layers=gpu_layers,
+            flash_attention=flash_attention,
+            snapshots=snapshots,
+            branches=branches,
+        )
         self._by_device: dict[tuple[int, str], Counter[str]] = {}
 
     def estimated_bytes(self, n_ctx: int, kv_type: str) -> int | None:
         """Estimate the bytes in all; None where the header does not tell the size of the cache."""
-        header = self._facts.header
-        cache = estimate.cache_bytes(header, n_ctx, kv_type)
-        if cache is None:
-            return None
-        flash_attention = self._flash_attention is not False
-        buffers = estimate.compute_buffer_bytes(header, n_ctx, flash_attention=flash_attention)
-        return self._facts.size + cache + estimate.cell_bytes(n_ctx) + buffers
+        context = self._contexts.estimated_bytes(n_ctx, kv_type)
+        return None if context is None else self._facts.size + context
 
     def least_bytes(self, n_ctx: int, kv_type: str) -> int:
         """Return bytes in all that the model and its cache take in any case."""
-        return self._facts.size + estimate.least_cache_bytes(self._facts.header, n_ctx, kv_type)
+        return self._facts.size + self._contexts.least_bytes(n_ctx, kv_type)
 
     def bytes_by_device(self, n_ctx: int, kv_type: str) -> Counter[str]:
         """Return bytes by device: from the library, or the estimate where it cannot say."""
@@ -61,33 +61,20 @@ class ModelMemory:
 
     def close(self) -> None:
         """Free what the library holds for its answers."""
-        if self._opened:
-            self._opened.close()
+        self._contexts.close()
 
     def _ask_library(self, n_ctx: int, kv_type: str) -> Counter[str]:
-        use = self._dry_model().context_memory(
-            n_ctx,
-            kv_type=estimate.KV_TYPES[kv_type],
-            flash_attention=self._flash_attention,
-            snapshots=self._snapshots,
-        )
-        if use is None:
+        needed = self._contexts.bytes_by_device(n_ctx, kv_type)
+        if needed is None:
             least = self.least_bytes(n_ctx, kv_type)
             return Counter({HOST: self.estimated_bytes(n_ctx, kv_type) or least})
-        needed = Counter(
-            {HOST: estimate.cell_bytes(n_ctx) + estimate.vocabulary_bytes(self._facts.header)}
-        )
-        for part in (self._weights(), use.cache, use.compute_buffers):
-            needed.update(part)
+        needed.update(self._weights())
+        needed[HOST] += estimate.vocabulary_bytes(self._facts.header)
         return needed
-
-    def _dry_model(self) -> DryModel:
-        self._opened = self._opened or DryModel(self._facts.files[0], gpu_layers=self._gpu_layers)
-        return self._opened
 
     def _weights(self) -> Counter[str]:
         """Return the bytes of the weights by device."""
-        layers = self._dry_model().layers
+        layers = self._contexts.dry_model.layers
         output = layers[max(layers)] if layers else HOST
         weights = Counter[str]()
         for tensor in self._facts.tensors:

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.facts import Facts
-from localspec.memory.available import HOST, free_memory
+from localspec.memory.available import HOST, free_memory, lacking, shortage_text
 from localspec.memory.estimate import cell_bytes
 from localspec.memory.model_memory import ModelMemory
-from localspec.utils.format import format_bytes
 
 # A smaller context is a multiple of this many tokens, and at least one of it, as in llama.cpp.
 _CONTEXT_STEP = 256
@@ -33,8 +32,8 @@ class MemoryRequest:
 
     context: tokens of text. fixed_context: whether the user named the context, which then stays.
     drafters: the models that draft. optional_drafter: whether they may be left out, because nobody
-    asked for them. kv_type to flash_attention: as in RuntimeConfig. snapshots: of the target, as in
-    Context.
+    asked for them. kv_type to flash_attention: as in RuntimeConfig. snapshots, branches: of the
+    target, as in Context.
     """
 
     target: Facts
@@ -47,6 +46,7 @@ class MemoryRequest:
     gpu_layers: int | None = None
     flash_attention: bool | None = None
     snapshots: int = 0
+    branches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +96,16 @@ class _Search:
     def __init__(self, request: MemoryRequest, free: Mapping[str, int]) -> None:
         self._request = request
         self._free = free
-        self._target = self._model(request.target, request.snapshots)
+        self._target = self._model(request.target, request.snapshots, request.branches)
         self._drafters = [self._model(drafter) for drafter in request.drafters]
 
-    def _model(self, model: Facts, snapshots: int = 0) -> ModelMemory:
+    def _model(self, model: Facts, snapshots: int = 0, branches: int = 0) -> ModelMemory:
         return ModelMemory(
             model,
             gpu_layers=self._request.gpu_layers,
             flash_attention=self._request.flash_attention,
             snapshots=snapshots,
+            branches=branches,
         )
 
     def plan(self) -> MemoryPlan:
@@ -185,15 +186,7 @@ class _Search:
         needed = self._needed(plan)
         if self._is_hopeless(plan):
             return HOST, needed[HOST]
-        lacking = [
-            (size - self._free[device], device)
-            for device, size in needed.items()
-            if size > self._free.get(device, size)
-        ]
-        if not lacking:
-            return None
-        _, device = max(lacking)
-        return device, needed[device]
+        return lacking(needed, self._free)
 
     def _largest_context(self, plan: MemoryPlan) -> int:
         """Return the most tokens of context that fit, 0 where none do."""
@@ -217,6 +210,4 @@ class _Search:
     def _shortage_text(self, plan: MemoryPlan) -> str:
         """Return how much a plan that does not fit needs, and how much is free."""
         device, needed = self._shortage(plan) or (HOST, 0)
-        of = "" if device == HOST else f" on {device}"
-        free = format_bytes(self._free[device])
-        return f"would need {format_bytes(needed)}{of}, and {free} are free"
+        return shortage_text(device, needed, self._free)

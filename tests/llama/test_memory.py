@@ -94,6 +94,36 @@ def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
     assert said.compute_buffers["CPU"]
 
 
+@pytest.mark.parametrize(
+    ("texts", "branches", "snapshots"), [(4, 0, 0), (3, 3, 0), (40, 0, 2), (1, 3, 0)]
+)
+@pytest.mark.parametrize("family", ["llama", "gemma3", "mamba", "qwen35"])
+def test_room_for_several_texts(
+    family: str, texts: int, branches: int, snapshots: int, tmp_path: Path
+) -> None:
+    options = {"texts": texts, "branches": branches, "snapshots": snapshots}
+    path = write_tiny(tmp_path / f"{family}.gguf", family)
+    with DryModel(path, gpu_layers=0) as dry:
+        one = dry.context_memory(1024, kv_type=1, flash_attention=True)
+        said = dry.context_memory(1024, kv_type=1, flash_attention=True, **options)
+    with Model(path, gpu_layers=0) as model, captured_log() as lines:
+        context = single_sequence(
+            model, n_ctx=1024, threads=1, kv_type=1, flash_attention=True, **options
+        )
+        context.close()
+    assert said == parse_context_memory(lines)
+    assert one is not None and said is not None
+    # States and windows are kept for each sequence id, other keys and values for each text.
+    ids = texts + branches
+    times = {"llama": texts, "mamba": ids, "gemma3": padded(16 * ids + 512) / padded(16 + 512)}
+    if family in times:
+        assert said.cache["CPU"] == pytest.approx(times[family] * one.cache["CPU"], rel=0.1)
+
+
+def padded(cells: int) -> int:
+    return -(-cells // 256) * 256
+
+
 def test_snapshots_of_a_state_are_counted(tmp_path: Path) -> None:
     sizes = []
     for snapshots in (0, 8):

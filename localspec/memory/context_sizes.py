@@ -1,0 +1,83 @@
+"""Context sizes: the bytes that contexts of one model take on each device, without making them.
+
+`bytes_by_device` asks the library; `estimated_bytes` and `least_bytes` read the header alone.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+from localspec.gguf.reader import Header
+from localspec.llama.dry_run import DryModel
+from localspec.memory import estimate
+from localspec.memory.available import HOST
+
+
+class ContextSizes:
+    """The sizes of contexts of the model at `path`. Call `close` at the end.
+
+    n_ctx in all methods: the most tokens of one text; texts: for how many texts there is room.
+    gpu_layers, flash_attention: as in RuntimeConfig. snapshots, branches: as in Context.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        header: Header,
+        *,
+        gpu_layers: int | None,
+        flash_attention: bool | None,
+        snapshots: int = 0,
+        branches: int = 0,
+    ) -> None:
+        self._path = path
+        self._header = header
+        self._gpu_layers = gpu_layers
+        self._flash_attention = flash_attention
+        self._snapshots = snapshots
+        self._branches = branches
+        self._opened: DryModel | None = None
+
+    def estimated_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int | None:
+        """Estimate the bytes in all; None where the header does not tell the size of the cache."""
+        cells = n_ctx * texts
+        cache = estimate.cache_bytes(self._header, cells, kv_type)
+        if cache is None:
+            return None
+        flash_attention = self._flash_attention is not False
+        buffers = estimate.compute_buffer_bytes(
+            self._header, cells, flash_attention=flash_attention
+        )
+        return cache + estimate.cell_bytes(cells) + buffers
+
+    def least_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int:
+        """Return the bytes that a context takes in any case."""
+        return estimate.least_cache_bytes(self._header, n_ctx * texts, kv_type)
+
+    def bytes_by_device(self, n_ctx: int, kv_type: str, texts: int = 1) -> Counter[str] | None:
+        """Ask the library for the bytes by device; None where it cannot say."""
+        use = self.dry_model.context_memory(
+            n_ctx,
+            kv_type=estimate.KV_TYPES[kv_type],
+            flash_attention=self._flash_attention,
+            snapshots=self._snapshots,
+            texts=texts,
+            branches=self._branches,
+        )
+        if use is None:
+            return None
+        needed = Counter({HOST: estimate.cell_bytes(n_ctx * texts)})
+        for part in (use.cache, use.compute_buffers):
+            needed.update(part)
+        return needed
+
+    @property
+    def dry_model(self) -> DryModel:
+        """The model without weights that the library is asked with."""
+        self._opened = self._opened or DryModel(self._path, gpu_layers=self._gpu_layers)
+        return self._opened
+
+    def close(self) -> None:
+        """Free what the library holds for its answers."""
+        opened, self._opened = self._opened, None
+        if opened:
+            opened.close()
