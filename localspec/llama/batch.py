@@ -71,17 +71,19 @@ class Batch:
         self._wants_logits[first : end - wanted] = False
         self._wants_logits[end - wanted : end] = True
 
-    def add_row(self, token: int, *, position: int, seq_ids: Sequence[int]) -> None:
+    def add_row(
+        self, token: int, *, position: int, seq_ids: Sequence[int], wanted: bool = True
+    ) -> None:
         """Add a row of a tree, which belongs to the ids of all branches through it.
 
-        Its logits are needed.
+        wanted: whether its logits are needed.
         """
         row, _ = self._grow(1)
         self._tokens[row] = token
         self._positions[row] = position
         self._id_counts[row] = len(seq_ids)
         self._ids[row, : len(seq_ids)] = seq_ids
-        self._wants_logits[row] = True
+        self._wants_logits[row] = wanted
 
     def want_all_logits(self) -> None:
         """Ask for the logits of every row."""

@@ -23,6 +23,7 @@ from localspec.speculation.passes import Pass, Scores
 
 # The library's limit of sequence ids in one context.
 MAX_IDS = 256
+_UNEQUAL = "passes of unequal rows cannot share a decode of this model; compute one after the other"
 
 
 class Context:
@@ -30,10 +31,9 @@ class Context:
 
     n_ctx: the most tokens of one text. texts: how many texts there is room for. branches: how many
     further branches, beside the first of each, drafts may have, those of all texts together; 0
-    where only chains are scored. threads:
-    CPU threads. flash_attention: None lets the library decide. kv_type: the ggml type of keys and
-    values. snapshots: how many tokens of a pass a recurrent model can roll back without a
-    checkpoint, if the library supports that.
+    where only chains are scored. threads: CPU threads. flash_attention: None lets the library
+    decide. kv_type: the ggml type of keys and values. snapshots: how many tokens of a pass a
+    recurrent model can roll back without a checkpoint, if the library supports that.
 
     n_cells: the most tokens of one text, padding of a pass included. rollback: how texts can be cut
     back. splits_unequal: whether the library computes passes of different numbers of rows one after
@@ -194,6 +194,8 @@ class Context:
 
         Raises LocalspecError for a pass that cannot be computed; then no text has changed.
         """
+        for each in passes:
+            sequence_of(each).evaluate_missing_before(each)
         # Recurrent layers share work only among consecutive sequence ids.
         order = sorted(range(len(passes)), key=lambda i: sequence_of(passes[i]).seq_id)
         ordered = [passes[i] for i in order]
@@ -225,10 +227,12 @@ class Context:
         return self._scores(passes, sequences, padding, seconds)
 
     def _require_possible(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> None:
-        # The library moves the cells of recurrent layers, and loses the snapshots of texts whose
-        # draft has no verdict yet.
+        # The library moves the cells of recurrent layers when it computes several texts, and loses
+        # snapshots: also those of texts whose draft has no verdict yet.
         for sequence in self._sequences:
             sequence.roll_back()
+            if len(passes) > 1:
+                sequence.memory.lose_snapshots()
         if len(set(map(id, sequences))) < len(sequences):
             raise LocalspecError("a decode has two passes of one text; compute one after the other")
         for requested, sequence in zip(passes, sequences, strict=True):
@@ -247,6 +251,8 @@ class Context:
                 raise LocalspecError(
                     f"a decode of {count} {what} was asked for; {most} are the most"
                 )
+        if self.rollback is Rollback.BOUNDED and len(set(map(self.rows_of, passes))) > 1:
+            raise LocalspecError(_UNEQUAL)
 
     def _begin_batch(self, passes: Sequence[Pass]) -> None:
         """Empty the batch for the rows of these passes."""

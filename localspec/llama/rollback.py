@@ -137,6 +137,10 @@ class Memory:
         self._within_snapshots = min(self._snapshots, rows - 1)
         self._length_unsure = False
 
+    def lose_snapshots(self) -> None:
+        """The snapshots of the last pass cannot be used any more."""
+        self._within_snapshots = 0
+
     def prepare(self, drafted: int) -> None:
         """Prepare for a pass whose last `drafted` tokens may have to be removed."""
         if drafted > self._snapshots:

@@ -248,11 +248,26 @@ class KVSequence:
             raise LocalspecError(_CLOSED)
         if requested.drafted and self.rollback is Rollback.NOTHING:
             raise LocalspecError(f"this model's cache can forget {self.rollback.value}: no drafts")
+        branches = 1 + self.branches_of(requested)
+        if branches > self.branches:
+            raise LocalspecError(
+                f"the draft has {branches} branches, and this context has room for only "
+                f"{self.branches}; propose a chain"
+            )
         self._require_space(len(requested))
 
     def rows_of(self, requested: Pass) -> int:
         """The rows of this pass, with the missing tokens that it evaluates first."""
         return len(self._missing_before(requested)) + len(requested)
+
+    def evaluate_missing_before(self, requested: Pass) -> None:
+        """Evaluate the missing tokens if they are too many to go before the pass.
+
+        A decode that was interrupted or refused can lose a recurrent state.
+        """
+        if len(requested):
+            for missing in self.catch_up(self.chunk - len(requested)):
+                self._decode(missing)
 
     def branches_of(self, requested: Pass) -> int:
         """How many further sequence ids this pass needs for the branches of its draft."""
@@ -282,7 +297,10 @@ class KVSequence:
         self.branch_ids = [free_ids.pop(0) for _ in range(further)]
         self.memory.fork(self.branch_ids)
         ids = [self.seq_id, *self.branch_ids]
-        for token in (*again, *requested.tokens[:certain]):
+        for token in again:
+            batch.add_row(token, position=start, seq_ids=ids, wanted=False)
+            start += 1
+        for token in requested.tokens[:certain]:
             batch.add_row(token, position=start, seq_ids=ids)
             start += 1
         tree = Tree(_draft_of(requested))

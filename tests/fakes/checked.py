@@ -1,6 +1,7 @@
 """Contexts of every kind of memory there is, each of whose rows is compared with a fresh one's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from fakes import tiny
 
 from localspec.llama import context as context_module
-from localspec.llama.context import single_sequence
+from localspec.llama.context import Context, single_sequence
 from localspec.llama.model import Model
 from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.llama.sequence import KVSequence
@@ -55,8 +56,23 @@ def context_of(model: Model, kind: str, **options: Any) -> KVSequence:
 
     Those are where what is computed depends least on the width of the passes.
     """
-    exact = {"flash_attention": False, "kv_type": llama_cpp.GGML_TYPE_F32, "n_ctx": 512}
-    settings = {"threads": 1, "snapshots": KINDS[kind][1], **exact, **options}
+    with small_passes(kind):
+        context = single_sequence(model, **_settings(kind, options))
+    context.chunk = _CHUNK if kind == SLIDING else context.chunk
+    return context
+
+
+def company_of(model: Model, kind: str, **options: Any) -> Context:
+    """A context of one of KINDS for several texts."""
+    with small_passes(kind):
+        context = Context(model, **_settings(kind, options))
+    context.chunk = _CHUNK if kind == SLIDING else context.chunk
+    return context
+
+
+@contextmanager
+def small_passes(kind: str) -> Iterator[None]:
+    """Contexts made meanwhile are for passes so small that the kind's window slides."""
     usual = context_module.context_params
 
     def sliding(*given: Any, **named: Any) -> Any:
@@ -67,9 +83,12 @@ def context_of(model: Model, kind: str, **options: Any) -> KVSequence:
     with pytest.MonkeyPatch.context() as patch:
         if kind == SLIDING:
             patch.setattr(context_module, "context_params", sliding)
-        context = single_sequence(model, **settings)
-    context.chunk = _CHUNK if kind == SLIDING else context.chunk
-    return context
+        yield
+
+
+def _settings(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    exact = {"flash_attention": False, "kv_type": llama_cpp.GGML_TYPE_F32, "n_ctx": 512}
+    return {"threads": 1, "snapshots": KINDS[kind][1], **exact, **options}
 
 
 class Checked:
