@@ -16,7 +16,7 @@ from localspec.engine.recipe import Recipe
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.llama import library
+from localspec.llama import compute_thread, library
 from localspec.llama.model import Model
 from localspec.loading.calibration import forget
 from localspec.loading.config import EngineConfig, RuntimeConfig
@@ -166,6 +166,8 @@ class Engine:
         # More room for texts means other caches, which no step may be using.
         with self.scheduler.exclusive():
             slot = Slot(self.slot.loaded.for_another_text(), self.scheduler)
+            if self.slot.loaded.runtime.threads_of(self.model) > 1:
+                compute_thread.start()
             self._further_slots.append(slot)
         return slot
 

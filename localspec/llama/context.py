@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, ModelLoadError
-from localspec.llama import library
+from localspec.llama import compute_thread, library
 from localspec.llama.batch import Batch
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, context_params, new_context
 from localspec.llama.hidden_states import HiddenStates
@@ -285,7 +285,7 @@ class Context:
         """Compute the batch; return the seconds."""
         library.clear_log()
         began = perf_counter()
-        status = self._run_batch()
+        status = compute_thread.run(self._run_batch)
         if status != 0:
             raise LocalspecError(
                 f"llama.cpp could not evaluate {int(self._batch.struct.n_tokens)} tokens "

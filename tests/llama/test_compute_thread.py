@@ -1,0 +1,90 @@
+"""The compute thread: computes for all threads once it is started, and is never left computing."""
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from time import sleep
+
+import numpy as np
+import pytest
+
+from localspec.llama import compute_thread
+from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
+
+TEXT = [5, 6, 7, 8, 9]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(compute_thread, "_threads", [])
+    compute_thread.start()
+    compute_thread.start()
+    [thread] = compute_thread._threads
+    yield
+    thread.shutdown()
+
+
+def test_without_it_the_calling_thread_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute_thread, "_threads", [])
+    assert compute_thread.run(threading.get_ident) == threading.get_ident()
+
+
+@pytest.mark.usefixtures("started")
+def test_one_thread_computes_for_all() -> None:
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(compute_thread.run(threading.get_ident)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {*found} == {compute_thread.run(threading.get_ident)}
+    assert threading.get_ident() not in found
+
+
+@pytest.mark.usefixtures("started")
+def test_an_error_is_raised_where_the_computation_was_asked_for() -> None:
+    def fails() -> None:
+        raise ValueError("spoilt")
+
+    with pytest.raises(ValueError, match="spoilt"):
+        compute_thread.run(fails)
+
+
+@pytest.mark.usefixtures("started")
+def test_an_interrupt_waits_for_the_end_of_the_computation() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def long() -> None:
+        begun.set()
+        sleep(0.3)
+        ended.set()
+
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        begun.wait(10)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(main), ctypes.py_object(KeyboardInterrupt)
+        )
+
+    other = threading.Thread(target=interrupt)
+    other.start()
+    with pytest.raises(KeyboardInterrupt):
+        compute_thread.run(long)
+        other.join()
+    assert ended.is_set()
+    other.join()
+
+
+def test_it_computes_the_same(
+    make_context: Callable[..., KVSequence],
+    target_model: Model,
+    request: pytest.FixtureRequest,
+) -> None:
+    before = make_context(target_model, threads=2).extend(TEXT).copy()
+    request.getfixturevalue("started")
+    assert np.array_equal(make_context(target_model, threads=2).extend(TEXT), before)
