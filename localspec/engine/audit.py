@@ -8,6 +8,7 @@ difference measured between the two contexts (the divergence certificate), or th
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -132,9 +133,10 @@ def _score_again(
     """Score the text with both contexts, step by step."""
     text = list(recorded.recipe.prompt_token_ids)
     prefix = sampler.prefix(text)
-    for context in (plain, stepped):
-        if len(text) > 1:
-            context.extend(text[:-1])
+    with _cells_in_front(stepped, recorded):
+        for context in (plain, stepped):
+            if len(text) > 1:
+                context.extend(text[:-1])
     # The recorded widths already include padding.
     stepped.least_rows = 1
     index = 0
@@ -150,6 +152,22 @@ def _score_again(
             prefix = prefix.then(token)
             index += 1
         stepped.commit(range(len(tokens) - 1))
+
+
+@contextmanager
+def _cells_in_front(stepped: KVSequence, recorded: Recorded) -> Iterator[None]:
+    """Let the text's tokens lie in another order than they have, if it was beside other texts.
+
+    There it took cells that others had left. Attention adds in the order of the cells, so that its
+    last digits depend on it. Here another text leaves cells in front of the prompt.
+    """
+    if not recorded.recipe.in_company:
+        yield
+        return
+    stepped.context.resize(2)
+    with stepped.context.new_sequence() as other:
+        other.extend([0] * min(len(recorded.token_ids), other.n_ctx))
+        yield
 
 
 def _recorded_steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:

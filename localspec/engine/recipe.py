@@ -41,6 +41,11 @@ class Recipe:
     kv_type: str = "f16"
     decode_rows: list[int] = field(default_factory=list)
 
+    @property
+    def in_company(self) -> bool:
+        """Whether passes shared decodes with other texts."""
+        return any(rows > width for rows, width in zip(self.decode_rows, self.widths, strict=False))
+
     @classmethod
     def of(
         cls,

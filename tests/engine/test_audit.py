@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from localspec.control.fixed_depth import FixedDepth
 from localspec.engine import audit as audit_module
 from localspec.engine.audit import Recorded, Report, audit
 from localspec.engine.engine import Engine, load
+from localspec.engine.generation import Generation, Result
 from localspec.engine.recipe import Recipe
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
@@ -228,3 +230,32 @@ def test_a_reproducible_text_that_fills_its_context() -> None:
         )
         report = audit(engine, recorded)
     assert (report.tokens, report.divergences) == (len(result.token_ids), [])
+
+
+def test_a_text_written_beside_others_is_certified() -> None:
+    """Its cells lie in another order, so its last digits are others: that is no mistake."""
+    options: dict[str, Any] = {"max_tokens": 60, "ignore_eos": True, "top_k": 0, "min_p": 0}
+    with load(draft="suffix", context=256) as engine:
+        slots = [engine.open_slot() for _ in range(3)]
+        prompts = [engine.model.tokenize(f"def {name}(a, b):\n") for name in ("add", "sort", "cut")]
+        runs: dict[tuple[int, int], tuple[Generation, Result]] = {}
+
+        def write(number: int, seed: int) -> None:
+            settings = GenerationConfig.of(seed=seed, top_p=1, temperature=0.8, **options)
+            running = slots[number].start(prompts[number], settings)
+            runs[number, seed] = running, running.result()
+
+        for seed in range(4):
+            threads = [Thread(target=write, args=(number, seed)) for number in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert any(running.stats.shared_steps for running, _ in runs.values())
+        for running, result in runs.values():
+            recipe = engine.recipe(running)
+            record = Recorded(recipe, result.token_ids, result.origins, result.seed, result.rule)
+            assert not audit(engine, record).has_bug
+            if recipe.in_company:
+                wrong = [*result.token_ids[:-1], (result.token_ids[-1] + 1) % 4096]
+                assert audit(engine, dataclasses.replace(record, token_ids=wrong)).has_bug

@@ -36,7 +36,14 @@ class _Texts:
         ]
         self._settings = [
             GenerationConfig.of(
-                max_tokens=tokens, temperature=temperature, ignore_eos=True, seed=seed
+                max_tokens=tokens,
+                temperature=temperature,
+                # A near-tie at a filter's limit cannot be told from a mistake.
+                top_k=0,
+                top_p=1,
+                min_p=0,
+                ignore_eos=True,
+                seed=seed,
             )
             for seed in range(count)
         ]
