@@ -36,9 +36,12 @@ class Session:
     options: those of `Engine.stream`; without `max_tokens`, an answer may fill the context.
 
     Each turn evaluates only the new tokens. Several sessions may use one engine from several
-    threads: the first session uses the engine's own KV caches, each further one gets its own, and
-    their steps take turns. A session has one answer at a time; a new question ends the answer
-    before.
+    threads: their texts are in one cache, and their passes share decodes. Where that is not
+    possible, a session has a cache of its own, and its first answer begins with a `Notice` that
+    says why. A session has one answer at a time; a new question ends the answer before.
+
+    Raises ModelLoadError, with the figures, if memory is too small for another text; the other
+    sessions go on.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class Session:
         self._began = datetime.now()
         self._answer: Answer | None = None
         self._first_seen: Turn | None = None
-        self._merge_noted = False
+        self._noted: set[str] = set()
         self._cached_transcript: Transcript | None = None
         self._closed = False
         self._slot = engine.open_slot()
@@ -348,10 +351,12 @@ class Session:
         return self._transcript.prompt(self.system, turns[first:])
 
     def _notices(self) -> Sequence[str]:
-        if not self._transcript.merged or self._merge_noted:
-            return ()
-        self._merge_noted = True
-        return (_MERGE_NOTICE,)
+        """What the user was not told yet: turns that were merged, why decodes are not shared."""
+        merged = _MERGE_NOTICE if self._transcript.merged else None
+        notices = [line for line in (merged, self._slot.loaded.apart) if line]
+        new = [line for line in notices if line not in self._noted]
+        self._noted.update(new)
+        return new
 
     def _too_long_error(self, n_ctx: int) -> InvalidValueError:
         turns = self.turns

@@ -56,9 +56,9 @@ class Engine:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Requests that could not be met in full because of memory, one line each."""
+        """Requests that could not be met in full, and why texts share no decode, one line each."""
         apart = [each.loaded.apart for each in self._further_slots]
-        return (*self.slot.loaded.notes, *(note for note in apart if note))
+        return (*self.slot.loaded.notes, *dict.fromkeys(note for note in apart if note))
 
     @property
     def model(self) -> Model:

@@ -112,6 +112,11 @@ class Context:
         """How many texts are in the context."""
         return len(self._sequences)
 
+    @property
+    def largest_copy(self) -> int:
+        """The bytes of the largest copy of a text in the cache."""
+        return max((each.memory.copy_bytes for each in self._sequences), default=0)
+
     # Texts.
 
     def new_sequence(self) -> KVSequence:
@@ -147,14 +152,16 @@ class Context:
 
     def _move(self, handle: Any, texts: int) -> Any:
         """Copy the texts to another handle with room for `texts`; return the old handle."""
+        old = self._handle
         for sequence in self._sequences:
+            self._handle = old
             sequence.roll_back()
-        copies = [sequence.memory.copy() for sequence in self._sequences]
-        old, self._handle = self._handle, handle
-        self.texts = texts
-        self._set_up()
-        for sequence, copy in zip(self._sequences, copies, strict=True):
+            # One text after the other: all copies together would take the memory of a cache.
+            copy = sequence.memory.copy()
+            self._handle = handle
             sequence.memory.move(copy)
+        self._handle, self.texts = handle, texts
+        self._set_up()
         return old
 
     def leave(self, sequence: KVSequence) -> None:

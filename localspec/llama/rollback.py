@@ -181,9 +181,17 @@ class Memory:
             self._length_unsure = False
         return self.length
 
+    @property
+    def copy_bytes(self) -> int:
+        """The bytes of a copy of the whole state."""
+        return self._size(_EVERYTHING)
+
     def copy(self) -> _Copy | None:
-        """A copy of the whole state; None if the library cannot copy it."""
-        return self._copy(_EVERYTHING)
+        """A copy of the whole state; None if the library cannot copy it, or memory is too small."""
+        try:
+            return self._copy(_EVERYTHING)
+        except MemoryError:
+            return None
 
     def load(self, copy: _Copy, length: int) -> bool:
         """Replace the cache by a copy of `length` tokens; if that fails, the cache is empty."""

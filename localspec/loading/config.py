@@ -1,14 +1,13 @@
 """RuntimeConfig: devices, memory and threads of the models; EngineConfig: what to load."""
 
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from localspec.drafters.spec import DraftRequest
-from localspec.errors import InvalidValueError, ModelLoadError
+from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.gguf.heads import Head
 from localspec.gguf.reader import Header
@@ -22,8 +21,6 @@ from localspec.memory import estimate
 # ggml supports at most 512 threads.
 _BOUNDS = (("context", 2, 2**31 - 1), ("gpu_layers", -1, 2**31 - 1), ("threads", 1, 512))
 _BYTES_PER_THREAD = 16 * 2**20
-# The most texts of one cache.
-MAX_TEXTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,45 +95,6 @@ class RuntimeConfig:
             snapshots=snapshots,
             branches=branches,
         )
-
-    def sequence_beside(
-        self, other: KVSequence, header: Header, kv_type: str | None = None
-    ) -> KVSequence:
-        """Make room for another text beside `other`, in the same cache.
-
-        The cache grows if it is full: then no scores may be in use. Without flash attention, and
-        where memory is too small for the larger cache beside the old one, the text gets a cache of
-        its own. Raises ModelLoadError if not even that fits.
-        """
-        if shared := self.place_beside(other, header, kv_type):
-            return shared
-        context = other.context
-        return self.context_for(
-            other.model,
-            header,
-            other.n_cells,
-            kv_type,
-            snapshots=context.snapshots,
-            branches=context.branches,
-        )
-
-    def place_beside(
-        self, other: KVSequence, header: Header, kv_type: str | None = None
-    ) -> KVSequence | None:
-        """Make room as `sequence_beside`; None where the text must have a cache of its own."""
-        context = other.context
-        # Without flash attention, each row is computed with the tokens of all texts.
-        if self.flash is False:
-            return None
-        with suppress(ModelLoadError):
-            if context.open_texts == context.texts:
-                texts = min(2 * context.texts, MAX_TEXTS)
-                if texts == context.texts:
-                    return None
-                self._require_room(header, other.model, texts * other.n_cells, kv_type)
-                context.resize(texts)
-            return context.new_sequence()
-        return None
 
     def head_context_for(
         self, model: Model, header: Header, head: Head, target: KVSequence, kv_type: str

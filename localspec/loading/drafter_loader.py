@@ -26,6 +26,7 @@ from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.loading.head_check import checked_head, require_last_rows
 from localspec.loading.kv_precision import choose_kv_type
 from localspec.loading.load_check import require_loadable
+from localspec.loading.places import place_beside, sequence_beside
 from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
 from localspec.models import locate, pair_finder
 from localspec.models.vocabulary_match import mismatch
@@ -203,13 +204,13 @@ class LoadedDrafter:
         if self.head:
             # A head's cache is closed with the cache of its target.
             if beside and beside.context in target.context.heads:
-                place = runtime.place_beside(beside, header, self.kv_type)
+                place = place_beside(beside, runtime, header, self.kv_type)
                 if place:
                     return place
             return runtime.head_context_for(model, header, self.head, target, self.kv_type)
         if beside is None:
             return runtime.context_for(model, header, target.n_ctx, self.kv_type)
-        return runtime.sequence_beside(beside, header, self.kv_type)
+        return sequence_beside(beside, runtime, header, self.kv_type).sequence
 
     def close(self) -> None:
         """Free the model; close its caches before."""

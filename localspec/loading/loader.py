@@ -27,6 +27,7 @@ from localspec.loading.drafter_loader import (
 )
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.load_check import loadable_facts
+from localspec.loading.places import Place, sequence_beside
 from localspec.models import registry
 from localspec.models.locate import locate
 from localspec.speculation.equal_digits import EqualDigits
@@ -41,8 +42,8 @@ _NO_FLASH = (
     "the tokens of all"
 )
 _NO_ROOM = (
-    "memory is too small for one cache of all texts: this text has one of its own, and its passes "
-    "share nothing with the others"
+    "this text has a cache of its own, and its passes share nothing with those of the others: one "
+    "cache of all texts"
 )
 
 
@@ -81,17 +82,24 @@ class LoadedModels:
         return (*self.target_notes, *self.drafters.notes)
 
     def for_another_text(self) -> "LoadedModels":
-        """Make room for another text in the caches, or new caches; no scores may be in use."""
+        """Make room for another text in the caches, or new caches; no scores may be in use.
+
+        Raises ModelLoadError, with the figures, if memory is too small for another text.
+        """
         with ExitStack() as undo:
-            target = self.runtime.sequence_beside(self.target, self.header)
-            undo.callback(target.close)
-            models = self.with_target(target)
+            place = sequence_beside(self.target, self.runtime, self.header)
+            undo.callback(place.sequence.close)
+            models = self.with_target(place.sequence)
             undo.pop_all()
-        if target.context is self.target.context:
-            return replace(models, apart=None)
+        return replace(models, apart=self._apart(place))
+
+    def _apart(self, place: Place) -> str | None:
+        """Why a text in this place shares no decode with others; None if it does."""
+        if place.sequence.context is self.target.context:
+            return None
         if self.runtime.reproducible:
-            return replace(models, apart=_REPRODUCIBLE)
-        return replace(models, apart=_NO_ROOM if self.runtime.flash is not False else _NO_FLASH)
+            return _REPRODUCIBLE
+        return _NO_FLASH if self.runtime.flash is False else f"{_NO_ROOM} {place.shortage}"
 
     def new_target(self) -> KVSequence:
         """Make another cache of the target, for one text; the caller closes it."""

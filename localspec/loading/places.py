@@ -1,0 +1,172 @@
+"""Places: room for another text beside those of a cache, planned before anything is allocated.
+
+A full cache grows: the new one is made beside the old one, and then the texts are copied. Where
+memory is too small for twice as many texts, the cache grows by one; where it is too small for that,
+the text gets a cache of its own.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from localspec.errors import ModelLoadError
+from localspec.gguf.reader import Header
+from localspec.llama.context import MAX_IDS, Context
+from localspec.llama.sequence import KVSequence
+from localspec.loading.config import RuntimeConfig
+from localspec.memory.available import HOST, free_memory, lacking, shortage_text
+from localspec.memory.context_sizes import ContextSizes
+
+# The most texts of one cache.
+MAX_TEXTS = 64
+# A request for this many times the free memory is refused without asking the library.
+_HOPELESS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Room for a text. shortage: why it is not in the cache of the others, None if it is."""
+
+    sequence: KVSequence
+    shortage: str | None = None
+
+
+def sequence_beside(
+    other: KVSequence, runtime: RuntimeConfig, header: Header, kv_type: str | None = None
+) -> Place:
+    """Make room for another text of the same model, in the cache of `other` if possible.
+
+    The cache grows if it is full: then no scores may be in use. header: of the model. kv_type: of
+    its cache; None: the target's. Raises ModelLoadError, and leaves all caches as they are, if
+    memory is too small for another text.
+    """
+    with closing(_Memory(other, runtime, header, kv_type or runtime.kv_type)) as memory:
+        return _place_beside(other, memory, runtime) or Place(
+            _own_cache(other, memory, runtime, header), memory.first_shortage
+        )
+
+
+def place_beside(
+    other: KVSequence, runtime: RuntimeConfig, header: Header, kv_type: str
+) -> KVSequence | None:
+    """Make room in the cache of `other`; None where the text must have a cache of its own."""
+    with closing(_Memory(other, runtime, header, kv_type)) as memory:
+        place = _place_beside(other, memory, runtime)
+    return place.sequence if place else None
+
+
+class _Memory:
+    """Tells whether a cache like that of `other` fits beside all that is loaded.
+
+    first_shortage: the figures of the first request that did not fit.
+    """
+
+    def __init__(
+        self, other: KVSequence, runtime: RuntimeConfig, header: Header, kv_type: str
+    ) -> None:
+        self.kv_type = kv_type
+        self.first_shortage: str | None = None
+        self._other = other
+        self._runtime = runtime
+        self._sizes = ContextSizes(
+            other.model.path,
+            header,
+            gpu_layers=runtime.gpu_layers,
+            flash_attention=runtime.flash,
+            snapshots=other.snapshots,
+            branches=other.context.branches,
+        )
+
+    def shortage(self, texts: int, copied: int = 0) -> str | None:
+        """Why a cache for so many texts does not fit; None if it does.
+
+        copied: bytes of main memory needed while texts are copied to it.
+        """
+        needed, free = self._needed(texts), free_memory(gpu_layers=self._runtime.gpu_layers)
+        needed[HOST] += copied
+        found = lacking(needed, free)
+        return self.note(shortage_text(*found, free)) if found else None
+
+    def note(self, shortage: str) -> str:
+        """Keep the first reason."""
+        self.first_shortage = self.first_shortage or shortage
+        return shortage
+
+    def figures(self, texts: int) -> str:
+        """How much a cache needs and how much is free, whether it fits or not."""
+        needed, free = self._needed(texts), free_memory(gpu_layers=self._runtime.gpu_layers)
+        device = max(needed, key=lambda each: needed[each])
+        return shortage_text(device, needed[device], {device: 0, **free})
+
+    def close(self) -> None:
+        self._sizes.close()
+
+    def _needed(self, texts: int) -> Counter[str]:
+        n_ctx = self._other.n_cells
+        least = self._sizes.least_bytes(n_ctx, self.kv_type, texts)
+        free = free_memory(gpu_layers=self._runtime.gpu_layers)
+        if least > _HOPELESS * sum(free.values()):
+            return Counter({HOST: least})
+        found = self._sizes.bytes_by_device(n_ctx, self.kv_type, texts)
+        if found is not None:
+            return found
+        estimated = self._sizes.estimated_bytes(n_ctx, self.kv_type, texts)
+        return Counter({HOST: estimated or least})
+
+
+def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) -> Place | None:
+    # Without flash attention, each row is computed with the tokens of all texts.
+    if runtime.flash is False:
+        return None
+    context = other.context
+    if context.open_texts < context.texts:
+        return Place(context.new_sequence())
+    for texts in _larger(context):
+        if memory.shortage(texts, context.largest_copy):
+            continue
+        try:
+            context.resize(texts)
+        except (ModelLoadError, MemoryError) as error:
+            memory.note(f"could not be made ({error})")
+            continue
+        return Place(context.new_sequence())
+    memory.note(f"has no place left: {context.texts} texts share one at most")
+    return None
+
+
+def _larger(context: Context) -> Iterator[int]:
+    """The numbers of texts that a full cache may grow to, the best first."""
+    most = min(MAX_TEXTS, MAX_IDS - context.branches)
+    if context.texts < most:
+        yield min(2 * context.texts, most)
+    if context.texts + 1 < min(2 * context.texts, most):
+        yield context.texts + 1
+
+
+def _own_cache(
+    other: KVSequence, memory: _Memory, runtime: RuntimeConfig, header: Header
+) -> KVSequence:
+    """Make a cache for one text. Raises ModelLoadError, with the figures, if it does not fit."""
+    shortage = memory.shortage(1)
+    if shortage:
+        raise _no_room(other, shortage)
+    context = other.context
+    try:
+        return runtime.context_for(
+            other.model,
+            header,
+            other.n_cells,
+            memory.kv_type,
+            snapshots=context.snapshots,
+            branches=context.branches,
+        )
+    except ModelLoadError as error:
+        raise _no_room(other, f"{memory.figures(1)}: {error}") from error
+
+
+def _no_room(other: KVSequence, shortage: str) -> ModelLoadError:
+    return ModelLoadError(
+        f"{other.model.path.name}: there is no room for another text of {other.n_cells} tokens, "
+        f"which {shortage}; close another session, or load with a smaller --ctx"
+    )

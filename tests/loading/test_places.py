@@ -1,0 +1,178 @@
+"""Room for another text: what is planned fits, what does not fit is said, the others go on."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import pytest
+from fakes.tiny import write_tiny
+
+import localspec
+from localspec import Engine, Session
+from localspec.conversation.events import Notice
+from localspec.errors import ModelLoadError
+from localspec.gguf.check import check_generative
+from localspec.llama.context import Context
+from localspec.loading import places
+from localspec.memory.available import HOST
+from localspec.memory.context_sizes import ContextSizes
+from localspec.utils.format import format_bytes
+
+N_CTX = 256
+Load = Callable[..., Engine]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("models") / "llama.gguf", "llama", quantised=False)
+
+
+@pytest.fixture
+def load(path: Path) -> Iterator[Load]:
+    with ExitStack() as undo:
+
+        def fresh(**options: Any) -> Engine:
+            given = {"draft": "none", "context": N_CTX, "threads": 1, **options}
+            return undo.enter_context(localspec.load(path, **given))
+
+        yield fresh
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The free memory that is planned with."""
+    found = {HOST: 2**40}
+    monkeypatch.setattr(places, "free_memory", lambda **_: dict(found))
+    return found
+
+
+def needed(path: Path, texts: int) -> int:
+    sizes = ContextSizes(path, check_generative(path), gpu_layers=0, flash_attention=None)
+    with closing(sizes):
+        found = sizes.bytes_by_device(N_CTX, "f16", texts)
+    assert found is not None
+    return found.total()
+
+
+def contexts(sessions: list[Session]) -> list[Context]:
+    return [session._slot.target.context for session in sessions]
+
+
+def opened(engine: Engine, undo: ExitStack, count: int) -> list[Session]:
+    options = {"temperature": 0, "max_tokens": 12, "ignore_eos": True}
+    return [undo.enter_context(Session(engine, **options)) for _ in range(count)]  # type: ignore[arg-type]
+
+
+def test_a_cache_grows_by_doubling(load: Load) -> None:
+    with ExitStack() as undo:
+        sessions = opened(load(), undo, 5)
+        assert len(set(contexts(sessions))) == 1
+        assert contexts(sessions)[0].texts == 8
+
+
+def test_by_one_where_twice_does_not_fit(
+    load: Load, path: Path, free: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as undo:
+        engine = load()
+        sessions = opened(engine, undo, 2)
+        free[HOST] = needed(path, 4) - 1
+        sessions += opened(engine, undo, 1)
+        assert len(set(contexts(sessions))) == 1
+        assert contexts(sessions)[0].texts == 3
+
+
+def test_then_it_has_a_cache_of_its_own_and_that_is_said(
+    load: Load, path: Path, free: dict[str, int]
+) -> None:
+    with ExitStack() as undo:
+        engine = load()
+        (first,) = opened(engine, undo, 1)
+        answer = iter(first.send("an"))
+        before = [next(answer) for _ in range(4)]
+        free[HOST] = needed(path, 2) - 1
+        (second,) = opened(engine, undo, 1)
+        assert contexts([first])[0] is not contexts([second])[0]
+        figures = f"{format_bytes(needed(path, 2))}, and {format_bytes(free[HOST])} are free"
+        (note,) = engine.notes
+        assert figures in note
+        notices = [event.line for event in second.send("bn") if isinstance(event, Notice)]
+        assert notices == [note]
+        # It is said once.
+        assert not [event for event in second.send("bn") if isinstance(event, Notice)]
+        events = [*before, *answer]
+        assert not [event for event in events if isinstance(event, Notice)]
+        assert len(first.turns[-1].written) > 1
+
+
+def test_then_it_is_refused_with_the_figures_and_the_others_go_on(
+    load: Load, path: Path, free: dict[str, int]
+) -> None:
+    with ExitStack() as undo:
+        engine = load()
+        expected = said(engine)
+        (first,) = opened(engine, undo, 1)
+        answer = iter(first.send("an"))
+        next(answer)
+        free[HOST] = needed(path, 1) - 1
+        context = contexts([first])[0]
+        with pytest.raises(ModelLoadError, match=r"no room for another text.*are free; close"):
+            Session(engine)
+        assert contexts([first])[0] is context and context.open_texts == 1
+        for _ in answer:
+            pass
+        assert first.turns[-1].written == expected
+        free[HOST] = 2**40
+        assert contexts(opened(engine, undo, 1)) == [context]
+
+
+def said(engine: Engine) -> str:
+    with Session(engine, temperature=0, max_tokens=12, ignore_eos=True) as session:
+        return session.send("an").result().written
+
+
+@pytest.mark.parametrize("largest", [2, 1, 0])
+def test_a_library_that_refuses_contexts(
+    load: Load, path: Path, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the plan said: the library has the last word. largest: texts that it accepts."""
+    init = llama_cpp.llama_init_from_model
+    with ExitStack() as undo:
+        engine = load()
+        expected = said(engine)
+        sessions = opened(engine, undo, 2)
+        handle = engine.model.handle
+
+        def refusing(model: Any, params: Any) -> Any:
+            return None if model is handle and params.n_seq_max > largest else init(model, params)
+
+        monkeypatch.setattr(llama_cpp, "llama_init_from_model", refusing)
+        answers = [session.send("an") for session in sessions]
+        for answer in answers:
+            next(iter(answer))
+        if largest:
+            sessions += opened(engine, undo, 1)
+            assert len(set(contexts(sessions))) == 2
+            assert any("could not be made" in note for note in engine.notes)
+        else:
+            with pytest.raises(ModelLoadError, match=r"would need .* are free.*close another"):
+                Session(engine)
+        for answer in answers:
+            for _ in answer:
+                pass
+        assert [session.turns[-1].written for session in sessions[:2]] == [expected] * 2
+
+
+def test_reproducible_texts_run_one_after_the_other_and_that_is_said(load: Load) -> None:
+    with ExitStack() as undo:
+        engine = load(reproducible=True)
+        assert engine.notes == ()
+        sessions = opened(engine, undo, 3)
+        assert len(set(contexts(sessions))) == 3
+        (note,) = engine.notes
+        assert note.startswith("texts are generated one after the other")
+        for session, lines in zip(sessions, ([], [note], [note]), strict=True):
+            events = session.send("an")
+            assert [each.line for each in events if isinstance(each, Notice)] == lines
