@@ -35,6 +35,10 @@ class Cache(Cached, Protocol):
         """Roll back to at most `length` tokens; return how many are left."""
         ...
 
+    def take_prefix(self, tokens: Sequence[int]) -> int:
+        """Take the beginning of `tokens` from another text, if that holds more; as `shared`."""
+        ...
+
     def checkpoint(self) -> None:
         """Make sure that the cache can be rolled back to its present length."""
         ...
@@ -68,7 +72,7 @@ class DraftModel:
         self._text = list(tokens)
         self._has_unknown_token = self._has_unknown(tokens)
         # The last token is always evaluated, for its logits.
-        self._cached = self._cache.shared(self._text[:-1])
+        self._cached = self._cache.take_prefix(self._text[:-1])
         self._drafted = []
 
     def passes(self, limit: Limit) -> Passes[Draft]:

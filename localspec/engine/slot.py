@@ -138,7 +138,9 @@ class Slot:
         with self.lock:
             self.stop()
             for mine, theirs in zip(self._caches(), other._caches(), strict=True):
-                mine.sequence.restore(theirs.sequence.state())
+                theirs.sequence.roll_back()
+                if not mine.sequence.share(theirs.sequence, theirs.sequence.memory.length):
+                    mine.sequence.restore(theirs.sequence.state())
 
     def save(self, key: str, store: StateStore) -> str | None:
         """Save all KV caches on disk; returns the reason if that fails, else None."""

@@ -39,8 +39,9 @@ class Context:
     back. splits_unequal: whether the library computes passes of different numbers of rows one after
     the other, also in one decode: recurrent layers do. The context is freed with its last text.
 
-    chunk: the most rows of a decode. hidden: the hidden rows of its layers. heads: the contexts of
-    heads that draft for its texts: they use this one, and are freed before it.
+    sequences: the texts in it. chunk: the most rows of a decode. hidden: the hidden rows of its
+    layers. heads: the contexts of heads that draft for its texts: they use this one, and are freed
+    before it.
 
     Raises ModelLoadError if the library cannot make the context (usually for lack of memory).
     """
@@ -74,7 +75,7 @@ class Context:
             "kv_type": kv_type,
             "snapshots": snapshots,
         }
-        self._sequences: list[KVSequence] = []
+        self.sequences: list[KVSequence] = []
         self._handle: Any = self._new_handle(texts)
         self._set_up()
         try:
@@ -107,27 +108,17 @@ class Context:
         """Whether layers of the model are on a GPU."""
         return self.model.is_offloaded
 
-    @property
-    def open_texts(self) -> int:
-        """How many texts are in the context."""
-        return len(self._sequences)
-
-    @property
-    def largest_copy(self) -> int:
-        """The bytes of the largest copy of a text in the cache."""
-        return max((each.memory.copy_bytes for each in self._sequences), default=0)
-
     # Texts.
 
     def new_sequence(self) -> KVSequence:
         """Give a place to another text. Raises LocalspecError if all places are taken."""
-        taken = {sequence.seq_id for sequence in self._sequences}
+        taken = {sequence.seq_id for sequence in self.sequences}
         seq_id = next((each for each in range(self.texts) if each not in taken), None)
         if seq_id is None:
             raise LocalspecError(f"all {self.texts} places of this context are taken; close a text")
         memory = Memory(self, seq_id, self.model.sliding_window, self.rollback)
         sequence = KVSequence(self, memory)
-        self._sequences.append(sequence)
+        self.sequences.append(sequence)
         return sequence
 
     def resize(self, texts: int) -> None:
@@ -153,7 +144,7 @@ class Context:
     def _move(self, handle: Any, texts: int) -> Any:
         """Copy the texts to another handle with room for `texts`; return the old handle."""
         old = self._handle
-        for sequence in self._sequences:
+        for sequence in self.sequences:
             self._handle = old
             sequence.roll_back()
             # One text after the other: all copies together would take the memory of a cache.
@@ -166,9 +157,9 @@ class Context:
 
     def leave(self, sequence: KVSequence) -> None:
         """Remove a text; the context is freed with the last one."""
-        if sequence in self._sequences:
-            self._sequences.remove(sequence)
-            if self._handle and self._sequences:
+        if sequence in self.sequences:
+            self.sequences.remove(sequence)
+            if self._handle and self.sequences:
                 sequence.memory.clear()
             else:
                 self.close()
@@ -236,7 +227,7 @@ class Context:
     def _require_possible(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> None:
         # The library moves the cells of recurrent layers when it computes several texts, and loses
         # snapshots: also those of texts whose draft has no verdict yet.
-        for sequence in self._sequences:
+        for sequence in self.sequences:
             sequence.roll_back()
             if len(passes) > 1:
                 sequence.memory.lose_snapshots()
@@ -267,7 +258,7 @@ class Context:
 
     def _free_branches(self) -> list[int]:
         """The sequence ids of branches that no text uses."""
-        used = {branch for sequence in self._sequences for branch in sequence.branch_ids}
+        used = {branch for sequence in self.sequences for branch in sequence.branch_ids}
         ids = range(self.texts, self.texts + self.branches)
         return [each for each in ids if each not in used]
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from localspec.errors import LocalspecError
 from localspec.llama.batch import Batch
 from localspec.llama.model import Model
+from localspec.llama.prefix import take_prefix
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.state import State
 from localspec.llama.tree import Tree
@@ -68,6 +69,11 @@ class KVSequence:
     def seq_id(self) -> int:
         """The sequence id of the text."""
         return self.memory.seq_id
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the last pass has its verdict."""
+        return not self._pending
 
     @property
     def snapshots(self) -> int:
@@ -152,11 +158,20 @@ class KVSequence:
         if other.context is not self.context:
             return False
         self.roll_back()
-        other.roll_back()
-        if length > other.memory.length or not self.memory.share(other.memory, length):
+        # The other text may have an open pass, which stays as it is.
+        held = min(len(other.tokens), other.memory.length)
+        if length > held or not self.memory.share(other.memory, length):
             return False
         self.tokens = other.tokens[:length]
         return True
+
+    def take_prefix(self, tokens: Sequence[int]) -> int:
+        """Take the beginning of `tokens` from another text of the context, if that holds more.
+
+        Returns the length of the common prefix of `tokens` and the text.
+        """
+        take_prefix(self, tokens)
+        return self.shared(tokens)
 
     def checkpoint(self) -> None:
         """Make it possible to truncate to the present text later; replaces the last checkpoint."""

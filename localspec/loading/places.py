@@ -120,10 +120,12 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
     if runtime.flash is False:
         return None
     context = other.context
-    if context.open_texts < context.texts:
+    if len(context.sequences) < context.texts:
         return Place(context.new_sequence())
+    # Texts are copied one after the other.
+    copied = max(each.memory.copy_bytes for each in context.sequences)
     for texts in _larger(context):
-        if memory.shortage(texts, context.largest_copy):
+        if memory.shortage(texts, copied):
             continue
         try:
             context.resize(texts)

@@ -109,7 +109,9 @@ class Decoder:
             for head in heads:
                 shared = min(shared, head.held(prompt))
             self._held = target.truncate(shared)
-            self.stats.prompt_again += shared - self._held
+            if not heads:
+                self._held = target.take_prefix(prompt)
+            self.stats.prompt_again += max(0, shared - self._held)
             # Regenerating and editing return to the end of a text and to the end of its prompt.
             target.mark()
         self.stats.prompt_tokens = len(self.text)

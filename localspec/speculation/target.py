@@ -33,6 +33,10 @@ class Target(Cached, Protocol):
         """Cut the text to at most `length` tokens; return how many are left."""
         ...
 
+    def take_prefix(self, tokens: Sequence[int]) -> int:
+        """Take the beginning of `tokens` from another text, if that holds more; as `shared`."""
+        ...
+
     def mark(self) -> None:
         """Keep the present state, so that a later `truncate` can return to it."""
         ...

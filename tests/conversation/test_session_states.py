@@ -195,7 +195,7 @@ class Chat(RuleBasedStateMachine):
         """The caches go to the disk, are emptied, and come back."""
         assert self.session.save_state("here", self.store) is None
         for cache_ in self.session._slot._caches():
-            cache_.context.truncate(0)
+            cache_.sequence.truncate(0)
         assert self.session.load_state("here", self.store) is None
 
     @invariant()

@@ -72,6 +72,9 @@ class ToyTarget:
         assert length == len(self.cache)
         return length
 
+    def take_prefix(self, tokens: Sequence[int]) -> int:
+        return len(self.cache)
+
     def mark(self) -> None:
         pass
 
@@ -119,6 +122,9 @@ class ToyCache:
         while same < min(len(tokens), len(self.tokens)) and tokens[same] == self.tokens[same]:
             same += 1
         return same
+
+    def take_prefix(self, tokens: Sequence[int]) -> int:
+        return self.shared(tokens)
 
     def truncate(self, length: int) -> int:
         del self.tokens[length:]

@@ -120,7 +120,7 @@ def test_then_it_is_refused_with_the_figures_and_the_others_go_on(
         context = contexts([first])[0]
         with pytest.raises(ModelLoadError, match=r"no room for another text.*are free; close"):
             Session(engine)
-        assert contexts([first])[0] is context and context.open_texts == 1
+        assert contexts([first])[0] is context and len(context.sequences) == 1
         for _ in answer:
             pass
         assert first.turns[-1].written == expected

@@ -66,6 +66,9 @@ class _StubTarget:
     def truncate(self, length: int) -> int:
         return length
 
+    def take_prefix(self, tokens: Sequence[int]) -> int:
+        return len(tokens)
+
     def mark(self) -> None:
         pass
 

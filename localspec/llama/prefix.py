@@ -1,0 +1,45 @@
+"""Prefix: a text takes the beginning of its tokens from another text of the same context.
+
+Attention without a window shares the other text's cells, which costs nothing; the last text that
+uses a cell frees it. Of other memories a state can be copied, which is that of a whole text.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from localspec.llama.rollback import Rollback
+
+if TYPE_CHECKING:
+    from localspec.llama.sequence import KVSequence
+
+# Fewer tokens are evaluated about as fast as they are found and copied.
+_LEAST_SAVED = 32
+
+
+def take_prefix(text: "KVSequence", tokens: Sequence[int]) -> None:
+    """Replace `text` by the beginning of `tokens` that another text holds, if that is longer.
+
+    Of a text whose pass has no verdict yet, only the committed tokens are shared, and no state is
+    copied.
+    """
+    shares_cells = text.rollback is Rollback.PARTIAL and not text.model.sliding_window
+    usable = _shared_by if shares_cells else _copied_from
+    lengths = [(usable(each, tokens), each) for each in text.context.sequences if each is not text]
+    length, other = max(lengths, key=lambda each: each[0], default=(0, text))
+    if length - text.shared(tokens) < _LEAST_SAVED:
+        return
+    if shares_cells:
+        text.share(other, length)
+    else:
+        text.restore(other.state())
+
+
+def _shared_by(other: "KVSequence", tokens: Sequence[int]) -> int:
+    return min(other.shared(tokens), other.memory.length)
+
+
+def _copied_from(other: "KVSequence", tokens: Sequence[int]) -> int:
+    """The length of the other text if it is a prefix of the tokens, else 0."""
+    length = len(other.tokens)
+    is_whole = other.is_settled and other.memory.length == length == other.shared(tokens)
+    return length if is_whole else 0
