@@ -33,7 +33,8 @@ class RuntimeConfig:
     threads: None: as many as suit each model, see `threads_for`.
     flash_attention: None: where the library supports it.
     reproducible: whether the logits must not depend on the width of a pass. Flash attention is then
-        off, because its results depend on the width, and `Engine` pads narrow passes.
+        off, because its results depend on the width, `Engine` pads narrow passes, and the passes of
+        several texts are computed one after the other.
     kv_type, drafter_kv_type: the type of the keys and values in the cache of the target, and of the
         draft models; one of estimate.KV_TYPES.
 

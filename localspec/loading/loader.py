@@ -34,12 +34,12 @@ from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.progress import report_progress
 
 _REPRODUCIBLE = (
-    "texts are generated one after the other: beside other texts, the last digits of a text depend "
-    "on these"
+    "the passes of several texts are computed one after the other: in one decode, the last digits "
+    "of a text depend on the other texts"
 )
 _NO_FLASH = (
-    "texts are generated one after the other: without flash attention, each would be computed with "
-    "the tokens of all"
+    "the passes of several texts are computed one after the other: without flash attention, each "
+    "would be computed with the tokens of all"
 )
 _NO_ROOM = (
     "this text has a cache of its own, and its passes share nothing with those of the others: one "

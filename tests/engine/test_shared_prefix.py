@@ -1,0 +1,110 @@
+"""Texts that begin alike: the beginning is evaluated once, and each goes on as it would alone."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes.tiny import N_VOCAB, write_tiny
+
+import localspec
+from localspec import Engine, Session
+from localspec.generation_config import GenerationConfig
+from localspec.llama.sequence import KVSequence
+
+LONG, NEW = 2_000, 24
+SETTINGS: dict[str, Any] = {"temperature": 0, "max_tokens": NEW, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("models") / "llama.gguf", "llama", quantised=False)
+
+
+def load(path: Path, draft: Any = "none") -> Engine:
+    return localspec.load(path, draft, context=2560, threads=1, kv_type="f32", flash_attention=True)
+
+
+@pytest.fixture(params=["none", "suffix", "model"])
+def engine(path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    with load(path, path if request.param == "model" else request.param) as engine:
+        yield engine
+
+
+def prompts(count: int) -> list[list[int]]:
+    """Prompts that differ after 2,000 tokens."""
+    random = np.random.default_rng(3)
+
+    def some(length: int) -> list[int]:
+        return [int(token) for token in random.integers(3, N_VOCAB, length)]
+
+    prefix = some(LONG)
+    return [[*prefix, *some(12)] for _ in range(count)]
+
+
+def alone(path: Path, prompt: list[int]) -> list[int]:
+    with load(path) as fresh:
+        return fresh.generate(prompt, **SETTINGS).token_ids
+
+
+def test_a_long_prefix_is_evaluated_once(engine: Engine, path: Path) -> None:
+    asked = prompts(3)
+    expected = [alone(path, prompt) for prompt in asked]
+    slots = [engine.open_slot() for _ in asked]
+    config = GenerationConfig.of(**SETTINGS)
+    generations = [slot.start(prompt, config) for slot, prompt in zip(slots, asked, strict=True)]
+    first = generations[0]
+    written = [[next(first).id]]
+    # The others begin while the first text is being written, and outlive it.
+    for generation in generations[1:]:
+        written.append([next(generation).id])
+        assert generation.stats.prompt_evaluated == 12
+        assert generation.stats.prompt_tokens == LONG + 12
+    assert first.stats.prompt_evaluated == LONG + 12
+    written[0] += [token.id for token in first]
+    engine.leave(slots[0])
+    threads = [
+        threading.Thread(target=lambda own, one: own.extend(each.id for each in one), args=args)
+        for args in zip(written[1:], generations[1:], strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert written == expected
+    evaluated = [each.sequence.evaluated for slot in slots[1:] for each in slot._caches()]
+    assert max(evaluated) < 400
+    for slot in slots[1:]:
+        engine.leave(slot)
+
+
+def test_a_fork_shares_the_cells_of_its_conversation(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KVSequence, "restore", None)
+    with Session(engine, raw=True, **SETTINGS) as session:
+        session.send("an" * 300).result()
+        with session.fork() as fork:
+            mine, its = session._slot.target, fork._slot.target
+            assert its.context is mine.context
+            assert its.tokens == mine.tokens
+            answers = [each.send("bn") for each in (session, fork)]
+            for answer in answers:
+                answer.result()
+            assert answers[0].text == answers[1].text
+            assert its.evaluated < 100 < mine.evaluated
+        assert session.send("cn").result().written
+
+
+def test_a_reproducible_text_takes_nothing_from_another(path: Path) -> None:
+    asked = prompts(2)
+    options = {"context": 2560, "threads": 1, "reproducible": True}
+    with localspec.load(path, "none", **options) as engine:  # type: ignore[arg-type]
+        slots = [engine.open_slot() for _ in asked]
+        config = GenerationConfig.of(**SETTINGS)
+        for slot, prompt in zip(slots, asked, strict=True):
+            generation = slot.start(prompt, config)
+            next(generation)
+            assert generation.stats.prompt_evaluated == LONG + 12
