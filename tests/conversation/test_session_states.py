@@ -264,7 +264,8 @@ def without_data(restore: Callable[..., bool]) -> Callable[..., bool]:
 
     def pretend(self: KVSequence, state: State) -> bool:
         self.truncate(0)
-        self.extend([5] * len(state.tokens))
+        if state.tokens:
+            self.extend([5] * len(state.tokens))
         self.tokens = list(state.tokens)
         return True
 
