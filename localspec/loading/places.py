@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from localspec.errors import ModelLoadError
-from localspec.gguf.reader import Header
+from localspec.gguf.reader import Header, read_header
 from localspec.llama.context import MAX_IDS, Context
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
@@ -81,7 +81,7 @@ class _Memory:
     def shortage(self, texts: int, copied: int = 0) -> str | None:
         """Why a cache for so many texts does not fit; None if it does.
 
-        copied: bytes of main memory needed while texts are copied to it.
+        copied: bytes of main memory needed beside it, while texts are copied.
         """
         needed, free = self._needed(texts), free_memory(gpu_layers=self._runtime.gpu_layers)
         needed[HOST] += copied
@@ -125,7 +125,7 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
     # Texts are copied one after the other.
     copied = max(each.memory.copy_bytes for each in context.sequences)
     for texts in _larger(context):
-        if memory.shortage(texts, copied):
+        if memory.shortage(texts, copied + _heads_bytes(context, runtime)):
             continue
         try:
             context.resize(texts)
@@ -135,6 +135,20 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
         return Place(context.new_sequence())
     memory.note(f"has no place left: {context.texts} texts share one at most")
     return None
+
+
+def _heads_bytes(context: Context, runtime: RuntimeConfig) -> int:
+    """Estimate the bytes of the caches of heads, which are made anew with that of their target."""
+    total = 0
+    for head in context.heads:
+        sizes = ContextSizes(
+            head.model.path,
+            read_header(head.model.path),
+            gpu_layers=runtime.gpu_layers,
+            flash_attention=runtime.flash,
+        )
+        total += sizes.estimated_bytes(head.n_cells, runtime.drafter_kv_type, head.texts) or 0
+    return total
 
 
 def _larger(context: Context) -> Iterator[int]:

@@ -15,12 +15,13 @@ from localspec.conversation.events import Notice
 from localspec.errors import ModelLoadError
 from localspec.gguf.check import check_generative
 from localspec.llama.context import Context
+from localspec.llama.dry_run import ContextMemory, DryModel
 from localspec.loading import places
 from localspec.memory.available import HOST
 from localspec.memory.context_sizes import ContextSizes
 from localspec.utils.format import format_bytes
 
-N_CTX = 256
+N_CTX, MIB = 256, 2**20
 Load = Callable[..., Engine]
 
 
@@ -176,3 +177,27 @@ def test_reproducible_texts_run_one_after_the_other_and_that_is_said(load: Load)
         for session, lines in zip(sessions, ([], [note], [note]), strict=True):
             events = session.send("an")
             assert [each.line for each in events if isinstance(each, Notice)] == lines
+
+
+def test_what_is_lacking_on_a_gpu_is_named(
+    load: Load, free: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def on_gpu(_dry: DryModel, n_ctx: int, *, texts: int, **_options: Any) -> ContextMemory:
+        return ContextMemory({"CUDA0": 100 * MIB * texts}, {"CUDA0": MIB, HOST: MIB})
+
+    monkeypatch.setattr(DryModel, "context_memory", on_gpu)
+    free["CUDA0"] = 401 * MIB
+    with ExitStack() as undo:
+        engine = load()
+        sessions = opened(engine, undo, 3)
+        assert [each.texts for each in contexts(sessions)] == [4] * 3
+        sessions += opened(engine, undo, 1)
+        free["CUDA0"] = 150 * MIB
+        sessions += opened(engine, undo, 1)
+        assert contexts(sessions)[-1].texts == 1
+        (note,) = engine.notes
+        lacking = f"{format_bytes(801 * MIB)} on CUDA0, and {format_bytes(150 * MIB)} are free"
+        assert note.endswith(f"would need {lacking}")
+        free["CUDA0"] = 100 * MIB
+        with pytest.raises(ModelLoadError, match=f"need {format_bytes(101 * MIB)} on CUDA0, and"):
+            Session(engine)
