@@ -1,7 +1,6 @@
 """Stats: the counts and times of a generation, for the command line, the API and benchmarks."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
@@ -32,6 +31,22 @@ class Seconds:
     def host(self) -> float:
         """The part of `generate` outside the models: rules, filters, text."""
         return max(0.0, self.generate - self.draft - self.verify)
+
+
+class Timing:
+    """Adds the time of a `with` block to a phase. Several are made in every step."""
+
+    __slots__ = ("_began", "_clock", "_phase", "_seconds")
+
+    def __init__(self, seconds: Seconds, phase: Phase, clock: Callable[[], float]) -> None:
+        self._seconds, self._phase, self._clock = seconds, phase, clock
+
+    def __enter__(self) -> None:
+        self._began = self._clock()
+
+    def __exit__(self, *_exc: object) -> None:
+        spent = self._clock() - self._began
+        setattr(self._seconds, self._phase, getattr(self._seconds, self._phase) + spent)
 
 
 @dataclass(slots=True)
@@ -82,15 +97,9 @@ class Stats:
         took = self.seconds.generate + self.seconds.waited
         return self.generated_tokens / took if took else None
 
-    @contextmanager
-    def timing(self, phase: Phase, clock: Callable[[], float] = perf_counter) -> Iterator[None]:
+    def timing(self, phase: Phase, clock: Callable[[], float] = perf_counter) -> "Timing":
         """Add the time of the `with` block to a phase. clock: returns the time in seconds."""
-        began = clock()
-        try:
-            yield
-        finally:
-            spent = getattr(self.seconds, phase) + clock() - began
-            setattr(self.seconds, phase, spent)
+        return Timing(self.seconds, phase, clock)
 
     def count_step(self, drafted: int, width: int, others: Sequence[int] = ()) -> None:
         """Count a target pass.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, ModelDrafter
+from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, runs_model
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
 
 # A drafter whose first token has a lower chance leaves the step to the next drafter.
@@ -35,7 +35,7 @@ class FixedDepth:
             chances = drafter.traits.chances
             if chances and list(chances(1)) < [_SURE_ENOUGH]:
                 continue
-            if isinstance(drafter, ModelDrafter):
+            if runs_model(drafter):
                 return Decision(drafter, depth)
             draft = cast(ComputedDrafter, drafter).propose(limit.to(depth))
             if len(draft):

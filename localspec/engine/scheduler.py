@@ -18,7 +18,7 @@ from time import perf_counter
 
 from localspec.errors import LocalspecError
 from localspec.llama.context import Context
-from localspec.speculation.passes import Pass, Scores
+from localspec.speculation.passes import Pass, Scores, direct
 from localspec.utils.fair_lock import FairLock
 
 # A decode waits for a reader at most this share of its expected time.
@@ -86,18 +86,13 @@ class ScheduledText:
         """Whether a step is running."""
         return self._steps > 0
 
-    @contextmanager
-    def step(self) -> Iterator[None]:
+    def step(self) -> "_TextStep":
         """Hold the scheduler's lock for a step of this text; steps may be nested."""
-        self._note_return()
-        scheduler = self._scheduler
-        with scheduler.lock:
-            scheduler.enter(self)
-            try:
-                yield
-            finally:
-                self._left = perf_counter()
-                scheduler.exit(self)
+        return _TextStep(self, self._scheduler)
+
+    def left(self) -> None:
+        """Note that the reader of this text goes away with a token."""
+        self._left = perf_counter()
 
     @contextmanager
     def between_steps(self) -> Iterator[None]:
@@ -109,6 +104,8 @@ class ScheduledText:
 
     def compute(self, requested: Pass) -> Scores:
         """Compute a pass, in a decode with passes of other texts where that is possible."""
+        if self._scheduler.has_one_text:
+            return direct(requested)
         began = perf_counter()
         request = self._scheduler.compute(requested)
         self.waited += max(0.0, perf_counter() - began - request.seconds)
@@ -138,9 +135,35 @@ class ScheduledText:
         """Count the end of a step."""
         self._steps -= 1
 
-    def _note_return(self) -> None:
+    def returned(self) -> None:
+        """Note that the reader of this text wants the next token."""
         if not self.in_step and self._left > 0:
             self._away += _NEWEST * (perf_counter() - self._left - self._away)
+
+
+class _TextStep:
+    """A step of a text, as a `with` block. One is made for each token."""
+
+    __slots__ = ("_scheduler", "_text")
+
+    def __init__(self, text: ScheduledText, scheduler: "Scheduler") -> None:
+        self._text, self._scheduler = text, scheduler
+
+    def __enter__(self) -> None:
+        self._text.returned()
+        self._scheduler.lock.__enter__()
+        try:
+            self._scheduler.enter(self._text)
+        except BaseException:
+            self._scheduler.lock.__exit__()
+            raise
+
+    def __exit__(self, *_exc: object) -> None:
+        try:
+            self._text.left()
+            self._scheduler.exit(self._text)
+        finally:
+            self._scheduler.lock.__exit__()
 
 
 class Scheduler:
@@ -170,6 +193,11 @@ class Scheduler:
         with self.lock:
             if text in self._texts:
                 self._texts.remove(text)
+
+    @property
+    def has_one_text(self) -> bool:
+        """Whether no other text can share a decode."""
+        return len(self._texts) < 2
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -228,8 +256,6 @@ class Scheduler:
 
     def _patience(self) -> float:
         """How many seconds the next decode should wait for texts that are between steps."""
-        if len(self._texts) < 2:
-            return 0.0
         now = perf_counter()
         return max(each.patience(now, self._decode_seconds) for each in self._texts)
 

@@ -25,6 +25,8 @@ class Batch:
         row_bytes = self._ids.strides[0]
         self._id_rows = np.arange(size, dtype=np.uintp) * row_bytes + self._ids.ctypes.data
         self._wants_logits = np.zeros(size, np.int8)
+        # Whether rows have tokens, and the width of their embeddings.
+        self._kind = True, 0
         self.struct = llama_cpp.llama_batch()
         self.struct.token = _pointer(self._tokens, ctypes.c_int32)
         self.struct.pos = _pointer(self._positions, ctypes.c_int32)
@@ -41,8 +43,10 @@ class Batch:
         width: how many numbers the embedding of each has; 0: they have none.
         """
         self.struct.n_tokens = 0
-        if self._embeddings.shape[1] != width:
-            self._embeddings = np.zeros((self.size, width), np.float32)
+        if self._kind == (tokens, width):
+            return
+        self._kind = tokens, width
+        self._embeddings = np.zeros((self.size, width), np.float32)
         struct: Any = self.struct
         struct.token = _pointer(self._tokens, ctypes.c_int32) if tokens else None
         struct.embd = _pointer(self._embeddings, ctypes.c_float) if width else None
@@ -64,7 +68,8 @@ class Batch:
         first, end = self._grow(len(tokens) if embeddings is None else len(embeddings))
         if tokens:
             self._tokens[first:end] = tokens
-        self._embeddings[first:end] = 0 if embeddings is None else embeddings
+        if self._embeddings.shape[1]:
+            self._embeddings[first:end] = 0 if embeddings is None else embeddings
         self._positions[first:end] = range(start, start + end - first)
         self._id_counts[first:end] = 1
         self._ids[first:end, 0] = seq_id

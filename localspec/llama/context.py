@@ -1,5 +1,6 @@
 """Context: one KV cache of a model, with one text or several in it."""
 
+import ctypes
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import accumulate
@@ -76,6 +77,9 @@ class Context:
             "snapshots": snapshots,
         }
         self.sequences: list[KVSequence] = []
+        # The last array of logits, and its address and rows.
+        self._view = np.empty((0, 0), np.float32)
+        self._view_place = (0, 0)
         self._handle: Any = self._new_handle(texts)
         self._set_up()
         try:
@@ -96,7 +100,8 @@ class Context:
     @property
     def memory(self) -> Any:
         """The library's KV cache ("memory")."""
-        return llama_cpp.llama_get_memory(self.handle)
+        _ = self.handle  # which must be open
+        return self._memory
 
     @property
     def splits_unequal(self) -> bool:
@@ -194,62 +199,65 @@ class Context:
         """
         for each in passes:
             sequence_of(each).evaluate_missing_before(each)
-        # Recurrent layers share work only among consecutive sequence ids.
-        order = sorted(range(len(passes)), key=lambda i: sequence_of(passes[i]).seq_id)
-        ordered = [passes[i] for i in order]
-        sequences = [sequence_of(each) for each in ordered]
-        self._require_possible(ordered, sequences)
-        lengths = [len(sequence.tokens) for sequence in sequences]
-        try:
-            scores = self._decode(ordered, sequences)
-        except BaseException:
-            for sequence, length in zip(sequences, lengths, strict=True):
-                del sequence.tokens[length:]
-            raise
-        return [scores[order.index(i)] for i in range(len(passes))]
-
-    def _decode(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> list[Scores]:
-        self._begin_batch(passes)
-        free = self._free_branches()
-        for requested, sequence in zip(passes, sequences, strict=True):
-            sequence.prepare(requested)
-            sequence.add_rows(requested, self._batch, free)
-        last = sequences[-1]
-        padding = self._pad(passes, last)
-        self.hidden.enable(layer for each in passes for layer in each.hidden)
-        seconds = self._compute(sequences)
-        for requested, sequence in zip(passes, sequences, strict=True):
-            sequence.end_pass(requested)
-        if padding:
-            last.remove_padding(padding)
-        return self._scores(passes, sequences, padding, seconds)
-
-    def _require_possible(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> None:
         # The library moves the cells of recurrent layers when it computes several texts, and loses
         # snapshots: also those of texts whose draft has no verdict yet.
         for sequence in self.sequences:
             sequence.roll_back()
             if len(passes) > 1:
                 sequence.memory.lose_snapshots()
-        if len(set(map(id, sequences))) < len(sequences):
-            raise LocalspecError("a decode has two passes of one text; compute one after the other")
+        for each in passes:
+            sequence_of(each).require_possible(each)
+        if len(passes) == 1:
+            return self._decode(passes, [sequence_of(passes[0])])
+        self._require_sharable(passes)
+        # Recurrent layers share work only among consecutive sequence ids.
+        order = sorted(range(len(passes)), key=lambda i: sequence_of(passes[i]).seq_id)
+        ordered = [passes[i] for i in order]
+        scores = self._decode(ordered, [sequence_of(each) for each in ordered])
+        return [scores[order.index(i)] for i in range(len(passes))]
+
+    def _decode(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> list[Scores]:
+        lengths = [len(sequence.tokens) for sequence in sequences]
+        try:
+            padding = self._fill_batch(passes, sequences)
+            seconds = self._compute(sequences)
+            for requested, sequence in zip(passes, sequences, strict=True):
+                sequence.end_pass(requested)
+            if padding:
+                sequences[-1].remove_padding(padding)
+            return self._scores(passes, sequences, padding, seconds)
+        except BaseException:
+            for sequence, length in zip(sequences, lengths, strict=True):
+                del sequence.tokens[length:]
+            raise
+
+    def _fill_batch(self, passes: Sequence[Pass], sequences: Sequence[KVSequence]) -> int:
+        """Put the rows of all passes into the batch; return the number of padding rows."""
+        self._begin_batch(passes)
+        free = self._free_branches() if self.branches else []
         for requested, sequence in zip(passes, sequences, strict=True):
-            sequence.require_possible(requested)
-        wanted = sum(each.wanted for each in passes)
-        rows = sum(map(self.rows_of, passes))
-        branches = sum(
-            sequence.branches_of(each) for each, sequence in zip(passes, sequences, strict=True)
-        )
+            sequence.prepare(requested)
+            sequence.add_rows(requested, self._batch, free)
+            if requested.hidden:
+                self.hidden.enable(requested.hidden)
+        return self._pad(passes, sequences[-1])
+
+    def _require_sharable(self, passes: Sequence[Pass]) -> None:
+        """Raise LocalspecError if these passes cannot be in one decode."""
+        if len({id(each.sequence) for each in passes}) < len(passes):
+            raise LocalspecError("a decode has two passes of one text; compute one after the other")
+        rows = list(map(self.rows_of, passes))
+        branches = sum(sequence_of(each).branches_of(each) for each in passes)
         for count, most, what in (
-            (wanted, OUTPUT_ROWS, "rows with logits"),
-            (rows, self.chunk, "rows"),
+            (sum(each.wanted for each in passes), OUTPUT_ROWS, "rows with logits"),
+            (sum(rows), self.chunk, "rows"),
             (branches, self.branches, "further branches of drafts"),
         ):
             if count > most:
                 raise LocalspecError(
                     f"a decode of {count} {what} was asked for; {most} are the most"
                 )
-        if self.rollback is Rollback.BOUNDED and len(set(map(self.rows_of, passes))) > 1:
+        if self.rollback is Rollback.BOUNDED and len(set(rows)) > 1:
             raise LocalspecError(_UNEQUAL)
 
     def _begin_batch(self, passes: Sequence[Pass]) -> None:
@@ -305,30 +313,31 @@ class Context:
         lengths = [sequence.rows_in_pass for sequence in sequences]
         logits = self._logits_of(passes, lengths)
         hidden = self._hidden_of(passes, lengths, padding)
+        if len(passes) == 1:
+            again = sequences[0].again
+            return [Scores(logits[0], padding, again, hidden[0], seconds=seconds, share=seconds)]
         # The padding belongs to the last text.
         paddings = [0] * (len(passes) - 1) + [padding]
         rows = [length + more for length, more in zip(lengths, paddings, strict=True)]
-        scores = list[Scores]()
-        for i, sequence in enumerate(sequences):
-            others = (*rows[:i], *rows[i + 1 :])
-            share = seconds * rows[i] / sum(rows)
-            scores.append(
-                Scores(
-                    logits[i],
-                    paddings[i],
-                    sequence.again,
-                    hidden[i],
-                    others=others,
-                    seconds=seconds,
-                    share=share,
-                )
+        return [
+            Scores(
+                logits[i],
+                paddings[i],
+                sequence.again,
+                hidden[i],
+                others=(*rows[:i], *rows[i + 1 :]),
+                seconds=seconds,
+                share=seconds * rows[i] / sum(rows),
             )
-        return scores
+            for i, sequence in enumerate(sequences)
+        ]
 
     def _logits_of(
         self, passes: Sequence[Pass], lengths: Sequence[int]
     ) -> list[NDArray[np.float32]]:
         """The rows of logits that each pass wanted. lengths: the rows of each pass."""
+        if len(passes) == 1:
+            return [self.logits(passes[0].wanted)]
         wanted = [each.wanted for each in passes]
         return split_rows(self.logits(sum(wanted)), wanted)
 
@@ -337,13 +346,20 @@ class Context:
         if not count:
             return np.empty((0, self.n_vocab), np.float32)
         pointer = llama_cpp.llama_get_logits(self.handle)
-        return np.ctypeslib.as_array(pointer, shape=(count, self.n_vocab))
+        # Making an array of a pointer takes longer than all else here; the place rarely changes.
+        place = ctypes.addressof(pointer.contents), count
+        if place != self._view_place:
+            self._view = np.ctypeslib.as_array(pointer, shape=(count, self.n_vocab))
+            self._view_place = place
+        return self._view
 
     def _hidden_of(
         self, passes: Sequence[Pass], lengths: Sequence[int], padding: int
     ) -> list[dict[int, NDArray[np.float32]]]:
         """The hidden rows that each pass asked for, by layer."""
         found: list[dict[int, NDArray[np.float32]]] = [{} for _ in passes]
+        if not any(each.hidden for each in passes):
+            return found
         for layer in {layer for each in passes for layer in each.hidden}:
             rows = self.hidden.rows(layer, sum(lengths) + padding)
             for i, own in enumerate(split_rows(rows, lengths)):
@@ -363,6 +379,8 @@ class Context:
     def _set_up(self) -> None:
         size = int(llama_cpp.llama_n_ctx(self._handle))
         self.n_cells = min(self._n_ctx, size // self.texts)
+        self._memory = llama_cpp.llama_get_memory(self._handle)
+        self._view_place = (0, 0)
         self._batch = Batch(self.chunk + MAX_DEPTH, self.texts + self.branches)
         self.hidden = HiddenStates(self._handle)
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 from localspec.llama.batch import Batch
+from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.llama.model import Model
 from localspec.llama.prefix import take_prefix
 from localspec.llama.rollback import Memory, Rollback
@@ -263,25 +264,28 @@ class KVSequence:
             raise LocalspecError(_CLOSED)
         if requested.drafted and self.rollback is Rollback.NOTHING:
             raise LocalspecError(f"this model's cache can forget {self.rollback.value}: no drafts")
-        branches = 1 + self.branches_of(requested)
-        if branches > self.branches:
+        if requested.parents and (branches := 1 + self.branches_of(requested)) > self.branches:
             raise LocalspecError(
                 f"the draft has {branches} branches, and this context has room for only "
                 f"{self.branches}; propose a chain"
             )
+        self._require_at_most(requested.wanted, OUTPUT_ROWS, "rows with logits")
+        self._require_at_most(self.rows_of(requested), self.context.chunk, "rows")
         self._require_space(len(requested))
 
     def rows_of(self, requested: Pass) -> int:
         """The rows of this pass, with the missing tokens that it evaluates first."""
-        return len(self._missing_before(requested)) + len(requested)
+        missing = max(0, len(self.tokens) - self.memory.length)
+        return min(missing + len(requested), max(self.chunk, len(requested)))
 
     def evaluate_missing_before(self, requested: Pass) -> None:
         """Evaluate the missing tokens if they are too many to go before the pass.
 
         A decode that was interrupted or refused can lose a recurrent state.
         """
-        if len(requested):
-            for missing in self.catch_up(self.chunk - len(requested)):
+        room = self.chunk - len(requested)
+        if len(requested) and len(self.tokens) - self.memory.length > room:
+            for missing in self.catch_up(room):
                 self._decode(missing)
 
     def branches_of(self, requested: Pass) -> int:
@@ -330,12 +334,12 @@ class KVSequence:
         requested: all passes of the batch.
         """
         rows = len(batch)
-        steps = all(each.wanted == len(each) for each in requested)
-        room = self.n_cells - self.memory.length - self.rows_in_pass
-        count = min(self.padded(rows) - rows if steps else 0, room)
-        count = max(0, count, self.least_rows - rows)
+        more = self.padded(rows) - rows
+        if more > 0 and any(each.wanted != len(each) for each in requested):
+            more = 0  # a part of a prompt
+        start = self.memory.length + self.rows_in_pass
+        count = max(0, min(more, self.n_cells - start), self.least_rows - rows)
         if count:
-            start = self.memory.length + self.rows_in_pass
             # The last layers compute only the wanted rows, and choose kernels by their number.
             wanted = count if self.least_rows > 1 else 0
             batch.add([0] * count, start=start, seq_id=self.seq_id, wanted=wanted)
@@ -367,9 +371,10 @@ class KVSequence:
         if self._closed:
             raise LocalspecError(_CLOSED)
         _ = self.context.handle  # which must be open
-        for branch in self.branch_ids:
-            self.memory.remove_branch(branch)
-        self.branch_ids = []
+        if self.branch_ids:
+            for branch in self.branch_ids:
+                self.memory.remove_branch(branch)
+            self.branch_ids = []
         self.memory.cut(len(self.tokens))
 
     @property
@@ -382,6 +387,11 @@ class KVSequence:
 
     def _decode(self, requested: Pass) -> Scores:
         return self.context.decode([requested])[0]
+
+    @staticmethod
+    def _require_at_most(count: int, most: int, what: str) -> None:
+        if count > most:
+            raise LocalspecError(f"a decode of {count} {what} was asked for; {most} are the most")
 
     def _require_space(self, count: int) -> None:
         if len(self.tokens) + count > self.n_ctx:

@@ -1,7 +1,6 @@
 """Decoder: the loop that drafts, verifies and commits."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -15,7 +14,7 @@ from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
 from localspec.speculation.rules import Rows, Rule, Verdict
 from localspec.speculation.target import Target
-from localspec.stats import Phase, Stats
+from localspec.stats import Phase, Stats, Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +188,13 @@ class Decoder:
         tokens = tuple(emission.id for emission in emissions)
         path = verdict.path[: len(tokens) - 1]
         accepted = min(len(verdict.path), len(tokens))
-        evaluated = (pending, *(draft.tokens[node] for node in path))
-        rows = (0, *(node + 1 for node in path))
         self._commit(decision, path, accepted, tokens)
-        with self._timing("draft"):
+        if self._layers:
+            evaluated = (pending, *(draft.tokens[node] for node in path))
+            rows = (0, *(node + 1 for node in path))
             start = len(self.text) - len(tokens) - 1
-            yield from self._show_hidden(start, evaluated, scores, rows)
+            with self._timing("draft"):
+                yield from self._show_hidden(start, evaluated, scores, rows)
         self.stats.count_step(len(draft), scores.width, scores.others)
         seconds = self.clock() - began
         draft_seconds = self.stats.seconds.draft - draft_seconds
@@ -271,7 +271,7 @@ class Decoder:
 
         return lambda node: self.sampler.distribution(scores.logits[node + 1], prefix_at(node))
 
-    def _timing(self, phase: Phase) -> AbstractContextManager[None]:
+    def _timing(self, phase: Phase) -> Timing:
         return self.stats.timing(phase, self.clock)
 
     def _emitted(

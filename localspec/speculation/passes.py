@@ -30,7 +30,7 @@ class Cached(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Pass:
     """Tokens to evaluate at the end of one text.
 
@@ -63,7 +63,7 @@ class Pass:
         return len(self.tokens)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Scores:
     """The result of one pass. Arrays are views, valid until the next decode of the context.
 
