@@ -318,4 +318,4 @@ def _can_share(one: _Request, other: _Request) -> bool:
         return False
     if one.context.splits_unequal:
         return one.rows == other.rows
-    return one.context.is_offloaded or (one.rows < _WIDE) == (other.rows < _WIDE)
+    return one.context.model.is_offloaded or (one.rows < _WIDE) == (other.rows < _WIDE)

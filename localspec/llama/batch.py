@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import llama_cpp
@@ -102,3 +103,9 @@ class Batch:
 
 def _pointer(array: np.ndarray, kind: Any) -> Any:
     return array.ctypes.data_as(ctypes.POINTER(kind))
+
+
+def split_rows(rows: NDArray[np.float32], lengths: Sequence[int]) -> list[NDArray[np.float32]]:
+    """Split rows into parts of these lengths."""
+    ends = list(accumulate(lengths))
+    return [rows[end - length : end] for end, length in zip(ends, lengths, strict=True)]

@@ -3,9 +3,8 @@
 import ctypes
 from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import accumulate
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -13,12 +12,12 @@ from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import compute_thread, library
-from localspec.llama.batch import Batch
+from localspec.llama.batch import Batch, split_rows
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, context_params, new_context
 from localspec.llama.hidden_states import HiddenStates
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
-from localspec.llama.sequence import KVSequence
+from localspec.llama.sequence import KVSequence, sequence_of
 from localspec.speculation.draft import MAX_DEPTH
 from localspec.speculation.passes import Pass, Scores
 
@@ -108,11 +107,6 @@ class Context:
         """Whether passes of unequal numbers of rows share nothing in one decode."""
         return self.rollback is not Rollback.PARTIAL
 
-    @property
-    def is_offloaded(self) -> bool:
-        """Whether layers of the model are on a GPU."""
-        return self.model.is_offloaded
-
     # Texts.
 
     def new_sequence(self) -> KVSequence:
@@ -197,19 +191,18 @@ class Context:
 
         Raises LocalspecError for a pass that cannot be computed; then no text has changed.
         """
-        for each in passes:
-            sequence_of(each).evaluate_missing_before(each)
-        # The library moves the cells of recurrent layers when it computes several texts, and loses
-        # snapshots: also those of texts whose draft has no verdict yet.
         for sequence in self.sequences:
             sequence.roll_back()
-            if len(passes) > 1:
-                sequence.memory.lose_snapshots()
         for each in passes:
+            sequence_of(each).evaluate_missing_before(each)
             sequence_of(each).require_possible(each)
         if len(passes) == 1:
             return self._decode(passes, [sequence_of(passes[0])])
         self._require_sharable(passes)
+        # The library moves the cells of recurrent layers when it computes several texts, and loses
+        # their snapshots.
+        for sequence in self.sequences:
+            sequence.memory.lose_snapshots()
         # Recurrent layers share work only among consecutive sequence ids.
         order = sorted(range(len(passes)), key=lambda i: sequence_of(passes[i]).seq_id)
         ordered = [passes[i] for i in order]
@@ -401,14 +394,3 @@ class Context:
 def single_sequence(model: Model, **options: Any) -> KVSequence:
     """A text in a context of its own, which is freed with it. options: those of Context."""
     return Context(model, **options).new_sequence()
-
-
-def split_rows(rows: NDArray[np.float32], lengths: Sequence[int]) -> list[NDArray[np.float32]]:
-    """Split rows into parts of these lengths."""
-    ends = list(accumulate(lengths))
-    return [rows[end - length : end] for end, length in zip(ends, lengths, strict=True)]
-
-
-def sequence_of(requested: Pass) -> KVSequence:
-    """The text of a pass, which is one of this library."""
-    return cast(KVSequence, requested.sequence)

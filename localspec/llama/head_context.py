@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
-from localspec.llama.context import Context, sequence_of, split_rows
+from localspec.llama.batch import split_rows
+from localspec.llama.context import Context
 from localspec.llama.context_params import new_context
 from localspec.llama.model import Model
+from localspec.llama.sequence import sequence_of
 from localspec.speculation.passes import Pass, Scores
 
 # The most rows of a decode. The library reserves the logits of a whole batch for a head, and

@@ -1,7 +1,7 @@
 """KV sequence: one text in a context: its tokens, and how it is extended, cut back and copied."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.state import State
 from localspec.llama.tree import Tree
 from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.passes import Pass, Scores
+from localspec.speculation.passes import Pass, Scores, draft_pass
 from localspec.utils.tokens import common_prefix
 
 if TYPE_CHECKING:
@@ -269,8 +269,14 @@ class KVSequence:
                 f"the draft has {branches} branches, and this context has room for only "
                 f"{self.branches}; propose a chain"
             )
-        self._require_at_most(requested.wanted, OUTPUT_ROWS, "rows with logits")
-        self._require_at_most(self.rows_of(requested), self.context.chunk, "rows")
+        for count, most, what in (
+            (requested.wanted, OUTPUT_ROWS, "rows with logits"),
+            (self.rows_of(requested), self.context.chunk, "rows"),
+        ):
+            if count > most:
+                raise LocalspecError(
+                    f"a decode of {count} {what} was asked for; {most} are the most"
+                )
         self._require_space(len(requested))
 
     def rows_of(self, requested: Pass) -> int:
@@ -290,7 +296,7 @@ class KVSequence:
 
     def branches_of(self, requested: Pass) -> int:
         """How many further sequence ids this pass needs for the branches of its draft."""
-        return len(Tree(_draft_of(requested)).leaves) - 1 if requested.parents else 0
+        return len(Tree(requested.draft).leaves) - 1 if requested.parents else 0
 
     def prepare(self, requested: Pass) -> None:
         """Make it possible to remove the pass's draft."""
@@ -322,7 +328,7 @@ class KVSequence:
         for token in requested.tokens[:certain]:
             batch.add_row(token, position=start, seq_ids=ids)
             start += 1
-        tree = Tree(_draft_of(requested))
+        tree = Tree(requested.draft)
         for node, token in enumerate(requested.tokens[certain:]):
             through = [ids[branch] for branch in tree.branches_through(node)]
             batch.add_row(token, position=start + tree.level(node), seq_ids=through)
@@ -347,7 +353,7 @@ class KVSequence:
 
     def end_pass(self, requested: Pass) -> None:
         """The pass was computed: its tokens become text now, or by `commit`."""
-        self._draft = _draft_of(requested)
+        self._draft = requested.draft
         self._pending = requested.tokens[: len(requested) - len(self._draft)]
         rows = self.rows_in_pass
         if self.branch_ids:
@@ -388,23 +394,11 @@ class KVSequence:
     def _decode(self, requested: Pass) -> Scores:
         return self.context.decode([requested])[0]
 
-    @staticmethod
-    def _require_at_most(count: int, most: int, what: str) -> None:
-        if count > most:
-            raise LocalspecError(f"a decode of {count} {what} was asked for; {most} are the most")
-
     def _require_space(self, count: int) -> None:
         if len(self.tokens) + count > self.n_ctx:
             raise LocalspecError(f"the context of {self.n_ctx} tokens is full; use a larger one")
 
 
-def draft_pass(sequence: Any, pending: int, draft: Draft, hidden: tuple[int, ...] = ()) -> Pass:
-    """The pass that scores the pending token and a draft."""
-    tokens = (pending, *draft.tokens)
-    return Pass(sequence, tokens, len(draft), draft.parents, len(tokens), hidden)
-
-
-def _draft_of(requested: Pass) -> Draft:
-    if not requested.drafted:
-        return NOTHING
-    return Draft(requested.tokens[-requested.drafted :], requested.parents)
+def sequence_of(requested: Pass) -> KVSequence:
+    """The text of a pass, which is one of this library."""
+    return cast(KVSequence, requested.sequence)

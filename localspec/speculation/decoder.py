@@ -10,7 +10,7 @@ from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft
 from localspec.speculation.drafter import Evaluated, HiddenReader, Limit, Outcome, proposal
-from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct
+from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct, draft_pass
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
 from localspec.speculation.rules import Rows, Rule, Verdict
 from localspec.speculation.target import Target
@@ -177,10 +177,7 @@ class Decoder:
             for missing in self.target.catch_up():
                 scores = yield missing
             pending = self.text[-1]
-            tokens = (pending, *draft.tokens)
-            scores = yield Pass(
-                self.target, tokens, len(draft), draft.parents, len(tokens), self._layers
-            )
+            scores = yield draft_pass(self.target, pending, draft, self._layers)
         verdict = self.rule.verify(
             draft, self._rows(draft, scores), len(self.text), self.sampler.randomness
         )

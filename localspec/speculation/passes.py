@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.speculation.draft import NOTHING, Draft
+
 _Result = TypeVar("_Result")
 
 
@@ -57,6 +59,13 @@ class Pass:
     encode: bool = False
     layer_offset: int = 0
 
+    @property
+    def draft(self) -> Draft:
+        """The drafted tokens."""
+        if not self.drafted:
+            return NOTHING
+        return Draft(self.tokens[-self.drafted :], self.parents)
+
     def __len__(self) -> int:
         if self.embeddings is not None:
             return len(self.embeddings)
@@ -89,6 +98,12 @@ class Scores:
     def width(self) -> int:
         """The rows of the pass, padding included."""
         return len(self.logits) + self.padding
+
+
+def draft_pass(sequence: Cached, pending: int, draft: Draft, hidden: tuple[int, ...] = ()) -> Pass:
+    """The pass that scores the pending token and a draft."""
+    tokens = (pending, *draft.tokens)
+    return Pass(sequence, tokens, len(draft), draft.parents, len(tokens), hidden)
 
 
 # Computes one pass: `direct`, or a scheduler that puts passes of several texts into one decode.

@@ -29,9 +29,9 @@ from localspec.errors import LocalspecError
 from localspec.llama.context import CHUNK, MAX_IDS, OUTPUT_ROWS, Context
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
-from localspec.llama.sequence import KVSequence, draft_pass
+from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import ROOT, Draft
-from localspec.speculation.passes import Pass, Scores
+from localspec.speculation.passes import Pass, Scores, draft_pass
 
 EXAMPLES = int(os.environ.get("LOCALSPEC_EXAMPLES", "12"))
 # Rows of other widths and places differ by 1e-3 at most; a wrong window by 0.1, a wrong state by 1.
@@ -647,14 +647,14 @@ def test_unequal_drafts_in_one_decode_lose_snapshots(
     models: dict[str, Model], equal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Why they are refused; equal ones may share a decode."""
-    refused = Context._require_possible
+    refused = Context._require_sharable
 
     def lenient(self: Context, *given: Any) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(self, "rollback", Rollback.PARTIAL)
             refused(self, *given)
 
-    monkeypatch.setattr(Context, "_require_possible", lenient)
+    monkeypatch.setattr(Context, "_require_sharable", lenient)
     reference, wrong = Reference(models["qwen35"], "qwen35"), 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
