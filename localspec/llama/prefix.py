@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 _LEAST_SAVED = 32
 
 
-def take_prefix(text: "KVSequence", tokens: Sequence[int]) -> None:
+def take_prefix(text: "KVSequence", tokens: Sequence[int]) -> int:
     """Replace `text` by the beginning of `tokens` that another text holds, if that is longer.
 
     Of a text whose pass has no verdict yet, only the committed tokens are shared, and no state is
-    copied.
+    copied. Returns the length of the common prefix of `tokens` and the text.
     """
     shares_cells = text.rollback is Rollback.PARTIAL and not text.model.sliding_window
     usable = _shared_by if shares_cells else _copied_from
     lengths = [(usable(each, tokens), each) for each in text.context.sequences if each is not text]
     length, other = max(lengths, key=lambda each: each[0], default=(0, text))
-    if length - text.shared(tokens) < _LEAST_SAVED:
-        return
-    if shares_cells:
-        text.share(other, length)
-    else:
-        text.restore(other.state())
+    if length - text.shared(tokens) >= _LEAST_SAVED:
+        if shares_cells:
+            text.share(other, length)
+        else:
+            text.restore(other.state())
+    return text.shared(tokens)
 
 
 def _shared_by(other: "KVSequence", tokens: Sequence[int]) -> int:

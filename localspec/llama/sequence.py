@@ -167,12 +167,8 @@ class KVSequence:
         return True
 
     def take_prefix(self, tokens: Sequence[int]) -> int:
-        """Take the beginning of `tokens` from another text of the context, if that holds more.
-
-        Returns the length of the common prefix of `tokens` and the text.
-        """
-        take_prefix(self, tokens)
-        return self.shared(tokens)
+        """Take the beginning of `tokens` from another text, if that holds more; as `shared`."""
+        return take_prefix(self, tokens)
 
     def checkpoint(self) -> None:
         """Make it possible to truncate to the present text later; replaces the last checkpoint."""
