@@ -161,7 +161,7 @@ def _cells_in_front(stepped: KVSequence, recorded: Recorded) -> Iterator[None]:
     There it took cells that others had left. Attention adds in the order of the cells, so that its
     last digits depend on it. Here another text leaves cells in front of the prompt.
     """
-    if not recorded.recipe.in_company:
+    if not recorded.recipe.shared_cache:
         yield
         return
     stepped.context.resize(2)

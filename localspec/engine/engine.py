@@ -237,6 +237,7 @@ class Engine:
             params=self.slot.params(settings),
             settings=settings,
             stats=running.stats,
+            shared_cache=self.slot.target.context.texts > 1,
         )
 
     @property

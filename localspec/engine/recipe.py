@@ -22,8 +22,9 @@ class Recipe:
     prompt_token_ids: the prompt's token ids. sampling: all fields of SamplingParams, with the
     GGUF's own values. grammar, schema: as in GenerationConfig. widths: the number of rows of each
     pass. decode_rows: those of the decode that each pass was in, with the rows of other texts.
-    reproducible, flash_attention, kv_type: as in RuntimeConfig. fingerprint: the fingerprint of the
-    target's file. versions: the versions of the software that computed the text.
+    shared_cache: whether the cache had room for other texts. reproducible, flash_attention,
+    kv_type: as in RuntimeConfig. fingerprint: the fingerprint of the target's file. versions: the
+    versions of the software that computed the text.
     """
 
     prompt_token_ids: list[int]
@@ -40,11 +41,7 @@ class Recipe:
     versions: dict[str, str]
     kv_type: str = "f16"
     decode_rows: list[int] = field(default_factory=list)
-
-    @property
-    def in_company(self) -> bool:
-        """Whether passes shared decodes with other texts."""
-        return any(rows > width for rows, width in zip(self.decode_rows, self.widths, strict=False))
+    shared_cache: bool = False
 
     @classmethod
     def of(
@@ -56,6 +53,7 @@ class Recipe:
         params: SamplingParams,
         settings: GenerationConfig,
         stats: Stats,
+        shared_cache: bool = False,
     ) -> "Recipe":
         """The recipe of a generation with this target."""
         sampling = asdict(params)
@@ -71,6 +69,7 @@ class Recipe:
             depth=settings.depth,
             widths=stats.widths,
             decode_rows=stats.decode_rows,
+            shared_cache=shared_cache,
             reproducible=runtime.reproducible,
             flash_attention=runtime.flash_attention,
             fingerprint=fingerprint(target),

@@ -9,6 +9,8 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.errors import LocalspecError
+
 
 class Batch:
     """An input of up to `size` rows, each of which belongs to one or several sequence ids.
@@ -109,3 +111,9 @@ def split_rows(rows: NDArray[np.float32], lengths: Sequence[int]) -> list[NDArra
     """Split rows into parts of these lengths."""
     ends = list(accumulate(lengths))
     return [rows[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+
+def require_at_most(count: int, most: int, what: str) -> None:
+    """Raise LocalspecError if a batch would have more of something than its context allows."""
+    if count > most:
+        raise LocalspecError(f"a decode of {count} {what} was asked for; {most} are the most")

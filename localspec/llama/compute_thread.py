@@ -6,10 +6,11 @@ other, and a pass takes a fifth longer. One thread that decodes for all others n
 """
 
 import ctypes
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 _Result = TypeVar("_Result")
 _LIBRARIES = ("libgomp.so.1", "libomp.so", "libomp.dylib", "libiomp5.so")
@@ -31,21 +32,44 @@ def run(compute: Callable[[], _Result]) -> _Result:
     """
     if not _threads:
         return compute()
-    running = _threads[0].submit(compute)
-    interrupt = _interrupt_until_done(running)
-    if interrupt:
-        raise interrupt
-    return running.result()
-
-
-def _interrupt_until_done(running: "Future[_Result]") -> BaseException | None:
-    interrupt: BaseException | None = None
-    while not running.done():
+    task, interrupt = _Task(compute), None
+    while True:
         try:
-            running.exception()
+            while not task.ended.is_set():
+                _threads[0].submit(task.run)
+                task.ended.wait()
+            break
         except BaseException as raised:
             interrupt = raised
-    return interrupt
+    if interrupt is not None:
+        raise interrupt
+    return task.result()
+
+
+class _Task(Generic[_Result]):
+    """A computation, which runs once although an interrupted thread may submit it twice."""
+
+    def __init__(self, compute: Callable[[], _Result]) -> None:
+        self.ended = threading.Event()
+        self._compute = compute
+        self._future: Future[_Result] | None = None
+
+    def run(self) -> None:
+        """Compute; called in the compute thread only."""
+        if self._future is not None:
+            return
+        self._future = Future()
+        try:
+            self._future.set_result(self._compute())
+        except BaseException as error:
+            self._future.set_exception(error)
+        finally:
+            self.ended.set()
+
+    def result(self) -> _Result:
+        """The result; raises what the computation raised."""
+        assert self._future is not None
+        return self._future.result()
 
 
 def _give_up_team() -> None:

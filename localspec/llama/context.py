@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import compute_thread, library
-from localspec.llama.batch import Batch, split_rows
+from localspec.llama.batch import Batch, require_at_most, split_rows
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, context_params, new_context
 from localspec.llama.hidden_states import HiddenStates
 from localspec.llama.model import Model
@@ -241,15 +241,9 @@ class Context:
             raise LocalspecError("a decode has two passes of one text; compute one after the other")
         rows = list(map(self.rows_of, passes))
         branches = sum(sequence_of(each).branches_of(each) for each in passes)
-        for count, most, what in (
-            (sum(each.wanted for each in passes), OUTPUT_ROWS, "rows with logits"),
-            (sum(rows), self.chunk, "rows"),
-            (branches, self.branches, "further branches of drafts"),
-        ):
-            if count > most:
-                raise LocalspecError(
-                    f"a decode of {count} {what} was asked for; {most} are the most"
-                )
+        require_at_most(sum(each.wanted for each in passes), OUTPUT_ROWS, "rows with logits")
+        require_at_most(sum(rows), self.chunk, "rows")
+        require_at_most(branches, self.branches, "further branches of drafts")
         if self.rollback is Rollback.BOUNDED and len(set(rows)) > 1:
             raise LocalspecError(_UNEQUAL)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
-from localspec.llama.batch import Batch
+from localspec.llama.batch import Batch, require_at_most
 from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.llama.model import Model
 from localspec.llama.prefix import take_prefix
@@ -265,14 +265,8 @@ class KVSequence:
                 f"the draft has {branches} branches, and this context has room for only "
                 f"{self.branches}; propose a chain"
             )
-        for count, most, what in (
-            (requested.wanted, OUTPUT_ROWS, "rows with logits"),
-            (self.rows_of(requested), self.context.chunk, "rows"),
-        ):
-            if count > most:
-                raise LocalspecError(
-                    f"a decode of {count} {what} was asked for; {most} are the most"
-                )
+        require_at_most(requested.wanted, OUTPUT_ROWS, "rows with logits")
+        require_at_most(self.rows_of(requested), self.context.chunk, "rows")
         self._require_space(len(requested))
 
     def rows_of(self, requested: Pass) -> int:

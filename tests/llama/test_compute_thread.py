@@ -55,12 +55,13 @@ def test_an_error_is_raised_where_the_computation_was_asked_for() -> None:
 
 
 @pytest.mark.usefixtures("started")
-def test_an_interrupt_waits_for_the_end_of_the_computation() -> None:
+@pytest.mark.parametrize("_again", range(20))
+def test_an_interrupt_waits_for_the_end_of_the_computation(_again: int) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def long() -> None:
         begun.set()
-        sleep(0.3)
+        sleep(0.05)
         ended.set()
 
     main = threading.get_ident()
