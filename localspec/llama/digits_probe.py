@@ -119,9 +119,13 @@ class _Trial:
     def _widths(self, widths: tuple[int, ...]) -> Iterator[int]:
         return (width for width in widths if width <= max(self._count, _WIDTHS[0]))
 
-    def _rows(self, width: int, *, in_company: bool = False) -> _Digests:
-        """Digests of the logits after each token, in passes of `width` rows."""
-        self._restore(in_company=in_company)
+    def _rows(self, width: int) -> _Digests:
+        """Digests of the logits after each token, in passes of `width` rows, behind the text."""
+        self._restore()
+        return self._rows_here(width)
+
+    def _rows_here(self, width: int) -> _Digests:
+        """Digests as `_rows`, in the cache as it is."""
         found = list[bytes]()
         while len(found) < self._count:
             part = self._tokens[len(found) : len(found) + width]
@@ -131,24 +135,39 @@ class _Trial:
     def _keeps_digits_in_company(self, alone: dict[int, _Digests]) -> bool | None:
         """Whether one row, and a pass that is shared, give the same beside other texts.
 
-        None without room for others.
+        One row is also tried where another text has left: there its cell lies in front of the text,
+        and attention adds in the order of the cells. None without room for others.
         """
-        if not self._restore(in_company=True):
+        if not self._restore_in_company():
             return None
         widest = max(alone)
         half = widest // 2
         parts = (OWN, self._tokens[:half]), (OTHER, self._first[: widest - half])
         shared = _digests(self._cache.evaluate(*parts)[:half])
-        one = self._rows(1, in_company=True)
-        return _agree(shared, alone[widest]) and _agree(one, alone[1])
+        if not _agree(shared, alone[widest]):
+            return False
+        for restore in (self._restore_in_company, self._restore_behind_a_gap):
+            restore()
+            if not _agree(self._rows_here(1), alone[1]):
+                return False
+        return True
 
-    def _restore(self, *, in_company: bool) -> bool:
-        """Return to the text before the trial's tokens; False if others have no room beside it."""
+    def _restore(self) -> None:
+        """Return to the text before the trial's tokens."""
         self._cache.clear()
         self._cache.put(self._base, OWN)
-        if not in_company:
-            return True
+
+    def _restore_in_company(self) -> bool:
+        """Return to the text, with others beside it; False if they have no room."""
+        self._restore()
         return self._cache.put(self._before, OTHER) and self._cache.put(self._part, THIRD)
+
+    def _restore_behind_a_gap(self) -> None:
+        """Return to the text, with free cells of another one in front of it."""
+        self._cache.clear()
+        self._cache.put(self._part, OTHER)
+        self._cache.put(self._base, OWN)
+        self._cache.remove(OTHER)
 
 
 def _tokens_within(budget: float, seconds: float) -> int:

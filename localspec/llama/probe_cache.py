@@ -90,6 +90,10 @@ class ProbeCache:
         llama_cpp.llama_memory_seq_cp(self._memory, OTHER, OWN, -1, -1)
         return bool(llama_cpp.llama_memory_seq_rm(self._memory, OTHER, -1, -1))
 
+    def remove(self, text: int) -> None:
+        """Remove a text, whose cells stay free where they are."""
+        llama_cpp.llama_memory_seq_rm(self._memory, text, -1, -1)
+
     def clear(self) -> None:
         """Empty the cache."""
         llama_cpp.llama_memory_clear(self._memory, False)

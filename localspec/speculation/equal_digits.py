@@ -15,8 +15,8 @@ class EqualDigits:
 
     groups: the widths (rows of a pass) that were tried. Widths of one group gave each token logits
     of equal bits; widths of two groups did not. behind: tokens of context in the trial. company:
-    whether a text's logits kept their bits beside another text in the KV cache, and in a pass that
-    both shared; None if that was not tried.
+    whether a text's logits kept their bits beside another text in the KV cache, in a pass that both
+    shared, and in cells that another text had left; None if that was not tried.
     """
 
     groups: Groups
