@@ -52,6 +52,8 @@ class Engine:
         self.slot = Slot(load_models(model, draft, runtime, remember=remember), self.scheduler)
         self._own_slot_open = False
         self._further_slots: list[Slot] = []
+        # Slots that are closed when the next one is opened.
+        self._abandoned: list[Slot] = []
         self._load_seconds = perf_counter() - began
 
     @property
@@ -159,6 +161,8 @@ class Engine:
 
         Give the slot back with `leave`. Raises ModelLoadError if memory is too small for another.
         """
+        while self._abandoned:
+            self.leave(self._abandoned.pop())
         with self.lock:
             if not self._own_slot_open:
                 self._own_slot_open = True
@@ -173,6 +177,10 @@ class Engine:
 
     def leave(self, slot: Slot) -> None:
         """Close a slot from `open_slot`; the KV caches of a further slot are freed."""
+        if compute_thread.is_current():
+            # The garbage collector runs in any thread; the lock's owner may wait for this one.
+            self._abandoned.append(slot)
+            return
         with self.lock:
             # The garbage collector may close an abandoned session during a step of the generation
             # that came after it in the same slot: that generation goes on.

@@ -6,8 +6,8 @@ in a step wait, one of them computes: it chooses passes that can share a decode,
 scores. So nobody computes while another thread uses the scores of the decode before, which the
 library would overwrite.
 
-A decode also waits for texts whose reader has just left with a token and usually comes back at
-once, at most for a small share of a decode's time.
+A decode also waits for threads that are about to begin a step, and for texts whose reader has just
+left with a token and usually comes back at once, at most for a small share of a decode's time.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter
 
-from localspec.errors import LocalspecError
 from localspec.llama.context import Context
 from localspec.speculation.passes import Pass, Scores, direct
 from localspec.utils.fair_lock import FairLock
 
 # A decode waits for a reader at most this share of its expected time.
 _LONGEST_WAIT = 0.1
+# The most seconds that a decode waits for a thread that is about to begin a step.
+_ARRIVAL = 0.005
 # The weight of the newest value in the moving averages.
 _NEWEST = 0.25
 # From so many rows on, CPU kernels compute with other last digits than with fewer rows.
@@ -86,6 +87,11 @@ class ScheduledText:
         """Whether a step is running."""
         return self._steps > 0
 
+    @property
+    def in_step_elsewhere(self) -> bool:
+        """Whether another thread runs a step of this text."""
+        return self.in_step and self._thread != get_ident()
+
     def step(self) -> "_TextStep":
         """Hold the scheduler's lock for a step of this text; steps may be nested."""
         return _TextStep(self, self._scheduler)
@@ -98,8 +104,8 @@ class ScheduledText:
     def between_steps(self) -> Iterator[None]:
         """Hold the lock while this text is in no step of another thread."""
         with self._scheduler.lock:
-            while self.in_step and self._thread != get_ident():
-                self._scheduler.lock.wait()
+            while self.in_step_elsewhere:
+                self._scheduler.wait()
             yield
 
     def compute(self, requested: Pass) -> Scores:
@@ -116,8 +122,11 @@ class ScheduledText:
 
     def chunk(self) -> int:
         """How many tokens of a prompt its next pass should read."""
-        others = self._scheduler.others_in_step(self)
-        return _CHUNK_BESIDE if others else 2**31
+        return _CHUNK_BESIDE if self._scheduler.has_company(self) else 2**31
+
+    def left_within(self, seconds: float) -> bool:
+        """Whether the last step of this text ended so many seconds ago or less."""
+        return perf_counter() - self._left <= seconds
 
     def patience(self, now: float, decode: float) -> float:
         """How many seconds a decode should wait for this text. decode: the decode's seconds."""
@@ -151,7 +160,7 @@ class _TextStep:
 
     def __enter__(self) -> None:
         self._text.returned()
-        self._scheduler.lock.__enter__()
+        self._scheduler.arrive()
         try:
             self._scheduler.enter(self._text)
         except BaseException:
@@ -176,7 +185,11 @@ class Scheduler:
         self.lock = FairLock()
         self._texts: list[ScheduledText] = []
         self._waiting: list[_Request] = []
-        # Texts in a step whose thread does not wait for a pass.
+        # The number of steps that each thread is in: those of a drafter's own session are nested.
+        self._steps: dict[int, int] = {}
+        # Threads that wait for the lock to begin a step.
+        self._arriving: set[int] = set()
+        # Threads in a step that do not wait for a pass.
         self._busy = 0
         self._quiet_wanted = 0
         self._decode_seconds = 0.0
@@ -204,37 +217,63 @@ class Scheduler:
         """Hold the lock while no text is in a step, except in steps of the calling thread."""
         with self.lock:
             self._quiet_wanted += 1
-            own = sum(each.in_step for each in self._texts if each._thread == get_ident())
             try:
-                while sum(each.in_step for each in self._texts) > own:
-                    self.lock.wait()
+                while self._steps.keys() - {get_ident()}:
+                    self.wait()
             finally:
                 self._quiet_wanted -= 1
                 self.lock.notify_all()
             yield
 
-    def others_in_step(self, text: ScheduledText) -> bool:
-        """Whether another text is being generated."""
-        return any(each.in_step for each in self._texts if each is not text)
+    def has_company(self, text: ScheduledText) -> bool:
+        """Whether another text is being generated: its thread is in a step, or left just now."""
+        others = [each for each in self._texts if each is not text]
+        return any(each.in_step or each.left_within(self._decode_seconds) for each in others)
+
+    def arrive(self) -> None:
+        """Take the lock; the next decode waits for a thread that waits here."""
+        thread = get_ident()
+        self._arriving.add(thread)
+        try:
+            self.lock.__enter__()
+        finally:
+            self._arriving.discard(thread)
 
     # Called by ScheduledText, with the lock held.
 
     def enter(self, text: ScheduledText) -> None:
-        """Begin a step; wait first for a thread that wants all texts to be between steps."""
-        if text.in_step:
-            text.begin_step()
-            return
-        while self._quiet_wanted:
-            self.lock.wait()
+        """Begin a step, after that of another thread on the same text.
+
+        It waits first for a thread that wants all texts to be between steps.
+        """
+        thread = get_ident()
+        while text.in_step_elsewhere or (self._quiet_wanted and thread not in self._steps):
+            self.wait()
+        self._busy += thread not in self._steps
+        self._steps[thread] = self._steps.get(thread, 0) + 1
         text.begin_step()
-        self._busy += 1
 
     def exit(self, text: ScheduledText) -> None:
         """End a step."""
         text.end_step()
+        thread = get_ident()
+        self._steps[thread] -= 1
+        if not self._steps[thread]:
+            del self._steps[thread]
+            self._busy -= 1
         if not text.in_step:
+            self.lock.notify_all()
+
+    def wait(self) -> None:
+        """Wait until something has changed. Meanwhile the calling thread keeps nobody waiting."""
+        in_step = get_ident() in self._steps
+        if in_step:
             self._busy -= 1
             self.lock.notify_all()
+        try:
+            self.lock.wait()
+        finally:
+            self._busy += in_step
 
     def compute(self, requested: Pass) -> _Request:
         """Wait until a pass is computed, or compute it. The calling thread is in a step."""
@@ -244,14 +283,14 @@ class Scheduler:
         try:
             while not request.done:
                 patience = self._patience()
-                if self._busy or patience > 0:
-                    self.lock.wait(None if self._busy else patience)
+                if self._busy:
+                    self.lock.wait()
+                elif self._arriving or patience > 0:
+                    self.lock.wait(_ARRIVAL if self._arriving else patience)
                 else:
                     self._decode_some()
         finally:
-            if not request.done:
-                self._waiting = [each for each in self._waiting if each is not request]
-                self._busy += 1
+            self._resume(request)
         return request
 
     def _patience(self) -> float:
@@ -262,11 +301,11 @@ class Scheduler:
     def _decode_some(self) -> None:
         """Compute a decode, and hand out its scores."""
         chosen = self._chosen()
-        rows = [each.rows for each in chosen]
         began = perf_counter()
         try:
+            rows = [each.rows for each in chosen]
             scores = chosen[0].context.decode([each.requested for each in chosen])
-        except LocalspecError as error:
+        except Exception as error:
             self._blame(chosen, error)
             return
         seconds = perf_counter() - began
@@ -277,7 +316,7 @@ class Scheduler:
         for request in self._waiting:
             request.rows_before += sum(rows)
 
-    def _blame(self, chosen: list[_Request], error: LocalspecError) -> None:
+    def _blame(self, chosen: list[_Request], error: Exception) -> None:
         """A decode has failed: it belongs to one text only if that was alone in it."""
         if len(chosen) == 1:
             chosen[0].error = error
@@ -286,9 +325,15 @@ class Scheduler:
             request.alone = True
 
     def _hand_out(self, chosen: list[_Request]) -> None:
-        self._waiting = [each for each in self._waiting if each not in chosen]
-        self._busy += len(chosen)
+        for request in chosen:
+            self._resume(request)
         self.lock.notify_all()
+
+    def _resume(self, request: _Request) -> None:
+        """The thread of a request goes on."""
+        if request in self._waiting:
+            self._waiting.remove(request)
+            self._busy += 1
 
     def _chosen(self) -> list[_Request]:
         """The passes of the next decode.

@@ -116,10 +116,15 @@ class Slot:
 
     def stop(self) -> None:
         """Close the running generation; its text is added to the saved texts, if there are any."""
-        running, self._running = self._running, None
-        if running is None:
-            return
-        running.close()
+        with self.lock:
+            while running := self._running:
+                # This may wait for a step; meanwhile another thread may start a generation.
+                running.close()
+                if self._running is running:
+                    self._running = None
+                    self._remember(running)
+
+    def _remember(self, running: Generation) -> None:
         drafter_set = self.loaded.drafter_set
         if drafter_set.past and drafter_set.drafters:
             drafter_set.past.add([*running.prompt, *(token.id for token in running.tokens)])

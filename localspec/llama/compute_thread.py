@@ -15,14 +15,20 @@ from typing import Generic, TypeVar
 _Result = TypeVar("_Result")
 _LIBRARIES = ("libgomp.so.1", "libomp.so", "libomp.dylib", "libiomp5.so")
 _SOFT = 1
+_NAME = "localspec-compute"
 _threads: list[ThreadPoolExecutor] = []
 
 
 def start() -> None:
     """From now on, `run` uses the compute thread; the calling thread gives up its own team."""
     if not _threads:
-        _threads.append(ThreadPoolExecutor(1, "localspec-compute"))
+        _threads.append(ThreadPoolExecutor(1, _NAME))
         _give_up_team()
+
+
+def is_current() -> bool:
+    """Whether the calling thread is the compute thread, for which another one waits."""
+    return threading.current_thread().name.startswith(_NAME)
 
 
 def run(compute: Callable[[], _Result]) -> _Result:

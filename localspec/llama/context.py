@@ -136,23 +136,27 @@ class Context:
                 moves.append((head, head._new_handle(head.texts, handle), head.texts))
                 undo.callback(llama_cpp.llama_free, moves[-1][1])
             undo.pop_all()
-        old = [context._move(handle, texts) for context, handle, texts in moves]
-        for handle in reversed(old):
-            llama_cpp.llama_free(handle)
+        # Called last to first, and all of them, also after an interrupt.
+        with ExitStack() as rest:
+            for context, handle, places in moves:
+                rest.callback(llama_cpp.llama_free, context._handle)
+                rest.callback(context._move, handle, places)
 
-    def _move(self, handle: Any, texts: int) -> Any:
-        """Copy the texts to another handle with room for `texts`; return the old handle."""
-        old = self._handle
-        for sequence in self.sequences:
-            self._handle = old
-            sequence.roll_back()
-            # One text after the other: all copies together would take the memory of a cache.
-            copy = sequence.memory.copy()
-            self._handle = handle
-            sequence.memory.move(copy)
-        self._handle, self.texts = handle, texts
-        self._set_up()
-        return old
+    def _move(self, handle: Any, texts: int) -> None:
+        """Copy the texts to another handle, one by one; those left by an interrupt are lost."""
+        old, left = self._handle, list(self.sequences)
+        try:
+            while left:
+                self._handle = old
+                left[-1].roll_back()
+                copy, self._handle = left[-1].memory.copy(), handle
+                left[-1].memory.move(copy)
+                left.pop()
+        finally:
+            self._handle, self.texts = handle, texts
+            self._set_up()
+            for sequence in left:
+                sequence.memory.move(None)
 
     def leave(self, sequence: KVSequence) -> None:
         """Remove a text; the context is freed with the last one."""

@@ -228,6 +228,7 @@ class Decoder:
         draft = decision.draft
         if not draft:
             draft = yield from proposal(decision.drafter, limit.to(decision.depth, decision.go_on))
+        _require_tree(draft, decision.drafter.name)
         draft = self._scorable(draft, decision.drafter.name).first(decision.depth)
         for token in draft.tokens:
             if not 0 <= token < self.target.n_vocab:
@@ -332,3 +333,15 @@ class Decoder:
         evaluated = Evaluated(start - again, (*self.text[start - again : start], *tokens), hidden)
         for head in self._heads:
             yield from head.read(evaluated)
+
+
+def _require_tree(draft: Draft, name: str) -> None:
+    """Raise DrafterMismatchError for parents that do not come before their children."""
+    if draft.parents is None:
+        return
+    in_order = all(ROOT <= parent < node for node, parent in enumerate(draft.parents))
+    if not in_order or len(draft.parents) != len(draft):
+        raise DrafterMismatchError(
+            f"drafter {name!r} proposed {len(draft)} tokens with the parents "
+            f"{list(draft.parents)}; each token has one parent, which comes before it"
+        )

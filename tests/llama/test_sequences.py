@@ -411,6 +411,36 @@ def interrupt(_context: Context) -> int:
     raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize("kind", ["llama", "mamba"])
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_move_to_a_larger_cache_that_is_interrupted(
+    models: dict[str, Model], kind: str, moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All texts are in the larger one, or are read again."""
+    context = company_of(models[kind], kind, n_ctx=N_CTX, texts=2)
+    reference = Reference(models[kind], kind)
+    sequences = texts_of(context, (60, 40))
+    copy, left = Memory.copy, [None] * moved
+
+    def interrupted(self: Memory) -> Any:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return copy(self)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Memory, "copy", interrupted)
+        context.resize(3)
+    assert context.texts == 3
+    sequences.append(context.new_sequence())
+    sequences[2].extend([9, 8, 7])
+    for each in sequences:
+        expected = reference.after([*each.tokens, 5])
+        assert np.abs(each.extend([5]) - expected).max() < TOLERANCE
+    reference.close()
+    context.close()
+
+
 # Limits.
 
 

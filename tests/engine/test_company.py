@@ -1,0 +1,421 @@
+"""Several texts of one engine, each written by a thread: each is the text that it is alone.
+
+Without company a text's digits depend on the width of its passes at most; beside others also on
+where its cells lie. So a text may differ from the one it is alone where two tokens are nearly tied:
+each difference is certified as such, and counted.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes.company import PATIENCE, Threads
+from fakes.prompts import PROMPTS
+from fakes.tiny import TURNS, write_tiny
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from localspec.conversation.session import Session
+from localspec.engine.engine import Engine, load
+from localspec.engine.generation import Result
+from localspec.engine.slot import Slot
+from localspec.errors import DrafterMismatchError, InvalidValueError
+from localspec.generation_config import GenerationConfig
+from localspec.llama import compute_thread
+from localspec.sampling.noise import Noise
+from localspec.speculation.draft import ROOT, Draft
+from localspec.speculation.drafter import Limit, Outcome, Traits
+
+TEXTS, LENGTH = 4, 40
+EXAMPLES = int(os.environ.get("LOCALSPEC_EXAMPLES", "6"))
+KINDS = ["llama", "gemma3", "mamba", "qwen35"]
+# Logits of a text beside others differ by so much; those of a wrong state by 1 and more.
+NEAR_TIE = {"bundled": 0.7, "llama": 5e-3, "gemma3": 5e-3, "mamba": 5e-3, "qwen35": 5e-3}
+
+
+@cache
+def folder() -> Path:
+    return Path(mkdtemp())
+
+
+@cache
+def tiny_model(kind: str) -> Path:
+    return write_tiny(folder() / f"{kind}.gguf", kind, quantised=False, template=TURNS)
+
+
+def loaded(kind: str, draft: Any) -> Engine:
+    """An engine of a bundled or a tiny pair. Without flash attention nothing would be shared."""
+    options: dict[str, Any] = {"threads": 1, "context": 256}
+    if kind == "bundled":
+        pair = load(draft="none", **options)
+        path = pair.model.path
+        pair.close()
+        small = path.with_name("pycode-4m-q4_0.gguf")
+        return load(path, str(small) if draft == "model" else draft, **options)
+    path = tiny_model(kind)
+    return load(path, str(path) if draft == "model" else draft, kv_type="f32", **options)
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[Callable[[str, str], Engine]]:
+    made: dict[tuple[str, str], Engine] = {}
+
+    def get(kind: str, draft: str) -> Engine:
+        if (kind, draft) not in made:
+            made[kind, draft] = loaded(kind, draft)
+        return made[kind, draft]
+
+    yield get
+    for engine in made.values():
+        engine.close()
+
+
+def prompts_of(engine: Engine, kind: str) -> list[list[int]]:
+    if kind == "bundled":
+        return [engine.model.tokenize(text) for text in PROMPTS[:TEXTS]]
+    rng = np.random.default_rng(3)
+    return [[1, *rng.integers(259, 275, 9 + 5 * i).tolist()] for i in range(TEXTS)]
+
+
+def config(number: int, temperature: float, **options: Any) -> GenerationConfig:
+    # Without truncation, scores have no cliffs, so that near-ties can be certified.
+    whole = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0}
+    return GenerationConfig.of(
+        temperature=temperature,
+        seed=number,
+        max_tokens=LENGTH,
+        ignore_eos=True,
+        logprobs=False,
+        **whole,
+        **options,
+    )
+
+
+def written(
+    slots: list[Slot], prompts: list[list[int]], configs: list[GenerationConfig]
+) -> list[Result]:
+    """What the slots write at the same time."""
+    results: dict[int, Result] = {}
+    threads, ready = Threads(), threading.Barrier(len(slots))
+
+    def write(number: int) -> None:
+        ready.wait(PATIENCE)
+        results[number] = slots[number].start(prompts[number], configs[number]).result()
+
+    for number in range(len(slots)):
+        threads.start(write, number)
+    threads.join()
+    return [results[number] for number in range(len(slots))]
+
+
+def certify(
+    alone: Engine, prompt: list[int], settings_: GenerationConfig, written: list[int], kind: str
+) -> int:
+    """The text parts from the one it is alone at a near-tie, or not at all; return how often."""
+    expected = alone.slot.start(prompt, settings_).result().token_ids
+    if expected == written:
+        return 0
+    at = next(i for i, (a, b) in enumerate(zip(expected, written, strict=True)) if a != b)
+    alone.slot.target.truncate(0)
+    logits = alone.slot.target.extend([*prompt, *expected[:at]]).astype(np.float64)
+    both = np.array([expected[at], written[at]])
+    scores, scale = logits[both], alone.slot.params(settings_).temperature or 1.0
+    if settings_.params({}).temperature:
+        scores = scores / scale + Noise(settings_.seed).gumbel(len(prompt) + at, both)
+    assert abs(scores[0] - scores[1]) < NEAR_TIE[kind] / scale, (kind, at, scores)
+    return 1
+
+
+@pytest.mark.parametrize("draft", ["none", "suffix", "model"])
+@pytest.mark.parametrize("kind", ["bundled", *KINDS])
+def test_each_text_is_the_one_it_is_alone(
+    engines: Callable[[str, str], Engine], kind: str, draft: str
+) -> None:
+    engine, alone = engines(kind, draft), engines(kind, "none")
+    slots = [engine.open_slot() for _ in range(TEXTS)]
+    prompts, ties, shared = prompts_of(engine, kind), 0, 0
+    for temperature in (0.0, 0.8):
+        depth: dict[str, Any] = {} if draft == "none" else {"depth": 3}
+        configs = [config(number, temperature, **depth) for number in range(TEXTS)]
+        results = written(slots, prompts, configs)
+        for number, result in enumerate(results):
+            alone_config = config(number, temperature)
+            ties += certify(alone, prompts[number], alone_config, result.token_ids, kind)
+            stats = result.stats
+            assert len(result.token_ids) == LENGTH
+            assert len(stats.widths) == len(stats.decode_rows) == stats.steps
+            assert all(a <= b for a, b in zip(stats.widths, stats.decode_rows, strict=True))
+            beside = zip(stats.widths, stats.decode_rows, strict=True)
+            assert stats.shared_steps == sum(own < rows for own, rows in beside)
+            seconds = stats.seconds
+            assert min(seconds.generate, seconds.prompt, seconds.waited) >= 0
+            shared += stats.shared_steps
+    for slot in slots:
+        engine.leave(slot)
+    assert shared > 0
+    assert ties <= TEXTS
+
+
+def test_the_shares_of_a_decode_are_its_time(
+    engines: Callable[[str, str], Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from localspec.llama.context import Context
+
+    engine = engines("bundled", "none")
+    slots = [engine.open_slot() for _ in range(TEXTS)]
+    usual, rows = Context.decode, list[list[Any]]()
+
+    def decode(self: Context, passes: Any) -> Any:
+        rows.append(usual(self, passes))
+        return rows[-1]
+
+    monkeypatch.setattr(Context, "decode", decode)
+    written(slots, prompts_of(engine, "bundled"), [config(n, 0.0) for n in range(TEXTS)])
+    assert any(len(decoded) > 1 for decoded in rows)
+    for decoded in rows:
+        assert sum(scores.share for scores in decoded) == pytest.approx(decoded[0].seconds)
+    for slot in slots:
+        engine.leave(slot)
+
+
+class Sessions(RuleBasedStateMachine):
+    """Sessions of one engine, written by threads, that are stopped, closed and begun at random."""
+
+    kind: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine, self.alone = engine_of(self.kind, "suffix"), engine_of(self.kind, "none")
+        self.sessions: list[Session] = []
+
+    @initialize()
+    def begin_two(self) -> None:
+        self.begin()
+        self.begin()
+
+    @precondition(lambda self: len(self.sessions) < TEXTS)
+    @rule()
+    def begin(self) -> None:
+        self.sessions.append(
+            Session(self.engine, temperature=0.0, max_tokens=12, seed=1, ignore_eos=True, raw=True)
+        )
+
+    @precondition(lambda self: len(self.sessions) > 1)
+    @rule(which=st.integers(0, 9))
+    def close(self, which: int) -> None:
+        self.sessions.pop(which % len(self.sessions)).close()
+
+    @precondition(lambda self: len(self.sessions) > 1)
+    @rule(which=st.integers(0, 9))
+    def abandon(self, which: int) -> None:
+        self.sessions.pop(which % len(self.sessions))
+
+    @precondition(lambda self: len(self.sessions) < TEXTS)
+    @rule(which=st.integers(0, 9))
+    def fork(self, which: int) -> None:
+        self.sessions.append(self.sessions[which % len(self.sessions)].fork())
+
+    @rule(
+        acts=st.lists(
+            st.tuples(
+                st.sampled_from(["send", "send", "regenerate", "edit", "abandon", "close"]),
+                st.text(alphabet="abcdef ", min_size=1, max_size=30),
+                st.one_of(st.none(), st.integers(0, 9)),
+            ),
+            min_size=TEXTS,
+            max_size=TEXTS,
+        )
+    )
+    def write(self, acts: list[tuple[str, str, int | None]]) -> None:
+        """Every session does something in a thread of its own; then all are right."""
+        threads = Threads()
+        for session, (act, text, stop_after) in zip(self.sessions, acts, strict=False):
+            threads.start(self.act, session, act, text, stop_after)
+        threads.join()
+        self.all_go_on_like_alone()
+
+    def act(self, session: Session, act: str, text: str, stop_after: int | None) -> None:
+        answer = self.answer(session, act, text)
+        if answer is None:
+            return
+        for count, _event in enumerate(answer):
+            if count == stop_after:
+                if act == "abandon":
+                    return
+                if act == "close":
+                    threading.Thread(target=answer.close).start()
+                session.stop()
+
+    def answer(self, session: Session, act: str, text: str) -> Any:
+        try:
+            if act == "regenerate" and session.turns:
+                return session.regenerate()
+            if act == "edit" and session.turns:
+                return session.edit(0, text)
+            return session.send(text)
+        except InvalidValueError:
+            session.reset()
+            return None
+
+    def all_go_on_like_alone(self) -> None:
+        """The next tokens of all texts, written at once, are those of an engine for each."""
+        texts = []
+        for session in self.sessions:
+            session._end_answer()
+            tokens = list(session.written.tokens) if session.turns else [1, 260]
+            texts.append(tokens[: self.engine.context - LENGTH - 10])
+        configs = [config(number, 0.0) for number in range(len(texts))]
+        slots = [session._slot for session in self.sessions]
+        for text, settings_, result in zip(
+            texts, configs, written(slots, texts, configs), strict=True
+        ):
+            self.alone.slot.target.truncate(0)
+            certify(self.alone, text, settings_, result.token_ids, self.kind)
+
+    def teardown(self) -> None:
+        for session in self.sessions:
+            session.close()
+        scheduler = self.engine.scheduler
+        assert not (scheduler._waiting or scheduler._busy or scheduler._steps)
+
+
+engine_of = cache(loaded)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sessions_in_threads(kind: str) -> None:
+    machine = type(f"SessionsOf{kind}", (Sessions,), {"kind": kind})
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=8,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            database=None,
+            derandomize=True,
+            # Threads take turns as they like, so an example may not fail twice.
+            phases=[Phase.generate],
+        ),
+    )
+
+
+def test_a_session_abandoned_in_the_compute_thread() -> None:
+    """The garbage collector may end it there, while the lock's owner waits for that thread."""
+    with loaded("llama", "none") as engine:
+        first, second = engine.open_slot(), engine.open_slot()
+        places = len(engine._further_slots)
+        threads = Threads()
+
+        def decode() -> None:
+            with engine.lock:
+                compute_thread.start()
+                compute_thread.run(lambda: engine.leave(second))
+
+        threads.start(decode)
+        threads.join()
+        assert engine.open_slot() is not first
+        assert len(engine._further_slots) == places
+
+
+# Trees.
+
+
+class Branching:
+    """Proposes trees: what the text's last tokens were followed by, and other tokens beside it."""
+
+    name = "branching"
+
+    def __init__(self, parents: list[int], branches: int) -> None:
+        self.traits = Traits(cheap=True, branches=branches)
+        self.text: list[int] = []
+        self._parents = parents
+
+    def begin(self, tokens: Any) -> None:
+        self.text = list(tokens)
+
+    def observe(self, outcome: Outcome) -> None:
+        self.text += outcome.tokens
+
+    def propose(self, limit: Limit) -> Draft:
+        """Half of the trees hold the next tokens of a text that is known, if there is one."""
+        tokens = [(self.text[-1] + 7 * node) % 250 + 3 for node in range(len(self._parents))]
+        for node, parent in enumerate(self._parents):
+            known = self.following(self.text, 1 + self.depth(parent))
+            if node % 2 == 0 and known is not None:
+                tokens[node] = known
+        return Draft(tokens, self._parents)
+
+    def depth(self, node: int) -> int:
+        return 0 if node == ROOT else 1 + self.depth(self._parents[node])
+
+    def following(self, text: list[int], after: int) -> int | None:
+        known = KNOWN.get("text", [])
+        place = len(text) + after - 1
+        return known[place] if known[: len(text)] == text and place < len(known) else None
+
+
+KNOWN: dict[str, list[int]] = {}
+TREE = [ROOT, 0, 1, ROOT, 3, 1, 0]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_tree_drafter_from_end_to_end(temperature: float) -> None:
+    """The text is the plain one; and so beside another text."""
+    depth = {"depth": len(TREE)}
+    with loaded("bundled", "none") as plain, loaded("bundled", Branching(TREE, 4)) as engine:
+        assert engine.slot.target.branches == 4
+        prompt = prompts_of(plain, "bundled")[0]
+        settings_ = config(1, temperature)
+        expected = plain.slot.start(prompt, settings_).result().token_ids
+        KNOWN["text"] = [*prompt, *expected]
+        result = engine.slot.start(prompt, config(1, temperature, **depth)).result()
+        ties = certify(plain, prompt, settings_, result.token_ids, "bundled")
+        assert ties or result.stats.accepted > LENGTH // 3
+        assert result.stats.trees_cut == 0
+        assert max(result.stats.widths) == 1 + len(TREE)
+
+
+def test_with_too_few_branches_a_chain_is_verified() -> None:
+    with loaded("bundled", "none") as plain, loaded("bundled", Branching(TREE, 2)) as engine:
+        prompt = prompts_of(plain, "bundled")[0]
+        expected = plain.slot.start(prompt, config(1, 0.0)).result().token_ids
+        KNOWN["text"] = [*prompt, *expected]
+        result = engine.slot.start(prompt, config(1, 0.0, depth=len(TREE))).result()
+        certify(plain, prompt, config(1, 0.0), result.token_ids, "bundled")
+        assert result.stats.trees_cut >= result.stats.steps - 2
+        assert result.stats.accepted > 0
+
+
+@pytest.mark.parametrize("kind", ["gemma3", "mamba", "qwen35"])
+def test_trees_are_refused_where_only_chains_can_be_scored(kind: str) -> None:
+    with loaded(kind, Branching(TREE, 4)) as engine:
+        prompt = prompts_of(engine, kind)[0]
+        with pytest.raises(DrafterMismatchError, match="'branching' proposed a tree of 4 branches"):
+            engine.generate(prompt, max_tokens=20, depth=len(TREE), ignore_eos=True)
+        # The engine goes on.
+        assert engine.generate(prompt, max_tokens=5, depth=0, ignore_eos=True).token_ids
+
+
+@pytest.mark.parametrize("parents", [[0, 0], [ROOT, 1], [ROOT, 5], [ROOT, -2], [ROOT]])
+def test_parents_that_make_no_tree_are_refused(parents: list[int]) -> None:
+    class Wrong(Branching):
+        def propose(self, limit: Limit) -> Draft:
+            return Draft([5, 6], parents)
+
+    said = pytest.raises(DrafterMismatchError, match="each token has one parent")
+    with loaded("bundled", Wrong([ROOT, ROOT], 4)) as engine, said:
+        engine.generate("def f(", max_tokens=20, depth=2)

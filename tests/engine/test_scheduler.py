@@ -1,0 +1,419 @@
+"""Scheduler: which passes share a decode, and that nobody waits for ever."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from time import perf_counter, sleep
+
+import pytest
+from fakes.company import PATIENCE, FakeContext, Threads, Writer
+
+from localspec.engine import scheduler as scheduler_module
+from localspec.engine.scheduler import Scheduler
+from localspec.errors import LocalspecError
+
+REPEATED = range(8)
+TEXTS = 4
+
+
+@pytest.fixture
+def scheduler() -> Scheduler:
+    return Scheduler()
+
+
+def at_rest(scheduler: Scheduler) -> bool:
+    """Whether nothing is left of any step."""
+    return not (scheduler._waiting or scheduler._busy or scheduler._steps)
+
+
+def write_together(
+    scheduler: Scheduler, context: FakeContext, rows: list[int], steps: int = 20
+) -> list[Writer]:
+    """Texts whose passes have so many rows, each written by a thread."""
+    writers = [Writer(scheduler, context) for _ in rows]
+    threads, ready = Threads(), threading.Barrier(len(rows))
+
+    def write(number: int) -> None:
+        ready.wait(PATIENCE)
+        writers[number].write([100 * number + step for step in range(steps)], rows[number])
+
+    for number in range(len(rows)):
+        threads.start(write, number)
+    threads.join()
+    assert at_rest(scheduler)
+    return writers
+
+
+@pytest.mark.parametrize("_again", REPEATED)
+def test_texts_share_decodes_and_each_gets_its_own_scores(
+    scheduler: Scheduler, _again: int
+) -> None:
+    context = FakeContext(seconds=0.001)
+    write_together(scheduler, context, [1] * TEXTS, steps=30)
+    assert len(context.decodes) < 0.7 * TEXTS * 30
+    assert context.rows == TEXTS * 30
+
+
+def test_scores_are_read_before_the_next_decode(scheduler: Scheduler) -> None:
+    """However long that takes one of the texts."""
+    context, threads = FakeContext(), Threads()
+    for number, reading in enumerate((0.0, 0.0, 0.004)):
+        writer = Writer(scheduler, context)
+        threads.start(writer.write, range(100 * number, 100 * number + 20), 1, reading)
+    threads.join()
+
+
+def test_a_decode_waits_for_threads_that_wait_for_the_lock(scheduler: Scheduler) -> None:
+    """Where reading the scores of all texts takes longer than a decode."""
+    context, threads = FakeContext(seconds=0.001), Threads()
+    for number in range(TEXTS):
+        writer = Writer(scheduler, context)
+        threads.start(writer.write, range(100 * number, 100 * number + 20), 1, 0.002)
+    threads.join()
+    assert len(context.decodes) < 0.4 * TEXTS * 20
+
+
+def test_a_decode_holds_what_fits(scheduler: Scheduler) -> None:
+    context = FakeContext(most_rows=8, seconds=0.001)
+    write_together(scheduler, context, [3, 3, 3, 5])
+    assert max(len(decode) for decode in context.decodes) == 2
+
+
+@pytest.mark.parametrize("splits", [True, False])
+def test_passes_of_unequal_rows(scheduler: Scheduler, splits: bool) -> None:
+    """Where the library would compute them apart anyway, they have decodes of their own."""
+    context = FakeContext(splits_unequal=splits, seconds=0.001)
+    write_together(scheduler, context, [1, 1, 4, 4])
+    mixed = [decode for decode in context.decodes if len({rows for _, rows in decode}) > 1]
+    assert bool(mixed) != splits
+    assert any(len(decode) > 1 for decode in context.decodes)
+
+
+@pytest.mark.parametrize("offloaded", [True, False])
+def test_wide_passes_and_narrow_ones(scheduler: Scheduler, offloaded: bool) -> None:
+    """On a CPU they have other digits together than alone."""
+    context = FakeContext(is_offloaded=offloaded, seconds=0.001)
+    write_together(scheduler, context, [1, 2, 64, 100])
+    kinds = [{rows >= 64 for _, rows in decode} for decode in context.decodes]
+    assert any(len(kind) == 2 for kind in kinds) == offloaded
+    assert any(len(decode) > 1 for decode in context.decodes)
+
+
+def test_contexts_have_decodes_of_their_own_and_small_models_come_first(
+    scheduler: Scheduler,
+) -> None:
+    """Texts that draft with a small model then reach the target together."""
+    large, small = FakeContext(size=100, seconds=0.002), FakeContext(size=10)
+    threads, ready = Threads(), threading.Barrier(3)
+
+    def write(number: int) -> None:
+        target, drafter = Writer(scheduler, large), Writer(scheduler, small)
+        ready.wait(PATIENCE)
+        for step in range(20):
+            with target.scheduled.step():
+                for token in range(number):
+                    requested = scheduler_module.Pass(drafter.sequence, [token])  # type: ignore[arg-type]
+                    target.scheduled.compute(requested)
+                target.compute(100 * number + step)
+
+    for number in range(3):
+        threads.start(write, number)
+    threads.join()
+    together = [decode for decode in large.decodes if len(decode) == 3]
+    assert len(together) >= 10
+
+
+# Faults.
+
+
+@pytest.mark.parametrize("poison", [-1, -2])
+@pytest.mark.parametrize("_again", REPEATED)
+def test_a_fault_reaches_its_own_text_only(scheduler: Scheduler, poison: int, _again: int) -> None:
+    context, threads = FakeContext(seconds=0.001), Threads()
+    writers = [Writer(scheduler, context) for _ in range(TEXTS)]
+    for number, writer in enumerate(writers):
+        tokens = [100 * number + step for step in range(20)]
+        if number == 2:
+            tokens[10] = poison
+        threads.start(writer.write, tokens)
+    with pytest.raises((LocalspecError, ValueError), match=r"refused|a mistake"):
+        threads.join()
+    assert len(threads.errors) == 1
+    assert [writer.steps for writer in writers] == [20, 20, 10, 20]
+    assert at_rest(scheduler)
+
+
+@pytest.mark.parametrize("_again", REPEATED)
+def test_an_interrupt_ends_one_text_only(scheduler: Scheduler, _again: int) -> None:
+    """It ends the text of the thread that computes, whoever's pass it is; the others try again."""
+    context, threads = FakeContext(seconds=0.001), Threads()
+    writers = [Writer(scheduler, context) for _ in range(TEXTS)]
+    decode, left = context.decode, [1]
+
+    def interrupted(passes: object) -> object:
+        if len(context.decodes) == 10 and left:
+            left.pop()
+            raise KeyboardInterrupt
+        return decode(passes)  # type: ignore[arg-type]
+
+    context.decode = interrupted  # type: ignore[assignment, method-assign]
+    for number, writer in enumerate(writers):
+        threads.start(writer.write, [100 * number + step for step in range(20)])
+    with pytest.raises(KeyboardInterrupt):
+        threads.join()
+    assert len(threads.errors) == 1
+    assert sorted(writer.steps for writer in writers)[1:] == [20] * 3
+    assert at_rest(scheduler)
+
+
+@pytest.mark.parametrize("_again", REPEATED)
+def test_a_thread_that_fails_in_a_step_keeps_nobody_waiting(
+    scheduler: Scheduler, _again: int
+) -> None:
+    context, threads = FakeContext(seconds=0.001), Threads()
+    writers = [Writer(scheduler, context) for _ in range(3)]
+
+    def fail() -> None:
+        writers[0].write(range(5))
+        with writers[0].scheduled.step():
+            writers[0].compute(7)
+            raise ZeroDivisionError
+
+    threads.start(fail)
+    for number in (1, 2):
+        threads.start(writers[number].write, range(100 * number, 100 * number + 30))
+    with pytest.raises(ZeroDivisionError):
+        threads.join()
+    assert [writer.steps for writer in writers] == [5, 30, 30]
+    assert at_rest(scheduler)
+
+
+def test_a_text_interrupted_while_it_waits(scheduler: Scheduler) -> None:
+    """Ctrl-C reaches the main thread, which waits for a text that computes something long."""
+    context, threads = FakeContext(), Threads()
+    mine, other = Writer(scheduler, context), Writer(scheduler, context)
+    waits = threading.Event()
+
+    def long_step() -> None:
+        with other.scheduled.step():
+            while not scheduler._waiting:
+                # The lock is free while others wait, so the step lets it go now and then.
+                scheduler.lock.wait(0.005)
+            os.kill(os.getpid(), signal.SIGINT)
+            waits.set()
+            sleep(0.05)
+            other.compute(5)
+        other.write(range(10))
+
+    threads.start(long_step)
+    while not other.scheduled.in_step:
+        sleep(0.001)
+    with pytest.raises(KeyboardInterrupt), mine.scheduled.step():
+        mine.compute(3)
+    assert waits.is_set()
+    threads.join()
+    assert other.steps == 10
+    mine.write(range(3))
+    assert at_rest(scheduler)
+
+
+def test_a_text_removed_while_others_wait(scheduler: Scheduler) -> None:
+    context, threads = FakeContext(seconds=0.001), Threads()
+    stays, goes = Writer(scheduler, context), Writer(scheduler, context)
+
+    def leave() -> None:
+        goes.write(range(5))
+        scheduler.remove(goes.scheduled)
+
+    threads.start(stays.write, range(100, 140))
+    threads.start(leave)
+    threads.join()
+    began = perf_counter()
+    stays.write(range(20))
+    assert perf_counter() - began < PATIENCE / 2
+    assert at_rest(scheduler)
+
+
+# Taking turns.
+
+
+@pytest.mark.parametrize("_again", REPEATED)
+def test_exclusive_comes_between_steps(scheduler: Scheduler, _again: int) -> None:
+    """While it holds the lock, no text is in a step; afterwards all go on."""
+    context, threads = FakeContext(seconds=0.001), Threads()
+    writers = [Writer(scheduler, context) for _ in range(3)]
+    quiet = []
+
+    def change() -> None:
+        for _ in range(5):
+            with scheduler.exclusive():
+                before = len(context.decodes)
+                sleep(0.002)
+                quiet.append(
+                    len(context.decodes) == before
+                    and not any(each.scheduled.in_step for each in writers)
+                )
+
+    for number, writer in enumerate(writers):
+        threads.start(writer.write, range(100 * number, 100 * number + 30))
+    for _ in range(2):
+        threads.start(change)
+    threads.join()
+    assert quiet == [True] * 10
+    assert [writer.steps for writer in writers] == [30] * 3
+    assert at_rest(scheduler)
+
+
+@pytest.mark.parametrize("_again", REPEATED)
+def test_exclusive_inside_a_step(scheduler: Scheduler, _again: int) -> None:
+    """A drafter may open a session: its thread does not keep the others from ending their steps."""
+    context, threads = FakeContext(seconds=0.001), Threads()
+    opens, other = Writer(scheduler, context), Writer(scheduler, context)
+
+    def open_in_step() -> None:
+        for step in range(10):
+            with opens.scheduled.step():
+                with scheduler.exclusive():
+                    assert not other.scheduled.in_step
+                opens.compute(step)
+
+    threads.start(open_in_step)
+    threads.start(other.write, range(100, 130))
+    threads.join()
+    assert at_rest(scheduler)
+
+
+def test_a_text_written_inside_a_step_of_another(scheduler: Scheduler) -> None:
+    """A drafter may generate with a session of its own, beside other texts."""
+    context, threads = FakeContext(seconds=0.001), Threads()
+    outer, inner, other = (Writer(scheduler, context) for _ in range(3))
+
+    def nested() -> None:
+        for step in range(10):
+            with outer.scheduled.step():
+                inner.write([200 + step])
+                outer.compute(step)
+
+    threads.start(nested)
+    threads.start(other.write, range(100, 130))
+    threads.join()
+    assert (inner.steps, other.steps) == (10, 30)
+    assert at_rest(scheduler)
+
+
+def test_two_threads_of_one_text_take_turns(scheduler: Scheduler) -> None:
+    context, threads = FakeContext(seconds=0.001), Threads()
+    writer, inside = Writer(scheduler, context), [0]
+
+    def write(first: int) -> None:
+        for token in range(first, first + 20):
+            with writer.scheduled.step():
+                inside[0] += 1
+                assert inside[0] == 1
+                writer.compute(token)
+                inside[0] -= 1
+
+    for first in (0, 100, 200):
+        threads.start(write, first)
+    threads.join()
+    assert at_rest(scheduler)
+
+
+def test_a_slow_reader_does_not_stop_the_others(scheduler: Scheduler) -> None:
+    context, threads = FakeContext(seconds=0.0005), Threads()
+    slow, quick = Writer(scheduler, context), Writer(scheduler, context)
+    counts: list[int] = []
+
+    def read_slowly() -> None:
+        for token in range(4):
+            slow.write([token])
+            sleep(0.3)
+            counts.append(quick.steps)
+
+    threads.start(quick.write, range(100, 5000))
+    threads.start(read_slowly)
+    threads.join()
+    assert counts[-1] > 100
+
+
+def test_a_long_prompt_lets_a_text_go_on(scheduler: Scheduler) -> None:
+    """Between two of its steps, few rows of a prompt are computed."""
+    context, threads = FakeContext(seconds=0.002), Threads()
+    reader, writer = Writer(scheduler, context), Writer(scheduler, context)
+    waited: list[int] = []
+    done = threading.Event()
+
+    def read() -> None:
+        sleep(0.02)
+        rows = 4000
+        while rows > 0:
+            with reader.scheduled.step():
+                chunk = min(rows, 512, reader.scheduled.chunk())
+                reader.compute(100, chunk)
+            rows -= chunk
+        done.set()
+
+    def write() -> None:
+        while not done.is_set():
+            with writer.scheduled.step():
+                before = context.rows
+                writer.compute(1)
+                waited.append(context.rows - before - 1)
+
+    threads.start(write)
+    threads.start(read)
+    threads.join()
+    assert max(waited) <= 256
+    assert len(waited) > 20
+
+
+def test_the_waiting_is_not_the_text_s_own_time(scheduler: Scheduler) -> None:
+    """Each text's clock shows its part of the decodes; together these are the decodes' time."""
+    context, threads = FakeContext(seconds=0.01), Threads()
+    writers = [Writer(scheduler, context) for _ in range(3)]
+    spent = [0.0] * 3
+    began = perf_counter()
+
+    def write(number: int) -> None:
+        clock = writers[number].scheduled.clock
+        before = clock()
+        writers[number].write(range(100 * number, 100 * number + 10))
+        spent[number] = clock() - before
+
+    for number in range(3):
+        threads.start(write, number)
+    threads.join()
+    decodes = len(context.decodes) * 0.01
+    assert decodes * 0.9 < sum(spent) < perf_counter() - began + decodes
+
+
+# Mistakes planted in the code.
+
+
+def counts_nobody(self: Scheduler, chosen: list[object]) -> None:
+    """Hands out scores, and does not wait until they are read."""
+    self._waiting = [each for each in self._waiting if each not in chosen]
+    self.lock.notify_all()
+
+
+def test_a_decode_beside_unread_scores_is_caught(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Scheduler, "_hand_out", counts_nobody)
+    monkeypatch.setattr(Scheduler, "_resume", lambda self, request: None)
+    monkeypatch.setattr("fakes.company.PATIENCE", 1.0)
+    with pytest.raises(AssertionError):
+        test_scores_are_read_before_the_next_decode(scheduler)
+
+
+def hands_to_the_wrong_text(decode: Callable[..., list[object]]) -> Callable[..., list[object]]:
+    return lambda self, passes: decode(self, passes)[::-1]
+
+
+def test_scores_of_another_text_are_caught(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeContext, "decode", hands_to_the_wrong_text(FakeContext.decode))
+    with pytest.raises(AssertionError):
+        write_together(scheduler, FakeContext(seconds=0.001), [1] * TEXTS)
