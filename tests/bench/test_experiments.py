@@ -24,7 +24,7 @@ NAMES = sorted(file.stem for file in FILES if "def main(" in file.read_text(enco
 
 
 def test_no_experiment_is_forgotten() -> None:
-    assert len(NAMES) == 8
+    assert len(NAMES) == 9
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -47,6 +47,18 @@ def test_host_time_covers_every_budget() -> None:
     _title, _header, *rows = printed("host_time", "--vocabulary", "4096", "--depth", "4")
     assert len(rows) == 12
     assert all(float(row[-2]) > 0 for row in rows)
+
+
+def test_several_texts_share_decodes_and_are_what_they_are_alone() -> None:
+    lines = printed("several_texts", "--tokens", "12", "--rounds", "2", "--texts", "3")
+    rounds = [line for line in lines if len(line) == 4 and line[0] != "by"]
+    assert len(rounds) == 4
+    for before, after, ratio, _share in rounds:
+        assert float(after) / float(before) == pytest.approx(float(ratio), rel=0.01)
+    ends = [line for line in lines if line[0] == "median"]
+    assert len(ends) == 2
+    for words in ends:
+        assert words[words.index("by") - 1] == "0", words
 
 
 def test_plain_decoding_is_held_against_the_library_s_own_loop() -> None:

@@ -217,6 +217,7 @@ class ScriptedSlot:
         self.target = ScriptedTarget(engine.model, engine.context)
         self.started: list[GenerationConfig] = []
         self.scheduled = engine.scheduler.new_text()
+        self.loaded = SimpleNamespace(apart=None)
         self._script = script
         self._engine = engine
         self._running: Generation | None = None
@@ -299,16 +300,17 @@ class ScriptedDecoder:
     def next_pass(self) -> Pass | None:
         held = len(self.target.cache)
         chunk = self.text[held:-1][: self.target.chunk]
+        self.stats.prompt_evaluated += len(chunk)
         return None if self.cancelled() else Pass(self.target, chunk)
 
     def receive(self, _scores: Scores) -> list[Emission]:
-        self.stats.prompt_evaluated += min(self.target.chunk, self.stats.prompt_tokens)
         return []
 
     def end(self) -> None:
         pass
 
     def run(self, max_tokens: int, _compute: Compute) -> Iterator[Emission]:
+        self.stats.prompt_evaluated += 1
         left = [*self.words, _END][self.stats.generated_tokens :][:max_tokens]
         for token, (origin, position) in zip(left, self._places(), strict=False):
             self._wait(drafted=position is not None)
