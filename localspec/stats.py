@@ -97,9 +97,9 @@ class Stats:
         took = self.seconds.generate + self.seconds.waited
         return self.generated_tokens / took if took else None
 
-    def timing(self, phase: Phase, clock: Callable[[], float] = perf_counter) -> "Timing":
+    def timing(self, phase: Phase, clock: Callable[[], float] | None = None) -> Timing:
         """Add the time of the `with` block to a phase. clock: returns the time in seconds."""
-        return Timing(self.seconds, phase, clock)
+        return Timing(self.seconds, phase, clock or perf_counter)
 
     def count_step(self, drafted: int, width: int, others: Sequence[int] = ()) -> None:
         """Count a target pass.

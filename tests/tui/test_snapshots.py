@@ -21,7 +21,7 @@ from fakes.snapshot import snapshot
 from textual.widgets import Input, TextArea
 
 from localspec import stats
-from localspec.engine import generation
+from localspec.engine import scheduler
 from localspec.gguf.files import ModelFiles
 from localspec.hub.store import StoredModel
 from localspec.models.inventory import InventoryEntry
@@ -61,7 +61,7 @@ def reproducible(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Each call of a clock takes a millisecond, and two models are on this disk."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     ticks = count()
-    for module in (generation, stats):
+    for module in (scheduler, stats):
         monkeypatch.setattr(module, "perf_counter", lambda: next(ticks) / 1000)
     monkeypatch.setattr(archive, "uuid4", lambda: UUID(int=2**127))
     monkeypatch.setattr(thought_view, "monotonic", lambda: 0.0)
