@@ -32,8 +32,8 @@ from localspec.conversation.session import Session
 from localspec.engine.engine import Engine, load
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.llama import context as context_module
-from localspec.llama import context_params as context_params_module
+from localspec.llama import context_params
+from localspec.llama.context import Context
 from localspec.llama.rollback import Memory, Rollback, _Marks
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
@@ -80,8 +80,8 @@ def engine(family: str, *, fresh: bool, reproducible: bool) -> Engine:
     plain = {"reproducible": True} if reproducible else {"flash_attention": False}
     with pytest.MonkeyPatch.context() as patch:
         # A cache with a sliding window holds a chunk more than the window, at least 256 tokens.
-        for module in (context_module, context_params_module):
-            patch.setattr(module, "CHUNK", 64)
+        patch.setattr(context_params, "CHUNK", 64)
+        patch.setattr(Context, "chunk", 64)
         return load(model(family), "none" if fresh else "suffix", **options, **plain)
 
 
