@@ -18,6 +18,8 @@ from localspec.memory import estimate
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.paths import cache_file, stat_signature, write_atomically
 
+# Another number for another trial: what an earlier one found is tried again.
+_TRIAL = 2
 # With `reproducible` digits are what the user asked for, so the trial may take longer.
 _REPRODUCIBLE_BUDGET = 4 * BUDGET
 
@@ -61,4 +63,4 @@ def _file(path: Path, runtime: RuntimeConfig) -> Path:
     kernels = [*library.build_signature(), extra_buffers.usable()]
     # Neither the context size nor the drafters choose the target's kernels.
     settings = asdict(runtime) | {"context": None, "drafter_kv_type": None}
-    return cache_file("digits", [stat_signature(path), machine, settings, kernels])
+    return cache_file("digits", [_TRIAL, stat_signature(path), machine, settings, kernels])
