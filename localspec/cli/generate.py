@@ -123,9 +123,7 @@ def generate(
     if engine.drafter_set.past and engine.drafter_set.past.problem:
         output.note(engine.drafter_set.past.problem)
     if stats:
-        output.note(stats_line(running))
-        if engine.equal_digits:
-            output.note(str(engine.equal_digits))
+        output.note(stats_line(running, engine.equal_digits))
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
 

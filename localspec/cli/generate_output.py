@@ -7,6 +7,7 @@ from localspec.cli.output import join_facts
 from localspec.control.adaptive import Explanation
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Token
+from localspec.speculation.equal_digits import EqualDigits
 
 
 def engine_line(engine: Engine, running: Generation, *, bundled: bool) -> str:
@@ -51,8 +52,8 @@ def decision_line(decision: Explanation) -> str:
     )
 
 
-def stats_line(running: Generation) -> str:
-    """Return one line of counts and times (`--stats`)."""
+def stats_line(running: Generation, digits: EqualDigits | None = None) -> str:
+    """Return one line of counts and times (`--stats`). digits: what a trial of the model found."""
     stats, seconds = running.stats, running.stats.seconds
     return join_facts(
         [
@@ -64,6 +65,7 @@ def stats_line(running: Generation) -> str:
             f"load {seconds.load:.2f} s, prompt {seconds.prompt:.2f} s, "
             f"generate {seconds.generate:.2f} s = draft {seconds.draft:.2f} "
             f"+ verify {seconds.verify:.2f} + host {seconds.host:.2f}",
+            *([str(digits)] if digits else []),
         ]
     )
 
