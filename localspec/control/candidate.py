@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import mul
-from time import perf_counter
 from typing import cast
 
 from localspec.control.acceptance import FIRST_GUESS, AcceptanceRates, ConfidenceTable, correctness
@@ -90,9 +89,7 @@ class Candidate:
 
     # While it drafts.
 
-    def start_draft(
-        self, slowdown: float, clock: Callable[[], float] = perf_counter
-    ) -> "DraftTimer":
+    def start_draft(self, slowdown: float, clock: Callable[[], float]) -> "DraftTimer":
         """Return a timer for a draft that starts now.
 
         slowdown: PassCosts.reading_slowdown. clock: returns the time in seconds.
@@ -147,11 +144,7 @@ class DraftTimer:
     """Measures the seconds of each token of one draft, for the drafter's cost."""
 
     def __init__(
-        self,
-        cost: DrafterCost,
-        backlog: int,
-        slowdown: float,
-        clock: Callable[[], float] = perf_counter,
+        self, cost: DrafterCost, backlog: int, slowdown: float, clock: Callable[[], float]
     ) -> None:
         self._cost = cost
         self._backlog = backlog

@@ -1,23 +1,22 @@
 """Probe cache: a small KV cache of a model for a few texts, to try out how the library computes."""
 
-import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
+from localspec.llama.batch import Batch
 from localspec.llama.context_params import context_params, new_context
 from localspec.llama.model import Model
+from localspec.llama.state import Copy, pointer_to
 
 # The texts, as the library's sequence ids: the one that is tried, and others beside it.
 OWN, OTHER, THIRD = 0, 1, 2
 _ROWS = 64
 _EVERYTHING = 0
 
-Copy = NDArray[np.uint8]
 # Rows of a pass: a text and its tokens.
 Rows = tuple[int, Sequence[int]]
 
@@ -45,37 +44,35 @@ class ProbeCache:
         self._handle = new_context(model, params)
         self._memory = llama_cpp.llama_get_memory(self._handle)
         self._n_vocab = model.n_vocab
-        self._batch = llama_cpp.llama_batch_init(_ROWS, 0, 1)
+        self._batch = Batch(_ROWS)
 
     def evaluate(self, *parts: Rows) -> NDArray[np.float32]:
         """Compute one pass; returns the logits of all rows, (rows, n_vocab) float32: a view.
 
         Raises LocalspecError if the library cannot compute it.
         """
-        rows = [(text, token) for text, tokens in parts for token in tokens]
-        ends = {text: self._end(text) for text, _ in rows}
-        for number, (text, token) in enumerate(rows):
-            self._batch.token[number], self._batch.pos[number] = token, ends[text]
-            self._batch.n_seq_id[number], self._batch.seq_id[number][0] = 1, text
-            self._batch.logits[number] = 1
-            ends[text] += 1
-        self._batch.n_tokens = len(rows)
-        if status := llama_cpp.llama_decode(self._handle, self._batch):
-            raise LocalspecError(f"a trial pass of {len(rows)} rows failed (status {status})")
+        self._batch.clear()
+        for text, tokens in parts:
+            self._batch.add(tokens, start=self._end(text), seq_id=text, wanted=len(tokens))
+        rows = len(self._batch)
+        if status := llama_cpp.llama_decode(self._handle, self._batch.struct):
+            raise LocalspecError(f"a trial pass of {rows} rows failed (status {status})")
         pointer = llama_cpp.llama_get_logits(self._handle)
-        return np.ctypeslib.as_array(pointer, shape=(len(rows), self._n_vocab))
+        return np.ctypeslib.as_array(pointer, shape=(rows, self._n_vocab))
 
     def copy(self) -> Copy:
         """A copy of the cells of the own text."""
         size = llama_cpp.llama_state_seq_get_size_ext(self._handle, OWN, _EVERYTHING)
         copy = np.empty(size, np.uint8)
-        llama_cpp.llama_state_seq_get_data_ext(self._handle, _pointer(copy), size, OWN, _EVERYTHING)
+        llama_cpp.llama_state_seq_get_data_ext(
+            self._handle, pointer_to(copy), size, OWN, _EVERYTHING
+        )
         return copy
 
     def put(self, copy: Copy, text: int) -> bool:
         """Replace a text's cells by a copy; returns whether there was room."""
         read = llama_cpp.llama_state_seq_set_data_ext(
-            self._handle, _pointer(copy), copy.size, text, _EVERYTHING
+            self._handle, pointer_to(copy), copy.size, text, _EVERYTHING
         )
         return bool(read == copy.size)
 
@@ -102,7 +99,6 @@ class ProbeCache:
         """Free the cache."""
         handle, self._handle = self._handle, None
         if handle:
-            llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(handle)
 
     def __enter__(self) -> "ProbeCache":
@@ -113,7 +109,3 @@ class ProbeCache:
 
     def _end(self, text: int) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, text)) + 1
-
-
-def _pointer(copy: Copy) -> Any:
-    return copy.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

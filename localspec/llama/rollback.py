@@ -21,14 +21,14 @@ A mark is a copy of a state that is kept longer: at the end of a prompt and of a
 answer can be regenerated and a question edited. Sliding windows have marks too.
 """
 
-import ctypes
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Protocol
 
 import llama_cpp
 import numpy as np
-from numpy.typing import NDArray
+
+from localspec.llama.state import Copy, pointer_to
 
 # Where the library makes snapshots of the state, drafts up to this length need no checkpoint. Each
 # snapshot takes as much memory as the state, and makes every pass a little slower.
@@ -39,7 +39,6 @@ MAX_MARKS, MAX_MARK_BYTES = 16, 256 * 2**20
 # ON_DEVICE: not copied to main memory; the library keeps a single such copy.
 _EVERYTHING, _PARTIAL_ONLY, _ON_DEVICE = 0, 1, 2
 _CHECKPOINT = _PARTIAL_ONLY | _ON_DEVICE
-_Copy = NDArray[np.uint8]
 
 
 class Rollback(Enum):
@@ -55,7 +54,7 @@ class Rollback(Enum):
     NOTHING = "only everything at once"
 
 
-class _Marks(dict[int, _Copy]):
+class _Marks(dict[int, Copy]):
     """Copies of states by their number of tokens, added in ascending order."""
 
     @property
@@ -110,7 +109,7 @@ class Memory:
         # How many of the last tokens the snapshots can roll back; they can be used once per pass.
         self._within_snapshots = 0
         self._length_unsure = False
-        self._checkpoint: tuple[int, _Copy] | None = None
+        self._checkpoint: tuple[int, Copy] | None = None
         self._marks = _Marks()
         # (length, oldest token) of a restored state: texts this long or longer need no older token.
         self._reach = (0, 0)
@@ -186,14 +185,14 @@ class Memory:
         """The bytes of a copy of the whole state."""
         return self._size(_EVERYTHING)
 
-    def copy(self) -> _Copy | None:
+    def copy(self) -> Copy | None:
         """A copy of the whole state; None if the library cannot copy it, or memory is too small."""
         try:
             return self._copy(_EVERYTHING)
         except MemoryError:
             return None
 
-    def load(self, copy: _Copy, length: int) -> bool:
+    def load(self, copy: Copy, length: int) -> bool:
         """Replace the cache by a copy of `length` tokens; if that fails, the cache is empty."""
         self.clear()
         self._length_unsure = True
@@ -205,7 +204,7 @@ class Memory:
         self.clear()
         return False
 
-    def move(self, copy: _Copy | None) -> None:
+    def move(self, copy: Copy | None) -> None:
         """Load the text's copy into the owner's new context; marks stay, a checkpoint is lost."""
         self._checkpoint, self._within_snapshots = None, 0
         if self.length and (copy is None or not self._load_state(copy, _EVERYTHING)):
@@ -307,16 +306,16 @@ class Memory:
     def _size(self, flags: int) -> int:
         return int(llama_cpp.llama_state_seq_get_size_ext(self._owner.handle, self.seq_id, flags))
 
-    def _copy(self, flags: int) -> _Copy | None:
+    def _copy(self, flags: int) -> Copy | None:
         copy = np.empty(self._size(flags), np.uint8)
         written = copy.size and llama_cpp.llama_state_seq_get_data_ext(
-            self._owner.handle, _pointer(copy), copy.size, self.seq_id, flags
+            self._owner.handle, pointer_to(copy), copy.size, self.seq_id, flags
         )
         return copy if copy.size and written == copy.size else None
 
-    def _load_state(self, copy: _Copy, flags: int) -> bool:
+    def _load_state(self, copy: Copy, flags: int) -> bool:
         read = llama_cpp.llama_state_seq_set_data_ext(
-            self._owner.handle, _pointer(copy), copy.size, self.seq_id, flags
+            self._owner.handle, pointer_to(copy), copy.size, self.seq_id, flags
         )
         return bool(read == copy.size)
 
@@ -326,7 +325,3 @@ class Memory:
         self._marks.clear()
         self._remove(self.seq_id, -1)
         self._within_snapshots, self._length_unsure = 0, False
-
-
-def _pointer(copy: _Copy) -> Any:
-    return copy.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

@@ -286,7 +286,7 @@ class KVSequence:
 
     def branches_of(self, requested: Pass) -> int:
         """How many further sequence ids this pass needs for the branches of its draft."""
-        return len(Tree(requested.draft).leaves) - 1 if requested.parents else 0
+        return requested.draft.branches - 1 if requested.parents else 0
 
     def prepare(self, requested: Pass) -> None:
         """Make it possible to remove the pass's draft."""

@@ -1,9 +1,14 @@
 """State: a copy of a KV cache."""
 
+import ctypes
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+# The library's bytes, (n,) uint8.
+Copy = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -15,4 +20,9 @@ class State:
     """
 
     tokens: tuple[int, ...]
-    data: NDArray[np.uint8]
+    data: Copy
+
+
+def pointer_to(copy: Copy) -> Any:
+    """The pointer to a copy's bytes, for the library."""
+    return copy.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

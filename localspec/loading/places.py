@@ -6,7 +6,7 @@ the text gets a cache of its own.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -83,7 +83,8 @@ class _Memory:
 
         copied: bytes of main memory needed beside it, while texts are copied.
         """
-        needed, free = self._needed(texts), free_memory(gpu_layers=self._runtime.gpu_layers)
+        free = self._free()
+        needed = self._needed(texts, free)
         needed[HOST] += copied
         found = lacking(needed, free)
         return self.note(shortage_text(*found, free)) if found else None
@@ -95,17 +96,20 @@ class _Memory:
 
     def figures(self, texts: int) -> str:
         """How much a cache needs and how much is free, whether it fits or not."""
-        needed, free = self._needed(texts), free_memory(gpu_layers=self._runtime.gpu_layers)
+        free = self._free()
+        needed = self._needed(texts, free)
         device = max(needed, key=lambda each: needed[each])
         return shortage_text(device, needed[device], {device: 0, **free})
 
     def close(self) -> None:
         self._sizes.close()
 
-    def _needed(self, texts: int) -> Counter[str]:
+    def _free(self) -> dict[str, int]:
+        return free_memory(gpu_layers=self._runtime.gpu_layers)
+
+    def _needed(self, texts: int, free: Mapping[str, int]) -> Counter[str]:
         n_ctx = self._other.n_cells
         least = self._sizes.least_bytes(n_ctx, self.kv_type, texts)
-        free = free_memory(gpu_layers=self._runtime.gpu_layers)
         if least > _HOPELESS * sum(free.values()):
             return Counter({HOST: least})
         found = self._sizes.bytes_by_device(n_ctx, self.kv_type, texts)

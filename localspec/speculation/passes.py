@@ -7,7 +7,7 @@ one decode, and the toy models of the tests run the same code.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,9 +126,3 @@ def run(passes: Passes[_Result], compute: Compute = direct) -> _Result:
     except StopIteration as end:
         result: _Result = end.value
         return result
-
-
-def no_passes(result: _Result) -> Generator[Any, Any, _Result]:
-    """A computation that needs no pass."""
-    yield from ()
-    return result

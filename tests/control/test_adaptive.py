@@ -9,7 +9,6 @@ from fakes.machine import CURVES, MARGIN_OF, CheapDrafter, CostlyDrafter, FakeCl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.control import candidate as candidate_module
 from localspec.control.adaptive import Explanation
 from localspec.control.loss_budget import LossBudget
 from localspec.speculation.policy import Step
@@ -18,10 +17,8 @@ ALLOWANCE, SLACK = LossBudget.ALLOWANCE, LossBudget.OVERDRAFT + LossBudget.MAX_B
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
-    clock = FakeClock()
-    monkeypatch.setattr(candidate_module, "perf_counter", clock)
-    return clock
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 def coin(chance: float, seed: int = 0) -> Callable[[], bool]:
@@ -113,19 +110,17 @@ def test_no_stretch_takes_much_longer_than_plain_decoding(
 ) -> None:
     """An adversary chooses acceptance and confidence; all times are as measured before."""
     clock = FakeClock()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidate_module, "perf_counter", clock)
-        answers = itertools.cycle(pattern)
-        costly = CostlyDrafter(
-            clock,
-            lambda: next(answers),
-            first=2 * further,
-            further=further,
-            margin=lambda right: MARGIN_OF[right != lies],
-        )
-        cheap = CheapDrafter(lambda: 5, lambda: next(answers))
-        machine = Machine(clock, curve)
-        assert worst_excess(machine.steps(machine.policy(cheap, costly), 1500)) <= SLACK + 1e-6
+    answers = itertools.cycle(pattern)
+    costly = CostlyDrafter(
+        clock,
+        lambda: next(answers),
+        first=2 * further,
+        further=further,
+        margin=lambda right: MARGIN_OF[right != lies],
+    )
+    cheap = CheapDrafter(lambda: 5, lambda: next(answers))
+    machine = Machine(clock, curve)
+    assert worst_excess(machine.steps(machine.policy(cheap, costly), 1500)) <= SLACK + 1e-6
 
 
 def worst_excess(steps: Iterator[tuple[Step, float]]) -> float:

@@ -26,7 +26,7 @@ from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.models import pair_finder, registry
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit, Traits
-from localspec.speculation.passes import Passes, no_passes
+from localspec.speculation.passes import Passes
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,8 @@ def test_a_custom_drafter_may_yield_passes() -> None:
         name = "silent"
 
         def passes(self, limit: Limit) -> Passes[Draft]:
-            return no_passes(Draft([self.last] * limit.depth))
+            yield from ()
+            return Draft([self.last] * limit.depth)
 
         def __getattribute__(self, member: str) -> Any:
             if member == "propose":

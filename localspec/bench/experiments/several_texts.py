@@ -29,7 +29,6 @@ class _Texts:
     """The texts of one engine: each has a prompt, a seed and a slot."""
 
     def __init__(self, engine: Engine, count: int, tokens: int, temperature: float) -> None:
-        self._engine = engine
         self._slots = [engine.open_slot() for _ in range(count)]
         self._prompts = [
             engine.model.tokenize(f"def {name}(first, second):\n") for name in _NAMES[:count]
