@@ -15,8 +15,10 @@ wanted = {
     "localspec/cli/bench.schema.json",
     "localspec/cli/generate.schema.json",
     "localspec/bundled/README.md",
-    "localspec/bundled/pycode-7m-q8_0.gguf",
-    "localspec/bundled/pycode-4m-q4_0.gguf",
+    "localspec/server/page.html",
+    "localspec/training/everyday.txt",
+    "localspec/bundled/terminal-9m-q8_0.gguf",
+    "localspec/bundled/terminal-5m-q4_0.gguf",
     "localspec_tui/__init__.py",
 }
 assert wanted <= set(names), wanted - set(names)

@@ -3,7 +3,7 @@
 import localspec
 
 with localspec.load() as engine:
-    print(engine.generate("def fibonacci(n):", max_tokens=64).text)
+    print(engine.generate([{"role": "user", "content": "What does ls do?"}]).text)
 """
 
 from importlib import import_module
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from localspec.conversation.answer import Answer
+    from localspec.conversation.answer import Answer, AsyncAnswer
     from localspec.conversation.events import Dropped, Ended, Gauge, Notice, Piece, Reading
     from localspec.conversation.session import Session
     from localspec.conversation.turns import Conversation, Turn
     from localspec.engine.engine import Engine, load
     from localspec.engine.generation import Generation, Result, Token
+    from localspec.engine.texts import AsyncGeneration
     from localspec.errors import (
         ContextFullError,
         DrafterMismatchError,
@@ -38,10 +39,12 @@ _HOMES = {
     "watched": "utils.progress",
     "Engine": "engine.engine",
     "Generation": "engine.generation",
+    "AsyncGeneration": "engine.texts",
     "Result": "engine.generation",
     "Token": "engine.generation",
     "Session": "conversation.session",
     "Answer": "conversation.answer",
+    "AsyncAnswer": "conversation.answer",
     "Conversation": "conversation.turns",
     "Turn": "conversation.turns",
     "Reading": "conversation.events",
@@ -67,6 +70,8 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "AsyncAnswer",
+    "AsyncGeneration",
     "ContextFullError",
     "Conversation",
     "Draft",

@@ -42,7 +42,7 @@ class HubError(LocalspecError):
 
 
 class ModelLoadError(LocalspecError):
-    """The file exists but is not a model that can generate text on this machine."""
+    """A model cannot be loaded on this machine, or memory is too small for another text."""
 
     exit_code = 5
 

@@ -50,8 +50,9 @@ class GenerationConfig:
     max_tokens: the most tokens to generate. min_tokens: the model cannot end the text before this
     many tokens. ignore_eos: the model cannot end the text. seed: the seed of all randomness; random
     by default. rule: the verification rule. depth: drafted tokens per step; None lets the policy
-    choose, 0 is plain decoding. stop: strings that end the text. grammar: a GBNF grammar, or
-    schema: a JSON schema, that the text must satisfy (`of` also takes OpenAI's `response_format`).
+    choose, 0 is plain decoding. stop: strings that end the text. grammar: a GBNF grammar (or, if
+    it begins with %llguidance, one in llguidance's Lark), or schema: a JSON schema, that the text
+    must satisfy (`of` also takes OpenAI's `response_format`).
     logprobs: whether tokens have log-probabilities. top_logprobs: how many of the likeliest tokens
     are listed with theirs. sampling: the chosen settings of SamplingParams.
 
@@ -122,8 +123,10 @@ class GenerationConfig:
         # Imported only when needed: llguidance takes as long to import as everything else.
         if self.grammar is not None:
             from localspec.sampling.gbnf import compile_gbnf
+            from localspec.sampling.lark import HEADER, compile_lark
 
-            return compile_gbnf(self.grammar)
+            is_lark = self.grammar.lstrip().startswith(HEADER)
+            return compile_lark(self.grammar) if is_lark else compile_gbnf(self.grammar)
         from localspec.sampling.json_schema import compile_schema
 
         return compile_schema(self.schema or "")

@@ -14,8 +14,11 @@ class Seconds:
 
     load: loading the models. prompt: evaluating the prompt in the target. generate: everything
     after the prompt. draft, verify: the drafters' and the target's parts of `generate`. Of a decode
-    that several texts share, each text has its part. waited: the other parts, and decodes of other
-    texts that this text waited for.
+    that several texts share, each text has its part. steps: the part of `generate` that steps took
+    without drafting. waited: the other parts of decodes, and decodes of other texts that this text
+    waited for.
+    plain: what plain steps would have taken, instead of `generate`, for the `plain_tokens` of the
+    text; None until plain steps were measured.
     first_token: from the start of the prompt to the first token; None before the first token.
     """
 
@@ -24,13 +27,20 @@ class Seconds:
     generate: float = 0.0
     draft: float = 0.0
     verify: float = 0.0
+    steps: float = 0.0
     waited: float = 0.0
     first_token: float | None = None
+    plain: float | None = None
 
     @property
     def host(self) -> float:
         """The part of `generate` outside the models: rules, filters, text."""
         return max(0.0, self.generate - self.draft - self.verify)
+
+    @property
+    def between_steps(self) -> float:
+        """The part of `generate` outside steps and drafting, such as to make text of tokens."""
+        return self.generate - self.draft - self.steps
 
 
 class Timing:
@@ -49,19 +59,20 @@ class Timing:
         setattr(self._seconds, self._phase, getattr(self._seconds, self._phase) + spent)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Stats:
     """Counts and times of one generation.
 
     prompt_evaluated: prompt tokens that the target evaluated; the others were in its KV cache.
     prompt_again: evaluated prompt tokens that had been in the KV cache, but had to be removed with
     later ones because the cache could not be cut there.
-    steps: target passes. drafted: drafted tokens. accepted: drafted tokens that became text.
+    steps: target passes. drafting_steps: those with a draft. drafted: drafted tokens.
+    accepted: drafted tokens that became text.
     widths: the number of rows of each pass, padding included.
     accepted_per_position: how often the 1st, 2nd, ... drafted token of a step became text.
     shared_steps: target passes that shared a decode with other texts. decode_rows: the number of
     rows of each decode, those of other texts included. trees_cut: drafted trees of which only one
-    branch was verified.
+    branch was verified. plain_tokens: how many tokens `seconds.plain` is for.
     """
 
     prompt_tokens: int = 0
@@ -69,6 +80,7 @@ class Stats:
     prompt_again: int = 0
     generated_tokens: int = 0
     steps: int = 0
+    drafting_steps: int = 0
     drafted: int = 0
     accepted: int = 0
     widths: list[int] = field(default_factory=list)
@@ -77,6 +89,21 @@ class Stats:
     decode_rows: list[int] = field(default_factory=list)
     trees_cut: int = 0
     seconds: Seconds = field(default_factory=Seconds)
+    plain_tokens: int = 0
+
+    def __repr__(self) -> str:
+        return f"<Stats {self.line}, {self.steps} steps, {self.prompt_tokens} tokens of prompt>"
+
+    @property
+    def line(self) -> str:
+        """Tokens, acceptance rate and speed, as far as they are known."""
+        rate, speed = self.acceptance_rate, self.tokens_per_second
+        facts = [
+            f"{self.generated_tokens} tokens",
+            None if rate is None else f"accept {rate:.0%}",
+            None if speed is None else f"{speed:.1f} tok/s",
+        ]
+        return ", ".join(fact for fact in facts if fact)
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -97,6 +124,18 @@ class Stats:
         took = self.seconds.generate + self.seconds.waited
         return self.generated_tokens / took if took else None
 
+    @property
+    def gain(self) -> float | None:
+        """How many times faster than plain steps the tokens came; None if that is not known."""
+        plain, took = self.plain_step, self.seconds.generate
+        return self.generated_tokens * plain / took if plain and took else None
+
+    @property
+    def plain_step(self) -> float | None:
+        """Seconds of a plain step, on average over the text; None if that is not known."""
+        plain = self.seconds.plain
+        return plain / self.plain_tokens if plain and self.plain_tokens else None
+
     def timing(self, phase: Phase, clock: Callable[[], float] | None = None) -> Timing:
         """Add the time of the `with` block to a phase. clock: returns the time in seconds."""
         return Timing(self.seconds, phase, clock or perf_counter)
@@ -108,10 +147,22 @@ class Stats:
         other text in the same decode.
         """
         self.steps += 1
+        self.drafting_steps += bool(drafted)
         self.widths.append(width)
         self.shared_steps += bool(others)
         self.decode_rows.append(width + sum(others))
         self.drafted += drafted
+
+    def add_plain(self, tokens: int, plain: float | None) -> None:
+        """Add the seconds that plain steps would have taken for the tokens; None: not known."""
+        if plain is not None:
+            self.seconds.plain = (self.seconds.plain or 0.0) + plain
+            self.plain_tokens += tokens
+
+    def add_between_steps(self, seconds: float) -> None:
+        """Add seconds outside steps: plain steps would have taken them too, if these are known."""
+        if self.seconds.plain is not None:
+            self.seconds.plain += seconds
 
     def count_token(self, drafted_at: int | None) -> None:
         """Count a generated token. drafted_at: its position in the draft, from 0, or None."""

@@ -1,17 +1,18 @@
-"""What many tests share: the bundled pair, loaded once."""
+"""What many tests share: a real pair, loaded once."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fakes.pycode import PYCODE, make_known
 from hypothesis import settings
 
+from localspec.cli.settings import SETTINGS
 from localspec.llama import extra_buffers
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.loading.load_check import check_extra_buffers
-from localspec.models import registry
 
 # No test may depend on how busy the machine is.
 settings.register_profile("untimed", deadline=None)
@@ -22,7 +23,10 @@ settings.load_profile("untimed")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing that tests measure or write goes to the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
+        for setting in SETTINGS.values():
+            patch.delenv(setting.variable, raising=False)
         patch.setenv("LOCALSPEC_HOME", str(tmp_path_factory.mktemp("cache")))
+        make_known()
         # Tests load models without the loader, which would do this, on any build there is.
         check_extra_buffers()
         # What it says of a build that crashes is not what other tests are about.
@@ -32,12 +36,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def target_path() -> Path:
-    return registry.bundled().target
+    return PYCODE.target
 
 
 @pytest.fixture(scope="session")
 def drafter_path() -> Path:
-    return registry.bundled().drafter
+    return PYCODE.drafter
 
 
 @pytest.fixture(scope="session")

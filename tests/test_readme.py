@@ -18,8 +18,11 @@ README = PAGES["README.md"]
 PYTHON = [
     code for page in PAGES.values() for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
 ]
-# Options of other programs in the README: of pip.
-FOREIGN = {"--force-reinstall", "--no-cache-dir"}
+# Options of other programs in the README: of pip, pipx and uv.
+FOREIGN = {"--force-reinstall", "--no-cache-dir", "--no-cache", "--force", "--reinstall"}
+FOREIGN |= {"--extra-index-url", "--index"}
+# Of converters, ours and llama.cpp's.
+FOREIGN |= {"--targets-output", "--target-model-dir"}
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 
 

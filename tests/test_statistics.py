@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fakes.pycode import PYCODE, load
 from fakes.toy import fixed, proposed
 
 from localspec.bench.experiments.rules import (
@@ -18,14 +19,14 @@ from localspec.bench.experiments.rules import (
     MODEL,
     OTHER_SEEDS,
     Workload,
-    bundled_engines,
+    engines_of,
     held_out_prompts,
     score,
 )
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
 from localspec.forecast.confidence import ConfidenceInterval, t_quantile
 from localspec.forecast.replay import ScoredText, expected_steps, predict, score_text
 from localspec.llama.context import single_sequence
@@ -271,7 +272,7 @@ WIDENED = 2 * math.sqrt(2)
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[dict[str, Engine]]:
-    with bundled_engines() as made:
+    with engines_of(*PYCODE) as made:
         yield made
 
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
@@ -20,24 +21,32 @@ from textual.theme import BUILTIN_THEMES
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
+from localspec.conversation.turns import Turn
+from localspec.drafters.spec import AUTO
+from localspec.errors import LocalspecError
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
-from localspec_tui.archive import Archive
+from localspec.utils.paths import cache_folder
+from localspec_tui import notes
+from localspec_tui.archive import Archive, SavedSession
 from localspec_tui.autosave import Autosave
 from localspec_tui.clipboard import copy_to_desktop_clipboard
 from localspec_tui.code_blocks import last_code_block
+from localspec_tui.control_filter import ControlFilter
 from localspec_tui.encoding_filter import EncodingFilter
-from localspec_tui.engine_events import ModelReady
+from localspec_tui.engine_events import ModelReady, QuestionAsked
 from localspec_tui.engine_thread import EngineThread
+from localspec_tui.labels import absolute, absolute_drafters, model_label
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.log_lines import LogLines
-from localspec_tui.notes import model_label
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.chat import ChatScreen
-from localspec_tui.screens.help import HelpScreen, KeyGroups, as_bindings
+from localspec_tui.screens.help import HelpScreen, KeyGroups, as_bindings, key_text
 from localspec_tui.screens.sessions import SessionsScreen
 from localspec_tui.screens.settings import SAMPLING_DEFAULTS, ChatSettings, SettingsScreen
 from localspec_tui.screens.system_prompt import SystemPromptScreen
+from localspec_tui.session_settings import SessionSettings
+from localspec_tui.slash_commands import COMMANDS
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
 from localspec_tui.widgets.turn_view import TurnView
@@ -51,6 +60,7 @@ class ChatApp(App[None]):
 
     encoding: of a terminal without Unicode; None for UTF-8. main: the chat screen, which is always
     the lowest. settings: the model, drafters and sampling in use. system: the system prompt.
+    lost_text: what was in the text box at the end, if it could not be kept with the session.
     """
 
     TITLE = "localspec"
@@ -58,7 +68,7 @@ class ChatApp(App[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 (as Textual has it)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (16, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1", "help", "Help", tooltip="what every key does"),
+        Binding("f1", "help", "Help", tooltip="all keys and commands"),
         Binding(
             "ctrl+c", "stop_or_quit", "Stop or quit", tooltip="twice", show=False, priority=True
         ),
@@ -66,7 +76,7 @@ class ChatApp(App[None]):
             "ctrl+p",
             "command_palette",
             "palette",
-            tooltip="what there is, by name",
+            tooltip="find a command by name",
             show=False,
             priority=True,
         ),
@@ -88,12 +98,14 @@ class ChatApp(App[None]):
         self.autosave = Autosave(archive)
         self.log_lines = LogLines()
         self.system = options.system
-        self.settings = ChatSettings(options.model, options.draft, options.sampling)
+        self.settings = ChatSettings(options.model, options.draft or AUTO, options.sampling)
         self.main = ChatScreen()
+        self.lost_text = ""
         # The settings of the model that is loaded, to go back to if a switch fails.
         self._working_settings = self.settings
         self._launch_options = options
         self._preferences = Preferences.read()
+        self._control_filter = ControlFilter()
         self._encoding_filter = EncodingFilter(encoding) if encoding else None
         self._ctrl_c_pressed = float("-inf")
 
@@ -118,11 +130,15 @@ class ChatApp(App[None]):
         for note in filter(None, (*options.notes, self.archive.problem)):
             screen.view.note(note, warning=True)
         if options.session:
-            screen.resume(options.session, options.system)
+            screen.resume(options.session, options.system, at_start=True)
         else:
             screen.set_system_prompt(options.system)
         self.engine_thread.load(
-            options.model, options.draft, when_full="stop", **options.runtime, **options.sampling
+            options.model,
+            self.settings.draft,
+            when_full="stop",
+            **options.runtime,
+            **options.sampling,
         )
 
     def _handle_signals(self) -> None:
@@ -139,23 +155,64 @@ class ChatApp(App[None]):
         return self.main.event_handler.state == "loading"
 
     def on_unmount(self) -> None:
+        text = self.main.unsent.text
+        if self.save_unsent(text) or not self.archive.is_kept:
+            self.lost_text = text
         if not self.is_loading:
             self.engine_thread.close()
         for event in self.engine_thread.drain():
+            if isinstance(event, QuestionAsked):
+                self.save_question(event.turn)
             self.autosave.handle(event)
         self.autosave.save_answer()
         self.archive.close()
         self.log_lines.detach()
 
+    def save_question(self, turn: Turn) -> None:
+        """Save a message that is in the conversation now."""
+        self.main.outbox.in_flight = ""
+        try:
+            self.autosave.save_question(turn, *self._about_session)
+        except LocalspecError as error:
+            self.main.view.note(str(error), warning=True)
+
+    def save_unsent(self, text: str) -> str | None:
+        """Save what is in the text box. Returns the problem if that fails, else None."""
+        try:
+            self.autosave.save_unsent(text, *self._about_session)
+        except LocalspecError as error:
+            return str(error)
+        return None
+
+    @property
+    def _about_session(self) -> tuple[str, str | None, SessionSettings]:
+        """The model, the system prompt and the settings of the session."""
+        ready = self.main.event_handler.ready
+        settings = SessionSettings(self.settings.draft, self.settings.sampling)
+        return ready.model if ready else "", self.system, settings
+
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's filters, and the one for terminals without Unicode."""
+        """Textual's filters, and those for what the terminal must not or cannot show."""
         own = [self._encoding_filter] if self._encoding_filter else []
-        return [*super().get_line_filters(), *own]
+        return [*super().get_line_filters(), self._control_filter, *own]
+
+    @property
+    def kept_session(self) -> str | None:
+        """The key of the session on the screen, if it is in a file."""
+        return self.autosave.key if self.archive.is_kept else None
 
     # Settings.
 
     def apply_settings(self, settings: ChatSettings) -> None:
-        """Switch to these settings; what did not change is not loaded again."""
+        """Switch to these settings; what did not change is not loaded again.
+
+        Files get absolute paths, so that they are found from another folder later.
+        """
+        settings = replace(
+            settings,
+            model=settings.model and absolute(settings.model),
+            draft=absolute_drafters(settings.draft),
+        )
         before, self.settings = self.settings, settings
         sampling = {name: settings.sampling.get(name) for name in SAMPLING_DEFAULTS}
         self.engine_thread.switch(
@@ -165,21 +222,42 @@ class ChatApp(App[None]):
             **sampling,
         )
 
+    def continue_as_saved(self, session: SavedSession) -> None:
+        """Continue a session with its own sampling and, with its model, its own drafters."""
+        saved, settings, note = session.settings, self.settings, None
+        model = settings.model or str(_bundled_model())
+        if saved.draft is None:
+            # It was saved before sessions had settings.
+            return
+        if session.model == model:
+            draft, note = saved.usable_draft()
+            settings = replace(settings, draft=draft or AUTO)
+        elif session.model:
+            note = notes.another_model(session.model, model)
+        if note:
+            self.main.view.note(note, warning=True)
+        settings = replace(settings, sampling=saved.sampling)
+        if settings != self.settings:
+            self.apply_settings(settings)
+
     def confirm_settings(self, ready: ModelReady) -> None:
         """Note that the settings are in use now, with this model."""
         self.settings = self._working_settings = replace(self.settings, model=ready.model)
         self.main.composer.border_subtitle = model_label(ready.model)
-        self._remember(model=None if ready.bundled else ready.model)
+        # The demo's model is one for looking on, and may be deleted at any time.
+        if Path(ready.model).parent != cache_folder("demo"):
+            self._remember(model=None if ready.bundled else ready.model)
 
     def revert_settings(self) -> None:
-        """Go back to the settings in use, after a switch failed."""
-        self.settings = self._working_settings
+        """Go back to the model and drafters in use, after a switch failed."""
+        working = self._working_settings
+        self.settings = replace(self.settings, model=working.model, draft=working.draft)
 
     def _remember(self, **changed: str | None) -> None:
         try:
             self._preferences = self._preferences.remember(**changed)
         except OSError as error:
-            self.main.view.note(f"what you choose is not remembered: {error.strerror}")
+            self.main.view.note(f"your choices cannot be saved: {error.strerror}")
 
     # The clipboard.
 
@@ -187,7 +265,7 @@ class ChatApp(App[None]):
         """Copy a text to the clipboard. code: only its last block of code."""
         copied = last_code_block(text) if code else text
         if copied is None:
-            self.notify("there is no block of code in it", timeout=2)
+            self.notify("the message has no block of code", timeout=2)
             return
         self.copy_to_clipboard(copied)
         self.run_worker(partial(copy_to_desktop_clipboard, copied), thread=True)
@@ -195,12 +273,19 @@ class ChatApp(App[None]):
 
     # Keys.
 
+    async def on_event(self, event: events.Event) -> None:
+        """Focus the text box of the chat for letters that nothing else uses."""
+        is_typed = isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded
+        if is_typed and self.screen_stack and self.screen is self.main:
+            self.main.focus_for(cast("events.Key | events.Paste", event))
+        await super().on_event(event)
+
     async def action_stop_or_quit(self) -> None:
         """Copy the selected text, if any; else stop the answer, and quit the second time."""
         if selected := self._selected_text:
             self.copy(selected, code=False)
             return
-        self.engine_thread.stop()
+        self.main.action_stop()
         if monotonic() - self._ctrl_c_pressed < _QUIT_INTERVAL:
             self.exit()
         self._ctrl_c_pressed = monotonic()
@@ -209,21 +294,28 @@ class ChatApp(App[None]):
     @property
     def _selected_text(self) -> str | None:
         focused = self.focused
-        if isinstance(focused, (Input, TextArea)):
+        if isinstance(focused, (Input, TextArea)) and focused.selected_text:
             return focused.selected_text
         return self.screen.get_selected_text()
+
+    async def action_quit(self) -> None:
+        """Quit, once what was typed before is in the text box, or sent."""
+        if self.main.is_mounted:
+            self.main.composer.call_later(self.main.call_later, self.exit)
+        else:
+            self.exit()
 
     def action_help(self) -> None:
         """Show what every key does."""
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(key_groups()))
+            self.push_screen(HelpScreen(key_groups(), COMMANDS))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every action that has a key, and the themes."""
         yield SystemCommand("Theme", "Other colours", self.action_change_theme)
         for node in self._action_owners(screen):
             for binding in as_bindings(node.BINDINGS):
-                key = self.get_key_display(binding)
+                key = key_text(self, binding)
                 about = f"{key}: {binding.tooltip}" if binding.tooltip else key
                 run = partial(node.run_action, binding.action)
                 yield SystemCommand(binding.description, about, run)

@@ -4,7 +4,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,7 +14,9 @@ from localspec.utils.paths import data_folder
 from localspec_tui import search_index, turn_rows
 from localspec_tui.database import Database
 from localspec_tui.origins import OriginSegment
+from localspec_tui.row_values import count_of, moment_of, text_or
 from localspec_tui.sanitized import single_line
+from localspec_tui.session_settings import SessionSettings
 from localspec_tui.turn_rows import SavedTurn, without_surrogates
 
 _KEY_LETTERS = 12
@@ -35,14 +37,20 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True)
 class SavedSession:
-    """A session with all its turns. origins: of its answers, by the key of the turn."""
+    """A session with all its turns.
+
+    settings: those that it was last continued with. origins: of its answers, by the key of the
+    turn. unsent: what was in the text box when the session was left.
+    """
 
     key: str
     title: str
     model: str
     system: str | None
     conversation: Conversation
+    settings: SessionSettings
     origins: Mapping[str, Sequence[OriginSegment]]
+    unsent: str
 
 
 Summaries = list[SessionSummary]
@@ -59,6 +67,7 @@ class _Session:
 
     model: str
     system: str | None
+    settings: SessionSettings = field(default_factory=SessionSettings)
     title: str | None = None
     saved: dict[str, SavedTurn] = field(default_factory=dict)
     last: str | None = None
@@ -67,7 +76,8 @@ class _Session:
 class Archive:
     """The sessions in a database file; for one thread. Close it at the end.
 
-    problem: one line about the file, or about what is not saved yet; None if there is no problem.
+    problem: one line about the file, about what is not saved yet, or about damaged rows, which are
+    left out; None if there is no problem.
     Several processes may use one file at once.
     """
 
@@ -76,10 +86,17 @@ class Archive:
         self.problem = self._database.problem
         self._sessions: dict[str, _Session] = {}
 
-    def create(self, model: str, system: str | None) -> str:
+    @property
+    def is_kept(self) -> bool:
+        """Whether the sessions are in a file, and not in memory only."""
+        return self._database.is_kept
+
+    def create(
+        self, model: str, system: str | None, settings: SessionSettings | None = None
+    ) -> str:
         """Create a session and return its key. It is not listed before its first turn is saved."""
         key = uuid4().hex[:_KEY_LETTERS]
-        self._sessions[key] = _Session(model, system)
+        self._sessions[key] = _Session(model, system, settings or SessionSettings())
         return key
 
     def save(
@@ -123,16 +140,25 @@ class Archive:
         """
         with self._database.reading() as connection:
             row = connection.execute(
-                "SELECT number, title, model, system, last FROM session WHERE key = ?", [key]
+                "SELECT number, title, model, system, last, settings, unsent FROM session "
+                "WHERE key = ?",
+                [key],
             ).fetchone()
             if row is None:
                 raise _unknown(key)
-            number, title, model, system, last = row
-            conversation, saved = turn_rows.load_conversation(connection, number, last)
+            number, title, model, system, last, written, unsent = row
+            conversation, saved, lost = turn_rows.load_conversation(connection, number, last)
         last_key = conversation.last.key if conversation.last else None
-        self._sessions[key] = _Session(model, system, title, saved, last_key)
+        settings = SessionSettings.parse(written)
+        title = text_or(title, "") or None
+        model, system = text_or(model, ""), text_or(system, "") or None
+        if lost:
+            self.problem = f"{lost} messages of this conversation are damaged and were left out"
+        self._sessions[key] = _Session(model, system, settings, title, saved, last_key)
         origins = turn_rows.origins_of(saved)
-        return SavedSession(key, title or _UNTITLED, model, system, conversation, origins)
+        unsent = text_or(unsent, "")
+        title = title or _title(unsent)
+        return SavedSession(key, title, model, system, conversation, settings, origins, unsent)
 
     def list(self, limit: int | None = None) -> Summaries:
         """Up to `limit` sessions, the one that was changed last first."""
@@ -148,11 +174,25 @@ class Archive:
         summaries = self._summaries() if snippets else ()
         return [(summary, snippets[row]) for row, summary in summaries if row in snippets]
 
+    def messages(self, limit: int) -> Sequence[str]:
+        """Up to `limit` messages of the user in all sessions, the one that was sent last last."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT content FROM turn WHERE role = 'user' ORDER BY number DESC LIMIT ?", [limit]
+            ).fetchall()
+        return [content for (content,) in reversed(rows) if isinstance(content, str)]
+
+    def contents(self) -> Sequence[str]:
+        """The contents of all turns in all sessions, the first one first."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT content FROM turn ORDER BY number").fetchall()
+        return [content for (content,) in rows if isinstance(content, str) and content]
+
     def rename(self, key: str, title: str) -> None:
         """Set the title of a session. Raises InvalidValueError: empty title, or unknown key."""
         title = single_line(title)
         if not title:
-            raise InvalidValueError("the title is empty; give it a letter or two")
+            raise InvalidValueError("the title is empty; type one")
         if key in self._sessions:
             self._sessions[key].title = title
         self._update(key, "UPDATE session SET title = ? WHERE key = ?", title)
@@ -163,12 +203,43 @@ class Archive:
             self._sessions[key].model = model
         self._update(key, "UPDATE session SET model = ? WHERE key = ?", without_surrogates(model))
 
+    def settings(self, key: str) -> SessionSettings:
+        """The settings that a session was last continued with."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT settings FROM session WHERE key = ?", [key]).fetchone()
+        return SessionSettings.parse(row[0] if row else None)
+
+    def set_settings(self, key: str, settings: SessionSettings) -> None:
+        """Set the settings of a session. Raises InvalidValueError for an unknown key."""
+        if key in self._sessions:
+            self._sessions[key].settings = settings
+        self._update(key, "UPDATE session SET settings = ? WHERE key = ?", settings.as_json())
+
     def set_system(self, key: str, system: str | None) -> None:
         """Set the system prompt of a session. Raises InvalidValueError for an unknown key."""
         if key in self._sessions:
             self._sessions[key].system = system
         value = system and without_surrogates(system)
         self._update(key, "UPDATE session SET system = ? WHERE key = ?", value)
+
+    def set_unsent(self, key: str, text: str) -> bool:
+        """Set what is in the text box of a session; return whether the session is in the file.
+
+        A session without turns is there only as long as it has such a text. key: of a session that
+        was created or opened here.
+        """
+        session = self._sessions[key]
+        with self._database.writing() as connection:
+            # One with turns that is not there any more was deleted by another process.
+            if text and not session.saved:
+                _session_row(connection, key, session)
+            connection.execute(
+                "UPDATE session SET unsent = ?, changed = ? WHERE key = ?",
+                [without_surrogates(text), time.time(), key],
+            )
+            if not text and not session.saved:
+                connection.execute("DELETE FROM session WHERE key = ?", [key])
+        return bool(text or session.saved)
 
     def delete(self, key: str) -> None:
         """Delete a session. An unknown key is not an error."""
@@ -187,13 +258,17 @@ class Archive:
         """Row numbers and summaries, the session that was changed last first."""
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT number, key, title, model, changed, length FROM session "
+                "SELECT number, key, title, model, changed, length, unsent FROM session "
                 "ORDER BY changed DESC, number DESC LIMIT ?",
                 [-1 if limit is None else limit],
             ).fetchall()
-        for number, key, title, model, changed, length in rows:
-            when = datetime.fromtimestamp(changed, UTC).astimezone()
-            yield number, SessionSummary(key, title or _UNTITLED, model, when, length)
+        for number, key, title, model, changed, length, unsent in rows:
+            if not isinstance(key, str):  # by which it is opened
+                self.problem = "a damaged session is not listed"
+                continue
+            shown = text_or(title, "") or _title(text_or(unsent, ""))
+            model_name, when = text_or(model, "unknown model"), moment_of(changed)
+            yield number, SessionSummary(key, shown, model_name, when, count_of(length))
 
     def _update(self, key: str, statement: str, value: str | None) -> None:
         with self._database.writing() as connection:
@@ -206,9 +281,15 @@ def _session_row(connection: sqlite3.Connection, key: str, session: _Session) ->
     """Insert the row of a session if there is none. Returns its number, and whether it is new."""
     model, system = session.model, session.system
     inserted = connection.execute(
-        "INSERT OR IGNORE INTO session (key, title, model, system, changed, length) "
-        "VALUES (?, ?, ?, ?, 0, 0)",
-        [key, session.title, without_surrogates(model), system and without_surrogates(system)],
+        "INSERT OR IGNORE INTO session (key, title, model, system, settings, changed, length) "
+        "VALUES (?, ?, ?, ?, ?, 0, 0)",
+        [
+            key,
+            session.title,
+            without_surrogates(model),
+            system and without_surrogates(system),
+            session.settings.as_json(),
+        ],
     ).rowcount
     [(number,)] = connection.execute("SELECT number FROM session WHERE key = ?", [key])
     return number, inserted == 1
@@ -244,4 +325,4 @@ def _title(text: str) -> str:
 
 
 def _unknown(key: str) -> InvalidValueError:
-    return InvalidValueError(f"there is no session {key!r}; the list of sessions has all there are")
+    return InvalidValueError(f"there is no session {key!r}; Ctrl-O in the chat lists all sessions")

@@ -21,6 +21,8 @@ _CODE_OR_WORD = re.compile(
 _AFTER_WORDS = ".,;:!?)]}"
 _GAP = re.compile(r"[ \t]*\n+|[ \t]+")
 _FENCES = re.compile(r"`{3,}")
+# A word after @ that is meant as a file, unlike the name of a person or a decorator.
+_FILE_NAME = re.compile(r"[^()]*(?:[/\\][^()]*|\.\w{1,5})")
 
 
 def attach_files(text: str, folder: Path) -> tuple[str, list[str]]:
@@ -42,6 +44,19 @@ def attach_files(text: str, folder: Path) -> tuple[str, list[str]]:
         return text, []
     parts.append(_text_between(text, end, len(text)))
     return "\n\n".join(part for part in parts if part), names
+
+
+def missing_file(text: str, folder: Path) -> str | None:
+    """Return the first word after @ that is meant as a file and is none; None without such a word.
+
+    folder: base of relative paths.
+    """
+    for match in _CODE_OR_WORD.finditer(text):
+        name = match["double"] or match["single"] or (match["bare"] or "").rstrip(_AFTER_WORDS)
+        is_file_name = not match["bare"] or _FILE_NAME.fullmatch(name)
+        if name and is_file_name and not _existing_path(match, folder):
+            return name
+    return None
 
 
 def complete_path(prefix: str, folder: Path) -> list[str]:
@@ -101,13 +116,13 @@ def _content(name: str, path: Path) -> str:
     except OSError as error:
         raise _error(name, f"cannot be read ({error.strerror})", "check its permissions") from error
     if len(data) > MAX_BYTES:
-        raise _error(name, f"has more than {MAX_BYTES // 1024} KiB", "copy what matters of it")
+        raise _error(name, f"has more than {MAX_BYTES // 1024} KiB", "attach a smaller file")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _error(name, f"is no UTF-8 text at byte {error.start}", "convert it") from error
     if "\0" in text:
-        raise _error(name, "is no text, as it has a zero byte", "attach text files only")
+        raise _error(name, "is not a text file: it has a zero byte", "attach text files only")
     return text.replace("\r\n", "\n").rstrip("\n")
 
 

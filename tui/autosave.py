@@ -7,39 +7,57 @@ from localspec.conversation.turns import Turn
 from localspec_tui.archive import Archive, SavedSession
 from localspec_tui.engine_events import AnswerStarted, EngineEvent
 from localspec_tui.origins import Origins, OriginSegment
+from localspec_tui.session_settings import SessionSettings
 
 
 class Autosave:
-    """Saves questions and answers of the current session. Its first turn creates the session.
+    """Saves questions, answers and the text box of the current session.
 
-    key: of the current session; None before its first turn. origins: of each answer of this
-    session, by the key of the turn.
+    key: of the current session; None until there is something to save. origins: of each answer of
+    this session, by the key of the turn.
     """
 
     def __init__(self, archive: Archive) -> None:
         self.key: str | None = None
         self.origins: dict[str, Sequence[OriginSegment]] = {}
         self._archive = archive
+        self._unsent = ""
         self._answer: Turn | None = None
         self._answer_origins = Origins()
 
     def start_session(self) -> None:
         """Save what follows as a new session."""
-        self.key, self.origins, self._answer = None, {}, None
+        self.key, self.origins, self._unsent, self._answer = None, {}, "", None
 
     def resume_session(self, session: SavedSession) -> None:
         """Save what follows in a session of the archive."""
         self.start_session()
         self.key, self.origins = session.key, dict(session.origins)
+        self._unsent = session.unsent
 
-    def save_question(self, turn: Turn, model: str, system: str | None) -> None:
+    def save_question(
+        self, turn: Turn, model: str, system: str | None, settings: SessionSettings
+    ) -> None:
         """Save a user turn. Raises LocalspecError if SQLite refuses to write."""
         if self.key is None:
-            self.key = self._archive.create(model, system)
+            self.key = self._archive.create(model, system, settings)
         else:
             self._archive.set_model(self.key, model)
             self._archive.set_system(self.key, system)
+            self._archive.set_settings(self.key, settings)
         self._save(turn)
+
+    def save_unsent(
+        self, text: str, model: str, system: str | None, settings: SessionSettings
+    ) -> None:
+        """Save what is in the text box. Raises LocalspecError if SQLite refuses to write."""
+        if text == self._unsent:
+            return
+        if self.key is None:
+            self.key = self._archive.create(model, system, settings)
+        if not self._archive.set_unsent(self.key, text):
+            self.key = None
+        self._unsent = text
 
     def handle(self, event: EngineEvent) -> None:
         """Take over what an event adds to an answer. The end of an answer saves it."""

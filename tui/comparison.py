@@ -1,6 +1,6 @@
 """Comparison: generates an answer again without drafts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, cast
 
@@ -13,32 +13,59 @@ from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.utils.tokens import common_prefix
 from localspec_tui.engine_events import Comparison
 
+# An answer is generated again so often, but not once more after so many seconds.
+_MOST_RUNS, _ENOUGH_SECONDS = 4, 4.0
+
 
 def compare(session: Session, answer: Answer, on_start: Callable[[Answer], None]) -> Comparison:
     """Generate the last answer again, with the same options and seed but without drafts.
 
-    on_start: called with the new answer before its first token. The conversation does not change.
-    Raises InvalidValueError if the rule of the answer does not promise the same text, and
-    LocalspecError if the new answer is stopped.
+    A short answer is generated several times, as other programs slow a machine down for moments.
+    on_start: called with each new answer before its first token. The conversation does not change;
+    the stats of the answer have the measured plain time afterwards, if the speeds agree.
+    Raises InvalidValueError if the rule of the answer does not promise the same text or drafting is
+    off, and LocalspecError if a new answer is stopped.
     """
     if not answer.settings.verification.same_text:
         raise InvalidValueError(
-            f"by rule {answer.settings.rule} a text without drafts is another one; "
-            "compare answers of rule coupled"
+            f"rule {answer.settings.rule} gives another text without drafts; "
+            "only answers of rule coupled can be compared"
         )
-    plain = _regenerate(session, answer.settings)
-    on_start(plain)
-    _generate(plain, session.conversation, len(answer.origins))
-    tokens, plain_tokens = _tokens(answer.turn), _tokens(plain.turn)
-    same = common_prefix(tokens, plain_tokens)
-    identical = same == len(tokens) == len(plain_tokens)
-    return Comparison(
-        plain_rate=plain.stats.tokens_per_second or 0.0,
+    if not (answer.stats.drafted or session.engine.drafter_set.drafters):
+        raise InvalidValueError(
+            "this answer was written without drafts, so there is nothing to compare; "
+            "/draft auto turns drafting on"
+        )
+    runs: list[Answer] = []
+    while len(runs) < _MOST_RUNS and sum(map(_seconds, runs)) < _ENOUGH_SECONDS:
+        plain = _regenerate(session, answer.settings)
+        on_start(plain)
+        _generate(plain, session.conversation, len(answer.origins))
+        runs.append(plain)
+    expected = answer.stats.plain_step
+    comparison = Comparison(
+        plain_rates=tuple(rate for each in runs if (rate := each.stats.tokens_per_second)),
+        expected_rate=1 / expected if expected else None,
         rate=answer.stats.tokens_per_second or 0.0,
-        identical=identical,
-        first_difference=None if identical else same,
+        first_difference=_first_difference(answer, runs),
         digits=str(digits) if (digits := session.engine.equal_digits) else None,
     )
+    if comparison.is_steady and comparison.plain_rate:
+        # From now on the gain of the answer is this measurement.
+        answer.stats.plain_tokens = answer.stats.generated_tokens
+        answer.stats.seconds.plain = answer.stats.plain_tokens / comparison.plain_rate
+    return comparison
+
+
+def _seconds(answer: Answer) -> float:
+    return answer.stats.seconds.generate
+
+
+def _first_difference(answer: Answer, runs: Sequence[Answer]) -> int | None:
+    """Index of the first token in which a run differs from the answer; None if none does."""
+    tokens = _tokens(answer.turn)
+    others = (_tokens(each.turn) for each in runs)
+    return min((common_prefix(tokens, each) for each in others if each != tokens), default=None)
 
 
 def _regenerate(session: Session, config: GenerationConfig) -> Answer:

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -10,7 +10,8 @@ from pathlib import Path
 from localspec.errors import LocalspecError
 from localspec.utils.paths import make_private_folder
 from localspec_tui import search_index
-from localspec_tui.migrations import DamagedError, UnusableError, check, migrate
+from localspec_tui.migrations import DamagedError, UnusableError, check, migrate, require_columns
+from localspec_tui.row_values import decoded
 from localspec_tui.transaction import transaction
 
 # Seconds to wait while another process writes, which takes it milliseconds.
@@ -18,6 +19,11 @@ _BUSY_TIMEOUT = 2.0
 # Pages up to which the whole file is checked, in less than a second.
 _MAX_CHECKED_PAGES = 25_000
 _DAMAGED_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# While a file is opened, its schema may be what is damaged: SQLite then refuses what this program
+# says of tables and columns.
+_SCHEMA_CODES = {*_DAMAGED_CODES, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT}
+# SQLite's messages, and names of a damaged schema, may be no UTF-8.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 
 
 class Database:
@@ -25,18 +31,22 @@ class Database:
 
     problem: one line about the file; None if there is no problem. A file that cannot be used is
     renamed, and a new one is created. If that is not possible, the sessions are in memory only.
+    is_kept: whether they are in a file.
     """
 
     def __init__(self, file: Path) -> None:
         self.problem: str | None = None
+        self.is_kept = True
         self._file = file
         try:
             self._connection = self._connect()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, *_ERRORS) as error:
             reason = getattr(error, "strerror", None) or error
             self.problem = (
-                f"sessions cannot be kept in {file}: {reason}; this one is lost when the chat ends"
+                f"conversations cannot be saved in {file}: {reason}; "
+                "this one is lost when the chat ends"
             )
+            self.is_kept = False
             self._connection = _open(":memory:")
 
     @contextmanager
@@ -44,8 +54,8 @@ class Database:
         """Run queries in the block. Raises LocalspecError if SQLite refuses."""
         try:
             yield self._connection
-        except sqlite3.Error as error:
-            way_out = "; move the file away to begin anew" if _is_damaged(error) else ""
+        except _ERRORS as error:
+            way_out = "; move the file away to make a new one" if _is_damaged(error) else ""
             raise LocalspecError(f"the sessions in {self._file}: {error}{way_out}") from error
 
     @contextmanager
@@ -61,12 +71,16 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         make_private_folder(self._file.parent)
         try:
+            if self._file.exists() and not self._file.is_file():
+                raise DamagedError("is no file")
             return _open(self._create_file())
         except UnusableError as reason:
             if not isinstance(reason, DamagedError):
                 _checkpoint(self._file)
             kept = _move_aside(self._file)
-            self.problem = f"{self._file} {reason}; it is kept as {kept.name}, and a new one begins"
+            self.problem = (
+                f"{self._file} {reason}; it was renamed to {kept.name}, and a new one was made"
+            )
             return _open(self._create_file())
 
     def _create_file(self) -> Path:
@@ -78,6 +92,7 @@ class Database:
 def _open(file: Path | str) -> sqlite3.Connection:
     """Open a file and bring it up to date. Raises UnusableError if that is not possible."""
     connection = sqlite3.connect(file, timeout=_BUSY_TIMEOUT, isolation_level=None)
+    connection.text_factory = decoded
     try:
         check(connection)
         _check_pages(connection)
@@ -87,9 +102,10 @@ def _open(file: Path | str) -> sqlite3.Connection:
         migrate(connection)
         connection.execute("PRAGMA foreign_keys = ON")
         search_index.set_up(connection)
+        require_columns(connection)
     except BaseException as error:
         connection.close()
-        if _is_damaged(error):
+        if _is_damaged(error, _SCHEMA_CODES):
             raise DamagedError("is damaged") from error
         raise
     return connection
@@ -104,10 +120,10 @@ def _check_pages(connection: sqlite3.Connection) -> None:
             raise DamagedError("is damaged")
 
 
-def _is_damaged(error: BaseException) -> bool:
+def _is_damaged(error: BaseException, codes: Collection[int] = _DAMAGED_CODES) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
     # The lower byte is the kind of the error.
-    return code is not None and code & 0xFF in _DAMAGED_CODES
+    return isinstance(error, UnicodeDecodeError) or (code is not None and code & 0xFF in codes)
 
 
 def _move_aside(file: Path) -> Path:

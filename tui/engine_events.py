@@ -1,5 +1,6 @@
 """Engine events: what the engine thread reports to the screen, beside the events of a session."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,9 @@ from localspec.conversation.turns import Turn
 from localspec.engine.engine import Engine
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
+
+# Speeds of the same work that differ by more are those of a busy machine.
+_STEADY = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +96,38 @@ class ConversationChanged:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The last answer was generated a second time, without drafts.
+    """The last answer was generated again without drafts, once or several times.
 
-    plain_rate, rate: tokens per second without and with drafts. first_difference: index of the
-    first token that differs, from 0; None if the two answers are identical. digits: a line on which
-    passes of the target have logits of equal bits; None if that was never tried.
+    plain_rates: tokens per second of each run without drafts. expected_rate: tokens per second of
+    plain steps while the answer was written, as its own passes tell; None if they do not. rate:
+    tokens per second of the answer. first_difference: index of the first token that differs, from
+    0; None if all answers are identical. digits: a line on which passes of the target have logits
+    of equal bits; None if that was never tried.
     """
 
-    plain_rate: float
+    plain_rates: Sequence[float]
     rate: float
-    identical: bool
     first_difference: int | None
+    expected_rate: float | None = None
     digits: str | None = None
+
+    @property
+    def plain_rate(self) -> float:
+        """Tokens per second without drafts, of all runs together; 0 if there are none."""
+        seconds = sum(1 / rate for rate in self.plain_rates)
+        return len(self.plain_rates) / seconds if seconds else 0.0
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The lowest and the highest speed without drafts, then or now."""
+        rates = [*self.plain_rates, *([self.expected_rate] if self.expected_rate else [])]
+        return min(rates, default=0.0), max(rates, default=0.0)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the machine was about as fast in all runs as while the answer was written."""
+        lowest, highest = self.range
+        return highest <= _STEADY * lowest
 
 
 EngineEvent = (

@@ -26,6 +26,7 @@ from localspec_tui.engine_events import (
     ModelReady,
     QuestionAsked,
 )
+from localspec_tui.labels import model_label
 from localspec_tui.load_request import Draft, LoadRequest, Model
 
 _CLOSE_TIMEOUT = 10.0
@@ -70,13 +71,11 @@ class EngineThread:
 
     @property
     def stats(self) -> Stats | None:
-        """Stats of the answer or comparison that is being written, else of the last answer."""
-        return self._answer.stats if self._answer else None
+        """Stats of the answer or comparison that is being written, else of the answer shown last.
 
-    @property
-    def plain_seconds(self) -> float | None:
-        """Seconds of one step without drafts; None if not measured."""
-        return self.session.engine.plain_seconds if self.session else None
+        None if that answer was not written here.
+        """
+        return self._answer.stats if self._answer else None
 
     # Commands.
 
@@ -163,7 +162,7 @@ class EngineThread:
             self._emit(ModelLoading(action, percent))
 
     def _load(self, request: LoadRequest) -> None:
-        self._emit(ModelLoading(f"loading {request.model or 'the model that comes along'}"))
+        self._emit(ModelLoading(f"loading {_label(request.model)}"))
         self._unload()
         self._load_request = request.without_conversation()
         defaults = {
@@ -241,6 +240,7 @@ class EngineThread:
     def _choose(self, turn: Turn) -> None:
         session = self._require_session()
         session.choose(turn)
+        self._answer = self._comparable.get(turn.key)
         self._emit(ConversationChanged(tuple(session.turns)))
 
     def _reset(self, conversation: Conversation, system: str | None) -> None:
@@ -257,20 +257,29 @@ class EngineThread:
         if self.session is None:
             self._load(request)
             return
-        if model is not None or draft is not None:
-            self._emit(ModelLoading(f"loading {model or f'drafter {draft}'}"))
         try:
-            options = {name: sampling[name] for name in sampling.keys() - {"when_full"}}
-            with watched(self._emit_progress):
-                self.session.switch(model=model, draft=draft, **options)
-            self.session.when_full = sampling.get("when_full", self.session.when_full)
+            self._change_options(self.session, sampling)
+            if model is not None or draft is not None:
+                self._exchange(self.session, model, draft)
             self._load_request = request
             self._limit_answers(self.session)
-            if model is not None:
-                self._comparable.clear()
         except Exception as error:
             self._emit_failure(error, "switch")
         self._emit(ModelReady.of(self.session.engine, self._load_request.model))
+
+    def _change_options(self, session: Session, sampling: Mapping[str, Any]) -> None:
+        """Change the options of the session. They stay even if a model cannot be loaded then."""
+        session.switch(**{name: sampling[name] for name in sampling.keys() - {"when_full"}})
+        session.when_full = sampling.get("when_full", session.when_full)
+        self._load_request = self._load_request.changed(None, None, sampling)
+
+    def _exchange(self, session: Session, model: Model, draft: Draft | None) -> None:
+        """Load another model or other drafters."""
+        self._emit(ModelLoading(f"loading {_label(model) if model else f'drafter {draft}'}"))
+        with watched(self._emit_progress):
+            session.switch(model=model, draft=draft)
+        if model is not None:
+            self._comparable.clear()
 
     def _limit_answers(self, session: Session) -> None:
         """Limit the length of answers of a model without a chat template, which may never end."""
@@ -283,10 +292,14 @@ class EngineThread:
         answer = self._comparable.get(last.key) if last else None
         if answer is None:
             raise InvalidValueError(
-                "only what this model answered here, with nothing dropped on the way, can be "
+                "only an answer of the model that is loaded, with no message dropped, can be "
                 "compared; regenerate the answer"
             )
         try:
             self._emit(compare(session, answer, self._track))
         finally:
             self._answer = shown
+
+
+def _label(model: Model) -> str:
+    return model_label(str(model)) if model else "the bundled pair"

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece, Reading
-from localspec.errors import LocalspecError
 from localspec_tui import notes
 from localspec_tui.engine_events import (
     AnswerStarted,
@@ -38,12 +37,13 @@ class EngineEventHandler:
     """Handles each event once; `poll` is called by a timer of the screen.
 
     ready: the loaded model; None while no model is loaded. state: for the status line: loading, no
-    model, ready, reading, answering or comparing.
+    model, ready, reading, answering or comparing. answer_drafters: those of the last answer.
     """
 
     def __init__(self, screen: "ChatScreen") -> None:
         self.ready: ModelReady | None = None
         self.state = "loading"
+        self.answer_drafters: tuple[str, ...] = ()
         self._screen = screen
         self._shown_problem: str | None = None
         self._was_busy = False
@@ -71,6 +71,7 @@ class EngineEventHandler:
         """Handle the events and log lines since the last call."""
         for line in self._app.log_lines.drain():
             self._screen.view.note(line)
+        is_idle = not self._app.engine_thread.busy
         events = self._app.engine_thread.drain()
         for event in events:
             self.handle(event)
@@ -79,6 +80,17 @@ class EngineEventHandler:
             self._refresh_footer()
             # Each blink of the cursor makes the engine wait a little.
             self._screen.composer.cursor_blink = not self._was_busy
+
+        if is_idle:
+            self._screen.outbox.send_next()
+
+    def redraw_footer(self) -> None:
+        """Redraw the footer now, and again after the next event.
+
+        Textual reads the keys a moment later, when a quick answer may just be written.
+        """
+        self._active_keys = None
+        self._screen.refresh_bindings()
 
     def _refresh_footer(self) -> None:
         """Redraw the footer, which is slow, only if other keys are active now."""
@@ -118,20 +130,15 @@ class EngineEventHandler:
             self._screen.progress.show_percent(event.action, event.percent)
 
     def _question_asked(self, event: QuestionAsked) -> None:
-        turn, screen = event.turn, self._screen
-        screen.sent_text = ""
-        screen.view.show(turn.path)
-        model = self.ready.model if self.ready else ""
-        try:
-            self._app.autosave.save_question(turn, model, self._app.system)
-        except LocalspecError as error:
-            screen.view.note(str(error), warning=True)
+        self._screen.view.show(event.turn.path)
+        self._app.save_question(event.turn)
         self.state = "reading"
 
     def _answer_started(self, event: AnswerStarted) -> None:
         self._screen.progress.clear()
         self._screen.view.show(event.turn.path)
         self.state = "answering"
+        self.answer_drafters = self.ready.draft if self.ready else ()
 
     def _piece(self, event: Piece) -> None:
         self._screen.view.turn_views[-1].append(event)
@@ -144,6 +151,7 @@ class EngineEventHandler:
         self._screen.view.turn_views[-1].end(event)
         self._note_archive_problem()
         if event.stop_reason == "context":
+            self._screen.outbox.hold("because the context is full")
             self.ask_context_full(self._app.engine_thread.regenerate)
 
     def _note_archive_problem(self) -> None:
@@ -180,9 +188,10 @@ class EngineEventHandler:
         self._set_idle()
         match event.command:
             case "send" | "edit":
-                self._screen.return_message(event.error)
+                self._screen.outbox.refuse(event.error)
                 if is_loaded and event.context_full:
-                    self.ask_context_full(self._screen.composer.action_send)
+                    self._screen.outbox.hold("because the context is full")
+                    self.ask_context_full(self._screen.outbox.retry)
             case "choose" | "reset":
                 self._screen.pending_changes.popleft()
                 self._screen.view.note(event.error, warning=True)
@@ -190,6 +199,7 @@ class EngineEventHandler:
                 self._app.revert_settings()
                 self._screen.view.note(event.error, warning=True)
         if not is_loaded:
+            self._screen.outbox.hold("because no model is loaded")
             self._screen.open_settings(event.error)
 
     def ask_context_full(self, retry: Callable[[], None]) -> None:
@@ -199,6 +209,7 @@ class EngineEventHandler:
             if choice == "drop":
                 self._app.apply_settings(replace(self._app.settings, drop_oldest=True))
                 retry()
+                self._screen.outbox.release()
             elif choice == "new":
                 self._screen.action_new()
 

@@ -15,7 +15,7 @@ _FORMAT = 1
 _INCOMPLETE = {
     "cancelled": "stopped",
     "interrupted": "interrupted",
-    "length": "cut off: it was as long as it might be",
+    "length": "cut off: the limit of tokens was reached",
     "context": "cut off: the context was full",
     None: "not finished yet",
 }

@@ -7,14 +7,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """model: None is the bundled pair. draft: the drafters. runtime: other options of
+    """model: None is the bundled pair. draft: the drafters; None is
+    those of the session, else `auto`. runtime: other options of
     `localspec.load`. sampling: options of GenerationConfig that are not the default. system: the
     system prompt. session: key of the session to resume. theme: None is the theme used last.
     notes: lines to show first.
     """
 
     model: str | None = None
-    draft: str = "auto"
+    draft: str | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=dict)
     system: str | None = None

@@ -47,8 +47,20 @@ _FIRST = (
     "CREATE INDEX session_by_last ON session (last)",
 )
 
+# JSON: the drafters and the sampling, see `session_settings.SessionSettings`.
+_SETTINGS = ("ALTER TABLE session ADD COLUMN settings TEXT",)
+
+# What was in the text box when the session was left.
+_UNSENT = ("ALTER TABLE session ADD COLUMN unsent TEXT",)
+
+_COLUMNS = {
+    "session": "number, key, title, model, system, changed, last, length, settings, unsent",
+    "turn": "number, session, key, before, role, content, thought, raw, spelt, tokens, "
+    "vocabulary, stop_reason, origins",
+}
+
 # The statements that make each version from the version before; version 0 is an empty file.
-STEPS: Sequence[Sequence[str]] = (_FIRST,)
+STEPS: Sequence[Sequence[str]] = (_FIRST, _SETTINGS, _UNSENT)
 
 
 class UnusableError(sqlite3.Error):
@@ -78,6 +90,12 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = STE
             for statement in step:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {len(steps)}")
+
+
+def require_columns(connection: sqlite3.Connection) -> None:
+    """Raises sqlite3.Error if a table lacks a column, as after a change of the schema's bits."""
+    for table, columns in _COLUMNS.items():
+        connection.execute(f"SELECT {columns} FROM {table} LIMIT 1").fetchall()
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

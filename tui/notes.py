@@ -1,11 +1,16 @@
 """Notes: texts that the chat itself shows between the turns of a conversation."""
 
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from textwrap import indent
 
 from localspec.conversation.events import Dropped
+from localspec.utils.format import printable
 from localspec_tui.engine_events import Comparison, ModelReady
+from localspec_tui.labels import gain_text, model_label, speed_text
 
-FIRST_MESSAGE = "def fibonacci(n):"
+FIRST_MESSAGE = "How do I list files by size?"
+# Letters of a session's key that are shown, for --resume.
+_KEY_LETTERS = 8
 _REAL = "qwen3-8b"
 
 
@@ -13,7 +18,8 @@ def first_launch() -> str:
     """What the chat is, for a user who has no model yet."""
     return (
         "A chat with a model on this machine: a small one drafts, the large one decides.\n"
-        f"The pair that comes along is tiny: it continues Python code, such as {FIRST_MESSAGE}\n"
+        "The pair that comes along is tiny: it answers questions about the terminal, in English. "
+        "Check a command before you run it.\n"
         f"For real answers: localspec pull {_REAL}, then localspec chat {_REAL}"
     )
 
@@ -26,22 +32,40 @@ def missing_drafter(ready: ModelReady) -> str | None:
     return f"{off} ({ready.reason})"
 
 
+def another_model(before: str, now: str) -> str:
+    """Which model has answered in a conversation, and which one will."""
+    return (
+        f"this conversation is with {model_label(before)}, and {model_label(now)} goes on with it; "
+        f"to change that: /model {before}"
+    )
+
+
 def dropped_turns(event: Dropped) -> str:
     """How many turns the model does not see any more."""
     return (
-        f"the context is full: the model does not see the oldest {event.turns} messages any more, "
-        f"and reads the {event.tokens:,} tokens that are left again"
+        f"the context is full: the oldest {event.turns} messages were dropped, and the model "
+        f"reads the remaining {event.tokens:,} tokens again"
     )
 
 
 def comparison(event: Comparison) -> str:
-    """Both speeds, whether the two answers are identical, and whether the digits of passes are."""
-    gain = f" ({event.rate / event.plain_rate:.2f}x)" if event.plain_rate else ""
-    where = "" if event.first_difference is None else f", from token {event.first_difference + 1}"
+    """Both speeds, whether the two answers are identical, and whether the digits of passes are.
+
+    Of a busy machine the speeds are ranges: a single figure would be chance.
+    """
+    lowest, highest = event.range
+    plain, gain = speed_text(event.plain_rate), ""
+    if not event.is_steady:
+        plain = f"{lowest:.1f} to {speed_text(highest)} (the machine is busy, or was)"
+        gain = f" ({event.rate / highest:.1f}x to {gain_text(event.rate / lowest)})"
+    elif event.plain_rate:
+        gain = f" ({gain_text(event.rate / event.plain_rate)})"
+    different = event.first_difference
+    identical = "yes" if different is None else f"no, from token {different + 1}"
     digits = f" · {event.digits}" if event.digits else ""
     return (
-        f"plain {event.plain_rate:.1f} tok/s · with drafts {event.rate:.1f} tok/s{gain} · "
-        f"identical: {'yes' if event.identical else 'no' + where}{digits}"
+        f"plain {plain} · with drafts {speed_text(event.rate)}{gain} · "
+        f"identical: {identical}{digits}"
     )
 
 
@@ -50,6 +74,10 @@ def context_full(size: int) -> str:
     return f"The context of {size:,} tokens is full."
 
 
-def model_label(name: str) -> str:
-    """A short name of a model: the file name of a path, else the name itself."""
-    return Path(name).name if name.endswith(".gguf") else name
+def last_words(unsent: Sequence[str], key: str | None) -> Iterator[str]:
+    """Lines for the terminal after the chat. unsent: messages. key: of the session, if kept."""
+    if unsent:
+        yield f"{len(unsent)} message{'s were' if len(unsent) > 1 else ' was'} not sent:"
+        yield from (indent(printable(message, also="\n"), "  ") for message in unsent)
+    if key:
+        yield f"continue with: localspec chat --resume {key[:_KEY_LETTERS]}"

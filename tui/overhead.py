@@ -17,7 +17,7 @@ from localspec_tui.headless import headless_chat, use_temporary_home, wait_until
 from localspec_tui.launch_options import LaunchOptions
 
 _ROUNDS = 7
-_PROMPTS = ("import os\n", "def fibonacci(n):\n")
+_PROMPTS = ("Show me how to use tar.", "Give me examples of find.")
 _SAMPLING = {"max_tokens": 256, "temperature": 0.0, "ignore_eos": True}
 _RUNTIME = {"context": 1024}
 _SIZE = (120, 40)

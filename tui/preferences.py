@@ -3,9 +3,9 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from localspec.utils.paths import config_folder, write_atomically
+from localspec.utils.stored_json import DamagedFileError, read_stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class Preferences:
     def read(cls) -> "Preferences":
         """Read the file; the defaults if it is missing or cannot be read."""
         try:
-            found: Any = json.loads(_file().read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            found = read_stored(_file())
+        except (OSError, DamagedFileError):
             return cls()
         known = found if isinstance(found, dict) else {}
         texts = {name: known.get(name) for name in ("theme", "model")}

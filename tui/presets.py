@@ -7,7 +7,6 @@ temperature = 0.2
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.utils.paths import config_folder, make_private_folder
+from localspec.utils.toml_file import parse_toml, read_text
 
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 
@@ -35,16 +35,7 @@ def presets_file() -> Path:
 
 def load_all() -> Mapping[str, Preset]:
     """All presets by name. Raises InvalidValueError for a file that cannot be used."""
-    try:
-        tables = tomllib.loads(presets_file().read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise InvalidValueError(
-            f"{presets_file()} cannot be read: {error.strerror}; mend it"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidValueError(f"{presets_file()} is no TOML: {error}") from error
+    tables = parse_toml(read_text(presets_file()), str(presets_file()))
     entries = tables.get("presets", {})
     if not isinstance(entries, dict) or tables.keys() - {"presets"}:
         raise InvalidValueError(f"{presets_file()}: a preset begins with [presets.NAME]")
@@ -63,9 +54,13 @@ def load(name: str) -> Preset:
 def add(name: str, preset: Preset) -> None:
     """Append a preset to the file. Raises InvalidValueError: bad name, or file not writable."""
     if not _NAME.fullmatch(name):
-        raise InvalidValueError(f"{name!r} is no name; letters, digits, dots, hyphens")
+        raise InvalidValueError(
+            f"{name!r} is no name of a preset; use letters, digits, dots and hyphens"
+        )
     if name in load_all():
-        raise InvalidValueError(f"there is a preset {name!r}; change it in {presets_file()}")
+        raise InvalidValueError(
+            f"there is a preset {name!r} already; change it in {presets_file()}"
+        )
     given = {"system": preset.system, **preset.options}
     lines = [f"{key} = {_toml(value)}" for key, value in given.items() if value is not None]
     text = "\n".join([f'\n[presets."{name}"]', *lines, ""])
@@ -80,11 +75,11 @@ def add(name: str, preset: Preset) -> None:
 def _preset(name: str, entry: Any) -> Preset:
     where = f"{presets_file()}: [presets.{name}]"
     if not isinstance(entry, dict):
-        raise InvalidValueError(f"{where} is no table")
+        raise InvalidValueError(f"{where} is not a table")
     options = {key: value for key, value in entry.items() if key != "system"}
     system = entry.get("system")
     if system is not None and not isinstance(system, str):
-        raise InvalidValueError(f"{where}: system is {system!r}; it is a text")
+        raise InvalidValueError(f"{where}: system is {system!r}; it must be a text")
     try:
         GenerationConfig.of(**options)
     except InvalidValueError as error:

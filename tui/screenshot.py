@@ -10,10 +10,20 @@ from pathlib import Path
 
 from localspec_tui.headless import headless_chat, use_temporary_home, wait_until_idle
 from localspec_tui.launch_options import LaunchOptions
+from localspec_tui.widgets.composer import Composer
 
 _SIZE = (100, 34)
-_PROMPT = "def fibonacci(n):\n"
-_SAMPLING = {"max_tokens": 110, "temperature": 0.8, "seed": 4}
+_PROMPT = """\
+Put sudo in front of each command:
+```sh
+# Stop a running container
+docker stop container_name
+# Remove a stopped container
+docker rm container_name
+# Fetch the logs of a container
+docker logs container_name
+```"""
+_SAMPLING = {"max_tokens": 110, "temperature": 0.2, "seed": 4}
 
 
 def main() -> None:
@@ -28,6 +38,7 @@ async def _write(file: Path, options: LaunchOptions) -> None:
     async with headless_chat(options, _SIZE) as app:
         for action in ("screen.origins", "screen.panel"):
             await app.run_action(action)
+        app.screen.query_one(Composer).suggest_first_message("")
         app.engine_thread.send(_PROMPT)
         await wait_until_idle(app)
         file.write_text(app.export_screenshot(title="localspec chat"), encoding="utf-8")

@@ -3,10 +3,12 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import NamedTuple, get_args
 
-from localspec.conversation.turns import Conversation, TokenizedText, Turn
+from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
 from localspec_tui.origins import OriginSegment
+from localspec_tui.row_values import UNREADABLE, required_text, text_or, tokens_of
 
 INTERRUPTED = "interrupted"
 
@@ -82,32 +84,44 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
 
 def load_conversation(
     connection: sqlite3.Connection, session: int, last: int | None
-) -> tuple[Conversation, dict[str, SavedTurn]]:
-    """All turns of a session, and their saved columns by the key of the turn.
+) -> tuple[Conversation, dict[str, SavedTurn], int]:
+    """All turns of a session, their saved columns by the key of the turn, and the turns left out.
 
-    session: number of the session's row. last: number of the last row of the active branch.
+    session: number of the session's row. last: number of the last row of the active branch. What
+    follows a damaged turn, which is left out, follows the turn before it.
     """
-    conversation, saved = Conversation(), {}
-    turns: dict[int | None, Turn] = {}
+    conversation, saved, lost = Conversation(), dict[str, SavedTurn](), 0
+    turns: dict[int | None, Turn | None] = {}
     rows = connection.cursor()
     rows.row_factory = sqlite3.Row
     # In the order in which they were said, which is the order of variants too.
     for row in rows.execute("SELECT * FROM turn WHERE session = ? ORDER BY number", [session]):
-        turn = _turn(row)
-        conversation.back_to(turns.get(row["before"]))
+        before = turns.get(row["before"])
+        try:
+            turn = _turn(row)
+        except UNREADABLE:
+            turns[row["number"]], lost = before, lost + 1
+            continue
+        conversation.back_to(before)
         turns[row["number"]] = conversation.add(turn)
         saved[turn.key] = _columns(turn, None, None)._replace(origins=row["origins"])
-    conversation.back_to(turns.get(last))
-    return conversation, saved
+    if last is None or last in turns:
+        conversation.back_to(turns.get(last))
+    return conversation, saved, lost
 
 
 def origins_of(saved: Mapping[str, SavedTurn]) -> dict[str, list[OriginSegment]]:
     """The origins of saved turns that have some, by the key of the turn."""
-    return {
-        key: [OriginSegment(*segment) for segment in json.loads(columns.origins)]
-        for key, columns in saved.items()
-        if columns.origins
-    }
+    found = {}
+    for key, columns in saved.items():
+        with suppress(*UNREADABLE):
+            if columns.origins:
+                found[key] = [_segment(*each) for each in json.loads(columns.origins)]
+    return found
+
+
+def _segment(text: object, origin: object) -> OriginSegment:
+    return OriginSegment(required_text(text), required_text(origin))
 
 
 def without_surrogates(text: str) -> str:
@@ -144,15 +158,19 @@ def _columns(
 
 
 def _turn(row: sqlite3.Row) -> Turn:
-    turn = Turn(row["role"], row["content"], row["thought"], key=row["key"])
-    turn.vocabulary = row["vocabulary"]
+    """A row as a turn. Raises one of UNREADABLE if its role, content or key is damaged."""
+    if row["role"] not in get_args(Role):
+        raise ValueError("not a role")
+    content, key = required_text(row["content"]), required_text(row["key"])
+    turn = Turn(row["role"], content, text_or(row["thought"], ""), key=key)
+    turn.vocabulary = text_or(row["vocabulary"], "")
     if turn.role == "assistant" and row["stop_reason"] is None:
         # The tokens of an answer are saved at its end; its content may be longer than they are.
         turn.stop_reason = INTERRUPTED
         return turn
-    turn.stop_reason = row["stop_reason"]
-    turn.raw, turn.written = (
-        row["raw"],
-        TokenizedText(row["spelt"], tuple(json.loads(row["tokens"]))),
-    )
+    reason = row["stop_reason"]
+    turn.stop_reason = reason if reason is None else text_or(reason, INTERRUPTED)
+    turn.raw = text_or(row["raw"], "")
+    with suppress(*UNREADABLE):  # without its tokens, the text is tokenized again
+        turn.written = TokenizedText(required_text(row["spelt"]), tokens_of(row["tokens"]))
     return turn

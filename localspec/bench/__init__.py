@@ -12,17 +12,29 @@ from localspec.bench.comparison import Comparison, Decoding
 from localspec.bench.configurations import LoadedSweep, Sweep, tokenize_prompts
 from localspec.bench.equality import require_same_texts
 from localspec.bench.page import html_page
-from localspec.bench.prompt_sets import LONG, SETS, Task, bundled_tasks, load_tasks
+from localspec.bench.prompt_sets import (
+    LONG,
+    SETS,
+    TERMINAL,
+    Task,
+    bundled_tasks,
+    default_sets,
+    load_tasks,
+)
 from localspec.bench.report import Conditions, Report, build_report
 from localspec.bench.report_text import COLUMNS, LEGEND, cells, facts
 from localspec.bench.runner import Run, run_rounds
 from localspec.bench.summary import Summary
+from localspec.bench.users import MOST_USERS, UsersRun, open_slots, run_users
+from localspec.bench.users_summary import UsersSummary
 
 __all__ = [
     "COLUMNS",
     "LEGEND",
     "LONG",
+    "MOST_USERS",
     "SETS",
+    "TERMINAL",
     "Comparison",
     "Conditions",
     "Decoding",
@@ -32,13 +44,18 @@ __all__ = [
     "Summary",
     "Sweep",
     "Task",
+    "UsersRun",
+    "UsersSummary",
     "build_report",
     "bundled_tasks",
     "cells",
+    "default_sets",
     "facts",
     "html_page",
     "load_tasks",
+    "open_slots",
     "require_same_texts",
     "run_rounds",
+    "run_users",
     "tokenize_prompts",
 ]

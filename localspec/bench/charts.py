@@ -37,13 +37,13 @@ def speed_chart(set_: str, rows: Sequence[Summary], most: float) -> str:
         value, low, high = row.ratio.value, row.ratio.low, row.ratio.high
         about = f"{row.configuration}: {value:.2f} x plain, {row.tokens_per_second.value:.1f} tok/s"
         parts += [
-            text(_NAME - 8, top + 11, _shortened(row.configuration), anchor="end"),
+            text(_NAME - 8, top + 11, shortened(row.configuration), anchor="end"),
             bar(
                 _NAME,
                 top,
                 x(value) - _NAME,
                 _BAR,
-                class_=_css_class(row.configuration),
+                class_=css_class(row.configuration),
                 about=about,
             ),
             text(_WIDTH, top + 11, f"{value:.2f} x", anchor="end", class_="figure"),
@@ -102,7 +102,7 @@ def accepted_chart(row: Summary, longest: int) -> str:
         share, name = count / row.steps, f"{accepted}+" if last else str(accepted)
         x, up = edge + each * accepted, high * share
         about = f"{name} accepted: {count} steps, {share:.1%}"
-        kind = _css_class(row.configuration)
+        kind = css_class(row.configuration)
         parts += [
             bar(x + 2, floor - up, each - 4, up, class_=kind, about=about),
             text(x + each / 2, floor + 14, name, anchor="middle", class_="tick"),
@@ -114,13 +114,13 @@ def accepted_chart(row: Summary, longest: int) -> str:
     return drawing(width, floor + 20, f"Accepted tokens per step, {row.configuration}", *parts)
 
 
-def _css_class(configuration: str) -> str:
+def css_class(configuration: str) -> str:
     """The class of its bars, which gives them their colour."""
     name = configuration.partition(",")[0]
     return name if name in (PLAIN, AUTO) else "drafter"
 
 
-def _shortened(name: str, most: int = 18) -> str:
+def shortened(name: str, most: int = 18) -> str:
     """The beginning and the end of a name that is too long for its column."""
     if len(name) <= most:
         return name

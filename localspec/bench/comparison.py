@@ -42,6 +42,9 @@ class Comparison(AbstractContextManager["Comparison"]):
     def __init__(self, target: Path, drafter: Path, **runtime: Any) -> None:
         with ExitStack() as stack:
             plain = stack.enter_context(load(target, "none", **runtime))
+            # Otherwise each would choose its own number on a busy machine.
+            plain.keep_threads()
+            runtime["most_threads"] = plain.threads
             speculative = stack.enter_context(load(target, ["suffix", drafter], **runtime))
             self._engines = stack.pop_all()
         self.plain = Decoding("plain", plain)
@@ -80,6 +83,8 @@ class Comparison(AbstractContextManager["Comparison"]):
         They do not run at the same time, because each would slow the other. options: those of
         GenerationConfig.
         """
+        for each in self.decodings:
+            each.generation = None
         for each in self.decodings:
             if cancel.is_set():
                 return

@@ -10,14 +10,15 @@ from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO, NONE, DraftOption
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
-from localspec.engine.prompt import prompt_tokens
+from localspec.engine.prompt import TextPrompt
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelLoadError
+from localspec.gguf.heads import MTP
 from localspec.gguf.reader import read_header
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.estimate import default_context
 from localspec.models import registry
 from localspec.models.locate import require_file
-from localspec.models.pair_finder import pair_of
+from localspec.models.own_drafters import own_drafters
 
 PLAIN = "plain"
 # In a list of drafts: the drafter that is a model.
@@ -74,13 +75,15 @@ class Sweep:
     """What to compare with plain decoding: every draft at every depth, on one target.
 
     target, drafter: files; None is the bundled target, and the target's own drafter.
-    drafts: as in Configuration; None is all there are. depths: one at least.
+    drafts: as in Configuration; None is all there are. depths: one at least. several: whether
+    several texts are written at once, so that drafters are made for each text.
     """
 
     target: Path | None
     drafter: Path | None
     drafts: Sequence[str] | None
     depths: Sequence[int | None]
+    several: bool = False
 
     @contextmanager
     def load(
@@ -97,6 +100,9 @@ class Sweep:
         runtime = replace(runtime, context=runtime.context or _context(target, tasks, tokens))
         with ExitStack() as stack:
             plain = stack.enter_context(_load(target, [NONE], runtime))
+            # Otherwise each would choose its own number on a busy machine.
+            plain.keep_threads()
+            runtime = replace(runtime, most_threads=plain.threads)
             # Reproducible passes are as wide as the depth asks for, so it is the others' depth.
             configuration = Configuration(PLAIN, NONE, self.depths[0])
             loaded = LoadedSweep([LoadedConfiguration(configuration, plain)], [])
@@ -133,11 +139,13 @@ class Sweep:
 
     def _choices(self, draft: str, target: Path) -> list[DraftOption]:
         drafter = self.drafter or _own_drafter(target)
+        # A drafter object follows one text only.
+        suffix: DraftOption = Suffix.name if self.several else _suffix_without_history()
         match draft:
             case "suffix":
-                return [_suffix_without_history()]
+                return [suffix]
             case "auto":
-                return [_suffix_without_history(), *([drafter] if drafter else [])]
+                return [suffix, *([drafter] if drafter else [])]
             case "model":
                 if drafter is None:
                     raise DrafterMismatchError(
@@ -154,7 +162,7 @@ def tokenize_prompts(engine: Engine, tasks: Sequence[Task], tokens: int) -> list
     """
     prompts = []
     for task in tasks:
-        prompt = prompt_tokens(task.prompt_for(engine), engine.model, engine.context)
+        prompt = TextPrompt(task.prompt_for(engine)).tokens(engine.model, engine.context)
         if len(prompt) + tokens > engine.context:
             raise InvalidValueError(
                 f"prompt {task.number} of {task.set} has {len(prompt)} tokens, and with "
@@ -173,6 +181,7 @@ def _load(target: Path, choices: list[DraftOption], runtime: RuntimeConfig) -> E
         gpu_layers=runtime.gpu_layers,
         threads=runtime.threads,
         reproducible=runtime.reproducible,
+        most_threads=runtime.most_threads,
     )
 
 
@@ -185,9 +194,14 @@ def _suffix_without_history() -> Suffix:
     return Suffix(max_replaced=0)
 
 
-def _own_drafter(target: Path) -> Path | None:
-    pair = pair_of(target)
-    return require_file(pair.drafter) if pair and pair.drafter else None
+def _own_drafter(target: Path) -> DraftOption | None:
+    """What to ask for the target's own drafter: the first on this disk, which may be inside it."""
+    usable = [each for each in own_drafters(target) if not each.objection]
+    here = next((each for each in usable if each.file), None)
+    if here:
+        return here.file if here.reference else MTP
+    first = next((each.reference for each in usable if each.reference), None)
+    return require_file(first) if first else None
 
 
 def _context(target: Path, tasks: Sequence[Task], tokens: int) -> int:

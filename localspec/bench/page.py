@@ -10,6 +10,9 @@ from localspec.bench.report import Report
 from localspec.bench.report_text import COLUMNS, LEGEND, cells, facts
 from localspec.bench.summary import Summary
 from localspec.bench.svg import escaped, tag
+from localspec.bench.users_chart import users_chart
+from localspec.bench.users_summary import UsersSummary
+from localspec.bench.users_text import USER_COLUMNS, USER_LEGEND, user_cells
 
 
 def html_page(report: Report) -> str:
@@ -34,6 +37,8 @@ def _sections(report: Report) -> list[str]:
     parts += [tag("p", escaped(fact), class_="fact") for fact in facts(report) + report.left_out]
     if by_set:
         parts += _speed(by_set)
+    if report.users:
+        parts += _users(report.users)
     if report.costs and report.costs.used:
         parts += [
             _title(
@@ -45,7 +50,8 @@ def _sections(report: Report) -> list[str]:
         ]
     if by_set:
         parts += _accepted(by_set[-1])
-        parts += [_title("Figures", f"{LEGEND}."), _table(by_set)]
+        bodies = [[cells(row) for row in rows] for rows in by_set]
+        parts += [_title("Figures", f"{LEGEND}."), _table(COLUMNS, bodies)]
     return parts
 
 
@@ -85,14 +91,28 @@ def _accepted(rows: Sequence[Summary]) -> list[str]:
     ]
 
 
-def _table(by_set: Sequence[list[Summary]]) -> str:
-    head = tag("thead", tag("tr", *(tag("th", escaped(name)) for name in COLUMNS)))
+def _users(rows: Sequence[UsersSummary]) -> list[str]:
+    by_count = [list(own) for _, own in groupby(rows, key=lambda row: row.users)]
+    bodies = [[user_cells(row) for row in own] for own in by_count]
+    return [
+        _title(
+            "Several users",
+            "Tokens per second of all users who ask at the same time, reading their prompts "
+            "included. Bars: medians; thin lines: 95 % intervals over rounds; dashes: the same "
+            "texts one after the other.",
+        ),
+        tag("figure", users_chart(rows), class_="wide"),
+        _title("Figures of several users", f"{USER_LEGEND}."),
+        _table(USER_COLUMNS, bodies),
+    ]
+
+
+def _table(columns: Sequence[str], groups: Sequence[Sequence[Sequence[str]]]) -> str:
+    """A table with a line between groups of rows."""
+    head = tag("thead", tag("tr", *(tag("th", escaped(name)) for name in columns)))
     bodies = [
-        tag(
-            "tbody",
-            *(tag("tr", *(tag("td", escaped(cell)) for cell in cells(row))) for row in rows),
-        )
-        for rows in by_set
+        tag("tbody", *(tag("tr", *(tag("td", escaped(cell)) for cell in row)) for row in rows))
+        for rows in groups
     ]
     return tag("div", tag("table", head, *bodies), class_="scroll")
 

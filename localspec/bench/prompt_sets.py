@@ -14,7 +14,10 @@ from typing import Any
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.errors import InvalidValueError
+from localspec.gguf.reader import read_header
 from localspec.llama.chat_template import Message
+from localspec.models import registry
+from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most
 
 # Name -> its file under prompts/.
 SETS = {
@@ -23,7 +26,10 @@ SETS = {
     "prose": "prose.txt",
     "json": "json.txt",
     "chat": "chat.jsonl",
+    "terminal": "terminal.jsonl",
 }
+# Questions, edits and a second turn that the bundled pair was trained for, and other models not.
+TERMINAL = "terminal"
 # Prompts behind all texts of the other sets: long to read, so only measured when it is named.
 LONG = "long"
 _SEPARATOR = "---"
@@ -66,6 +72,20 @@ def load_tasks(names: Sequence[str], file: Path | None) -> list[Task]:
     return sorted(tasks, key=lambda task: task.number)
 
 
+def default_sets(target: Path) -> list[str]:
+    """Return the sets for a target where the user names none.
+
+    The bundled pair, and what is scaled from it, answers questions about the terminal only.
+    """
+    about = "general.description"  # a scaled file keeps what its source says of itself
+    said, own = (
+        read_header(path).metadata.get(about) for path in (target, registry.bundled().target)
+    )
+    if own and said == own:
+        return [TERMINAL]
+    return [name for name in SETS if name != TERMINAL]
+
+
 def bundled_tasks(name: str) -> list[Task]:
     """Load a bundled set. Raises InvalidValueError for an unknown name."""
     if name == LONG:
@@ -92,7 +112,7 @@ def read_tasks(path: Path) -> list[Task]:
     """
     try:
         # utf-8-sig: a byte order mark, which some editors write, is no part of the text.
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_at_most(path, MOST_TEXT_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise InvalidValueError(
             f"--prompts {path}: {error.strerror}; name a text file, or leave it out for the sets "

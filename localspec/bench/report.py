@@ -1,7 +1,7 @@
 """Report: everything that a benchmark found out, for tables, pages and programs."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ from localspec.bench.machine import Machine, peak_resident, this_machine
 from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
 from localspec.bench.summary import Summary, passes_by_width, summarise
+from localspec.bench.users import UsersRun
+from localspec.bench.users_summary import UsersSummary, summarise_users
 from localspec.control.pass_costs import WIDEST
 from localspec.gguf.reader import read_header
 from localspec.llama.model import Model
@@ -72,7 +74,8 @@ class Report:
     draft_models: the drafters that are models. drafters: the names of all drafters, by
     configuration. left_out: as in LoadedSweep. costs: None if no configuration learns them.
     peak_resident: the most bytes of memory that the process had in use. interrupted: whether it was
-    stopped before all was measured.
+    stopped before all was measured. users: the figures of several users at once, if these were
+    measured; then there are no rows.
     """
 
     machine: Machine
@@ -85,12 +88,17 @@ class Report:
     costs: PassSummary | None
     peak_resident: int
     interrupted: bool
+    users: list[UsersSummary] = field(default_factory=list)
 
     @property
     def same_text(self) -> bool | None:
-        """Whether all texts equal those of plain decoding; None if none could be compared."""
-        compared = sum(row.compared for row in self.rows)
-        return all(row.same == row.compared for row in self.rows) if compared else None
+        """Whether all texts are what they must be; None if none could be compared.
+
+        Those of rows are compared with plain decoding, those of several users with the texts alone.
+        """
+        rows: list[Summary | UsersSummary] = [*self.rows, *self.users]
+        compared = sum(row.compared for row in rows)
+        return all(row.same == row.compared for row in rows) if compared else None
 
     def as_dict(self) -> dict[str, Any]:
         """The report for JSON, as cli/bench.schema.json describes it."""
@@ -100,6 +108,8 @@ class Report:
         for row in record["rows"]:
             row["contender"] = row.pop("configuration")
             row["widths"] = _with_text_keys(row["widths"])
+        for row in record["users"]:
+            row["contender"] = row.pop("configuration")
         if record["costs"]:
             record["costs"]["used"] = _with_text_keys(record["costs"]["used"])
         return {**record, "same_text": self.same_text}
@@ -112,6 +122,7 @@ def build_report(
     conditions: Conditions,
     *,
     interrupted: bool,
+    users: Sequence[UsersRun] = (),
 ) -> Report:
     """Summarise the runs; the engines must still be loaded."""
     loaded = sweep.configurations
@@ -126,6 +137,7 @@ def build_report(
         costs=_pass_summary(loaded, runs),
         peak_resident=peak_resident(),
         interrupted=interrupted,
+        users=summarise_users(users),
     )
 
 

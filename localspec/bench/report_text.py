@@ -22,8 +22,8 @@ def cells(summary: Summary) -> tuple[str, ...]:
     return (
         summary.set,
         summary.configuration,
-        f"{speed:.{1 if speed < 100 else 0}f}",
-        _with_interval(summary.ratio) if summary.ratio else "-",
+        speed_text(speed),
+        with_interval(summary.ratio) if summary.ratio else "-",
         "-" if rate is None else f"{rate:.0%}",
         f"{summary.tokens_per_step:.2f}",
         *(f"{summary.share(phase):.0%}" for phase in _PHASES),
@@ -31,7 +31,13 @@ def cells(summary: Summary) -> tuple[str, ...]:
     )
 
 
-def _with_interval(median: Median) -> str:
+def speed_text(tokens_per_second: float) -> str:
+    """A speed with three digits or more."""
+    return f"{tokens_per_second:.{1 if tokens_per_second < 100 else 0}f}"
+
+
+def with_interval(median: Median) -> str:
+    """A median and its interval, where they differ."""
     value = f"{median.value:.2f}"
     if median.low is None or median.high is None or median.low == median.high:
         return value

@@ -19,7 +19,7 @@ from localspec.stats import Stats
 
 # In no prompt set: after it, no cache shares a beginning with a prompt to come.
 _OTHER_TEXT = "1 2 3 4 5 6 7 8 9"
-_WARM_UP_TOKENS = 24
+WARM_UP_TOKENS = 24
 _SEEDS = 2**64
 
 
@@ -76,7 +76,7 @@ def run_rounds(
 
 def warm_up(engine: Engine, cancel: threading.Event | None = None, **options: Any) -> None:
     """Generate a few tokens: the first passes of a model are slow. options: of GenerationConfig."""
-    engine.generate(_OTHER_TEXT, cancel=cancel, **{**options, "max_tokens": _WARM_UP_TOKENS})
+    engine.generate(_OTHER_TEXT, cancel=cancel, **{**options, "max_tokens": WARM_UP_TOKENS})
 
 
 def _generate(

@@ -16,6 +16,7 @@ from localspec.engine.engine import load
 from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
 from localspec.models.locate import locate
+from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
 
 _KEYS = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
 
@@ -29,19 +30,19 @@ class Placement(TypedDict):
 
 @click.command("audit")
 @click.argument("file", type=click.File("rb"), required=False)
-@click.option("--prompt", metavar="TEXT", help="Generate from this first, instead of reading FILE.")
+@click.option("--prompt", metavar="TEXT", help="Generate a text from this; do not read FILE.")
 @click.option(
     "--draft",
     default="auto",
     show_default=True,
     metavar=DRAFTS,
-    help="With --prompt: what drafts.",
+    help="With --prompt: the drafters.",
 )
-@click.option("--seed", type=int, help="With --prompt: the seed. [default: drawn and shown]")
+@click.option("--seed", type=int, help="With --prompt: the seed. [default: random, and shown]")
 @click.option("-m", "--model", metavar="MODEL", help="The target. [default: the one in FILE]")
 @gpu_layers_option
 @threads_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not text.")
 def audit_command(
     *,
     file: BinaryIO | None,
@@ -55,10 +56,10 @@ def audit_command(
 ) -> None:
     """Score the text in FILE (of `generate --json`; - is standard input) again, token by token.
 
-    With --prompt the text is generated first.
+    With --prompt, the text is generated first.
 
-    Each token that plain decoding would not have drawn is NUMERIC, when floating-point numbers
-    explain it, or a BUG, and then the exit code is 7.
+    Each token that plain decoding would not have drawn is listed: as NUMERIC if rounding explains
+    it, else as a BUG. With a BUG the exit code is 7.
     """
     output = Output()
     if (file is None) == (prompt is None):
@@ -90,7 +91,9 @@ def audit_command(
     else:
         output.data(_report_text(report, names))
     if report.has_bug:
-        raise ExactnessError("the text is not what its seed gives; please report this, with FILE")
+        raise ExactnessError(
+            "the text is not the one its seed gives; please report this, with FILE"
+        )
 
 
 def _generated(
@@ -104,16 +107,21 @@ def _generated(
 
 
 def _read(file: BinaryIO) -> Mapping[str, Any]:
+    # A stream that stands for stdin may have no name.
+    name = getattr(file, "name", "standard input")
     try:
         # The last line: that is the whole record with --stream --json too.
-        record = json.loads(file.read().decode().strip().splitlines()[-1])
-    except (UnicodeDecodeError, json.JSONDecodeError, IndexError) as error:
+        text = read_stream(file, MOST_TEXT_BYTES, name).decode()
+        record = json.loads(text.strip().splitlines()[-1])
+    except OSError as error:
+        raise InvalidValueError(f"{name} cannot be read: {error.strerror or error}") from error
+    except (ValueError, IndexError, RecursionError) as error:
         raise InvalidValueError(
-            f"{file.name} holds no JSON; write it with: localspec generate --json ... > FILE"
+            f"{name} holds no JSON; write it with: localspec generate --json ... > FILE"
         ) from error
     if not isinstance(record, Mapping) or not record.keys() >= _KEYS:
         raise InvalidValueError(
-            f"{file.name} is no record of localspec; write it with: localspec generate --json"
+            f"{name} is not a record of localspec; write it with: localspec generate --json"
         )
     return record
 

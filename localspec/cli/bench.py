@@ -1,29 +1,32 @@
 """`localspec bench`: measures plain decoding, each drafter and `auto`, by turns."""
 
+import os
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from localspec.bench import (
-    SETS,
     Conditions,
     LoadedSweep,
     Report,
-    Sweep,
+    Run,
     Task,
     build_report,
     html_page,
-    load_tasks,
+    open_slots,
     require_same_texts,
     run_rounds,
     tokenize_prompts,
 )
-from localspec.cli.bench_output import report_text, with_progress
+from localspec.cli.bench_choice import ROUNDS, choose
+from localspec.cli.bench_output import about_run, quick_target_line, report_text, with_progress
+from localspec.cli.bench_users import How, measure_users, require_texts_alone, users_option
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
     comma_separated,
@@ -35,11 +38,11 @@ from localspec.cli.options import (
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt_set_options import prompt_set_options
+from localspec.drafters.spec import AUTO
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, require
 from localspec.gguf.reader import read_header
 from localspec.loading.config import RuntimeConfig
-from localspec.models.locate import locate
 
 
 def _depths(value: str) -> list[int | None]:
@@ -54,13 +57,13 @@ def _depths(value: str) -> list[int | None]:
 _what_options = stacked(
     model_option,
     click.option(
-        "--draft", metavar="MODEL", help="The drafter. [default: the target's own, if one is known]"
+        "--draft", metavar="MODEL", help="The drafter. [default: the one models.toml names]"
     ),
     click.option(
         "--drafts",
         metavar="LIST",
-        help="What to compare with plain decoding, with commas between: suffix, lookup, ngram, "
-        "model (the drafter), auto, or other models. [default: all there are]",
+        help="What to compare with plain decoding, separated by commas: suffix, lookup, ngram, "
+        "model (the drafter), auto, or other models. [default: all that are available]",
     ),
     click.option(
         "--depth",
@@ -69,33 +72,41 @@ _what_options = stacked(
         show_default=True,
         metavar="auto|N,...",
         callback=lambda _context, _option, value: _depths(value),
-        help="Tokens per draft; with several, each is compared.",
+        help="Tokens per draft; with several values, each is compared.",
     ),
     prompt_set_options,
     click.option(
         "-n", "--tokens", type=int, default=96, show_default=True, help="Tokens of each text."
     ),
-    click.option("--rounds", type=int, default=3, show_default=True, help="How often all is run."),
+    users_option,
+    click.option(
+        "--rounds",
+        type=int,
+        help=f"How often each configuration runs. [default: {ROUNDS}; 1 on the demo's pair]",
+    ),
 )
 
 _how_options = stacked(
     click.option(
-        "--ctx", "context", type=int, help="Tokens of context. [default: as many as are needed]"
+        "--ctx",
+        "context",
+        type=int,
+        help="Context size in tokens. [default: as large as the prompts need]",
     ),
     gpu_layers_option,
     threads_option,
     click.option(
         "--reproducible",
         is_flag=True,
-        help="Texts do not depend on drafting in any digit, at some cost.",
+        help="Make texts independent of drafting, bit for bit. This costs some speed.",
     ),
     click.option(
         "--verify",
         is_flag=True,
-        help="Exit with 7 unless all texts equal those of plain decoding. Implies --reproducible.",
+        help="Exit with code 7 if a text differs from plain decoding. Implies --reproducible.",
     ),
-    click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table."),
-    click.option("--html", metavar="FILE", help="Also write a page with plots: one file."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a table."),
+    click.option("--html", metavar="FILE", help="Also write an HTML page with plots, in one file."),
 )
 
 
@@ -112,7 +123,8 @@ def bench(
     sets: str | None,
     file: str | None,
     tokens: int,
-    rounds: int,
+    users: list[int],
+    rounds: int | None,
     context: int | None,
     gpu_layers: int | None,
     threads: int | None,
@@ -124,45 +136,77 @@ def bench(
 ) -> int:
     """Measure plain decoding against each drafter, and against `auto`.
 
-    All take turns on the same prompts, and each text has the same number of tokens. Shown are
-    medians, with 95 % intervals over prompts. Tokens per second are those of generation: reading
-    the prompt counts for drafters, not for the target. What a drafter learns of how far it can be
-    trusted stays from text to text, as in a session; the texts themselves are forgotten. Ctrl-C
-    ends it and keeps what was measured.
+    Without -m it measures the scaled pair that `localspec demo` wrote, briefly and at temperature
+    0. If there is none, it measures the bundled pair, which is too fast for drafts to pay.
+
+    All configurations take turns on the same prompts, and all texts have the same number of tokens.
+    The table shows medians, with 95 % intervals over prompts. Tokens per second are those of
+    generation: the time to read the prompt counts for drafters, not for the target. Acceptance
+    rates are kept from text to text, as in a session; the texts are not. Ctrl-C stops the benchmark
+    and shows what was measured so far.
+
+    With --users it measures texts at once instead, as `localspec serve` writes them: the speed of
+    all users and of each, and how long they wait, in plain decoding and with `auto`.
     """
     output = Output()
-    require("rounds", rounds, 1)
     require("tokens", tokens, 1)
+    page_file = _writable(html)
+    choice = choose(
+        model=model,
+        draft=draft,
+        drafts=drafts or (AUTO if users else None),
+        depths=depths,
+        sets=sets,
+        file=file,
+        rounds=rounds,
+    )
+    tasks = choice.tasks
     options |= {"max_tokens": tokens, "ignore_eos": True}
+    if options["temperature"] is None:
+        options["temperature"] = choice.temperature
     settings = _checked(options, depths, verify=verify)
-    page_file, tasks = _writable(html), _tasks(sets, file)
-    sweep = Sweep(_path(model), _path(draft), comma_separated(drafts or "") or None, depths)
     runtime = RuntimeConfig(context, gpu_layers, threads, None, reproducible or verify)
     cancel = threading.Event()
     with ExitStack() as stack:
         with on_interrupt(exit_at_once):
+            sweep = replace(choice.sweep, several=bool(users))
             loaded = stack.enter_context(sweep.load(runtime, tasks, tokens))
             prompts = tokenize_prompts(loaded.plain, tasks, tokens)
-        for reason in loaded.left_out:
-            output.note(reason)
-        running = run_rounds(
-            loaded.configurations,
-            prompts,
-            rounds=rounds,
-            options=options,
-            seed=settings.seed,
-            cancel=cancel,
-        )
-        count = rounds * len(tasks) * len(loaded.configurations)
+            slots = stack.enter_context(open_slots(loaded, max(users, default=0)))
+        for note in (*filter(None, [choice.note]), *loaded.plain.notes, *loaded.left_out):
+            output.note(note)
+        how = How(choice.rounds, options, settings.seed, cancel)
         with on_interrupt(cancel_first(cancel)):
-            runs = list(with_progress(running, tasks, count))
-        conditions = _conditions(loaded, runtime, settings, rounds, tasks)
-        result = build_report(loaded, tasks, runs, conditions, interrupted=cancel.is_set())
+            runs = [] if users else list(_measure(loaded, tasks, prompts, how))
+            user_runs = measure_users(loaded, slots, prompts, users, how) if users else []
+        conditions = _conditions(loaded, runtime, settings, choice.rounds, tasks)
+        stopped = cancel.is_set()
+        result = build_report(loaded, tasks, runs, conditions, interrupted=stopped, users=user_runs)
     _write(result, output, page_file, as_json=as_json)
-    if verify:
+    if line := quick_target_line(result.rows):
+        output.note(line)
+    if users and verify:
+        count = require_texts_alone(result.users)
+        output.note(f"{count} texts of users equal those written alone, token for token")
+    elif verify:
         count = require_same_texts(runs, tasks)
         output.note(f"{count} texts equal those of plain decoding, token for token")
     return INTERRUPTED if result.interrupted else 0
+
+
+def _measure(
+    loaded: LoadedSweep, tasks: Sequence[Task], prompts: Sequence[Sequence[int]], how: How
+) -> Iterator[Run]:
+    running = run_rounds(
+        loaded.configurations,
+        prompts,
+        rounds=how.rounds,
+        options=how.options,
+        seed=how.seed,
+        cancel=how.cancel,
+    )
+    count = how.rounds * len(tasks) * len(loaded.configurations)
+    return with_progress(running, lambda run: about_run(run, tasks), count)
 
 
 def _checked(
@@ -179,20 +223,11 @@ def _checked(
     return settings
 
 
-def _tasks(sets: str | None, file: str | None) -> list[Task]:
-    names = comma_separated(sets or "") or ([] if file else [*SETS])
-    return load_tasks(names, Path(file) if file else None)
-
-
-def _path(name: str | None) -> Path | None:
-    return None if name is None else locate(name)
-
-
 def _writable(html: str | None) -> Path | None:
     if not html:
         return None
     path = Path(html)
-    if path.is_dir() or not path.parent.is_dir():
+    if os.path.isdir(path) or not os.path.isdir(path.parent):
         raise InvalidValueError(f"--html {html}: it must be a file in a folder that exists")
     return path
 
@@ -222,7 +257,7 @@ def _conditions(
 def _write(result: Report, output: Output, page_file: Path | None, *, as_json: bool) -> None:
     if as_json:
         output.record(result.as_dict())
-    elif result.rows:
+    elif result.rows or result.users:
         output.data(report_text(result))
     else:
         output.note("nothing was measured")

@@ -2,28 +2,44 @@
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from localspec.bench import COLUMNS, LEGEND, Report, Run, Summary, Task, cells, facts
+from localspec.bench.configurations import PLAIN
+from localspec.bench.users_summary import UsersSummary
+from localspec.bench.users_text import USER_COLUMNS, USER_LEGEND, user_cells
 from localspec.cli.output import join_facts, write_note
 from localspec.cli.table import empty_table, stdout_console
+from localspec.control.quick_target import too_quick_text
+from localspec.utils.format import one_line
 
 # In letters, where the width of the reader's screen is not known.
 _WIDTH = 110
 
 
-def with_progress(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Iterator[Run]:
+class _Measured(Protocol):
+    """A run with a speed."""
+
+    @property
+    def tokens_per_second(self) -> float: ...
+
+
+_Run = TypeVar("_Run", bound=_Measured)
+
+
+def with_progress(runs: Iterator[_Run], about: Callable[[_Run], str], count: int) -> Iterator[_Run]:
     """Yield the runs, and show each on stderr as it ends: a bar on a terminal, else lines.
 
-    count: how many runs there will be.
+    about: what was measured, as one line. count: how many runs there will be.
     """
     if sys.stderr is None or not sys.stderr.isatty():
-        yield from _with_lines(runs, tasks, count)
+        yield from _with_lines(runs, about, count)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -38,14 +54,14 @@ def with_progress(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Ite
         bar = progress.add_task("warming up", total=count)
         progress.refresh()
         for run in runs:
-            progress.update(bar, advance=1, description=_about(run, tasks), refresh=True)
+            progress.update(bar, advance=1, description=about(run), refresh=True)
             yield run
 
 
-def _with_lines(runs: Iterator[Run], tasks: Sequence[Task], count: int) -> Iterator[Run]:
+def _with_lines(runs: Iterator[_Run], about: Callable[[_Run], str], count: int) -> Iterator[_Run]:
     for number, run in enumerate(runs, start=1):
         speed = f"{run.tokens_per_second:.1f} tok/s"
-        write_note(join_facts([f"{number} of {count}", _about(run, tasks), speed]))
+        write_note(join_facts([f"{number} of {count}", about(run), speed]))
         yield run
 
 
@@ -54,8 +70,12 @@ def report_text(report: Report) -> str:
     width = shutil.get_terminal_size((_WIDTH, 0)).columns if sys.stdout.isatty() else _WIDTH
     console = stdout_console(width)
     with console.capture() as capture:
-        console.print(_table(report.rows))
-        console.print(LEGEND, soft_wrap=True)
+        if report.rows:
+            console.print(_table(COLUMNS, _groups(report.rows)))
+            console.print(LEGEND, soft_wrap=True)
+        if report.users:
+            console.print(_table(USER_COLUMNS, _user_groups(report.users)))
+            console.print(USER_LEGEND, soft_wrap=True)
         for fact in facts(report):
             console.print(fact, soft_wrap=True)
         if report.interrupted:
@@ -63,18 +83,41 @@ def report_text(report: Report) -> str:
     return capture.get()
 
 
-def _table(rows: Sequence[Summary]) -> Table:
+def quick_target_line(rows: Sequence[Summary]) -> str:
+    """Return that the target is too quick for drafts, "" if it is not. rows: of the whole report.
+
+    The last rows are those on all prompts.
+    """
+    all_prompts = [row for row in rows if row.set == rows[-1].set]
+    plain = [row.tokens_per_second.value for row in all_prompts if row.configuration == PLAIN]
+    ratios = [row.ratio.value for row in all_prompts if row.ratio and row.configuration != PLAIN]
+    return too_quick_text(1 / plain[0], max(ratios)) if plain and ratios else ""
+
+
+def _table(columns: Sequence[str], groups: Iterable[Iterable[Sequence[str]]]) -> Table:
+    """A table; the first cell of a group is said once."""
     table = empty_table()
-    for position, name in enumerate(COLUMNS):
+    for position, name in enumerate(columns):
         table.add_column(name, justify="left" if position < 2 else "right")
-    for _, group in groupby(rows, key=lambda row: row.set):
-        for position, row in enumerate(group):
-            set_, *others = cells(row)
-            table.add_row("" if position else set_, *others)
+    for group in groups:
+        for position, (first, *others) in enumerate(group):
+            table.add_row("" if position else one_line(first), *map(one_line, others))
         table.add_section()
     return table
 
 
-def _about(run: Run, tasks: Sequence[Task]) -> str:
+def _groups(rows: Sequence[Summary]) -> Iterator[Iterator[Sequence[str]]]:
+    for _, group in groupby(rows, key=lambda row: row.set):
+        yield map(cells, group)
+
+
+def _user_groups(rows: Sequence[UsersSummary]) -> Iterator[Iterator[Sequence[str]]]:
+    for _, group in groupby(rows, key=lambda row: row.users):
+        yield map(user_cells, group)
+
+
+def about_run(run: Run, tasks: Sequence[Task]) -> str:
+    """Return which round, prompt and configuration a run is."""
     task = tasks[run.task]
-    return join_facts([f"round {run.round + 1}", f"{task.set} {task.number}", run.configuration])
+    about = [f"round {run.round + 1}", f"{task.set} {task.number}", run.configuration]
+    return one_line(join_facts(about))

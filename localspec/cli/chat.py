@@ -4,11 +4,12 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from localspec.cli.aliases import WORDS
 from localspec.cli.options import pop_runtime_options, running_options, sampling_options
 from localspec.errors import InvalidValueError
 
@@ -23,21 +24,20 @@ _SERVED = "TEXTUAL_DRIVER"
 @click.command()
 @click.argument("model", required=False)
 @running_options
-@click.option(
-    "-c", "--continue", "latest", is_flag=True, help="Go on with the latest conversation."
-)
-@click.option("--resume", metavar="ID", help="Go on with this conversation; Ctrl-O lists them.")
-@click.option("--system", metavar="TEXT", help="What the model is told before everything else.")
-@click.option("--preset", metavar="NAME", help="System prompt and sampling of presets.toml.")
+@click.option("-c", "--continue", "latest", is_flag=True, help="Continue the latest conversation.")
+@click.option("--resume", metavar="ID", help="Continue this conversation; Ctrl-O lists them.")
+@click.option("--system", metavar="TEXT", help="System prompt.")
+@click.option("--preset", metavar="NAME", help="System prompt and sampling, as in presets.toml.")
 @click.option(
     "-n",
     "--max-tokens",
     type=int,
-    help="Longest answer, in tokens. [default: what fits; of a model that continues text 256]",
+    help="Longest answer, in tokens. [default: the rest of the context; 256 for a model that only "
+    "continues text]",
 )
 @sampling_options
-@click.option("--theme", metavar="NAME", help="Colours. [default: those used last]")
-@click.option("--web", is_flag=True, help="In a browser on this machine, not in the terminal.")
+@click.option("--theme", metavar="NAME", help="Colour theme. [default: the one used last]")
+@click.option("--web", is_flag=True, help="Open the chat in a browser on this machine.")
 def chat(
     *,
     model: str | None,
@@ -50,14 +50,15 @@ def chat(
     web: bool,
     **options: Any,
 ) -> int:
-    """Talk with MODEL: a pair of `localspec ls --all`, user/repo[:quant] or a GGUF's path.
+    """Chat with MODEL: a pair's name (`localspec ls --all`), user/repo[:quant] or a GGUF's path.
 
     With none named it is the model of the conversation that goes on, else the one used last, else
-    a tiny bundled pair that continues Python code.
+    a tiny bundled pair that answers questions about the terminal.
     """
     # `--help` must not wait for these imports.
     from localspec_tui import web as web_chat
     from localspec_tui.archive import Archive
+    from localspec_tui.labels import absolute, absolute_drafters
     from localspec_tui.launch import launch
     from localspec_tui.launch_options import LaunchOptions
 
@@ -70,8 +71,8 @@ def chat(
     archive = Archive()
     session = _session(archive, resume, latest=latest)
     launch_options = LaunchOptions(
-        model=_absolute(model),
-        draft=draft,
+        model=model and absolute(model),
+        draft=absolute_drafters(draft) if _is_given("draft") else None,
         runtime=runtime,
         sampling=chosen.options,
         system=chosen.system,
@@ -97,16 +98,17 @@ def _merged_preset(preset: str | None, system: str | None, options: Mapping[str,
     return Preset(kept.system if system is None else system, chosen)
 
 
+def _is_given(option: str) -> bool:
+    """Whether an option is not its default: `--draft auto` replaces the drafters of a session."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not ParameterSource.DEFAULT
+
+
 def _require_terminal() -> None:
     if _SERVED in os.environ:
         return
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise InvalidValueError("chat needs a terminal; localspec generate writes to anything")
-
-
-def _absolute(model: str | None) -> str | None:
-    """Return the absolute path of a file, as the model is remembered; else the name as it is."""
-    return str(Path(model).absolute()) if model and Path(model).is_file() else model
 
 
 def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | None:
@@ -122,5 +124,7 @@ def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | N
 
 def _command() -> str:
     """Return this command line without --web, quoted for a shell."""
-    arguments = [each for each in sys.argv[1:] if each != "--web"]
+    # Not as typed: `run` is another command where no terminal is.
+    words: list[str] = click.get_current_context().meta[WORDS]
+    arguments = [each for each in words if each != "--web"]
     return shlex.join([sys.executable, "-m", "localspec", *arguments])

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from localspec.cli.shell_completion import files, models, words
+from localspec.cli.shell_completion import models, words, words_or_files
 
 FILE = "commands.json"
 
@@ -21,15 +21,24 @@ def indexed_command(name: str, summary: str) -> click.Command:
 
     summary: its line in `localspec --help`.
     """
-    file = resources.files("localspec.cli") / FILE
-    entries = json.loads(file.read_text(encoding="utf-8")).get(name, ())
+    entries = _index().get(name, ())
     return click.Command(name, params=[_parameter(entry) for entry in entries], help=summary)
+
+
+def all_options() -> set[str]:
+    """Return every spelling of every command's options and arguments."""
+    return {name for entries in _index().values() for entry in entries for name in entry["names"]}
+
+
+def _index() -> dict[str, Any]:
+    index: dict[str, Any] = json.loads((resources.files("localspec.cli") / FILE).read_text("utf-8"))
+    return index
 
 
 def _parameter(entry: dict[str, Any]) -> click.Parameter:
     """Return the option or argument that an entry of the index describes."""
     names, fixed, kind = entry["names"], entry.get("words", ()), entry.get("kind")
-    complete = models(fixed) if kind == "models" else files if kind == "files" else words(fixed)
+    complete = {"models": models, "files": words_or_files}.get(kind or "", words)(fixed)
     if names[0].startswith("-"):
         flag, text = entry.get("flag", False), entry["help"]
         return click.Option(names, is_flag=flag, help=text, shell_complete=complete)

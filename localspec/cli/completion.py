@@ -16,9 +16,9 @@ _PROGRAM, _VARIABLE = "localspec", "_LOCALSPEC_COMPLETE"
 @click.argument("shell", required=False, metavar=f"[{'|'.join(SHELLS)}]")
 @click.pass_context
 def completion(context: click.Context, *, shell: str | None) -> None:
-    """Print what makes a shell complete commands, options and the names of models.
+    """Print a script that completes commands, options and model names in your shell.
 
-    Without a shell named, the one of $SHELL.
+    Without an argument, the script is for the shell in $SHELL.
 
     \b
     bash  add to ~/.bashrc: eval "$(localspec completion bash)"

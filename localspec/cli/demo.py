@@ -1,37 +1,44 @@
 """`localspec demo`: plain and speculative decoding side by side, on the bundled pair scaled up."""
 
+import signal
 import sys
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
 import click
 import psutil
 
-from localspec.bench import SETS, Comparison, Task, bundled_tasks
+from localspec.bench import SETS, Comparison
 from localspec.cli import demo_output
+from localspec.cli.chat import chat
 from localspec.cli.demo_screen import screen_for
+from localspec.cli.demo_tasks import DemoTask, demo_tasks
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import stacked, threads_option
-from localspec.cli.output import Output
+from localspec.cli.output import Output, write_to_stderr
+from localspec.cli.settings import CommandDefaults, Settings
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
-from localspec.scaling import demo_pair
+from localspec.scaling import demo_pair, demo_size
 from localspec.scaling.demo_pair import DemoPair
+from localspec.scaling.demo_size import DemoSize
 from localspec.utils.format import format_bytes
 
-_PROMPT = "def fibonacci(n):"
 _SEED = 6
 # Seconds over which other programs' use of the processor is measured.
 _BUSY_SECONDS = 0.3
+# A pair of more bytes is written only after asking.
+_ASK_FROM = 10**9
 
 _pair_options = stacked(
     click.option(
         "--size",
-        default="0.5B",
-        show_default=True,
         metavar="N",
-        help="Parameters of the scaled target: 0.3B, 0.9B, 3B, ...",
+        help="Parameters of the scaled target: 0.1B, 0.5B, 3B, ... [default: the smallest size at "
+        "which drafts pay on this machine; the first run measures it]",
     ),
     click.option(
         "--type",
@@ -40,23 +47,33 @@ _pair_options = stacked(
         default="F16",
         show_default=True,
         metavar="|".join(demo_pair.TYPES),
-        help="How its weights are stored. On a processor, drafts gain most with F16.",
+        help="Type of the target's weights. On a CPU, drafts gain most with F16.",
     ),
-    click.option("--yes", is_flag=True, help="Write the scaled pair without asking."),
+    click.option("--yes", is_flag=True, help="Write a pair of more than 1 GB without a question."),
     click.option("--remove", is_flag=True, help="Delete all scaled pairs of the demo, and end."),
+    click.option("--chat", "only_chat", is_flag=True, help="Open the chat on the pair, and end."),
 )
 
 _text_options = stacked(
-    click.option("--prompt", metavar="TEXT", help=f"What to continue. [default: {_PROMPT}]"),
     click.option(
-        "--set", "prompt_set", metavar="NAME", help=f"The first prompt of: {', '.join(SETS)}."
+        "--prompt", metavar="TEXT", help="Use this prompt. [default: an edit, code, a sample]"
     ),
     click.option(
-        "-n", "--tokens", type=int, default=96, show_default=True, help="Tokens of each text."
+        "--set",
+        "prompt_set",
+        metavar="NAME",
+        help=f"Use the first prompt of a set: {', '.join(SETS)}.",
     ),
-    click.option("--temperature", type=float, help="0 is greedy. [default: 0.8]"),
     click.option(
-        "--seed", type=int, default=_SEED, show_default=True, help="Same seed, same text."
+        "-n", "--tokens", type=int, default=200, show_default=True, help="Longest text, in tokens."
+    ),
+    click.option("--temperature", type=float, help="0 is greedy. [default: 0; 0.8 for the sample]"),
+    click.option(
+        "--seed",
+        type=int,
+        default=_SEED,
+        show_default=True,
+        help="The same seed gives the same text.",
     ),
 )
 
@@ -68,67 +85,108 @@ _text_options = stacked(
 @click.option(
     "--reproducible",
     is_flag=True,
-    help="The text does not depend on drafting in any digit, at some cost.",
+    help="Make the text independent of drafting, bit for bit. This costs some speed.",
 )
 def demo(
     *,
-    size: str,
+    size: str | None,
     type_name: str,
     yes: bool,
     remove: bool,
+    only_chat: bool,
     prompt: str | None,
     prompt_set: str | None,
     threads: int | None,
     reproducible: bool,
     tokens: int,
-    **options: Any,
+    temperature: float | None,
+    seed: int,
 ) -> int:
-    """Watch plain and speculative decoding of one prompt, side by side.
+    """Watch plain and speculative decoding of the same prompts, side by side.
 
-    With nothing downloaded: the bundled pair is scaled up, so that each token costs what it costs
-    in a real model of that size. That is written once, after asking. The text stays a tiny
-    model's; speed, acceptance and the ratio are real.
+    Nothing is downloaded. The bundled pair is scaled up: each token then takes as long as in a real
+    model of that size, and the text stays that of the small model. Speed, acceptance and the ratio
+    are real. The scaled pair is written once, usually 0.2 GB; --remove deletes it.
     """
     output = Output(color=True)
     if remove:
         output.note(f"{format_bytes(demo_pair.remove())} deleted")
         return 0
-    task = _task(prompt, prompt_set)
-    options |= {"max_tokens": tokens, "ignore_eos": True}
-    GenerationConfig.of(**options)
-    pair = DemoPair(size, type_name)
-    if not _written(pair, output, yes=yes):
+    tasks = demo_tasks(prompt, prompt_set, temperature)
+    options = {"max_tokens": tokens, "seed": seed}
+    for task in tasks:
+        GenerationConfig.of(temperature=task.temperature, **options)
+    pair = _pair(size, type_name, threads, output, yes=yes)
+    if pair is None:
         return 0
-    output.note(demo_output.LOADING)
-    with on_interrupt(exit_at_once):
-        comparison = Comparison(
-            pair.target, pair.drafter, threads=threads, reproducible=reproducible
-        )
-    with comparison:
-        return _run(comparison, task, options, output)
+    if not only_chat:
+        output.note(demo_output.LOADING)
+        with on_interrupt(exit_at_once):
+            comparison = Comparison(
+                pair.target, pair.drafter, threads=threads, reproducible=reproducible
+            )
+        with comparison:
+            code = _run(comparison, tasks, options, output)
+        if code or not _chat_wanted(demo_output.chat_command(size, type_name, threads), output):
+            return code
+    return _open_chat(pair, threads)
 
 
-def _task(prompt: str | None, prompt_set: str | None) -> Task:
-    if prompt is not None and prompt_set is not None:
-        raise InvalidValueError("both --prompt and --set are given; choose one")
-    if prompt_set is not None:
-        return bundled_tasks(prompt_set)[0]
-    return Task("prompt", 1, _PROMPT if prompt is None else prompt)
+def _pair(
+    size: str | None, type_name: str, threads: int | None, output: Output, *, yes: bool
+) -> DemoPair | None:
+    """Return the pair of the size asked for, else of the smallest that pays; written if missing.
 
-
-def _written(pair: DemoPair, output: Output, *, yes: bool) -> bool:
-    """Write the scaled pair if it is missing and the user agrees; return whether it is there."""
-    if pair.missing:
-        if not (yes or _agreed(pair, output)):
+    Return None if the user does not want it written.
+    """
+    if size is None:
+        pair = _smallest_pair(type_name, threads, output)
+    else:
+        pair = DemoPair(size, type_name)
+        if pair.missing > _ASK_FROM and not (yes or _agreed(pair, output)):
             output.note("nothing was written")
-            return False
-        began = perf_counter()
-        pair.write()
-        took = f"{format_bytes(pair.missing)} in {perf_counter() - began:.1f} s"
-        output.note(f"written to {demo_output.short_path(pair.folder)}: {took}")
+            return None
+    _write(pair, output)
     for line in demo_output.model_lines(pair):
         output.note(line)
-    return True
+    return pair
+
+
+def _smallest_pair(type_name: str, threads: int | None, output: Output) -> DemoPair:
+    """Return the smallest pair on which drafts pay, or the best; found now or by an earlier run."""
+    unjudged: list[DemoPair] = []
+
+    def write(pair: DemoPair, before: DemoSize | None) -> None:
+        if before:
+            output.note(demo_output.too_small_line(before))
+        unjudged[:] = [pair] if pair.missing else []
+        # An interrupt as an exception, which deletes the unfinished file.
+        with on_interrupt(signal.default_int_handler):
+            _write(pair, output)
+
+    def delete_and_exit(number: int, frame: object) -> None:
+        for pair in unjudged:
+            with suppress(OSError):  # on Windows it is in use
+                pair.delete()
+        exit_at_once(number, frame)
+
+    found = demo_size.remembered(type_name, threads)
+    if found is None:
+        with on_interrupt(delete_and_exit):
+            found = demo_size.find_size(type_name, threads, write)
+    if not found.pays:
+        output.note(demo_output.nothing_pays_line(found))
+    return DemoPair(found.parameters, type_name)
+
+
+def _write(pair: DemoPair, output: Output) -> None:
+    """Write the pair if it is missing, and say so."""
+    if pair.missing:
+        output.note(demo_output.writing_line(pair))
+        began = perf_counter()
+        pair.write()
+        output.note(f"written in {perf_counter() - began:.1f} s")
+        pair.missing = 0
 
 
 def _agreed(pair: DemoPair, output: Output) -> bool:
@@ -137,28 +195,83 @@ def _agreed(pair: DemoPair, output: Output) -> bool:
         folder = demo_output.short_path(pair.folder)
         raise InvalidValueError(
             f"the demo writes {format_bytes(pair.missing)} to {folder}, and "
-            "there is no terminal to ask at; give --yes to agree"
+            "there is no terminal to ask at; give --yes to agree, or leave out --size"
         )
-    for line in demo_output.question_lines(pair):
-        output.note(line)
+    output.note(demo_output.writing_line(pair))
     return click.confirm(f"write {format_bytes(pair.missing)}?", default=False, err=True)
 
 
-def _run(comparison: Comparison, task: Task, options: dict[str, Any], output: Output) -> int:
-    """Generate both texts, show the verdict, and return the exit code."""
+def _run(
+    comparison: Comparison, tasks: Sequence[DemoTask], options: dict[str, Any], output: Output
+) -> int:
+    """Decode every task both ways, show the table, and return the exit code."""
+    for note in comparison.plain.engine.notes:
+        output.note(note)
     if warning := demo_output.busy_warning(psutil.cpu_percent(_BUSY_SECONDS)):
         output.note(warning)
     cancel = threading.Event()
-    prompt = task.prompt_for(comparison.plain.engine)
-    shown = prompt if isinstance(prompt, str) else "(a chat)\n\n"
+    results = []
     with on_interrupt(cancel_first(cancel)):
         comparison.warm_up(cancel)
-        with screen_for(output, comparison, shown) as screen:
-            for decoding, token in comparison.run(prompt, cancel, **options):
-                screen.show(decoding, token)
-    if cancel.is_set():
-        return INTERRUPTED
-    output.data(demo_output.verdict_line(comparison) + "\n")
-    for remark in demo_output.remark_lines(comparison):
+        for task in tasks:
+            output.note(task.heading)
+            _race(comparison, task, options, cancel, output)
+            if cancel.is_set():
+                return INTERRUPTED
+            results.append(demo_output.result_of(task.name, comparison))
+    output.data(demo_output.results_text(results))
+    for remark in demo_output.remark_lines(results):
         output.note(remark)
     return 0
+
+
+def _race(
+    comparison: Comparison,
+    task: DemoTask,
+    options: dict[str, Any],
+    cancel: threading.Event,
+    output: Output,
+) -> None:
+    """Decode a task plainly, then with drafts, and show both texts."""
+    engine = comparison.plain.engine
+    prompt = task.prompt_for(engine)
+    # A model that continues texts does not know where to end; an answer has an end.
+    ignore_eos = not isinstance(prompt, list)
+    shown = prompt if isinstance(prompt, str) else f"{task.question}\n\n"
+    settings = {**options, "temperature": task.temperature, "ignore_eos": ignore_eos}
+    with screen_for(output, comparison, shown) as screen:
+        for decoding, token in comparison.run(prompt, cancel, **settings):
+            screen.show(decoding, token)
+
+
+def _chat_wanted(command: str, output: Output) -> bool:
+    """Say how to talk with the pair; on a terminal, return whether the user presses Enter."""
+    output.note(f"talk with this pair: {command}")
+    if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        return False
+    _forget_typed()
+    output.note("press Enter to open that chat now, or Ctrl-C to end")
+    try:
+        return sys.stdin.readline() == "\n"
+    except KeyboardInterrupt:
+        write_to_stderr("\n")
+        return False
+
+
+def _open_chat(pair: DemoPair, threads: int | None) -> int:
+    """Run `localspec chat` on the pair; return its exit code."""
+    arguments = [str(pair.target), "--draft", f"suffix,{pair.drafter}"]
+    arguments += [] if threads is None else ["--threads", str(threads)]
+    # Options have their defaults, and the user's settings, as on the command line.
+    parent = click.get_current_context().parent
+    defaults: Any = CommandDefaults("chat", Settings())
+    with chat.make_context("chat", arguments, parent=parent, default_map=defaults) as context:
+        return int(chat.invoke(context) or 0)
+
+
+def _forget_typed() -> None:
+    """Forget keys that were pressed while the demo ran: they were no answer."""
+    with suppress(ImportError, OSError):
+        import termios  # there is none on Windows
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

@@ -1,26 +1,82 @@
 """What `localspec demo` says: before it writes, before it starts, and at the end."""
 
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.bench import Comparison, Decoding
 from localspec.cli.output import join_facts
-from localspec.scaling.demo_pair import DemoPair
+from localspec.cli.table import table_text
+from localspec.scaling.demo_pair import TYPES, DemoPair
+from localspec.scaling.demo_size import DemoSize
 from localspec.utils.format import format_bytes
 
-LOADING = "loading; the first time, it is also measured what passes cost on this machine"
+LOADING = "loading; the first time, localspec also measures what passes cost on this machine"
 # Percent of the processor.
 _BUSY = 30
+# Below this ratio drafts gained nothing worth the name.
+_GAIN = 1.05
 
 
-def question_lines(pair: DemoPair) -> list[str]:
-    """Return what would be written, where, and what for."""
-    return [
-        "the bundled pair is so small that drafting gains it nothing. The demo scales it up:",
-        "it computes what it did, at the cost per token of a real model of that size.",
-        f"It writes {format_bytes(pair.missing)} to {short_path(pair.folder)}, once,",
-        "and downloads nothing; `localspec demo --remove` deletes it. Other sizes:",
-        "--size 0.3B (0.7 GB), --size 0.9B (1.9 GB), --size 2B --type Q8_0 (2.3 GB)",
-    ]
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """Both ways of decoding one task.
+
+    speeds: in tokens per second, plain first. tokens: of the plain text. difference: the index of
+    the first token that differs, or None; differing: that token plainly and with drafts.
+    """
+
+    task: str
+    speeds: tuple[float, float]
+    tokens: int
+    difference: int | None
+    differing: tuple[str, str] | None
+
+    @property
+    def ratio(self) -> float:
+        """The speed with drafts over the plain one, 0 if there is none."""
+        plain, speculative = self.speeds
+        return speculative / plain if plain else 0.0
+
+
+def result_of(task: str, comparison: Comparison) -> DemoResult:
+    """Return the result of a comparison that has run."""
+    plain, speculative = comparison.decodings
+    where = comparison.first_difference
+    return DemoResult(
+        task,
+        (plain.tokens_per_second or 0.0, speculative.tokens_per_second or 0.0),
+        len(plain.tokens),
+        where,
+        None if where is None else (_token(plain, where), _token(speculative, where)),
+    )
+
+
+def writing_line(pair: DemoPair) -> str:
+    """Return what is written, where, and how to delete it."""
+    return (
+        f"the bundled pair at the cost of a {pair.parameters} model, "
+        f"{format_bytes(pair.missing)}, is written to {short_path(pair.folder)}; "
+        "`localspec demo --remove` deletes it"
+    )
+
+
+def too_small_line(size: DemoSize) -> str:
+    """Return why a larger pair is tried."""
+    return (
+        f"{size.parameters} is too small: drafts would gain {size.speed_up:.2f} x there, even in "
+        "an answer that mostly repeats its question; it is replaced by a larger one"
+    )
+
+
+def nothing_pays_line(size: DemoSize) -> str:
+    """Return that drafts gain little on this machine at every size."""
+    return (
+        f"on this machine drafts gain little at every size that was tried, {size.speed_up:.2f} x "
+        f"at {size.parameters}: here several tokens in one pass cost almost what they cost one by "
+        "one; a larger --size, fewer --threads or a GPU may change that"
+    )
 
 
 def model_lines(pair: DemoPair) -> list[str]:
@@ -28,11 +84,16 @@ def model_lines(pair: DemoPair) -> list[str]:
     files = {"target": pair.target, "drafter": pair.drafter}
     return [
         *(
-            f"{role}: {path.stem}, {format_bytes(path.stat().st_size)}"
+            f"{role}: {_name(path, pair)}, {format_bytes(path.stat().st_size)}"
             for role, path in files.items()
         ),
-        "speed and acceptance are real; the text is that of the tiny model they are scaled from",
+        "speed and acceptance are real; the text is that of the small model they are scaled from",
     ]
+
+
+def _name(path: Path, pair: DemoPair) -> str:
+    """Return the name of a model's file without the hash at its end, if it has one."""
+    return path.stem.rpartition("-")[0] if path.parent == pair.folder else path.stem
 
 
 def busy_warning(percent: float) -> str | None:
@@ -52,46 +113,66 @@ def speed_text(decoding: Decoding, comparison: Comparison) -> str:
     )
 
 
-def verdict_line(comparison: Comparison) -> str:
-    """Return one line: both speeds, their ratio, and whether the texts are identical."""
-    plain, speculative = (
-        f"{decoding.name} {decoding.tokens_per_second or 0:.1f} tok/s"
-        for decoding in comparison.decodings
-    )
-    ratio = f"{comparison.speed_up:.2f} x" if comparison.speed_up else ""
-    count = len(comparison.plain.tokens)
-    where = comparison.first_difference
-    same = (
-        f"the two texts are identical ({count} tokens)"
-        if where is None
-        else f"the two texts differ from token {where + 1} of {count} on"
-    )
-    return join_facts([plain, speculative, ratio, same])
-
-
-def remark_lines(comparison: Comparison) -> list[str]:
-    """Return what explains an unusual verdict: no gain, or texts that differ."""
-    remarks = []
-    if comparison.speed_up and comparison.speed_up < 1:
-        remarks.append(
-            "drafting did not pay here; it gains more with a larger --size, or less going on"
+def results_text(results: Sequence[DemoResult]) -> str:
+    """Return the table of all tasks: both speeds, their ratio, and whether texts are identical."""
+    columns = ("task", "plain tok/s", "localspec tok/s", "ratio", "identical text")
+    rows = [
+        (
+            each.task,
+            *(f"{speed:.1f}" for speed in each.speeds),
+            f"{each.ratio:.2f} x",
+            _identity(each),
         )
-    where = comparison.first_difference
-    if where is not None:
-        plain, speculative = (_token(decoding, where) for decoding in comparison.decodings)
+        for each in results
+    ]
+    return table_text(columns, rows, right=columns[1:4])
+
+
+def remark_lines(results: Sequence[DemoResult]) -> list[str]:
+    """Return what explains an unusual result: no gain, or texts that differ."""
+    remarks = []
+    if all(each.ratio < _GAIN for each in results):
+        remarks.append(
+            "drafting did not pay here; it gains more with a larger --size, "
+            "or while no other programs run"
+        )
+    differing = [each for each in results if each.differing and each.difference is not None]
+    for each in differing:
+        assert each.differing is not None and each.difference is not None
+        plain, speculative = each.differing
+        remarks.append(
+            f"{each.task}: token {each.difference + 1} is {plain} plainly and {speculative} with "
+            "drafts"
+        )
+    if differing:
         remarks += [
-            f"token {where + 1} is {plain} plainly and {speculative} with drafts: passes over one "
-            "and over several",
-            "tokens round differently, and where two tokens nearly tie, that can decide.",
-            "`localspec audit` tells whether it did; --reproducible pays for equal digits",
+            "passes over one and over several tokens round differently, and where two tokens",
+            "nearly tie, that can decide. `localspec audit` tells whether it did; --reproducible "
+            "makes both round alike, at some cost",
         ]
     return remarks
+
+
+def chat_command(size: str | None, type_name: str, threads: int | None) -> str:
+    """Return the command that opens the chat on the pair of this demo."""
+    words = ["localspec", "demo"]
+    words += ["--size", size] if size else []
+    words += ["--type", type_name] if type_name != TYPES[0] else []
+    # Without --size it also names the pair: the size is remembered per number of threads.
+    words += [] if threads is None else ["--threads", str(threads)]
+    return shlex.join([*words, "--chat"])
 
 
 def short_path(path: Path) -> str:
     """Return a path with ~ for the home folder."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def _identity(result: DemoResult) -> str:
+    if result.difference is None:
+        return f"yes, {result.tokens} tokens"
+    return f"no, from token {result.difference + 1} of {result.tokens} on"
 
 
 def _token(decoding: Decoding, index: int) -> str:

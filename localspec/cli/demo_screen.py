@@ -14,7 +14,7 @@ from localspec.bench import Comparison, Decoding
 from localspec.cli.demo_output import speed_text
 from localspec.cli.output import ORIGIN_STYLES, Output, origin_kind
 from localspec.engine.generation import Token
-from localspec.utils.format import printable
+from localspec.utils.format import without_controls
 
 # In letters: a narrower pane holds too little of a line of code.
 _MIN_WIDTH = 64
@@ -151,7 +151,7 @@ def style_of(token: Token) -> str:
 
 def safe_text(text: str) -> str:
     """Return a token's text without characters that would move the cursor."""
-    return printable(text, also="\n\t", instead="\ufffd")
+    return without_controls(text)
 
 
 def _end_of(prompt: str) -> str:

@@ -22,13 +22,13 @@ _STYLES = {
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not lines.")
 def doctor(*, as_json: bool) -> int:
-    """Look at this installation and this machine: versions, GPU, threads, folders, the Hub.
+    """Check this installation and this machine: versions, GPU, threads, folders, the Hub.
 
-    A small model is loaded and tried. Nothing is fetched, and no token is shown.
+    It loads and runs a small model. Nothing is fetched, and no access token is shown.
 
-    The exit code is 0 if everything works, notes and warnings included, else that of the first
+    The exit code is 0 if there is no error (notes and warnings are none), else that of the first
     error: 5 if llama.cpp or the bundled models cannot be loaded, 7 if drafts change the text,
     2 for a models.toml that cannot be used, 1 for anything else.
     """

@@ -10,9 +10,9 @@ from localspec.errors import LocalspecError
 
 @click.command()
 def forget() -> None:
-    """Delete every text that --remember kept, and every cache that a session kept (save_state).
+    """Delete all texts that --remember stored, and all caches that sessions stored (save_state).
 
-    Past conversations of the chat stay: there, Ctrl-O deletes them.
+    Conversations of the chat are not deleted: use Ctrl-O in the chat for that.
     """
     output = Output()
     try:
@@ -23,4 +23,6 @@ def forget() -> None:
     states.clear()
     if states.problem:
         raise LocalspecError(states.problem)
-    output.note(f"nothing is kept in {default_folder()} and {states.folder} any more")
+    output.note(
+        f"all stored texts and caches in {default_folder()} and {states.folder} are deleted"
+    )

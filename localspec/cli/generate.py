@@ -1,13 +1,13 @@
 """`localspec generate`: text to stdout."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from localspec.cli.generate_output import (
-    decision_line,
+    Decisions,
     engine_line,
     generation_record,
     stats_line,
@@ -22,7 +22,6 @@ from localspec.cli.options import (
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
-from localspec.control.adaptive import Explanation
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Generation
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
@@ -39,38 +38,42 @@ from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
     show_default=True,
     help="Longest answer, in tokens.",
 )
-@click.option("--min-tokens", type=int, help="Do not end before. [default: 0]")
-@click.option("--ignore-eos", is_flag=True, help="Do not end by itself.")
+@click.option("--min-tokens", type=int, help="Shortest answer, in tokens. [default: 0]")
+@click.option("--ignore-eos", is_flag=True, help="Go on where the model would end the text.")
 @sampling_options
 @click.option(
     "--chat/--raw",
     "chat",
     default=None,
     help="Answer the prompt as a chat turn, or continue it. "
-    "[default: chat if the model has a template; raw for the bundled pair]",
+    "[default: chat if the model has a template]",
 )
 @constraint_options
-@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text. Repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@click.option("--stop", multiple=True, metavar="TEXT", help="Stop before this text. Repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not the text.")
 @click.option(
     "--logprobs",
     "top_logprobs",
     type=int,
     metavar="N",
-    help="With --json, the log-probability of each token and of the N likeliest.",
+    help="With --json, add the log-probabilities of each token and of the N likeliest.",
 )
-@click.option("--stats", is_flag=True, help="Afterwards, counts and times on stderr.")
+@click.option("--stats", is_flag=True, help="Print counts and times on stderr at the end.")
 @click.option(
     "--remember",
     is_flag=True,
-    help="Copy from earlier texts too, and keep this one for later; `localspec forget` deletes.",
+    help="Draft from earlier texts too, and store this one; `localspec forget` deletes them.",
 )
-@click.option("--explain", is_flag=True, help="Why each step is drafted as it is, on stderr.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Print the decision of each step on stderr; on a terminal, after the text.",
+)
 @click.option("--color", is_flag=True, help="Show which tokens were drafted.")
 @click.option(
     "--stream/--no-stream",
     default=None,
-    help="Write as it comes, or all at the end; with --json, an object per token. "
+    help="Write each token at once, or the text at the end; with --json, an object per token. "
     "[default: stream text, not JSON]",
 )
 def generate(
@@ -89,7 +92,7 @@ def generate(
 ) -> int:
     """Generate text from PROMPT, or standard input, or both.
 
-    With no model named, a tiny bundled pair continues Python code.
+    With no model named, a tiny bundled pair answers questions about the terminal.
     """
     text = read_prompt(prompt)
     runtime = pop_runtime_options(options)
@@ -99,36 +102,47 @@ def generate(
     GenerationConfig.of(**options)
     with on_interrupt(exit_at_once):
         engine = load(model, draft, remember=remember, **runtime)
+    decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
         cancel = threading.Event()
         running = engine.stream(
             as_prompt(engine, text, chat),
             cancel=cancel,
-            explain=_explaining(output) if explain else None,
+            explain=decisions.add if explain else None,
             **options,
         )
         with on_interrupt(cancel_first(cancel)):
-            output.note(engine_line(engine, running, bundled=model is None))
-            for note in engine.notes:
+            for note in _first_notes(engine, running, bundled=model is None):
                 output.note(note)
-            if engine.plan_ignored:
-                output.note(engine.plan_ignored)
             if color and (as_json or not output.color):
                 reason = "JSON has none" if as_json else output.color_off_because
                 output.note(f"colours are off: {reason}")
             write = _write_json if as_json else _write_text
             write(engine, running, output, stream=not as_json if stream is None else stream)
-    if running.stop_reason == "context":
-        output.note(f"the context of {engine.context} tokens is full; --ctx makes it larger")
-    if engine.drafter_set.past and engine.drafter_set.past.problem:
-        output.note(engine.drafter_set.past.problem)
-    if stats:
-        output.note(stats_line(running, engine.equal_digits))
+    decisions.show()
+    if explain and options.get("depth") is not None:
+        output.note("--explain has nothing to say at a fixed depth; leave --depth out")
+    for note in _last_notes(engine, running, stats=stats):
+        output.note(note)
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
 
-def _explaining(output: Output) -> Callable[[Explanation], None]:
-    return lambda decision: output.note(decision_line(decision))
+def _first_notes(engine: Engine, running: Generation, *, bundled: bool) -> Iterator[str]:
+    """Yield what is said before the text. bundled: whether no model was named."""
+    yield engine_line(engine, running, bundled=bundled)
+    yield from engine.notes
+    if engine.plan_ignored:
+        yield engine.plan_ignored
+
+
+def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator[str]:
+    """Yield what is said after the text."""
+    if running.stop_reason == "context":
+        yield f"the context of {engine.context} tokens is full; --ctx makes it larger"
+    if engine.drafter_set.past and engine.drafter_set.past.problem:
+        yield engine.drafter_set.past.problem
+    if stats:
+        yield stats_line(running, engine.equal_digits, engine.plain_seconds)
 
 
 def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:

@@ -3,8 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
-from localspec.cli.output import join_facts
+from localspec.cli.output import Output, join_facts
 from localspec.control.adaptive import Explanation
+from localspec.control.quick_target import too_quick_text
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Token
 from localspec.speculation.equal_digits import EqualDigits
@@ -27,11 +28,8 @@ def engine_line(engine: Engine, running: Generation, *, bundled: bool) -> str:
         drafter = f"draft: off ({drafting.reason})"
     name = engine.model.path.stem
     target = f"no model named, so the bundled {name}" if bundled else name
-    made_for = engine.model.n_ctx_train
-    beyond = f"context {engine.context} is beyond the model's {made_for}"
-    warning = beyond if engine.context > made_for else ""
     return join_facts(
-        [target, drafter, warning, _reproducible(engine, running), f"seed {running.settings.seed}"]
+        [target, drafter, _reproducible(engine, running), f"seed {running.settings.seed}"]
     )
 
 
@@ -40,6 +38,31 @@ def _reproducible(engine: Engine, running: Generation) -> str:
     if not width:
         return ""
     return f"reproducible: passes of {width.least_rows} rows, {width.cost:.2f} x the time of one"
+
+
+class Decisions:
+    """Shows why each step was drafted as it was (`--explain`).
+
+    after_text: whether that waits for the end of the text, whose words it would cut in two.
+    """
+
+    def __init__(self, output: Output, *, after_text: bool) -> None:
+        self._output = output
+        self._after_text = after_text
+        self._waiting: list[str] = []
+
+    def add(self, decision: Explanation) -> None:
+        """Show a decision now, or keep it for `show`."""
+        line = decision_line(decision)
+        if self._after_text:
+            self._waiting.append(line)
+        else:
+            self._output.note(line)
+
+    def show(self) -> None:
+        """Show the decisions that waited."""
+        for line in self._waiting:
+            self._output.note(line)
 
 
 def decision_line(decision: Explanation) -> str:
@@ -52,9 +75,15 @@ def decision_line(decision: Explanation) -> str:
     )
 
 
-def stats_line(running: Generation, digits: EqualDigits | None = None) -> str:
-    """Return one line of counts and times (`--stats`). digits: what a trial of the model found."""
+def stats_line(
+    running: Generation, digits: EqualDigits | None = None, plain_seconds: float | None = None
+) -> str:
+    """Return one line of counts and times (`--stats`).
+
+    digits: what a trial of the model found. plain_seconds: of a step without a draft, as measured.
+    """
     stats, seconds = running.stats, running.stats.seconds
+    ratio = (stats.tokens_per_second or 0) * (plain_seconds or 0)
     return join_facts(
         [
             f"{stats.generated_tokens} tokens, {_number(stats.tokens_per_second)} tok/s",
@@ -65,24 +94,22 @@ def stats_line(running: Generation, digits: EqualDigits | None = None) -> str:
             f"load {seconds.load:.2f} s, prompt {seconds.prompt:.2f} s, "
             f"generate {seconds.generate:.2f} s = draft {seconds.draft:.2f} "
             f"+ verify {seconds.verify:.2f} + host {seconds.host:.2f}",
-            *([str(digits)] if digits else []),
+            str(digits) if digits else "",
+            too_quick_text(plain_seconds or 0, ratio),
         ]
     )
 
 
 def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
     """Return the object that `--json` prints; generate.schema.json describes it."""
-    result = running.result()
     drafting = engine.drafter_set
     drafters = [str(path) for path in drafting.model_paths]
+    record = running.result().to_dict()
+    for token in record["logprobs"] or ():
+        for likely in token["top"]:
+            likely["text"] = engine.model.piece_text(likely["id"])
     return {
-        "text": result.text,
-        "token_ids": result.token_ids,
-        "origins": result.origins,
-        "logprobs": _logprobs(engine, running) if running.settings.logprobs else None,
-        "stop_reason": result.stop_reason,
-        "seed": result.seed,
-        "rule": result.rule,
+        **record,
         "model": {
             "target": str(engine.model.path),
             "drafter": drafters[0] if drafters else None,
@@ -94,23 +121,8 @@ def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
             "reason": drafting.reason,
         },
         "equal_digits": engine.equal_digits.as_dict() if engine.equal_digits else None,
-        "stats": result.stats.as_dict(),
         "recipe": asdict(engine.recipe(running)),
     }
-
-
-def _logprobs(engine: Engine, running: Generation) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": token.id,
-            "logprob": token.logprob,
-            "top": [
-                {"id": other, "text": engine.model.piece_text(other), "logprob": logprob}
-                for other, logprob in token.top
-            ],
-        }
-        for token in running.tokens
-    ]
 
 
 def token_record(token: Token) -> dict[str, Any]:

@@ -5,11 +5,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 # The exit code, as shells give it for Ctrl-C.
 INTERRUPTED = 130
 
-Handler = Callable[[int, object], None]
+Handler = Callable[[int, FrameType | None], None]
 
 
 @contextmanager

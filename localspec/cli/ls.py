@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from localspec.cli.ls_others import show_others
 from localspec.cli.ls_pairs import show_pairs
 from localspec.cli.ls_remote import show_remote
 from localspec.cli.output import Output
@@ -15,6 +16,7 @@ from localspec.cli.table import table_text
 from localspec.gguf.files import bytes_of
 from localspec.hub import store
 from localspec.hub.partial_files import PartialFile, partial_files
+from localspec.imports import links
 from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import ago, format_bytes
 
@@ -22,17 +24,24 @@ _COLUMNS = ("name", "size", "quant", "last use", "drafters that fit")
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Every pair of models.toml, here or not.")
+@click.option("--all", "everything", is_flag=True, help="List every pair of models.toml.")
 @click.option(
-    "--remote", is_flag=True, help="Ask the Hub whether all that models.toml names is there."
+    "--others",
+    is_flag=True,
+    help="List what other tools (Ollama, LM Studio, llama.cpp) have on this disk.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def ls(*, everything: bool, remote: bool, as_json: bool) -> int:
+@click.option(
+    "--remote", is_flag=True, help="Ask the Hub whether it has all models of models.toml."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a table.")
+def ls(*, everything: bool, others: bool, remote: bool, as_json: bool) -> int:
     """List the models on this disk, and which of them can draft for which."""
     output = Output()
     if remote:
         return show_remote(output, as_json=as_json)
-    if everything:
+    if others:
+        show_others(output, as_json=as_json)
+    elif everything:
         show_pairs(output, as_json=as_json)
     else:
         _show_models(output, as_json=as_json)
@@ -41,15 +50,17 @@ def ls(*, everything: bool, remote: bool, as_json: bool) -> int:
 
 def _show_models(output: Output, *, as_json: bool) -> None:
     models = model_inventory()
+    lost = links.lost()
     parts = [part for repository in store.repositories() for part in partial_files(repository)]
     blobs = [blob for each in models for blob in each.stored.blobs]
     total = bytes_of([*blobs, *(part.path for part in parts)])
     if as_json:
         records = [_record(each) for each in models], [_part_record(part) for part in parts]
-        output.record({"models": records[0], "incomplete": records[1], "size": total})
+        gone = [{"name": each.name, "file": str(each.file)} for each in lost]
+        output.record({"models": records[0], "incomplete": records[1], "lost": gone, "size": total})
         return
     output.data(table_text(_COLUMNS, [_cells(each) for each in models], right=["size"]))
-    for line in _incomplete_lines(parts):
+    for line in (*(each.reason for each in lost), *_incomplete_lines(parts)):
         output.note(line)
     number = "1 model" if len(models) == 1 else f"{len(models)} models"
     output.note(
@@ -64,7 +75,7 @@ def _cells(each: InventoryEntry) -> tuple[str, ...]:
         format_bytes(each.stored.size),
         each.stored.names.quant or "-",
         ago(each.stored.last_used),
-        ", ".join(drafters) or "-",
+        ", ".join(drafters) or (f"{each.kind} drafter of its target" if each.kind else "-"),
     )
 
 
@@ -78,6 +89,7 @@ def _record(each: InventoryEntry) -> dict[str, Any]:
         "size": stored.size,
         "last_use": stored.last_used,
         "drafters": each.drafters,
+        "kind": each.kind,
     }
 
 
@@ -94,9 +106,11 @@ def _incomplete_lines(parts: Sequence[PartialFile]) -> list[str]:
         kept, name = format_bytes(sum(part.size for part in found)), model or repository
         if resumable:
             whole = f" of {format_bytes(sum(part.total or 0 for part in found))}" if model else ""
-            lines.append(f"{name}: incomplete, {kept}{whole} kept; localspec pull {name} goes on")
+            lines.append(
+                f"{name}: incomplete, {kept}{whole} kept; localspec pull {name} continues it"
+            )
         else:
-            lines.append(f"{name}: {kept} left by a download that cannot go on")
+            lines.append(f"{name}: {kept} left by a download that cannot be continued")
     return lines
 
 

@@ -7,7 +7,10 @@ from localspec.cli.table import table_text
 from localspec.gguf.files import PREFERRED, bytes_of, files_of
 from localspec.hub.reference import Repository
 from localspec.models import registry
+from localspec.models.kinds import DRIVEN
+from localspec.models.listed_drafter import ListedDrafter
 from localspec.models.locate import find_file
+from localspec.models.own_drafters import OwnDrafter, listed_drafters
 from localspec.models.registry import Pair
 from localspec.utils.format import format_bytes
 
@@ -18,19 +21,24 @@ def show_pairs(output: Output, *, as_json: bool) -> None:
     if as_json:
         output.record({"pairs": [pair_record(pair) for pair in pairs]})
         return
-    columns = ("name", "on disk", "size", "parameters", "what it is for")
+    columns = ("name", "on disk", "size", "parameters", "drafters", "what it is for")
     output.data(table_text(columns, [_cells(pair) for pair in pairs], right=["size"]))
-    output.note("localspec pull NAME fetches a pair, localspec show NAME tells all of it")
+    output.note("localspec pull NAME fetches a pair, localspec show NAME shows its details")
 
 
 def pair_record(pair: Pair) -> dict[str, Any]:
     """Return the object that `--json` prints for a pair: its entry in models.toml, its files."""
-    target, drafter = find_file(pair.target), find_file(pair.drafter)
+    target = find_file(pair.target)
+    drafters = listed_drafters(pair, target)
+    files = [each for each in drafters if each.reference]
+    drafter = next((each.file for each in files if each.file), None)
     return {
         "name": pair.name,
         "target": str(pair.target),
-        "drafter": str(pair.drafter) if pair.drafter else None,
+        "drafter": str(files[0].reference) if files else None,
+        "drafters": [_drafter_record(each) for each in drafters],
         "no_drafter": pair.no_drafter,
+        "without_heads": [str(each) for each in pair.without_heads],
         "files": {
             "target": str(target) if target else None,
             "drafter": str(drafter) if drafter else None,
@@ -45,15 +53,34 @@ def pair_record(pair: Pair) -> dict[str, Any]:
     }
 
 
+def _drafter_record(each: OwnDrafter) -> dict[str, Any]:
+    listed = each.listed or ListedDrafter()
+    return {
+        "kind": each.kind,
+        "model": str(each.reference) if each.reference else None,
+        "in_target": each.reference is None,
+        "file": str(each.file) if each.file else None,
+        "size": listed.size or None,
+        "sha256": listed.sha256 or None,
+        "report": listed.report or None,
+        "loses": listed.loses or None,
+        "source": listed.source or None,
+        "unverified": listed.unverified,
+        "driven": each.kind in DRIVEN,
+    }
+
+
 def _cells(pair: Pair) -> tuple[str, ...]:
-    target, drafter = find_file(pair.target), find_file(pair.drafter)
-    files = [file for path in (target, drafter) if path for file in files_of(path)]
+    target = find_file(pair.target)
+    here = [each.file for each in listed_drafters(pair, target) if each.file]
+    files = [file for path in {target, *here} if path for file in files_of(path)]
     if target:
-        on_disk = "target only" if pair.drafter and not drafter else "yes"
+        on_disk = "target only" if pair.drafters and not here else "yes"
     else:
-        on_disk = "drafter only" if drafter else "no"
+        on_disk = "drafter only" if here else "no"
     size = format_bytes(bytes_of(files)) if on_disk == "yes" else _stated_size(pair)
-    return pair.name, on_disk, size, pair.parameters or "-", pair.note or "-"
+    kinds = ", ".join(dict.fromkeys(each.kind for each in pair.drafters)) or "-"
+    return pair.name, on_disk, size, pair.parameters or "-", kinds, pair.note or "-"
 
 
 def _stated_size(pair: Pair) -> str:

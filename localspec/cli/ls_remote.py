@@ -34,14 +34,15 @@ def show_remote(output: Output, *, as_json: bool) -> int:
         rows = [_cells(*each) for each in answered]
         output.data(table_text(("name", "role", "model", "the Hub says"), rows))
     failures = [each.exit_code for each in answers.values() if isinstance(each, LocalspecError)]
-    output.note(f"{len(answers) - len(failures)} of {len(answers)} models are there")
+    output.note(f"{len(answers) - len(failures)} of {len(answers)} models are on the Hub")
     return max(failures, default=0)
 
 
 def _entries() -> Iterator[_Entry]:
     for pair in registry.pairs().values():
-        for role in ("target", "drafter"):
-            if isinstance(reference := getattr(pair, role), Repository):
+        roles = ["target", *("drafter" for _ in pair.files[1:])]
+        for role, reference in zip(roles, pair.files, strict=True):
+            if isinstance(reference, Repository):
                 yield _Entry(pair.name, role, reference)
 
 

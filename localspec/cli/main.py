@@ -1,32 +1,70 @@
 """The command line: finds the command, and turns every error into one line and an exit code."""
 
+import errno
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
 from localspec import __version__
+from localspec.cli.aliases import ALIASES, RUN_HELP, WORDS, without_alias
 from localspec.cli.interrupt import INTERRUPTED
-from localspec.cli.output import ReaderGone, abandon_stdout, show_log_as_notes, write_note
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.cli.output import (
+    ReaderGone,
+    abandon_stdout,
+    show_log_as_notes,
+    write_note,
+    write_to_stderr,
+)
+from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundError
+from localspec.utils.similar_names import did_you_mean
 
 # Command -> its module and function, which are imported only when it is called; its --help line.
 _COMMANDS = {
-    "chat": ("localspec.cli.chat:chat", "Talk with a model, in the terminal."),
-    "demo": ("localspec.cli.demo:demo", "Watch drafting pay, with nothing downloaded."),
+    "chat": ("localspec.cli.chat:chat", "Chat with a model in the terminal."),
+    "demo": ("localspec.cli.demo:demo", "Show on this machine what drafting gains; no download."),
     "pull": ("localspec.cli.pull:pull", "Fetch a model and its drafter from the Hub."),
-    "generate": ("localspec.cli.generate:generate", "Generate text; shows what drafting gained."),
+    "generate": ("localspec.cli.generate:generate", "Generate text from a prompt."),
+    "serve": ("localspec.cli.serve:serve", "Serve a model to other programs on this machine."),
     "pair": ("localspec.cli.pair:pair", "Check whether a drafter fits a target, or find one."),
+    "convert": (
+        "localspec.cli.convert:convert_command",
+        "Convert a published head to a GGUF for one target.",
+    ),
+    "trim": (
+        "localspec.cli.trim:trim_command",
+        "Cut a head's vocabulary to the tokens that matter.",
+    ),
     "ls": ("localspec.cli.ls:ls", "List the models on this disk, and which drafters fit them."),
-    "show": ("localspec.cli.show:show", "Show what a model is: shape, vocabulary, template."),
-    "rm": ("localspec.cli.rm:rm", "Delete models fetched from the Hub, and free their bytes."),
+    "show": ("localspec.cli.show:show", "Show a model's shape, vocabulary and template."),
+    "rm": ("localspec.cli.rm:rm", "Delete models that were fetched from the Hub."),
     "bench": ("localspec.cli.bench:bench", "Measure plain decoding against each drafter."),
-    "audit": ("localspec.cli.audit:audit_command", "Check that a text is what its seed gives."),
-    "plan": ("localspec.cli.plan:plan", "Predict what drafting gains; `auto` starts from it."),
+    "audit": (
+        "localspec.cli.audit:audit_command",
+        "Check a text against its seed, token by token.",
+    ),
+    "plan": ("localspec.cli.plan:plan", "Predict what drafting will gain."),
+    "config": ("localspec.cli.config:config", "Show and change the defaults of options."),
     "doctor": ("localspec.cli.doctor:doctor", "Check this installation and this machine."),
-    "forget": ("localspec.cli.forget:forget", "Delete the texts and the caches that were kept."),
-    "completion": ("localspec.cli.completion:completion", "Complete words in your shell."),
+    "forget": ("localspec.cli.forget:forget", "Delete stored texts and caches."),
+    "completion": (
+        "localspec.cli.completion:completion",
+        "Print a completion script for your shell.",
+    ),
+}
+
+
+# What a word too many may have meant, by command.
+_WORD_TOO_MANY = {
+    "generate": "put the prompt in quotes",
+    "bench": "-m names the model",
+    "plan": "-m names the model",
+    "audit": "-m names the model",
+    "demo": "localspec bench -m measures a model of yours",
+    "ls": "localspec show describes one model",
+    "pull": "pull models one after the other",
 }
 
 
@@ -35,6 +73,41 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = args if ctx.resilient_parsing else without_alias(args)
+        if words[:1] == ["run"] and not ctx.resilient_parsing:
+            click.echo(RUN_HELP, nl=False)
+            ctx.exit()
+        ctx.meta[WORDS] = words
+        return super().parse_args(ctx, words)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            hint = did_you_mean(name, [*_COMMANDS, *ALIASES])
+            ctx.fail(f"No such command {name!r}" + (f"; {hint}" if hint else ""))
+        # Help must be there also where the settings cannot be read.
+        if name in _COMMANDS and not {"-h", "--help"} & {*args}:
+            from localspec.cli.settings import CommandDefaults, Settings
+
+            ctx.default_map = {name: CommandDefaults(name, Settings())}
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            # Click does not say to which command an option without its value belongs.
+            error.ctx = error.ctx or click.Context(self, ctx, ctx.invoked_subcommand)
+            raise
+        except ModelNotFoundError as error:
+            defaults = (ctx.default_map or {}).get(ctx.invoked_subcommand or "")
+            if defaults is not None and (origin := defaults.origin(str(error))):
+                raise ModelNotFoundError(f"{error} ({origin})") from error
+            raise
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -56,7 +129,7 @@ class Commands(click.Group):
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="localspec")
+@click.version_option(__version__, "-V", "--version", prog_name="localspec")
 def localspec() -> None:
     """Speculative decoding for local GGUF models: faster, with the same text."""
 
@@ -85,19 +158,36 @@ def main() -> None:
 
 def _explain_usage(error: click.UsageError) -> int:
     """Write one line to stderr, or the help for a bare `localspec`; return the exit code."""
-    message = error.format_message()
-    if "\n" in message:
-        sys.stderr.write(f"{message}\n")
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        write_to_stderr(f"{error.format_message()}\n")
     else:
         command = error.ctx.command_path if error.ctx else "localspec"
-        write_note(f"error: {message.rstrip('.')} (see {command} --help)")
+        hint = _usage_hint(error)
+        # Click's own suggestions are worse than none: --help for --temp.
+        unknown = isinstance(error, click.NoSuchOption)
+        what = (error.message if unknown else error.format_message()).rstrip(".")
+        write_note(f"error: {what}{hint and '; '}{hint} (see {command} --help)")
     return error.exit_code
+
+
+def _usage_hint(error: click.UsageError) -> str:
+    """Return what the user may have meant; empty where that is unknown."""
+    if error.ctx is None:
+        return ""
+    if isinstance(error, click.NoSuchOption) and error.option_name.startswith("--"):
+        parameters = error.ctx.command.get_params(error.ctx)
+        return did_you_mean(error.option_name, [name for each in parameters for name in each.opts])
+    if error.message.startswith("Got unexpected extra"):
+        return _WORD_TOO_MANY.get(error.ctx.info_name or "", "")
+    return ""
 
 
 def _explain(error: Exception) -> int:
     """Write one line to stderr; return the exit code."""
     if isinstance(error, LocalspecError):
         message, code = _as_options(error), error.exit_code
+    elif isinstance(error, OSError) and error.strerror:
+        message, code = _of_the_system(error), LocalspecError.exit_code
     else:
         message, code = f"unexpected {type(error).__name__}: {error}", LocalspecError.exit_code
         message += " (LOCALSPEC_DEBUG=1 shows where)"
@@ -106,12 +196,25 @@ def _explain(error: Exception) -> int:
     return code
 
 
+def _of_the_system(error: OSError) -> str:
+    """Return the message for what the system refuses: a file, or what was written to stdout."""
+    if error.filename is not None:
+        return f"{str(error.filename)!r:.120}: {error.strerror}"
+    if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT):
+        return f"{error.strerror} (LOCALSPEC_DEBUG=1 shows where)"
+    # Files are written by names: this was the output.
+    abandon_stdout()
+    return f"standard output cannot be written: {error.strerror}; send it elsewhere"
+
+
 def _as_options(error: LocalspecError) -> str:
     """Return the message, with the name of a setting replaced by its option."""
     message = str(error)
     setting, _, rest = message.partition(" ")
-    named = setting.isidentifier() and setting != "there" and rest.startswith("is ")
-    if isinstance(error, InvalidValueError) and named:
-        option = {"context": "ctx"}.get(setting, setting).replace("_", "-")
-        return f"--{option} {rest}"
+    if isinstance(error, InvalidValueError) and rest.startswith("is "):
+        from localspec.cli.command_index import all_options
+
+        option = "--" + {"context": "ctx"}.get(setting, setting).replace("_", "-")
+        if option in all_options():
+            return f"{option} {rest}"
     return message

@@ -7,11 +7,17 @@ from typing import Any, TypeVar
 import click
 
 from localspec.errors import InvalidValueError
+from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 # The placeholder of --draft in `--help`.
-DRAFTS = "auto|none|suffix|lookup|ngram|MODEL"
+DRAFTS = "auto|none|suffix|lookup|ngram|mtp|MODEL"
+_KV_TYPE: dict[str, Any] = {
+    "default": "f16",
+    "show_default": True,
+    "metavar": "f16|bf16|f32|q8_0|q4_0",
+}
 
 
 def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -29,41 +35,42 @@ model_option = click.option(
     "-m",
     "--model",
     metavar="MODEL",
-    help="The target: a pair of `localspec ls --all`, user/repo[:quant] or a GGUF's path. "
-    "[default: the bundled one]",
+    help="The target: a pair's name (`localspec ls --all`), user/repo[:quant] or a GGUF's path. "
+    "[default: the bundled target]",
 )
 context_option = click.option(
-    "--ctx", "context", type=int, help="Tokens of context. [default: the model's, to 8192]"
+    "--ctx",
+    "context",
+    type=int,
+    help="Context size in tokens. [default: the model's, at most 8192]",
 )
 gpu_layers_option = click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]")
 kv_type_option = click.option(
     "--kv-type",
-    default="f16",
-    show_default=True,
-    metavar="f16|bf16|f32|q8_0|q4_0",
-    help="What the target's keys and values are kept as; q8_0 takes about half the memory.",
+    **_KV_TYPE,
+    help="Type of the target's KV cache; q8_0 needs about half the memory of f16.",
 )
 draft_kv_type_option = click.option(
     "--draft-kv-type",
     "drafter_kv_type",
-    default="f16",
-    show_default=True,
-    metavar="f16|bf16|f32|q8_0|q4_0",
-    help="The same for a drafter that is a model; not kept so if its drafts suffer much.",
+    **_KV_TYPE,
+    help="Type of the draft model's KV cache; f16 is used if this type makes drafts much worse.",
 )
 threads_option = click.option(
-    "--threads", type=int, help="CPU threads. [default: by model size, to physical cores]"
+    "--threads",
+    type=int,
+    help="CPU threads. [default: by model size, at most one per physical core]",
 )
 
 
 # Which tokens may be drawn at all; the defaults are those of the GGUF, else of llama.cpp.
 truncation_options = (
     click.option(
-        "--temperature", type=float, help="0 is greedy. [default: the GGUF's own, else 0.8]"
+        "--temperature", type=float, help="0 is greedy. [default: from the GGUF, else 0.8]"
     ),
-    click.option("--top-k", type=int, help="0 is off. [default: the GGUF's own, else 40]"),
-    click.option("--top-p", type=float, help="1 is off. [default: the GGUF's own, else 0.95]"),
-    click.option("--min-p", type=float, help="0 is off. [default: the GGUF's own, else 0.05]"),
+    click.option("--top-k", type=int, help="0 is off. [default: from the GGUF, else 40]"),
+    click.option("--top-p", type=float, help="1 is off. [default: from the GGUF, else 0.95]"),
+    click.option("--min-p", type=float, help="0 is off. [default: from the GGUF, else 0.05]"),
 )
 
 
@@ -103,9 +110,10 @@ def running_options(command: Command) -> Command:
             default="auto",
             show_default=True,
             metavar=DRAFTS,
-            help="What may draft, with commas between: repetitions (suffix, lookup, ngram), or a "
-            "smaller model with the same vocabulary, named like a target. `auto` is suffix and the "
-            "target's own drafter, if one is known.",
+            help="Drafters, separated by commas: suffix, lookup and ngram copy from the text; "
+            "mtp is the head inside the target; MODEL is a smaller model with the same "
+            "vocabulary, named like a target. `auto` is suffix and the head inside, or the "
+            "drafter that models.toml names for the target, if any.",
         ),
         click.option(
             "--depth",
@@ -113,8 +121,8 @@ def running_options(command: Command) -> Command:
             show_default=True,
             metavar="auto|N",
             callback=lambda _context, _option, value: _depth(value),
-            help="Tokens per draft; 0 is plain decoding, `auto` drafts what pays, and nothing "
-            "where nothing does.",
+            help="Tokens per draft. 0 is plain decoding; `auto` chooses the fastest number in each "
+            "step, which may be 0.",
         ),
         context_option,
         gpu_layers_option,
@@ -123,7 +131,8 @@ def running_options(command: Command) -> Command:
         click.option(
             "--reproducible",
             is_flag=True,
-            help="The text does not depend on drafting in any digit, at some cost, which is shown.",
+            help="Make the text independent of drafting, bit for bit. This costs some speed; "
+            "the cost is shown.",
         ),
         threads_option,
     )(command)
@@ -137,15 +146,23 @@ def sampling_options(command: Command) -> Command:
         click.option("--repeat-penalty", type=float, help="1 is off. [default: 1]"),
         click.option("--frequency-penalty", type=float, help="0 is off. [default: 0]"),
         click.option("--presence-penalty", type=float, help="0 is off. [default: 0]"),
-        click.option("--penalty-window", type=int, help="Tokens penalised; -1: all. [default: 64]"),
-        click.option("--seed", type=int, help="Same seed, same text. [default: drawn and shown]"),
+        click.option(
+            "--penalty-window",
+            type=int,
+            help="Penalise tokens among the last N; -1 is all. [default: 64]",
+        ),
+        click.option(
+            "--seed",
+            type=int,
+            help="The same seed gives the same text. [default: random, and shown]",
+        ),
         click.option(
             "--rule",
             default="coupled",
             show_default=True,
             type=str,
-            help="How drafts are judged. `coupled`: a seed gives the text of plain decoding. "
-            "`token`, `block`: the distribution of texts stays, a seed's text does not.",
+            help="How drafts are accepted. `coupled`: a seed gives the text of plain decoding. "
+            "`token`, `block`: a seed gives another text of the same distribution.",
         ),
     )(command)
 
@@ -156,8 +173,8 @@ def constraint_options(command: Command) -> Command:
         click.option(
             "--grammar",
             metavar="FILE",
-            callback=lambda _context, _option, path: path and _file_text("--grammar", path),
-            help="The text must satisfy this GBNF grammar.",
+            callback=lambda _context, _option, path: path and file_text("--grammar", path),
+            help="The text must satisfy this grammar: GBNF, or Lark if it begins with %llguidance.",
         ),
         click.option(
             "--schema",
@@ -169,12 +186,12 @@ def constraint_options(command: Command) -> Command:
 
 
 def _schema(value: str) -> str:
-    return value if value.lstrip().startswith("{") else _file_text("--schema", value)
+    return value if value.lstrip().startswith("{") else file_text("--schema", value)
 
 
-def _file_text(option: str, path: str) -> str:
+def file_text(option: str, path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_at_most(Path(path), MOST_TEXT_BYTES).decode()
     except OSError as error:
         raise InvalidValueError(f"{option} {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -4,12 +4,14 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
 from localspec.errors import LocalspecError
+from localspec.utils.format import one_line, without_controls
 
 # The style of tokens by kind of origin, in rich's words. It is readable without colour too: drafted
 # tokens are underlined, corrected ones are bold, bonus tokens are italic.
@@ -19,6 +21,9 @@ ORIGIN_STYLES = {
     "bonus": "italic cyan",
     "plain": "",
 }
+
+
+_STYLE_CODES = re.compile(r"(\x1b\[[\d;]*m)")
 
 
 class ReaderGone(Exception):
@@ -42,8 +47,19 @@ class Output:
         self.color_off_because = colors_off_because(sys.stdout)
         self.color = color and not self.color_off_because
 
+    @property
+    def one_terminal(self) -> bool:
+        """Whether notes appear among the data: stdout and stderr are both a terminal."""
+        return sys.stdout.isatty() and sys.stderr is not None and sys.stderr.isatty()
+
     def data(self, text: str) -> None:
-        """Write to stdout and flush. Raises ReaderGone when the reader of a pipe has left."""
+        """Write to stdout and flush. Raises ReaderGone when the reader of a pipe has left.
+
+        A terminal gets no control characters but the codes of styles that this program writes; to
+        anything else, bytes go as they are.
+        """
+        if sys.stdout.isatty():
+            text = _for_terminal(text, styled=self.color_off_because is None)
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -67,6 +83,8 @@ class Output:
 
     def token(self, text: str, origin: str) -> None:
         """Write a token's text to stdout, styled by its origin when colour is on."""
+        if sys.stdout.isatty():
+            text = without_controls(text)
         self.data(_styled(text, ORIGIN_STYLES[origin_kind(origin)]) if self.color else text)
 
     def note(self, text: str) -> None:
@@ -93,16 +111,39 @@ def _styled(text: str, style: str) -> str:
     return "\n".join(parsed.render(line) for line in text.split("\n"))
 
 
+def _for_terminal(text: str, *, styled: bool) -> str:
+    if not styled:
+        return without_controls(text)
+    # Every second part is the code of a style.
+    parts = _STYLE_CODES.split(text)
+    return "".join(
+        part if number % 2 else without_controls(part) for number, part in enumerate(parts)
+    )
+
+
 def origin_kind(origin: str) -> str:
     """Return `drafted` for the name of any drafter, else the origin itself."""
     return origin if origin in ORIGIN_STYLES else "drafted"
 
 
 def write_note(text: str) -> None:
-    """Write one line to stderr; a closed stderr is ignored, as it must not end the data."""
-    if sys.stderr is not None:
-        with suppress(BrokenPipeError):
-            sys.stderr.write(f"localspec: {text}\n")
+    """Write one line to stderr, of at most about a thousand letters and no control characters."""
+    write_to_stderr(f"localspec: {one_line(text)}\n")
+
+
+def write_to_stderr(text: str) -> None:
+    """Write lines to stderr. Where that fails, it is sent to nowhere from then on.
+
+    A remark that nobody can read must neither end the data nor change the exit code.
+    """
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            _abandon(sys.stderr)
 
 
 class NoteHandler(logging.Handler):
@@ -137,7 +178,13 @@ def colors_off_because(stream: TextIO) -> str | None:
 
 def abandon_stdout() -> None:
     """Send stdout to nowhere, so that the interpreter does not complain when it flushes."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _abandon(sys.stdout)
+
+
+def _abandon(stream: TextIO) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def join_facts(facts: Sequence[str]) -> str:

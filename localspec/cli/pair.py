@@ -5,18 +5,36 @@ import click
 from localspec.cli.options import context_option
 from localspec.cli.output import Output
 from localspec.cli.pair_output import DrafterReport, SuggestionReport
-from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
-from localspec.generation_config import require
+from localspec.errors import (
+    DrafterMismatchError,
+    InvalidValueError,
+    ModelLoadError,
+    ModelNotFoundError,
+)
+from localspec.generation_config import GenerationConfig, require
+from localspec.gguf.check import FORK_ARCHITECTURES
 from localspec.gguf.facts import Facts
+from localspec.gguf.mask_token import PARD
+from localspec.gguf.reader import read_header
 from localspec.hub.reference import Repository
-from localspec.loading import acceptance_priors
-from localspec.loading.calibration import remembered
+from localspec.loading import acceptance_priors, learnt_rates
+from localspec.loading.acceptance_check import remembered_rate
+from localspec.loading.calibration import IN_ONE_PASS, remembered
 from localspec.loading.config import RuntimeConfig
-from localspec.models.compatibility import checks
-from localspec.models.locate import find_file, locate, reference_of
+from localspec.loading.head_trial import head_trial
+from localspec.models.heads_elsewhere import heads_elsewhere
+from localspec.models.locate import locate, reference_of
+from localspec.models.own_drafters import listed_drafters
 from localspec.models.pair_finder import pair_like, pair_of
-from localspec.models.speed_up import DEPTHS, PairMeasurement, estimate_speed_up
-from localspec.models.suggestions import suggest_drafters, text_model
+from localspec.models.speed_up import DEPTHS, NO_GAIN, PairMeasurement, estimate_speed_up
+from localspec.models.suggestions import (
+    drafter_checks,
+    drafter_kind,
+    drafter_model,
+    suggest_drafters,
+    text_model,
+)
+from localspec.models.vocabulary_match import Check, CheckResult
 from localspec.sampling.params import SamplingParams
 
 
@@ -24,13 +42,15 @@ from localspec.sampling.params import SamplingParams
 @click.argument("target")
 @click.argument("drafter", required=False)
 @context_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a table.")
 def pair(*, target: str, drafter: str | None, context: int | None, as_json: bool) -> int:
     """Check whether DRAFTER can draft for TARGET, and what that may gain.
 
-    Without DRAFTER: which models on this machine can, the most promising first, and the one that
-    models.toml has for the target. Both are paths, pairs of models.toml (their targets), or
-    user/repo[:quant]. No weights are loaded. The exit code is 6 for a drafter that does not fit.
+    DRAFTER is a smaller model, or a head of any kind; TARGET itself for the heads inside it.
+    Without DRAFTER all drafters on this machine that can draft for TARGET are listed, the most
+    promising first, and those that models.toml names. Each name is a path, a pair of models.toml
+    (it stands for its target), or user/repo[:quant]. No weights are loaded. The exit code is 6 if
+    the drafter does not fit.
     """
     output = Output()
     if context is not None:
@@ -59,38 +79,57 @@ def _target(name: str) -> Facts:
         known = pair_of(reference_of(name))
         if known is None:
             raise
-        if known.drafter:
-            raise ModelNotFoundError(f"{error}; its drafter is {known.drafter}") from error
+        if known.drafters:
+            named = ", ".join(str(each) for each in known.drafters)
+            raise ModelNotFoundError(f"{error}; its drafters are {named}") from error
         reason = known.no_drafter or "none is known"
         raise ModelNotFoundError(f"{error}; no model drafts for it: {reason}") from error
 
 
 def _drafter_report(name: str, target: Facts, drafter: str, context: int | None) -> DrafterReport:
     """Check the drafter that was named."""
-    model = text_model(locate(drafter))
-    found = checks(target, model, context)
-    speed_up = estimate_speed_up(target, model, _measured(target, model))
-    return DrafterReport(name, target, drafter, model, found, speed_up)
+    path = locate(drafter)
+    try:
+        model = drafter_model(path)
+    except ModelLoadError as error:
+        if read_header(path).architecture not in FORK_ARCHITECTURES:
+            raise
+        # The file is sound, so this is the answer.
+        unfit = [Check("architecture", CheckResult.UNFIT, str(error))]
+        return DrafterReport(name, target, drafter, path, unfit, NO_GAIN)
+    found = drafter_checks(target, model, context, head_trial)
+    kind = drafter_kind(target, model)
+    speed_up = estimate_speed_up(target, model, _measured(target, model), kind)
+    return DrafterReport(name, target, drafter, path, found, speed_up, kind)
 
 
 def _suggestion_report(target: Facts, context: int | None) -> SuggestionReport:
     """Look for drafters on this disk and in models.toml."""
     known = pair_like(target)
-    wanted = known.drafter if known else None
-    missing = wanted if isinstance(wanted, Repository) and not find_file(wanted) else None
-    return SuggestionReport(target, suggest_drafters(target, _measured, context), known, missing)
+    listed = listed_drafters(known) if known else []
+    missing = [each for each in listed if isinstance(each.reference, Repository) and not each.file]
+    found = suggest_drafters(target, _measured, context, head_trial)
+    return SuggestionReport(target, found, known, missing, heads_elsewhere(target))
 
 
 def _measured(target: Facts, drafter: Facts) -> PairMeasurement:
-    """Return what `localspec plan` found, and what passes took here with default settings."""
+    """Return what was accepted before, and what passes took here with default settings."""
     target_file, drafter_file = target.files[0], drafter.files[0]
-    name = drafter_file.stem
-    profile = remembered(target_file, {name: drafter_file}, RuntimeConfig())
+    kind = drafter_kind(target, drafter)
+    name = kind if drafter.files == target.files else drafter_file.stem
+    ways = [IN_ONE_PASS] if kind == PARD else []
+    profile = remembered(target_file, {name: drafter_file}, RuntimeConfig(), ways)
     costs = {depth: profile.step(name, depth) for depth in DEPTHS} if profile else None
+    tried = remembered_rate(target_file, drafter_file)
     try:
         temperature = SamplingParams.for_model(target.header.metadata).temperature
     except InvalidValueError:
         # What the file recommends makes no sense, so nothing was planned with it.
-        return PairMeasurement(costs=costs)
-    prior = acceptance_priors.find(target_file, [drafter_file], temperature)
-    return PairMeasurement(prior.rates.get(name), costs)
+        return PairMeasurement(tried, costs, "its first use")
+    learnt = learnt_rates.find(target_file, drafter_file, GenerationConfig().rule, temperature)
+    if learnt is not None:
+        return PairMeasurement(learnt, costs, "earlier texts")
+    prior = acceptance_priors.find(target_file, [drafter_file], temperature).rates.get(name)
+    if prior is not None or tried is None:
+        return PairMeasurement(prior, costs)
+    return PairMeasurement(tried, costs, "its first use")

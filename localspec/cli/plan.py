@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import click
 
-from localspec.bench import SETS, Task, load_tasks
+from localspec.bench import SETS, Task, default_sets, load_tasks
 from localspec.cli.interrupt import exit_at_once, on_interrupt
 from localspec.cli.options import (
     DRAFTS,
@@ -24,7 +24,9 @@ from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
 from localspec.forecast.forecast import Forecast, forecast
 from localspec.generation_config import GenerationConfig, GenerationOptions, require
-from localspec.loading import acceptance_priors
+from localspec.loading import acceptance_priors, learnt_rates
+from localspec.models import registry
+from localspec.models.locate import locate
 
 _MIN_COUNT = 2
 
@@ -35,8 +37,8 @@ _what_options = stacked(
         default="auto",
         show_default=True,
         metavar=DRAFTS,
-        help="What `auto` may choose from. Repetitions (suffix, lookup, ngram) are always "
-        "predicted, and the GGUF of a smaller model if one is named or known.",
+        help="Drafters that `auto` may choose from. suffix, lookup and ngram are always "
+        "predicted; a smaller model is predicted if it is named here or in models.toml.",
     ),
     prompt_set_options,
     click.option(
@@ -44,8 +46,8 @@ _what_options = stacked(
         type=int,
         default=6,
         show_default=True,
-        help="How many texts, each to a prompt of its own, by turns from each set; more make "
-        "intervals narrower.",
+        help="How many texts are written, each for another prompt; the sets take turns. More "
+        "texts make the intervals narrower.",
     ),
     click.option(
         "-n", "--tokens", type=int, default=96, show_default=True, help="Longest text, in tokens."
@@ -54,12 +56,12 @@ _what_options = stacked(
 
 _how_options = stacked(
     *truncation_options,
-    click.option("--seed", type=int, default=0, show_default=True, help="Of the first text."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first text."),
     context_option,
     gpu_layers_option,
     threads_option,
-    click.option("--all", "everything", is_flag=True, help="Show every depth, not the best only."),
-    click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table."),
+    click.option("--all", "everything", is_flag=True, help="Show every depth, not only the best."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a table."),
 )
 
 
@@ -81,17 +83,19 @@ def plan(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Predict what drafting will gain, and keep it for `auto` to start from.
+    """Predict what drafting will gain, and store it: `auto` starts from the stored rates.
 
-    The target writes a few texts plainly, and what passes and drafts take is measured. What each
-    drafter would have got right in these very texts then tells how many passes it saves.
+    The target writes a few texts without drafts, and localspec measures what passes and drafts
+    cost. Then it counts which tokens of these texts each drafter would have guessed right: this
+    tells how many passes that drafter would save. Of a head, the share of right tokens is not
+    counted: it is what earlier texts accepted, or what is usual for its kind.
     """
     output = Output()
     require("answers", answers, _MIN_COUNT)
     require("tokens", tokens, _MIN_COUNT)
     options["max_tokens"] = tokens
     GenerationConfig.of(**options)
-    tasks = _tasks(sets, file, answers)
+    tasks = _tasks(model, sets, file, answers)
     with on_interrupt(exit_at_once):
         engine = load(model, draft, context=context, gpu_layers=gpu_layers, threads=threads)
     with engine:
@@ -109,9 +113,11 @@ def plan(
         output.data(forecast_text(found, everything=everything))
 
 
-def _tasks(sets: str | None, file: str | None, answers: int) -> list[Task]:
+def _tasks(model: str | None, sets: str | None, file: str | None, answers: int) -> list[Task]:
     """Return the prompts: as many as answers are wanted, or all there are."""
-    names = [*SETS] if sets is None and not file else comma_separated(sets or "")
+    names = comma_separated(sets or "")
+    if sets is None and not file:
+        names = default_sets(registry.bundled().target if model is None else locate(model))
     tasks = load_tasks(names, Path(file) if file else None)
     if len(tasks) < _MIN_COUNT:
         raise InvalidValueError(
@@ -130,8 +136,11 @@ def _stored(
     best = acceptance_priors.BestSetting(line.drafter, line.rule, line.depth, line.speed_up.value)
     temperature = engine.slot.sampler(settings, 1).params.temperature
     kept = acceptance_priors.stored_forecast(*files, temperature, found.rates, best)
+    measured = engine.drafter_set.measured
+    counted = [measured[name].path for name in found.rates if name in measured]
+    learnt_rates.forget(engine.model.path, counted, temperature)
     try:
-        output.note(f"kept for `auto` to start from: {acceptance_priors.store(*files, kept)}")
+        output.note(f"stored, and `auto` starts from it: {acceptance_priors.store(*files, kept)}")
     except OSError as error:
-        output.note(f"the plan cannot be kept: {error.strerror}")
+        output.note(f"the plan cannot be stored: {error.strerror}")
     return kept

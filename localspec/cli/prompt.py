@@ -5,6 +5,7 @@ import sys
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.errors import InvalidValueError
+from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
 
 
 def read_prompt(argument: str | None) -> str:
@@ -13,7 +14,7 @@ def read_prompt(argument: str | None) -> str:
     One line break at the end of standard input is dropped: `echo` and editors add it, and models
     continue better without it.
     """
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else _decoded(sys.stdin.buffer.read())
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else _decoded(_piped())
     piped = piped.removesuffix("\n").removesuffix("\r")
     typed = _checked(argument or "")
     prompt = "\n".join(part for part in (piped, typed) if part)
@@ -30,6 +31,15 @@ def as_prompt(engine: Engine, text: str, chat: bool | None) -> Prompt:
     if engine.prefers_chat if chat is None else chat:
         return [{"role": "user", "content": text}]
     return text
+
+
+def _piped() -> bytes:
+    try:
+        return read_stream(sys.stdin.buffer, MOST_TEXT_BYTES, "standard input")
+    except OSError as error:
+        raise InvalidValueError(
+            f"standard input cannot be read: {error.strerror or error}; give a shorter prompt"
+        ) from error
 
 
 def _decoded(data: bytes) -> str:

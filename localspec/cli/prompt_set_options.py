@@ -2,7 +2,7 @@
 
 import click
 
-from localspec.bench import LONG, SETS
+from localspec.bench import LONG, SETS, TERMINAL
 from localspec.cli.options import Command, stacked
 
 
@@ -13,14 +13,15 @@ def prompt_set_options(command: Command) -> Command:
             "--set",
             "sets",
             metavar="LIST",
-            help=f"Which prompt sets: {', '.join(SETS)}, {LONG} (thousands of tokens before the "
-            f"answer). [default: all but {LONG}, or none with --prompts]",
+            help=f"Prompt sets, separated by commas: {', '.join(SETS)}, {LONG} (thousands of "
+            f"tokens per prompt). [default: {TERMINAL} for the bundled pair, also scaled; all but "
+            f"{TERMINAL} and {LONG} for others; none with --prompts]",
         ),
         click.option(
             "--prompts",
             "file",
             metavar="FILE",
-            help="Prompts of your own: a text file with lines of --- between them, or a .jsonl "
+            help="Your own prompts: a text file, with a line --- between two prompts, or a .jsonl "
             'file of {"prompt": ...} or {"messages": [...]}.',
         ),
     )(command)

@@ -24,7 +24,7 @@ from localspec.hub.cache_layout import cached_files
 from localspec.hub.download import FileProgress
 from localspec.hub.listing import RemoteModel
 from localspec.hub.transfer import TransferState
-from localspec.utils.format import format_bytes
+from localspec.utils.format import format_bytes, one_line
 
 # The least seconds between two lines about the progress of a file.
 _MIN_INTERVAL = 2.0
@@ -66,7 +66,7 @@ class ProgressBars(Display):
             key, here = (str(cached.model.repository), cached.file.path), cached.bytes_on_disk
             # What is here already must not count as speed.
             self._bars[key] = self._columns.add_task(
-                cached.file.path, total=cached.file.size, completed=here
+                one_line(cached.file.path), total=cached.file.size, completed=here
             )
             self._done[key] = here
         self._all = self._columns.add_task(
@@ -86,7 +86,8 @@ class ProgressBars(Display):
     def __call__(self, progress: FileProgress) -> None:
         key = progress.repository, progress.file
         still = progress.state in ("waiting", "checking")
-        about = f"{progress.state}: {progress.file}" if still else progress.file
+        file = one_line(progress.file)
+        about = f"{progress.state}: {file}" if still else file
         self._columns.update(self._bars[key], completed=progress.done, description=about)
         self._columns.advance(self._all, progress.done - self._done[key])
         self._done[key] = progress.done

@@ -14,6 +14,9 @@ from localspec.hub import store
 from localspec.hub.partial_files import PartialFile, partial_files
 from localspec.hub.reference import Repository
 from localspec.hub.removal import RemovalPlan, plan_removal, remove
+from localspec.imports import links
+from localspec.models import registry
+from localspec.models.bundled_files import bundled_files
 from localspec.models.locate import locate, reference_of
 from localspec.utils.format import format_bytes
 
@@ -28,21 +31,24 @@ class _Selection:
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and delete nothing.")
+@click.option("--yes", is_flag=True, help="Delete without a question.")
+@click.option("--dry-run", is_flag=True, help="List what would be deleted, and delete nothing.")
 def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
-    """Delete models that were fetched from the Hub, and free what only they needed.
+    """Delete models that were fetched from the Hub, and links to imported ones.
 
-    NAME is what `localspec ls` shows; of a pair it is the target. What other models share stays.
+    NAME is a name that `localspec ls` shows. The name of a pair deletes its target, not its
+    drafter. Files that another model uses, too, stay, and so do those of other tools.
     """
     output = Output()
-    selected = _by_repository(names)
+    imported = [each for name in names for each in links.links_of(name)]
+    selected = _by_repository([name for name in names if not links.links_of(name)])
     planned = _removals(selected)
+    say = output.data if dry_run else output.note
+    end = "\n" if dry_run else ""
+    for path in imported:
+        say(f"{path}: a link; the file itself stays where it is{end}")
     for each in planned:
-        if dry_run:
-            output.data(f"{_about(each)}\n")
-        else:
-            output.note(_about(each))
+        say(f"{_about(each)}{end}")
     freed = format_bytes(sum(each.freed for each in planned))
     if dry_run:
         output.note(f"{freed} would be freed")
@@ -50,6 +56,7 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
         # A download may have ended while the user was asked.
         for each in _removals(selected):
             remove(each)
+        links.remove(imported)
         output.note(f"{freed} freed")
     else:
         output.note("nothing was deleted")
@@ -68,8 +75,7 @@ def _by_repository(names: Sequence[str]) -> Mapping[str, _Selection]:
     """
     found: dict[str, _Selection] = {}
     for name in names:
-        path = Path(name)
-        reference = path if path.exists() else reference_of(name)
+        reference = Path(name) if os.path.exists(name) else reference_of(name)
         if isinstance(reference, Repository):
             if "/" in name:
                 _require_one(reference)
@@ -107,6 +113,12 @@ def _interrupted(wanted: Repository) -> list[PartialFile]:
 
 def _model_at(path: Path, name: str) -> tuple[str, Sequence[str]]:
     """Return the repository that a file in the Hub's cache is from, and its model's files."""
+    if path.resolve() in [file.resolve() for file in bundled_files()]:
+        size = format_bytes(sum(file.stat().st_size for file in registry.bundled()))
+        raise InvalidValueError(
+            f"{name!r} comes with localspec and cannot be deleted ({size} with its drafter); "
+            "localspec rm deletes what was fetched from the Hub"
+        )
     repository = store.repository_of(path) or ""
     revisions = store.folder_of(repository) / "snapshots"
     absolute = Path(os.path.abspath(path))
@@ -116,7 +128,7 @@ def _model_at(path: Path, name: str) -> tuple[str, Sequence[str]]:
             if file in each.names.paths:
                 return repository, each.names.paths
     raise InvalidValueError(
-        f"{name} is no model of the Hub's cache ({store.hub_cache()}), and only those are "
+        f"{name!r} is no model of the Hub's cache ({store.hub_cache()}), and only those are "
         "deleted; delete a file of your own yourself"
     )
 
@@ -129,5 +141,5 @@ def _about(planned: RemovalPlan) -> str:
 
 def _agreed(freed: str) -> bool:
     if not sys.stdin.isatty():
-        raise InvalidValueError("nobody can be asked here; --yes deletes without asking")
+        raise InvalidValueError("there is no terminal to ask at; --yes deletes without asking")
     return click.confirm(f"Delete, and free {freed}?", err=True)

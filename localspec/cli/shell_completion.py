@@ -31,9 +31,12 @@ def words(fixed: Sequence[str]) -> Complete:
     ]
 
 
-def files(_context: click.Context, _parameter: click.Parameter, typed: str) -> Items:
-    """Let the shell complete the name of a file."""
-    return [CompletionItem(typed, type="file")]
+def words_or_files(fixed: Sequence[str]) -> Complete:
+    """Return a completion to one of `fixed`; where none fits, the shell completes a file's name."""
+    complete = words(fixed)
+    return lambda context, parameter, typed: (
+        complete(context, parameter, typed) or [CompletionItem(typed, type="file")]
+    )
 
 
 def models(fixed: Sequence[str]) -> Complete:
@@ -62,15 +65,18 @@ def _models() -> list[tuple[str, str | None]]:
     """Return the names of all pairs and of the models on this disk; pairs have a note."""
     try:
         from localspec.hub import store
+        from localspec.imports import links
         from localspec.models import registry
+        from localspec.models.bundled_files import bundled_files
 
         pairs = [(pair.name, pair.note) for pair in registry.pairs().values()]
-        # Files outside of the Hub's cache are named by their paths, which `_paths` knows.
-        stored = [(model.name, None) for model in store.models()]
+        bundled = [(file.stem, None) for file in bundled_files()]
+        # Other files outside of the Hub's cache are named by their paths, which `_paths` knows.
+        stored = [(model.name, None) for model in (*store.models(), *links.imported())]
     except (LocalspecError, ImportError, OSError, ValueError):
         # The user is still typing; the command itself will explain the error.
         return []
-    return [*pairs, *stored]
+    return [*pairs, *bundled, *stored]
 
 
 def _paths(typed: str) -> Iterator[tuple[str, None]]:

@@ -1,19 +1,29 @@
 """`localspec show`: what a model is, as far as its header tells."""
 
+import os
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
 import click
 
 from localspec.cli.ls_pairs import pair_record
 from localspec.cli.output import Output
-from localspec.cli.show_output import blocks_text, model_record, model_rows, pair_rows
+from localspec.cli.show_output import (
+    blocks_text,
+    model_record,
+    model_rows,
+    own_drafter_rows,
+    pair_rows,
+)
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.facts import Facts, facts_of
+from localspec.gguf.heads import kind_of
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.equal_digits import remembered
 from localspec.models import registry
-from localspec.models.locate import find_file, locate
+from localspec.models.heads_elsewhere import heads_elsewhere
+from localspec.models.locate import locate
+from localspec.models.own_drafters import OwnDrafter, own_drafters
 from localspec.models.registry import Pair
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.format import printable
@@ -21,13 +31,13 @@ from localspec.utils.format import printable
 
 @click.command()
 @click.argument("name")
-@click.option("--template", is_flag=True, help="Print its whole chat template, and nothing else.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+@click.option("--template", is_flag=True, help="Print only the chat template, in full.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not lines.")
 def show(*, name: str, template: bool, as_json: bool) -> None:
-    """Show what a model is: its shape, quantisation, vocabulary, chat template, licence.
+    """Show a model's shape, quantisation, vocabulary, chat template and licence.
 
-    NAME is a path, user/repo[:quant], or a pair of models.toml, of which everything is shown. No
-    weights are loaded.
+    NAME is a path, user/repo[:quant], or a pair of models.toml; of a pair both models are shown,
+    and what is known of its drafters. No weights are loaded.
     """
     output = Output()
     pair = _pair_called(name)
@@ -35,7 +45,8 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
     if template and not as_json:
         output.data(_template(name, model))
         return
-    drafter = facts_of(path) if pair and (path := find_file(pair.drafter)) else None
+    own = own_drafters(model.files[0]) if model and not kind_of(model.header) else []
+    drafter = _first_on_disk(own) if pair else None
     if as_json:
         output.record(
             {
@@ -43,18 +54,24 @@ def show(*, name: str, template: bool, as_json: bool) -> None:
                 "model": model_record(model, _digits(model)) if model else None,
                 "pair": pair_record(pair) if pair else None,
                 "drafter": model_record(drafter, _digits(drafter)) if drafter else None,
+                "drafters": [each.name for each in own if each.file],
             }
         )
         return
     blocks = [pair_rows(pair)] if pair else []
+    elsewhere = heads_elsewhere(model) if model else None
+    if found := own_drafter_rows([each for each in own if each.listed is None], elsewhere):
+        blocks.append(found)
     blocks += [model_rows(facts, _digits(facts)) for facts in (model, drafter) if facts]
     output.data(blocks_text(blocks))
-    if pair and (not model or (pair.drafter and not drafter)):
-        output.note(f"not all of it is on this machine; localspec pull {pair.name} fetches it")
+    if pair and (not model or (pair.drafters and not any(each.file for each in own))):
+        output.note(
+            f"the pair is not complete on this machine; localspec pull {pair.name} fetches it"
+        )
 
 
 def _pair_called(name: str) -> Pair | None:
-    return None if Path(name).exists() else registry.pair_named(name)
+    return None if os.path.exists(name) else registry.pair_named(name)
 
 
 def _facts(name: str, pair: Pair | None) -> Facts | None:
@@ -65,6 +82,13 @@ def _facts(name: str, pair: Pair | None) -> Facts | None:
         if pair is None:
             raise
         return None
+
+
+def _first_on_disk(drafters: Sequence[OwnDrafter]) -> Facts | None:
+    """Return the facts of the first drafter in a file of its own."""
+    files = (each.file for each in drafters if each.reference and each.file)
+    first = next(files, None)
+    return facts_of(first) if first else None
 
 
 def _digits(facts: Facts) -> EqualDigits | None:

@@ -7,6 +7,8 @@ from localspec.cli.output import join_facts
 from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
 from localspec.memory.estimate import cache_bytes
+from localspec.models.bundled_files import name_of
+from localspec.models.own_drafters import OwnDrafter
 from localspec.models.registry import Pair
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.format import format_bytes, format_count, printable
@@ -36,14 +38,41 @@ def pair_rows(pair: Pair) -> list[Row]:
     return [
         ("pair", pair.name),
         ("for", pair.note or "-"),
-        ("target", str(pair.target)),
-        ("drafter", str(pair.drafter) if pair.drafter else f"none: {pair.no_drafter or '-'}"),
+        ("target", name_of(pair.target)),
+        *_drafter_rows(pair),
         ("parameters", pair.parameters or "-"),
         ("context", f"{pair.context:,} tokens" if pair.context else "-"),
         ("target's sizes", sizes or "-"),
         ("licence", pair.licence or "-"),
         *([("unverified", ", ".join(pair.unverified))] if pair.unverified else []),
     ]
+
+
+def _drafter_rows(pair: Pair) -> list[Row]:
+    """Return the drafters of a pair, each with what is known of it."""
+    if not pair.drafters:
+        return [("drafter", f"none: {pair.no_drafter or '-'}")]
+    rows = []
+    for each in pair.drafters:
+        size = format_bytes(each.size) if each.size else ""
+        rows.append(("drafter", join_facts([str(each), size])))
+        rows += [
+            (f"  {name}", text)
+            for name, text in (("loses", each.loses), ("reported", each.report))
+            if text
+        ]
+        if each.unverified:
+            rows.append(("  unverified", ", ".join(each.unverified)))
+    return rows
+
+
+def own_drafter_rows(drafters: Sequence[OwnDrafter], elsewhere: str | None) -> list[Row]:
+    """Return the drafters of a target that models.toml does not list.
+
+    elsewhere: where the heads are that the target lacks.
+    """
+    rows = [("drafter", f"{each.name}, found with the target") for each in drafters]
+    return [*rows, *([("heads", elsewhere)] if elsewhere else [])]
 
 
 def model_rows(facts: Facts, digits: EqualDigits | None = None) -> list[Row]:
@@ -65,7 +94,7 @@ def model_rows(facts: Facts, digits: EqualDigits | None = None) -> list[Row]:
         *_vocabulary(facts.vocabulary),
         ("chat template", _template(facts.chat_template)),
         ("draft heads", facts.hidden_state_heads or "none"),
-        *([("digits", str(digits))] if digits else []),
+        *([("logits", str(digits))] if digits else []),
     ]
 
 

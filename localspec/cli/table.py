@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from localspec.cli.output import colors_off_because
+from localspec.utils.format import without_controls
 
 
 def table_text(
@@ -26,7 +27,7 @@ def table_text(
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(without_controls, row))
     console = stdout_console(shutil.get_terminal_size().columns)
     with console.capture() as capture:
         console.print(table)

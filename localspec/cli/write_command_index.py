@@ -13,10 +13,11 @@ import click
 
 from localspec.cli.command_index import FILE
 from localspec.cli.main import localspec
+from localspec.cli.settings import SETTINGS
 
 # The placeholders of `--help` that stand for models and for files.
 _MODELS = {"MODEL", "PAIR", "PATH", "TARGET", "DRAFTER"}
-_FILES = {"FILE", "FILENAME"}
+_FILES = {"FILE", "FILENAME", "FOLDER"}
 
 
 def index_text(group: click.Group) -> str:
@@ -53,6 +54,8 @@ def _values(parameter: click.Parameter, context: click.Context) -> dict[str, Any
     placeholders = parameter.make_metavar(context).strip("[]{}.").split("|")
     if isinstance(parameter.type, click.Choice):
         fixed = [str(choice) for choice in parameter.type.choices]
+    elif "SETTING" in placeholders:
+        fixed = list(SETTINGS)
     else:
         fixed = [each for each in placeholders if each.islower()]
     # NAME alone is a model's as an argument; options have other things with names.

@@ -37,6 +37,19 @@ class AcceptancePrior:
     ignored: str | None = None
 
 
+@dataclass(slots=True)
+class Tally:
+    """Drafted tokens in all: how many were right, and how many were tried."""
+
+    right: float = 0.0
+    tried: float = 0.0
+
+    def add(self, right: bool) -> None:
+        """Count a token."""
+        self.right += right
+        self.tried += 1
+
+
 class AcceptanceRates:
     """The probability that the j-th drafted token is accepted, given that those before it are.
 

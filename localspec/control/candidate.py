@@ -1,11 +1,17 @@
 """Candidate: a drafter that a policy may choose, with its cost and its acceptance rates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
 from typing import cast
 
-from localspec.control.acceptance import FIRST_GUESS, AcceptanceRates, ConfidenceTable, correctness
+from localspec.control.acceptance import (
+    FIRST_GUESS,
+    AcceptanceRates,
+    ConfidenceTable,
+    Tally,
+    correctness,
+)
 from localspec.control.drafter_cost import DrafterCost
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog
@@ -16,6 +22,8 @@ _GAIN_RATE = 0.1
 _LONGEST_WAIT = 128
 # A drafter that waits so many steps has failed in this text.
 _FAILED = 8
+# A head may read hidden rows for as long as so many plain steps take, before its drafts save time.
+_MOST_READING = 4.0
 
 
 class Candidate:
@@ -27,6 +35,7 @@ class Candidate:
         since its last draft.
     reports_confidence: whether the drafter calls `Limit.go_on` for each token; known after its
         first draft.
+    parallel: see Traits. tally: of all its drafts.
     cheap: see Traits. A cheap drafter is asked at every step, so every draft of it is scored.
     """
 
@@ -35,13 +44,22 @@ class Candidate:
         self.cost = cost
         self.reports_confidence = False
         self.cheap = drafter.traits.cheap
+        self.parallel = drafter.traits.parallel
         self.acceptance_rates = AcceptanceRates(guess)
+        self.tally = Tally()
         self._guess = guess
         self.gain = 0.0
         self.exploration_budget = 0.0
         self._confidence_table = ConfidenceTable()
         self._chances = drafter.traits.chances
+        self._deepest = drafter.traits.deepest
         self._margins: list[float] = []
+        self._reads_hidden = bool(drafter.traits.reads_hidden)
+        self._only_last_row = drafter.traits.only_last_row
+        # Whether it was shown the rows of the last step, and what reading took since it last paid.
+        self._shown = True
+        self._unpaid = 0.0
+        self._stopped = self._resumed = False
         self._shadow: Draft | None = None
         self._waited = 0
         self._wait = 1
@@ -55,16 +73,21 @@ class Candidate:
         """The number of text tokens that the drafter must evaluate before it can draft."""
         return backlog(self.drafter)
 
+    def depth(self, limit: Limit) -> int:
+        """The most tokens that it can draft within this limit."""
+        return min(limit.depth, self._deepest or limit.depth)
+
     def survivals(self, limit: Limit) -> list[float]:
         """The probabilities that the first 1, 2, ... tokens of a draft now are all accepted."""
+        depth = self.depth(limit)
         if self._chances:
-            chances = self._chances(limit.depth)
+            chances = self._chances(depth)
         elif self.cheap:
             # Cheap drafters run no model.
             self._shadow = cast(ComputedDrafter, self.drafter).propose(limit)
             chances = self.acceptance_rates.chances(len(self._shadow))
         else:
-            chances = self.acceptance_rates.chances(limit.depth)
+            chances = self.acceptance_rates.chances(depth)
         return list(accumulate(chances, mul))
 
     def shadow_draft(self, depth: int) -> Draft | None:
@@ -77,27 +100,74 @@ class Candidate:
         In the 1st, 4th, 13th, ... text after a failure, the drafter starts again from its first
         acceptance rates. Not in every text, as each trial costs time.
         """
-        failed = self._wait >= _FAILED or (self._idle and self.gain < 0)
-        self._idle = True
-        if self.cheap or not failed:
-            return
+        failed = self._wait >= _FAILED or self._stopped or (self._idle and self.gain < 0)
+        self._idle, self._resumed = True, False
+        if failed and not self.cheap:
+            self._begin_after_failure()
+        self._shown = not self._stopped
+
+    def _begin_after_failure(self) -> None:
         self._texts_waited += 1
         if self._texts_waited >= self._wait_texts:
             self.acceptance_rates = AcceptanceRates(self._guess)
             self._waited, self._wait = 0, 1
             self._texts_waited, self._wait_texts = 0, 3 * self._wait_texts
+            self._resumed, self._stopped, self._unpaid = self._stopped, False, 0.0
+
+    # Reading hidden rows, which a head must be shown whether it drafts or not.
+
+    @property
+    def reads(self) -> bool:
+        """Whether to show it the hidden rows of this step.
+
+        A head that has not paid for long is shown none for the rest of the text. One that needs the
+        last row alone is shown it before its next trial.
+        """
+        return not self._stopped or (self._only_last_row and self._waited >= self._wait)
+
+    @property
+    def may_draft(self) -> bool:
+        """Whether it has read what it needs."""
+        return self._shown or not self._reads_hidden
+
+    def resume(self, seconds: float, affordable: float) -> None:
+        """Stop again if it would cost much to read what it has missed in earlier texts.
+
+        seconds: the target evaluates those tokens again. affordable: the most seconds.
+        """
+        if self._resumed and seconds > affordable:
+            self._stopped, self._shown = True, False
+
+    def learn_reading(self, reading: Mapping[str, float], plain: float, *, drafted: bool) -> None:
+        """Charge it for the hidden rows of a step.
+
+        reading: see Step. plain: as in LossBudget. drafted: whether it drafted in this step.
+        """
+        if not self._reads_hidden:
+            return
+        if self._stopped and not self._shown:
+            self._waited += 1
+        elif self._stopped and not drafted:
+            # It could have been tried, but that was not affordable.
+            self.end_trial(paid=False)
+        self._shown = self.drafter.name in reading
+        self._unpaid += reading.get(self.drafter.name, 0.0)
+        if self._unpaid > _MOST_READING * plain:
+            self._stopped = True
 
     # While it drafts.
 
-    def start_draft(self, slowdown: float, clock: Callable[[], float]) -> "DraftTimer":
+    def start_draft(self, depth: int, slowdown: float, clock: Callable[[], float]) -> "DraftTimer":
         """Return a timer for a draft that starts now.
 
-        slowdown: PassCosts.reading_slowdown. clock: returns the time in seconds.
+        depth: the most tokens of the draft. slowdown: PassCosts.reading_slowdown. clock: returns
+        the time in seconds.
         """
         self.exploration_budget = 0.0
         self._idle = False
         self._margins = []
-        return DraftTimer(self.cost, self.backlog, slowdown, clock)
+        rows = depth if self.parallel else None
+        return DraftTimer(self.cost, self.backlog, slowdown, clock, rows)
 
     def add_margin(self, margin: float) -> float:
         """Record a token drawn with this margin; return the probability that it is accepted."""
@@ -111,6 +181,7 @@ class Candidate:
         """Learn from the `drafted` tokens, where `tokens` were committed."""
         for position, right in enumerate(correctness(drafted, tokens)):
             self.acceptance_rates.learn(position, right)
+            self.tally.add(right)
             if position < len(self._margins):
                 self._confidence_table.learn(self._margins[position], right)
         self._margins = []
@@ -138,17 +209,27 @@ class Candidate:
         self._wait = 1 if paid else min(2 * self._wait, _LONGEST_WAIT)
         if paid:
             self._wait_texts = 1
+            self._unpaid, self._stopped = 0.0, False
 
 
 class DraftTimer:
-    """Measures the seconds of each token of one draft, for the drafter's cost."""
+    """Measures the seconds of each token of one draft, for the drafter's cost.
+
+    rows: of the pass that all tokens are drawn from; None: each token takes a pass of its own.
+    """
 
     def __init__(
-        self, cost: DrafterCost, backlog: int, slowdown: float, clock: Callable[[], float]
+        self,
+        cost: DrafterCost,
+        backlog: int,
+        slowdown: float,
+        clock: Callable[[], float],
+        rows: int | None = None,
     ) -> None:
         self._cost = cost
         self._backlog = backlog
         self._slowdown = slowdown
+        self._rows = rows
         self._count = 0
         self._clock = clock
         self._last = clock()
@@ -158,6 +239,8 @@ class DraftTimer:
         now = self._clock()
         if self._count:
             self._cost.learn_further(now - self._last)
+        elif self._rows is not None:
+            self._cost.learn_pass(now - self._last, self._rows, self._backlog, self._slowdown)
         else:
             self._cost.learn_first(now - self._last, self._backlog, self._slowdown)
         self._count += 1

@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.recent_median import ENOUGH, RecentMedian
+
+# With a shorter backlog, the time of each of its tokens is too uncertain to be learnt.
+_LONG_BACKLOG = 16
 
 
 @dataclass(slots=True)
@@ -11,6 +15,9 @@ class DrafterCost:
 
     first: the first token of a draft, with a backlog of one or two tokens. further: each token
     after the first. reading: each token of a longer backlog.
+
+    Where all tokens come from one pass (Traits.parallel), `first` and `further` tell what the pass
+    takes until it is learnt by its rows. Then `further` is what drawing a token takes.
     """
 
     first: float = 0.0
@@ -19,10 +26,20 @@ class DrafterCost:
     _first: RecentMedian = field(default_factory=RecentMedian)
     _further: RecentMedian = field(default_factory=RecentMedian)
     _reading: RecentMedian = field(default_factory=RecentMedian)
+    _passes: PassCosts | None = None
 
     def of(self, depth: int) -> float:
         """Seconds of a draft of `depth` tokens."""
-        return self.first + (depth - 1) * self.further
+        drawn = self._passes.seconds(depth) if self._passes else self.first
+        return drawn + (depth - 1) * self.further
+
+    def table(self, deepest: int) -> list[float]:
+        """`of` every depth from 1 to `deepest`; entry 0 is unused."""
+        drawn = self._passes.table if self._passes else [self.first] * (deepest + 1)
+        return [
+            seconds + (depth - 1) * self.further
+            for depth, seconds in enumerate(drawn[: deepest + 1])
+        ]
 
     def catch_up_seconds(self, backlog: int, slowdown: float = 1.0) -> float:
         """Seconds to evaluate a backlog of tokens, except the two that `first` includes.
@@ -47,9 +64,21 @@ class DrafterCost:
         """
         if backlog <= 2:
             self.first = self._learnt(self._first, seconds, self.first)
-        elif backlog >= 16:  # with fewer tokens the time of each is too uncertain
-            each = max(0.0, seconds - self.first) / (backlog - 2) / slowdown
-            self.reading = self._learnt(self._reading, each, self.reading)
+        elif backlog >= _LONG_BACKLOG:
+            self._learn_reading(seconds - self.first, backlog, slowdown)
+
+    def learn_pass(self, seconds: float, rows: int, backlog: int, slowdown: float = 1.0) -> None:
+        """Learn from the pass of a whole draft, with a row for each token.
+
+        A backlog of more than two tokens is read in the same pass. slowdown: as in `learn_first`.
+        """
+        if backlog >= _LONG_BACKLOG:
+            self._learn_reading(seconds - self.of(rows), backlog, slowdown)
+            return
+        if self._passes is None:
+            known = {1: self.of(1) or seconds, WIDEST: self.of(WIDEST) or seconds}
+            self._passes, self.further = PassCosts(known), 0.0
+        self._passes.learn(rows, seconds - self.catch_up_seconds(backlog, slowdown))
 
     @property
     def knows_further(self) -> bool:
@@ -59,6 +88,10 @@ class DrafterCost:
     def learn_further(self, seconds: float) -> None:
         """Learn from one further token."""
         self.further = self._learnt(self._further, seconds, self.further)
+
+    def _learn_reading(self, seconds: float, backlog: int, slowdown: float) -> None:
+        each = max(0.0, seconds) / (backlog - 2) / slowdown
+        self.reading = self._learnt(self._reading, each, self.reading)
 
     @staticmethod
     def _learnt(recent: RecentMedian, seconds: float, known: float) -> float:

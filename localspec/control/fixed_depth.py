@@ -25,6 +25,10 @@ class FixedDepth:
     def begin(self) -> None:
         """Nothing to do."""
 
+    def reads(self, drafter: Drafter, lacking: int = 0) -> bool:
+        """Always."""
+        return True
+
     def decide(self, limit: Limit) -> Decision:
         """Choose the first drafter that proposes tokens."""
         depth = min(self._depth, limit.depth)
@@ -52,3 +56,7 @@ class FixedDepth:
 
     def learn(self, step: Step) -> None:
         """Nothing to learn."""
+
+    def plain_time(self, step: Step) -> None:
+        """Nothing is measured."""
+        return None

@@ -55,8 +55,8 @@ class PassCosts:
         self._observed_factor = [1.0] * len(self._base)
         self._frequency = [0.0] * len(self._base)
         self._anchor = 1
-        # By width: the factor when the base cost was last confirmed.
-        self._confirmed_factor = [1.0] * len(self._base)
+        # By width: the factor when the base cost was last confirmed by passes; None before that.
+        self._confirmed_factor: list[float | None] = [None] * len(self._base)
         self._best = list(self._base)
         self._padded = list(range(len(self._base)))
         self._update_padding()
@@ -149,8 +149,14 @@ class PassCosts:
         return self.of_decode(1) / self._profiled
 
     def is_stale(self, width: int) -> bool:
-        """Whether the factor has changed much since this width was last confirmed."""
-        return self._moved(self._confirmed_factor[width])
+        """Whether the factor has changed much since this width was last confirmed by passes."""
+        confirmed = self._confirmed_factor[width]
+        return confirmed is None or self._moved(confirmed)
+
+    @property
+    def knows_plain(self) -> bool:
+        """Whether enough plain passes were measured."""
+        return self._confirmed_factor[1] is not None
 
     def _learn_base(self, width: int, relative: float) -> None:
         """Learn the base cost of a width from observations under about the same factor."""

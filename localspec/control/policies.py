@@ -1,9 +1,9 @@
 """Policies: the policies of a sequence, one of which decides in each generation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
-from localspec.control.acceptance import AcceptancePrior
+from localspec.control.acceptance import AcceptancePrior, Tally
 from localspec.control.adaptive import AdaptivePolicy, Explain
 from localspec.control.cost_model import CostModel
 from localspec.control.fixed_depth import FixedDepth
@@ -29,7 +29,7 @@ class Policies:
 
     drafters: the drafters of the sequence.
     costs: None if nothing was measured because there are no drafters.
-    priors: returns the stored acceptance rates for a temperature.
+    priors: returns the expected acceptance rates for a rule and a temperature.
     prior_ignored: why a stored prior is ignored; None if none is.
 
     Acceptance depends on the rule and the temperature, so each pair of these has its own adaptive
@@ -40,13 +40,26 @@ class Policies:
         self,
         drafters: Sequence[Drafter],
         costs: CostModel | None,
-        priors: Callable[[float], AcceptancePrior],
+        priors: Callable[[str, float], AcceptancePrior],
     ) -> None:
         self.costs = costs
         self.prior_ignored: str | None = None
         self._drafters = drafters
         self._priors = priors
         self._adaptive: dict[tuple[str, float], AdaptivePolicy] = {}
+
+    def use_costs(self, costs: CostModel) -> None:
+        """Decide by other costs from the next generation on; acceptance rates are kept."""
+        self.costs = costs
+        for policy in self._adaptive.values():
+            policy.use_costs(costs)
+
+    def take_tallies(self) -> Iterator[tuple[str, float, str, Tally]]:
+        """Yield rule, temperature, drafter and its counts since the last call."""
+        for (rule, temperature), policy in self._adaptive.items():
+            for candidate in policy.candidates:
+                tally, candidate.tally = candidate.tally, Tally()
+                yield rule, temperature, candidate.drafter.name, tally
 
     def policy(
         self,
@@ -63,11 +76,12 @@ class Policies:
         least_rows: the least rows of each of its passes. clock: see AdaptivePolicy.
         """
         if settings.depth is not None or not self._drafters or not self.costs:
-            return FixedDepth(self._drafters, settings.depth or 0)
+            depth = settings.depth or 0
+            return FixedDepth(self._drafters if depth else self._reading, depth)
         self.costs.passes.set_least_rows(least_rows)
         key = settings.rule, round(temperature, 1)
         if key not in self._adaptive:
-            prior = self._priors(temperature)
+            prior = self._priors(settings.rule, temperature)
             self.prior_ignored = prior.ignored
             self._adaptive[key] = AdaptivePolicy(
                 self._drafters, self.costs, deepest=deepest, guesses=prior.rates
@@ -75,3 +89,11 @@ class Policies:
         policy = self._adaptive[key]
         policy.explain, policy.clock = explain, clock
         return policy
+
+    @property
+    def _reading(self) -> list[Drafter]:
+        """The drafters that follow a text also where nothing is drafted.
+
+        Those that read hidden rows of the target: it would compute them again for the next text.
+        """
+        return [each for each in self._drafters if each.traits.reads_hidden]

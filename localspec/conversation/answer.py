@@ -8,12 +8,16 @@ from localspec.conversation.answer_writer import AnswerWriter
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
 from localspec.conversation.reasoning import Split, Tags
 from localspec.conversation.turns import Conversation, Turn
+from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Token
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
 from localspec.sampling.noise import derive_seed
 from localspec.stats import Stats
+from localspec.utils.closing import Closing
+from localspec.utils.format import excerpt
+from localspec.utils.stop_flag import StopFlag
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +43,30 @@ Shorten = Callable[[], AnswerPrompt | None]
 _BUDGET_SPENT = "thinking budget spent"
 
 
-class _StopFlag:
-    """A flag that asks an answer to end.
+class AsyncAnswer(Background[Event, Turn]):
+    """An answer for `async for`, event by event; `await` it for the whole `Turn`.
 
-    It is no threading.Event: a Ctrl-C inside `Event.set` could leave the event's lock taken. It is
-    an object of its own, so that a generation does not keep an abandoned answer alive.
+    `Session.asend`, `aregenerate` and `aedit` return it. It is written in a thread of its own, a
+    few events ahead. To stop, cancel the task that reads it, call `aclose`, or leave the `async
+    with`: the answer ends within one step, and its text so far stays in the conversation.
     """
 
-    def __init__(self) -> None:
-        self._set = False
+    @classmethod
+    def of(cls, ask: Callable[[], "Answer"], asking: threading.Lock) -> "AsyncAnswer":
+        """The answer that `ask` returns. asking: held while it asks."""
 
-    def set(self) -> None:
-        self._set = True
+        def work(_stopped: Callable[[], bool]) -> Generator[Event, None, Turn]:
+            with asking:
+                answer = ask()
+            with answer:
+                yield from answer
+                return answer.result()
 
-    def is_set(self) -> bool:
-        return self._set
+        return cls(work)
 
 
-class Answer(Iterator[Event]):
-    """An iterator of events; the last event is `Ended`.
+class Answer(Closing, Iterator[Event]):
+    """An iterator of events; the last event is `Ended`. `Session.send` returns it.
 
     You may stop iterating at any time: the text so far stays in the conversation. `stop` and
     `close` may be called from any thread; `close` waits for the step that runs.
@@ -93,7 +102,7 @@ class Answer(Iterator[Event]):
         self._variant = variant
         detokenizer = Detokenizer(settings.stop)
         self._writer = AnswerWriter(self._model, detokenizer, tags, thinking=prompt.thinking)
-        self._stop = _StopFlag()
+        self._stop = StopFlag()
         self._ended = False
         self._lock = threading.Lock()
         self._generation: Generation | None = None
@@ -109,6 +118,10 @@ class Answer(Iterator[Event]):
         """The context usage, prompt included."""
         used = len(self._prompt.tokens) + len(self._writer.tokens)
         return Gauge(used, self._slot.target.n_ctx)
+
+    def __repr__(self) -> str:
+        state = self.turn.stop_reason if self._ended and self.turn else None
+        return f"<Answer {excerpt(self.text)}, {state or 'unfinished'}, {self.stats.line}>"
 
     def __next__(self) -> Event:
         # A step keeps the model loaded.
@@ -130,12 +143,6 @@ class Answer(Iterator[Event]):
             if self._generation:
                 self._generation.close()
 
-    def __enter__(self) -> "Answer":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
     def result(self) -> Turn:
         """Run to the end and return the answer; empty if stopped before its first token."""
         for _ in self:
@@ -143,6 +150,7 @@ class Answer(Iterator[Event]):
         return self.turn or Turn("assistant", "", stop_reason="cancelled")
 
     def _run(self) -> Generator[Event, None, None]:
+        self._slot.in_answer = True
         try:
             reason = yield from self._all_parts()
         except BaseException:
@@ -256,7 +264,7 @@ class Answer(Iterator[Event]):
             return "context"
         self._add_to_turn(self._writer.close_thought(tokens, closing))
         yield Notice(
-            f"its thoughts end here: the budget of {self._thinking_budget} tokens is used up"
+            f"the thought was ended: its budget of {self._thinking_budget} tokens is used up"
         )
         return ""
 
@@ -280,6 +288,7 @@ class Answer(Iterator[Event]):
         if self._ended:
             return Split()
         self._ended = True
+        self._slot.in_answer = False
         rest = self._add_to_turn(self._writer.end())
         self._record_tokens()
         if self.turn:

@@ -8,40 +8,32 @@ from typing import Any, Literal, Unpack
 from weakref import finalize
 
 from localspec.conversation.answer import Answer, AnswerPrompt
+from localspec.conversation.async_questions import AsyncQuestions
 from localspec.conversation.events import Gauge
 from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
-from localspec.conversation.window import Window, drop_oldest, last_question
+from localspec.conversation.window import Window, drop_oldest, last_question, too_long_error
 from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
-from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
+from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.utils.closing import Closing
 
 # The share of the context kept free for the answer; the oldest turns are dropped for it.
 _ANSWER_SHARE = 0.25
 _NO_LIMIT = 2**31 - 1
-_MERGE_NOTICE = "the model's template refuses these turns as they are: some are handed over as one"
+_MERGE_NOTICE = "the model's template refuses these turns: some are joined into one"
 
 
-class Session:
+class Session(Closing, AsyncQuestions):
     """A conversation with an engine's model; close the session to give its KV caches back.
-
-    system: the system prompt. when_full: what happens when the context is full: `stop` ends the
-    answer, `drop` drops the oldest turns and yields `Dropped` (the system prompt stays).
-    thinking_budget: the most reasoning tokens per answer. tools, template_options: variables for
-    the chat template. raw: continue the text without the chat template; None decides by the model.
-    conversation: an earlier conversation to continue.
-    options: those of `Engine.stream`; without `max_tokens`, an answer may fill the context.
 
     Each turn evaluates only the new tokens. Several sessions may use one engine from several
     threads: their texts are in one cache, and their passes share decodes. Where that is not
     possible, a session has a cache of its own, and its first answer begins with a `Notice` that
     says why. A session has one answer at a time; a new question ends the answer before.
-
-    Raises ModelLoadError, with the figures, if memory is too small for another text; the other
-    sessions go on.
     """
 
     def __init__(
@@ -57,9 +49,28 @@ class Session:
         conversation: Conversation | None = None,
         **options: Unpack[GenerationOptions],
     ) -> None:
+        """Begin or continue a conversation.
+
+        engine: the engine that writes the answers.
+        system: the system prompt.
+        when_full: what happens when the context is full: `stop` ends the answer, `drop` drops the
+        oldest turns and yields `Dropped` (the system prompt stays).
+        thinking_budget: the most tokens of reasoning per answer; None: no limit.
+        tools: the functions that the model may call, as JSON schemas, for the chat template.
+        template_options: further variables of the chat template, such as `enable_thinking`.
+        raw: True continues the text without the chat template, False uses the template; None
+        chooses what suits the model.
+        conversation: an earlier conversation to continue; None begins an empty one.
+        options: those of `Engine.stream`, for all answers; `send` can change them for one answer.
+        Without `max_tokens`, an answer may fill the context.
+
+        Raises InvalidValueError for a wrong value; ModelLoadError if memory is too small for
+        another text.
+        """
         if when_full not in ("stop", "drop"):
             raise InvalidValueError(f"when_full is {when_full!r}; it must be stop or drop")
         _config_of(options)
+        super().__init__()
         self.engine = engine
         self.system = system
         self.when_full = when_full
@@ -70,12 +81,17 @@ class Session:
         self._began = datetime.now()
         self._answer: Answer | None = None
         self._first_seen: Turn | None = None
-        self._noted: set[str] = set()
         self._cached_transcript: Transcript | None = None
         self._closed = False
         self._slot = engine.open_slot()
+        # What the engine's `notes` have said.
+        self._noted = set(self._slot.loaded.notes)
         # Runs when the session is garbage-collected without `close`.
         self._give_back_slot = finalize(self, engine.leave, self._slot)
+
+    def __repr__(self) -> str:
+        gauge, name = self.gauge, self.engine.model.path.stem
+        return f"<Session {name}, {len(self.turns)} turns, {gauge.used} of {gauge.size} tokens>"
 
     @property
     def turns(self) -> list[Turn]:
@@ -105,7 +121,7 @@ class Session:
         not fit the context or is refused by the chat template.
         """
         if not text:
-            raise InvalidValueError("the message is empty; say something")
+            raise InvalidValueError("the message is empty; write some text")
         self._end_answer()
         turn = self.conversation.add(Turn(role, text))
         try:
@@ -120,7 +136,7 @@ class Session:
         last = before = self._last_turn()
         if last.role == "assistant":
             if last.before is None:
-                raise InvalidValueError("nothing was asked yet; send a message first")
+                raise InvalidValueError("there is no question yet; send a message first")
             self.conversation.back_to(last.before)
         try:
             return self._ask(options)
@@ -138,7 +154,7 @@ class Session:
         if not 0 <= number < len(turns):
             raise InvalidValueError(f"there is no turn {number}; there are {len(turns)}, from 0 on")
         if turns[number].role == "assistant":
-            raise InvalidValueError(f"turn {number} is an answer; edit what was asked")
+            raise InvalidValueError(f"turn {number} is an answer; edit a question")
         last = self.conversation.last
         self.conversation.back_to(turns[number].before)
         try:
@@ -239,12 +255,6 @@ class Session:
         self._give_back_slot()
         self._closed = True
 
-    def __enter__(self) -> "Session":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
     @property
     def _transcript(self) -> Transcript:
         """The transcript for the engine's present model."""
@@ -262,18 +272,19 @@ class Session:
 
     def _end_answer(self) -> None:
         if self._closed:
-            raise LocalspecError("this session was closed; begin another")
+            raise LocalspecError("this session was closed; open another")
         if self._answer:
             self._answer.close()
 
     def _last_turn(self) -> Turn:
         if self.conversation.last is None:
-            raise InvalidValueError("nothing was said yet; send a message first")
+            raise InvalidValueError("there is no message yet; send one first")
         return self.conversation.last
 
     def _ask(self, options: GenerationOptions) -> Answer:
         # The lock keeps the model loaded.
         with self.engine.lock:
+            self.engine.fit_threads()
             settings, n_ctx = self._settings(options)
             tags = tags_for(self._transcript.template)
             self._answer = Answer(
@@ -351,26 +362,21 @@ class Session:
         return self._transcript.prompt(self.system, turns[first:])
 
     def _notices(self) -> Sequence[str]:
-        """What the user was not told yet: turns that were merged, why decodes are not shared."""
-        merged = _MERGE_NOTICE if self._transcript.merged else None
-        notices = [line for line in (merged, self._slot.loaded.apart) if line]
+        """What the user was not told yet: merged turns, decodes that are not shared, threads."""
+        merged, loaded = self._transcript.merged, self._slot.loaded
+        lines = (_MERGE_NOTICE if merged else None, loaded.apart, loaded.threads_note)
+        notices = [line for line in lines if line]
         new = [line for line in notices if line not in self._noted]
         self._noted.update(new)
         return new
 
     def _too_long_error(self, n_ctx: int) -> InvalidValueError:
         turns = self.turns
-        alone = len(self._prompt_from(turns, last_question(turns)).tokens)
-        if alone >= n_ctx:
-            return InvalidValueError(
-                f"the message has {alone} tokens with what belongs to it, and the context holds "
-                f"{n_ctx}; shorten it or raise --ctx"
-            )
-        count = len(self._prompt_from(turns, self._dropped).tokens)
-        way_out = "shorten it" if self.when_full == "drop" else "let the oldest turns be dropped"
-        return ContextFullError(
-            f"the conversation has {count} tokens with this message, and the context holds {n_ctx}"
-            f"; {way_out}, begin another, or raise --ctx"
+        return too_long_error(
+            len(self._prompt_from(turns, last_question(turns)).tokens),
+            len(self._prompt_from(turns, self._dropped).tokens),
+            n_ctx,
+            drops=self.when_full == "drop",
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from localspec.conversation.turns import TokenizedText, Turn
+from localspec.errors import ContextFullError, InvalidValueError
 
 # The share of the context that the remaining turns may fill after a drop. With a larger share, the
 # next turns would soon cause another drop, and each drop evaluates the prompt again.
@@ -45,3 +46,21 @@ def last_question(turns: Sequence[Turn]) -> int:
 
 def _questions(turns: Sequence[Turn], start: int) -> Iterator[int]:
     return (n for n in range(start, len(turns)) if turns[n].role == "user")
+
+
+def too_long_error(question: int, prompt: int, n_ctx: int, *, drops: bool) -> InvalidValueError:
+    """The error of a prompt that does not fit the context.
+
+    question: the tokens of the last question alone, template included. prompt: those of the whole
+    prompt. drops: whether the oldest turns were dropped already.
+    """
+    if question >= n_ctx:
+        return InvalidValueError(
+            f"the message has {question} tokens, system prompt and template included, and the "
+            f"context holds {n_ctx}; shorten the message or raise --ctx"
+        )
+    way_out = "shorten the message" if drops else "let the oldest turns be dropped"
+    return ContextFullError(
+        f"the conversation has {prompt} tokens with this message, and the context holds {n_ctx}"
+        f"; {way_out}, begin another conversation, or raise --ctx"
+    )

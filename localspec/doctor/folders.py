@@ -25,7 +25,7 @@ def folder_finding(topic: str, folder: Path, variable: str) -> Finding:
         return warning(topic, f"{folder}: {failure.strerror}", f"set {variable} to another folder")
     if not existing.is_dir():
         return warning(
-            topic, f"{folder}: {existing} is no folder", f"set {variable} to another folder"
+            topic, f"{folder}: {existing} is not a folder", f"set {variable} to another folder"
         )
     if not os.access(existing, os.W_OK | os.X_OK):
         return warning(
@@ -51,6 +51,6 @@ def _pairs() -> Finding:
     try:
         known = registry.pairs()
     except InvalidValueError as failure:
-        return error("pairs", str(failure), f"mend {file}, or move it", failure.exit_code)
+        return error("pairs", str(failure), f"repair {file}, or move it", failure.exit_code)
     users = f"with those of {file}" if file.exists() else f"{file} can add to them"
     return ok("pairs", f"{len(known)} known, {users}")

@@ -66,7 +66,7 @@ def _gpu(can_offload: bool, devices: Sequence[Mapping[str, Any]], gpus: Sequence
         return warning(
             "gpu",
             f"here is {present}, and llama.cpp, compiled for GPUs, finds none",
-            f"check its driver, and what the build is for; {gpus[0].name}: "
+            f"check its driver, and for which GPUs the build is; {gpus[0].name}: "
             f"{rebuild(gpus[0].cmake_args)}",
         )
     if can_offload:
@@ -76,7 +76,8 @@ def _gpu(can_offload: bool, devices: Sequence[Mapping[str, Any]], gpus: Sequence
         return warning(
             "gpu",
             f"here is {present}, and llama.cpp is compiled without GPUs",
-            rebuild(useful[0].cmake_args),
+            f"{rebuild(useful[0].cmake_args)}; without a compiler, a prebuilt wheel of the wheel "
+            "index in llama-cpp-python's README",
         )
     if gpus:
         remedy = rebuild(gpus[0].cmake_args)

@@ -13,7 +13,7 @@ from localspec.llama.devices import can_offload, cpu_features, devices
 from localspec.loading.config import threads_for
 from localspec.memory.available import host_memory
 
-_PROMPT = "def fibonacci(n):"
+_PROMPT = "How do I list files by size?"
 _OPTIONS: GenerationOptions = {"max_tokens": 16, "seed": 6, "ignore_eos": True, "depth": 4}
 _CONTEXT = 256
 _LARGE_MODEL_BYTES = 2**60

@@ -2,7 +2,9 @@
 
 import platform
 import re
+import sys
 from importlib import metadata
+from pathlib import Path
 
 from localspec import __version__
 from localspec.doctor.finding import Finding, error, note, ok, warning
@@ -23,7 +25,11 @@ def extras() -> list[Finding]:
         return [ok("extras", f"textual {metadata.version('textual')}")]
     except metadata.PackageNotFoundError:
         return [
-            note("extras", "textual is not installed; the chat needs it", "pip install textual")
+            note(
+                "extras",
+                "textual is not installed; the chat needs it",
+                f"{installer()} textual",
+            )
         ]
 
 
@@ -36,9 +42,20 @@ def requirement() -> str:
     return next((each for each in needed if each.startswith(_LIBRARY)), _LIBRARY)
 
 
+def installer() -> str:
+    """Return the command that installs packages where localspec is: of pip, pipx or uv."""
+    # An environment of a tool has no command pip that people could call.
+    folder = Path(sys.prefix)
+    if (folder / "uv-receipt.toml").exists():
+        return f"uv pip install --python {folder}"
+    if (folder / "pipx_metadata.json").exists():
+        return f"pipx runpip {folder.name} install"
+    return "pip install"
+
+
 def rebuild(cmake_args: str | None = None) -> str:
     """Return the command that compiles the library anew."""
-    command = f'pip install --force-reinstall --no-cache-dir "{requirement()}"'
+    command = f'{installer()} --force-reinstall --no-cache-dir "{requirement()}"'
     return f'CMAKE_ARGS="{cmake_args}" {command}' if cmake_args else command
 
 
@@ -56,13 +73,15 @@ def _library() -> Finding:
     try:
         version = metadata.version(_LIBRARY)
     except metadata.PackageNotFoundError:
-        return error(_TOPIC, f"{_LIBRARY} is not installed", f'pip install "{needed}"', exit_code=5)
+        return error(
+            _TOPIC, f"{_LIBRARY} is not installed", f'{installer()} "{needed}"', exit_code=5
+        )
     if within(version, needed):
         return ok(_TOPIC, f"{_LIBRARY} {version}")
     return warning(
         _TOPIC,
         f"{_LIBRARY} is {version}, and this localspec is made for {needed}",
-        f'pip install "{needed}"',
+        f'{installer()} "{needed}"',
     )
 
 

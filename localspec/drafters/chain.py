@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from localspec.drafters.confidence import margin
 from localspec.sampling.distribution import Distribution
+from localspec.sampling.filters import NoTokenError
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit
 
@@ -29,19 +30,31 @@ class Chain:
         """The tokens drawn so far."""
         return Draft(self.tokens, probs=self._probs or None)
 
-    def draw(self, logits: NDArray[np.float32]) -> bool:
+    def draw(self, logits: NDArray[np.float32], confidence: float | None = None) -> bool:
         """Draw the next token; returns whether to draw another one.
 
-        logits: those after the last token of the chain, (n,) with n >= n_vocab.
+        logits: those after the last token of the chain, (n,) with n >= n_vocab. The chain ends if
+        they allow no token, because the drafter knows only some and a grammar forbids these, or if
+        they contain NaN or +inf, as those of broken weights do.
+        confidence: of the drafter in the token; None: its `margin`.
         """
         sampler, row = self._limit.sampler, logits[: self._n_vocab]
-        proposal = sampler.distribution(row, self._prefix)
+        # The maximum of a row with NaN is NaN, so one pass over the row finds both.
+        if not row.max() < np.inf:
+            return False
+        try:
+            proposal = sampler.distribution(row, self._prefix)
+        except NoTokenError:
+            return False
         if self._limit.needs_probs:
             self._probs.append(proposal.kept())
         token = sampler.sample(proposal, self._prefix)
         self.tokens.append(token)
         go_on, prefix = self._limit.go_on, self._prefix
         self._prefix = prefix.then(token)
-        if go_on is not None and not go_on(margin(row, proposal, token, sampler, prefix)):
-            return False
+        if go_on is not None:
+            if confidence is None:
+                confidence = margin(row, proposal, token, sampler, prefix)
+            if not go_on(confidence):
+                return False
         return len(self.tokens) < self._depth

@@ -6,9 +6,6 @@ Leviathan et al. 2023; Chen et al. 2023.
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from localspec.drafters.chain import Chain
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
@@ -41,6 +38,10 @@ class Cache(Cached, Protocol):
 
     def checkpoint(self) -> None:
         """Make sure that the cache can be rolled back to its present length."""
+        ...
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keep the tokens of the last pass and, of its drafted ones, those of `path`."""
         ...
 
 
@@ -80,9 +81,11 @@ class DraftModel:
         depth = min(limit.depth, self._cache.n_ctx - len(self._text))
         if depth < 1 or self._has_unknown_token:
             return NOTHING
-        logits = yield from self._catch_up(limit)
-        if logits is None:
+        lacking = yield from self._catch_up(limit, self._cache.chunk)
+        if not lacking:
             return NOTHING
+        logits = (yield Pass(self._cache, lacking)).logits[0]
+        self._cached += len(lacking)
         chain = Chain(limit, depth, self._n_vocab)
         while chain.draw(logits):
             if len(chain.tokens) == 1:
@@ -101,18 +104,21 @@ class DraftModel:
     def _backlog(self) -> int:
         return len(self._text) - self._cached
 
-    def _catch_up(self, limit: Limit) -> Passes[NDArray[np.float32] | None]:
-        """Evaluate the tokens that the cache lacks; return the last logits, None if cancelled."""
+    def _catch_up(self, limit: Limit, room: int) -> Passes[list[int]]:
+        """Evaluate the tokens that the cache lacks, except the last ones, up to `room` of them.
+
+        Returns those, for a pass that gives logits; none if cancelled.
+        """
         # The last token's logits are needed, so it is evaluated in any case.
         self._cached = self._cache.truncate(min(self._cached, len(self._text) - 1))
-        logits = None
-        for start in range(self._cached, len(self._text), self._cache.chunk):
-            if limit.cancelled():
-                return None
-            chunk = self._text[start : start + self._cache.chunk]
-            logits = (yield Pass(self._cache, chunk)).logits[0]
+        while not limit.cancelled():
+            lacking = self._text[self._cached :]
+            if len(lacking) <= room:
+                return lacking
+            chunk = lacking[:room]
+            yield Pass(self._cache, chunk)
             self._cached += len(chunk)
-        return logits
+        return []
 
     def _has_unknown(self, tokens: Sequence[int]) -> bool:
         return max(tokens, default=0) >= self._cache.n_vocab

@@ -129,6 +129,13 @@ class Suffix:
         self._text[shared:] = tokens[shared:]
         self._consistent = True
 
+    def forget(self) -> None:
+        """Forget the current text and those it replaced; `past` and the learnt chances stay."""
+        self._consistent = False
+        self._rebuild()
+        self._text = []
+        self._consistent = True
+
     def propose(self, limit: Limit) -> Draft:
         """Copy up to `limit.depth` tokens."""
         match = self._match()

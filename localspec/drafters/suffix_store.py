@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from localspec.errors import InvalidValueError
+from localspec.utils.bounded_file import read_regular
 from localspec.utils.paths import atomic_writer, cache_folder
 
 if sys.platform != "win32":
@@ -93,7 +94,7 @@ class PastTexts:
                 older = [past for past in self._read() if past != text[: len(past)]]
                 self._write(self._bounded([*older, text]))
         except OSError as error:
-            self.problem = f"past texts cannot be kept: {error}"
+            self.problem = f"past texts cannot be stored: {error}"
 
     def clear(self) -> None:
         """Delete the texts of this vocabulary. Raises OSError if that is impossible."""
@@ -120,12 +121,18 @@ class PastTexts:
 
     def _read(self) -> list[list[int]]:
         try:
-            data = self.path.read_bytes()
+            data = read_regular(self.path, _LARGEST)
+            fault = _fault(data)
         except FileNotFoundError:
             return []
-        if fault := _fault(data):
+        except OSError:
+            if self.path.is_file() or not self.path.exists():
+                raise
+            self.problem = f"{self.path.name} is no file; the next text makes a new one"
+            return []
+        if fault:
             self.path.replace(self.path.with_suffix(_BROKEN))
-            self.problem = f"{self.path.name} {fault}; it was set aside and past texts begin anew"
+            self.problem = f"{self.path.name} {fault}; it was renamed, and a new file was made"
             return []
         entries = np.frombuffer(data, "<i4", offset=_HEAD)
         texts = np.split(entries, np.flatnonzero(entries == _CLOSE) + 1)
@@ -148,7 +155,7 @@ def _fault(data: bytes) -> str | None:
         return "is damaged"
     entries = np.frombuffer(body, "<i4")
     if entries.size and (entries[-1] != _CLOSE or entries.min() < _CLOSE):
-        return "holds what is no text"
+        return "holds something other than texts"
     return None
 
 

@@ -1,16 +1,18 @@
 """Generation: a running generation, token by token. Result: a finished one."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from localspec.engine.detokenizer import Detokenizer
 from localspec.generation_config import GenerationConfig
 from localspec.speculation.decoder import Decoder, Emission
 from localspec.speculation.passes import Pass, Scores, direct
 from localspec.stats import Stats
+from localspec.utils.closing import Closing
+from localspec.utils.format import excerpt
 
 _Step = TypeVar("_Step")
 StopReason = Literal["length", "eos", "stop", "cancelled", "context"]
@@ -34,9 +36,16 @@ class Token:
     top: tuple[tuple[int, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """A finished generation; `token_ids`, `origins` and `logprobs` have an entry per token."""
+    """A finished generation; `token_ids`, `origins` and `logprobs` have an entry per token.
+
+    text: without the prompt and without the stop string. origins, logprobs: as in Token; logprobs
+    is None unless they were asked for. top_logprobs: the likeliest tokens at each place with their
+    log-probabilities, as many as were asked for. stop_reason: `length` (`max_tokens` is reached),
+    `eos` (the model ended the text), `stop` (a stop string), `context` (it is full), `cancelled`.
+    seed: it gives the same text again. rule: the verification rule. stats: counts and times.
+    """
 
     text: str
     token_ids: list[int]
@@ -46,6 +55,36 @@ class Result:
     seed: int
     rule: str
     stats: Stats
+    top_logprobs: list[tuple[tuple[int, float], ...]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Result {excerpt(self.text)}, stopped: {self.stop_reason}, {self.stats.line}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result for JSON, with the keys of `localspec generate --json`."""
+        return {
+            "text": self.text,
+            "token_ids": list(self.token_ids),
+            "origins": list(self.origins),
+            "logprobs": self._logprobs(),
+            "stop_reason": self.stop_reason,
+            "seed": self.seed,
+            "rule": self.rule,
+            "stats": self.stats.as_dict(),
+        }
+
+    def _logprobs(self) -> list[dict[str, Any]] | None:
+        if self.logprobs is None:
+            return None
+        top = self.top_logprobs or [()] * len(self.logprobs)
+        return [
+            {
+                "id": token,
+                "logprob": logprob,
+                "top": [{"id": other, "logprob": likely} for other, likely in others],
+            }
+            for token, logprob, others in zip(self.token_ids, self.logprobs, top, strict=True)
+        ]
 
 
 class Steps(Protocol):
@@ -97,14 +136,17 @@ class Vocabulary(Protocol):
     def ends_generation(self, token: int) -> bool: ...
 
 
-class Generation(Iterator[Token]):
-    """An iterator of tokens.
+class Generation(Closing, Iterator[Token]):
+    """An iterator of tokens; `Engine.stream` returns it.
 
-    Close it, or leave the `with`, at any time: the KV caches stay consistent.
+    Close it, or leave the `with`, at any time: the KV caches stay consistent. A generation that
+    nothing refers to any more is closed by itself.
 
     settings: the generation's settings, seed included. prompt: the prompt's token ids. context: the
     context size in tokens. steps: how steps are run. detokenizer: the one of the earlier parts, for
-    a text generated in several parts. stop_reason is None while the generation runs.
+    a text generated in several parts. tokens: those generated so far. stats: their counts and
+    times. stop_reason is None while the generation runs. on_end: called once, when the generation
+    has ended.
     """
 
     def __init__(
@@ -127,9 +169,15 @@ class Generation(Iterator[Token]):
         self._context = context
         self._steps: Steps = steps or Alone()
         self._detokenizer = Detokenizer(settings.stop) if detokenizer is None else detokenizer
+        self.on_end: Callable[[], None] | None = None
+        # The generation is in no reference cycle, so that it ends as soon as its reader forgets it.
+        self._emissions: Generator[Emission, None, None] | None = None
         self._has_read = False
-        self._reading = self._read()
-        self._running = self._run()
+
+    def __repr__(self) -> str:
+        text = "".join(token.text for token in self.tokens)
+        state = self.stop_reason or "unfinished"
+        return f"<Generation {excerpt(text)}, {state}, {self.stats.line}>"
 
     def reading(self) -> Iterator[tuple[int, int]]:
         """Evaluate the prompt in chunks; yields (evaluated tokens, prompt tokens).
@@ -137,7 +185,7 @@ class Generation(Iterator[Token]):
         Iterate it before the first token to show progress; otherwise the first token evaluates the
         prompt.
         """
-        while (progress := self._step(self._reading)) is not None:
+        while not self._has_read and (progress := self._step(self._read)) is not None:
             yield progress
         self._has_read = True
 
@@ -145,7 +193,7 @@ class Generation(Iterator[Token]):
         if not self._has_read:
             for _ in self.reading():
                 pass
-        token = self._step(self._running)
+        token = self._step(self._write)
         if token is None:
             raise StopIteration
         return token
@@ -155,31 +203,47 @@ class Generation(Iterator[Token]):
         """Whether a step is running now."""
         return self._steps.in_step
 
-    def _step(self, steps: Generator[_Step, None, None]) -> _Step | None:
-        with self._steps.step():
-            seconds, clock = self.stats.seconds, self._steps.clock
-            began, prompt_before, waited_before = clock(), seconds.prompt, self._steps.waited
-            try:
-                return next(steps, None)
-            finally:
-                seconds.generate += clock() - began - (seconds.prompt - prompt_before)
-                seconds.waited += self._steps.waited - waited_before
-                if seconds.first_token is None and self.tokens:
-                    seconds.first_token = seconds.prompt + seconds.generate + seconds.waited
+    def _step(self, work: Callable[[], _Step | None]) -> _Step | None:
+        if self.stop_reason:
+            return None
+        try:
+            with self._steps.step():
+                return self._timed(work)
+        except BaseException:
+            self.stop_reason = self.stop_reason or "cancelled"
+            raise
+        finally:
+            if self.stop_reason:
+                self._end()
+
+    def _timed(self, work: Callable[[], _Step | None]) -> _Step | None:
+        if self.stop_reason:  # closed while this thread waited for its step
+            return None
+        seconds, clock = self.stats.seconds, self._steps.clock
+        began, prompt_before, waited_before = clock(), seconds.prompt, self._steps.waited
+        between_before = seconds.between_steps
+        try:
+            return work()
+        finally:
+            seconds.generate += clock() - began - (seconds.prompt - prompt_before)
+            seconds.waited += self._steps.waited - waited_before
+            self.stats.add_between_steps(seconds.between_steps - between_before)
+            if seconds.first_token is None and self.tokens:
+                seconds.first_token = seconds.prompt + seconds.generate + seconds.waited
+
+    def _end(self) -> None:
+        ended, self.on_end = self.on_end, None
+        if ended:
+            ended()
 
     def close(self) -> None:
         """Stop now; `stop_reason` becomes `cancelled` unless the generation had ended."""
         with self._steps.between_steps():
-            self._reading.close()
-            self._running.close()
+            if self._emissions:
+                self._emissions.close()
             self._decoder.end()
-        self.stop_reason = self.stop_reason or "cancelled"
-
-    def __enter__(self) -> "Generation":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
+            self.stop_reason = self.stop_reason or "cancelled"
+        self._end()
 
     def result(self) -> Result:
         """Run to the end and return the whole text."""
@@ -195,35 +259,37 @@ class Generation(Iterator[Token]):
             seed=self.settings.seed,
             rule=self.settings.rule,
             stats=self.stats,
+            top_logprobs=[token.top for token in self.tokens] if self.settings.logprobs else None,
         )
 
-    def _run(self) -> Generator[Token, None, None]:
-        for emission in self._decoder.run(self._most_tokens, self._steps.compute):
-            token = self._token(emission)
-            self.tokens.append(token)
-            yield token
-            if self.stop_reason:
-                return
-        self.stop_reason = "cancelled"
+    def _write(self) -> Token | None:
+        """The next token; None if the generation was cancelled."""
+        emission = next(self._emissions, None) if self._emissions else None
+        if emission is None:
+            self.stop_reason = self.stop_reason or "cancelled"
+            return None
+        token = self._token(emission)
+        self.tokens.append(token)
+        return token
 
     @property
     def _most_tokens(self) -> int:
         return min(self.settings.max_tokens, self._context - len(self.prompt))
 
-    def _read(self) -> Generator[tuple[int, int], None, None]:
-        """Evaluate the prompt in the target, except for its last token.
+    def _read(self) -> tuple[int, int] | None:
+        """Begin, or evaluate the next part of the prompt, except for its last token.
 
         The first step evaluates the last token together with the draft.
         """
-        decoder, size = self._decoder, len(self.prompt)
-        decoder.begin(self._most_tokens)
-        while decoder.unread:
-            yield size - 1 - decoder.unread, size
-            requested = decoder.next_pass()
-            if requested is None:
-                return
+        decoder, last = self._decoder, len(self.prompt) - 1
+        if self._emissions is None:
+            decoder.begin(self._most_tokens)
+            self._emissions = decoder.run(self._most_tokens, self._steps.compute)
+        elif not decoder.unread or (requested := decoder.next_pass()) is None:
+            return None
+        else:
             decoder.receive(self._steps.compute(requested))
-        yield size - 1, size
+        return last - decoder.unread, last + 1
 
     def _token(self, emission: Emission) -> Token:
         ends = self._vocabulary.ends_generation(emission.id)

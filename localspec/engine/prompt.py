@@ -1,6 +1,6 @@
 """Prompt: a text, token ids or chat messages, turned into the target's token ids."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import index
 from typing import cast
 
@@ -11,39 +11,77 @@ from localspec.llama.model import Model
 
 # A text to continue, its token ids, or the messages of a chat.
 Prompt = str | Sequence[int] | Sequence[Message]
+# A list of prompts. (A Sequence[str] would be any text, too.)
+Prompts = list[str] | tuple[str, ...] | Sequence[Sequence[int]] | Sequence[Sequence[Message]]
 
 
-def prompt_tokens(prompt: Prompt, model: Model, context: int) -> list[int]:
-    """The token ids of a prompt.
+def prompts_of(prompt: object) -> list[Prompt] | None:
+    """The prompts of a list of prompts; None for a single prompt."""
+    if isinstance(prompt, str | Mapping | Iterator) or not isinstance(prompt, Iterable):
+        return None
+    items = list(prompt)
+    if not items:
+        return [] if isinstance(prompt, list | tuple) else None
+    first = items[0]
+    is_prompt = isinstance(first, Iterable) and not isinstance(first, Mapping)
+    return cast("list[Prompt]", items) if is_prompt else None
 
-    context: the context size in tokens. Raises InvalidValueError if the prompt is of another type,
-    empty, or too long for the context.
+
+class TextPrompt:
+    """The prompt of one text, which is tokenized once for a model.
+
+    prompt: as the caller gave it; it is read when it is tokenized.
     """
-    tokens = _tokenized(prompt, model)
-    if not tokens:
-        raise InvalidValueError("the prompt is empty; give some text to go on from")
-    if len(tokens) >= context:
-        raise InvalidValueError(
-            f"the prompt has {len(tokens)} tokens and the context holds {context}; "
-            "shorten it or raise --ctx"
-        )
-    return tokens
+
+    def __init__(self, prompt: object) -> None:
+        # What can be read only once is kept: after a switch it is tokenized for another model.
+        self._prompt = list(prompt) if isinstance(prompt, Iterator) else prompt
+        self._model: Model | None = None
+        self._tokens: list[int] = []
+
+    def tokens(self, model: Model, context: int) -> list[int]:
+        """The token ids of the prompt.
+
+        context: the context size in tokens. Raises InvalidValueError if the prompt is of another
+        type, empty, or too long for the context.
+        """
+        if self._model is not model:
+            self._tokens, self._model = _tokenized(self._prompt, model), model
+        if not self._tokens:
+            raise InvalidValueError("the prompt is empty; give some text")
+        if len(self._tokens) >= context:
+            larger = "take a model that was made for more"
+            way_out = larger if context >= model.n_ctx_train else "raise --ctx"
+            raise InvalidValueError(
+                f"the prompt has {len(self._tokens)} tokens and the context holds {context}; "
+                f"shorten it or {way_out}"
+            )
+        return self._tokens
 
 
-def _tokenized(prompt: Prompt, model: Model) -> list[int]:
+def _tokenized(prompt: object, model: Model) -> list[int]:
     if isinstance(prompt, str):
         return text_tokens(prompt, model.tokenize)
     items = list(prompt) if isinstance(prompt, Iterable) else [None]
     if items and all(isinstance(item, Mapping) for item in items):
         return _chat_tokens(cast("list[Message]", items), model)
     try:
-        ids = [index(cast("int", item)) for item in items]
+        return checked_ids("prompt token", items, model)
     except TypeError as error:
         raise InvalidValueError(
             f"the prompt is {prompt!r:.60}; it must be a text, token ids, or chat messages"
+            + (" (generate takes a list of prompts, too)" if prompts_of(prompt) else "")
         ) from error
+
+
+def checked_ids(name: str, items: Iterable[object], model: Model) -> list[int]:
+    """Token ids as ints. name: what an error calls one.
+
+    Raises TypeError for what is none, InvalidValueError for ids that the model does not have.
+    """
+    ids = [index(cast("int", item)) for item in items]
     for token in ids:
-        require("prompt token", token, 0, model.n_vocab - 1)
+        require(name, token, 0, model.n_vocab - 1)
     return ids
 
 

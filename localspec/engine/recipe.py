@@ -83,7 +83,7 @@ class Recipe:
         try:
             return cls(**record)
         except TypeError as error:
-            raise InvalidValueError(f"this is no recipe of localspec: {error}") from error
+            raise InvalidValueError(f"this is not a recipe of localspec: {error}") from error
 
     def settings(self, *, seed: int, rule: str) -> GenerationConfig:
         """The settings that the text was generated with."""
@@ -112,7 +112,7 @@ class Recipe:
             theirs, ours = (_named(each) for each in (self.versions, current))
             raise InvalidValueError(
                 f"the text was made with {theirs}, and this is {ours}: "
-                "another version may rightly compute another text"
+                "another version may compute another text without a bug"
             )
 
 

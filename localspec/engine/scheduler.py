@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter
 
+from localspec.engine.prompt_speed import PromptSpeed
 from localspec.llama.context import Context
 from localspec.speculation.passes import Pass, Scores, direct
 from localspec.utils.fair_lock import FairLock
@@ -31,6 +32,8 @@ _WIDE = 64
 # Prompt tokens per pass beside other texts, so that these wait a short time only. It is a multiple
 # of _WIDE, so that the digits are those of a longer pass.
 _CHUNK_BESIDE = 2 * _WIDE
+# Where another text may begin at any moment, a prompt pass should take so many seconds at most.
+_LONGEST_PASS = 0.1
 # A pass is computed before others once so many rows were computed before it.
 _OVERDUE = 256
 
@@ -122,11 +125,23 @@ class ScheduledText:
 
     def chunk(self) -> int:
         """How many tokens of a prompt its next pass should read."""
-        return _CHUNK_BESIDE if self._scheduler.has_company(self) else 2**31
+        if self._scheduler.has_one_text:
+            return 2**31
+        has_company = self._scheduler.has_company(self)
+        return _CHUNK_BESIDE if has_company else self._scheduler.quick_chunk()
 
     def left_within(self, seconds: float) -> bool:
         """Whether the last step of this text ended so many seconds ago or less."""
         return perf_counter() - self._left <= seconds
+
+    def begin(self) -> None:
+        """Note that the calling thread begins a generation."""
+        self._thread = get_ident()
+        self.left()
+
+    def goes_on(self, seconds: float) -> bool:
+        """Whether another thread reads this text, and has done so within so many seconds."""
+        return self._thread != get_ident() and (self.in_step or self.left_within(seconds))
 
     def patience(self, now: float, decode: float) -> float:
         """How many seconds a decode should wait for this text. decode: the decode's seconds."""
@@ -193,6 +208,7 @@ class Scheduler:
         self._busy = 0
         self._quiet_wanted = 0
         self._decode_seconds = 0.0
+        self._prompt_speed = PromptSpeed()
 
     def new_text(self) -> ScheduledText:
         """Register a text."""
@@ -230,6 +246,14 @@ class Scheduler:
         others = [each for each in self._texts if each is not text]
         return any(each.in_step or each.left_within(self._decode_seconds) for each in others)
 
+    def quick_chunk(self) -> int:
+        """How many tokens of a prompt a pass reads within `_LONGEST_PASS`, or a little more.
+
+        A text that begins meanwhile waits for this pass.
+        """
+        rows = self._prompt_speed.rows_within(_LONGEST_PASS)
+        return max(_CHUNK_BESIDE, rows - rows % _CHUNK_BESIDE)
+
     def arrive(self) -> None:
         """Take the lock; the next decode waits for a thread that waits here."""
         thread = get_ident()
@@ -264,14 +288,17 @@ class Scheduler:
         if not text.in_step:
             self.lock.notify_all()
 
-    def wait(self) -> None:
-        """Wait until something has changed. Meanwhile the calling thread keeps nobody waiting."""
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until something has changed, at most for so many seconds.
+
+        Meanwhile the calling thread keeps nobody waiting.
+        """
         in_step = get_ident() in self._steps
         if in_step:
             self._busy -= 1
             self.lock.notify_all()
         try:
-            self.lock.wait()
+            self.lock.wait(seconds)
         finally:
             self._busy += in_step
 
@@ -310,6 +337,8 @@ class Scheduler:
             return
         seconds = perf_counter() - began
         self._decode_seconds += _NEWEST * (seconds - self._decode_seconds)
+        if rows[0] >= _WIDE:
+            self._prompt_speed.learn(chosen[0].context.model.size, sum(rows), seconds)
         for request, each, own in zip(chosen, scores, rows, strict=True):
             request.scores, request.seconds = each, seconds * own / sum(rows)
         self._hand_out(chosen)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from weakref import ref
 
 from localspec.control.adaptive import Explain
+from localspec.control.fixed_depth import FixedDepth
 from localspec.control.policies import deepest_draft
 from localspec.engine.detokenizer import Detokenizer
-from localspec.engine.generation import Generation
+from localspec.engine.generation import Generation, Token
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.state_store import StateStore
 from localspec.generation_config import GenerationConfig, require
@@ -38,6 +40,15 @@ class _Cache:
     kv_type: str
 
 
+class _Text:
+    """The text of a generation, which stays when its reader has forgotten the generation."""
+
+    def __init__(self, generation: Generation) -> None:
+        self.generation = ref(generation)
+        self.prompt: list[int] = generation.prompt
+        self.tokens: list[Token] = generation.tokens
+
+
 class Slot:
     """The KV caches of one text, and the generation that runs on them.
 
@@ -49,8 +60,15 @@ class Slot:
         self.loaded = loaded
         self.lock = scheduler.lock
         self.scheduled = scheduler.new_text()
+        # Whether an answer is being written, which may take several generations.
+        self.in_answer = False
         self._scheduler = scheduler
-        self._running: Generation | None = None
+        self._text: _Text | None = None
+
+    @property
+    def running(self) -> Generation | None:
+        """The slot's last generation, until it is stopped or its reader has forgotten it."""
+        return self._text.generation() if self._text else None
 
     @property
     def target(self) -> KVSequence:
@@ -99,7 +117,7 @@ class Slot:
             clock=self.scheduled.clock,
             chunk=self.scheduled.chunk,
         )
-        self._running = Generation(
+        generation = Generation(
             loop,
             target.model,
             settings,
@@ -107,7 +125,25 @@ class Slot:
             steps=self.scheduled,
             detokenizer=detokenizer,
         )
-        return self._running
+        self._text = _Text(generation)
+        return generation
+
+    def closed_generation(
+        self, tokens: Sequence[int], settings: GenerationConfig, stats: Stats
+    ) -> Generation:
+        """A generation that was cancelled before it began; it never uses the slot's caches."""
+        sampler = self.sampler(settings, len(tokens))
+        policy = FixedDepth((), 0)
+        loop = Decoder(self.target, policy, settings.verification, sampler, list(tokens), stats)
+        generation = Generation(loop, self.target.model, settings, context=self.target.n_ctx)
+        generation.close()
+        return generation
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a text has begun and not ended."""
+        running = self.running
+        return self.in_answer or (running is not None and running.stop_reason is None)
 
     @property
     def in_step(self) -> bool:
@@ -117,17 +153,18 @@ class Slot:
     def stop(self) -> None:
         """Close the running generation; its text is added to the saved texts, if there are any."""
         with self.lock:
-            while running := self._running:
-                # This may wait for a step; meanwhile another thread may start a generation.
-                running.close()
-                if self._running is running:
-                    self._running = None
-                    self._remember(running)
+            while text := self._text:
+                if running := text.generation():
+                    # This may wait for a step; meanwhile another thread may start a generation.
+                    running.close()
+                if self._text is text:
+                    self._text = None
+                    self._remember(text)
 
-    def _remember(self, running: Generation) -> None:
+    def _remember(self, text: _Text) -> None:
         drafter_set = self.loaded.drafter_set
         if drafter_set.past and drafter_set.drafters:
-            drafter_set.past.add([*running.prompt, *(token.id for token in running.tokens)])
+            drafter_set.past.add([*text.prompt, *(token.id for token in text.tokens)])
 
     def replace_models(self, loaded: LoadedModels) -> None:
         """Use other models or drafters; the caller has closed the ones before."""
@@ -167,7 +204,9 @@ class Slot:
                     continue
                 if cache.sequence is self.target:
                     missing = (
-                        "it does not fit this context" if state else "nothing is kept by this name"
+                        "it does not fit this context"
+                        if state
+                        else "nothing was saved under this key"
                     )
                     failure = store.problem or missing
         return failure

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
 from localspec.llama.state import State
+from localspec.utils.bounded_file import open_regular
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import atomic_writer, cache_folder, make_private_folder
 
@@ -66,7 +67,8 @@ class StateStore:
         if size > self._max_bytes:
             limit = format_bytes(self._max_bytes)
             self.problem = (
-                f"the state takes {format_bytes(size)}, which is more than {limit}; not kept"
+                f"the state takes {format_bytes(size)}, which is more than {limit}; "
+                "it was not saved"
             )
             return
         try:
@@ -74,7 +76,7 @@ class StateStore:
             self._write(self._path(key), header_bytes, states.values())
             self._delete_oldest(self._path(key))
         except OSError as error:
-            self.problem = f"the state cannot be kept: {error}"
+            self.problem = f"the state cannot be saved: {error}"
 
     def load(self, key: str, origin: Origin) -> Mapping[str, State]:
         """The states saved under this key; empty if there are none or their origin differs.
@@ -84,7 +86,7 @@ class StateStore:
         self.problem = None
         path = self._path(key)
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 return self._read(file, origin)
         except FileNotFoundError:
             return {}
@@ -188,7 +190,21 @@ def _read_header(file: BufferedReader, first: bytes) -> Any:
     header = file.read(min(length, os.fstat(file.fileno()).st_size))
     if len(header) != length or zlib.crc32(header) != checksum:
         raise _DamagedError
-    return json.loads(header)
+    try:
+        match json.loads(header):
+            case {"origin": {}, "states": {**states}} as whole:
+                if all(_is_size(pair) for pair in states.values()):
+                    return whole
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _DamagedError from error
+    raise _DamagedError
+
+
+def _is_size(sizes: Any) -> bool:
+    match sizes:
+        case [int(tokens), int(data)]:
+            return tokens >= 0 and data >= 0
+    return False
 
 
 def _differing_keys(saved: Origin, current: Origin) -> list[str]:

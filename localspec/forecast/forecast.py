@@ -5,15 +5,16 @@ passes and drafts take. Together they tell how long decoding the same answers wo
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from localspec.control.drafter_cost import DrafterCost
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
-from localspec.errors import InvalidValueError
 from localspec.forecast.answers import Answer
+from localspec.forecast.assumed_drafter import AssumedDrafter
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.model_free import count_steps
 from localspec.forecast.replay import expected_steps
@@ -28,6 +29,7 @@ from localspec.forecast.simulation import Simulation
 from localspec.forecast.timing import DEEPEST, StepCosts, measure_costs
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.loading.drafter_set import DrafterSet
+from localspec.loading.first_guesses import Guess, guesses
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES
 
@@ -57,7 +59,8 @@ class ConfigurationForecast:
 class Forecast:
     """The forecasts of all configurations, the fastest first, and what they rest on.
 
-    rates: as in ScoredAnswers. answers, tokens: how many were generated.
+    rates: as in ScoredAnswers. assumed: the acceptance rates of heads, which are not replayed.
+    answers, tokens: how many were generated.
     """
 
     configurations: list[ConfigurationForecast]
@@ -65,6 +68,7 @@ class Forecast:
     costs: StepCosts
     answers: int
     tokens: int
+    assumed: dict[str, Guess] = field(default_factory=dict)
 
     @property
     def best(self) -> ConfigurationForecast:
@@ -88,32 +92,43 @@ def forecast(
     and each further one has the next.
     """
     drafting = engine.drafter_set
-    _require_replayable(drafting)
+    engine.keep_threads()
     with engine.slot.new_context(GenerationConfig.of(**options)) as context:
         scored = score_answers(engine, context, prompts, options, progress)
         progress("measuring what passes and drafts take")
         model_free = [drafter() for drafter in MODEL_FREE.values()]
         costs = measure_costs(context, scored.model, model_free, scored.answers, _forget(drafting))
+    heads = assumed_heads(engine, scored.answers)
+    costs.drafters.update(_costs_of(engine, heads))
     found = [
         forecast_plain(scored.answers, costs),
         *forecast_model_free(scored, costs),
         *forecast_draft_model(scored, costs),
+        *(each for head in heads for each in forecast_head(head, scored.answers, costs)),
     ]
     if drafting.drafters:
         progress("simulating auto")
-        found.append(forecast_auto(drafting.drafters, scored, costs))
+        found.append(forecast_auto(drafting.drafters, scored, costs, heads))
     tokens = sum(len(answer.tokens) for answer in scored.answers)
-    return Forecast(ranked(found), scored.rates, costs, len(scored.answers), tokens)
+    assumed = {head.name: head.guess for head in heads}
+    return Forecast(ranked(found), scored.rates, costs, len(scored.answers), tokens, assumed)
 
 
-def _require_replayable(drafters: DrafterSet) -> None:
-    """Raise InvalidValueError for a drafter that drafts only beside its target."""
-    for drafter in drafters.drafters:
-        if drafter.traits.reads_hidden:
-            raise InvalidValueError(
-                f"{drafter.name} reads hidden states of its target, which a forecast does not "
-                "compute; localspec bench measures it"
-            )
+def assumed_heads(engine: Engine, answers: Sequence[Answer]) -> list[AssumedDrafter]:
+    """Stand-ins for the engine's drafters that read hidden rows, in a forecast of these answers."""
+    drafting, temperature = engine.drafter_set, answers[0].sampler.params.temperature
+    guessed = guesses(engine.model.path, drafting, _COUPLED, temperature, {})
+    return [
+        AssumedDrafter(each, guessed[each.name], answers)
+        for each in drafting.drafters
+        if each.traits.reads_hidden
+    ]
+
+
+def _costs_of(engine: Engine, heads: Sequence[AssumedDrafter]) -> dict[str, DrafterCost]:
+    """What heads take, as measured when they were loaded."""
+    profile = engine.slot.loaded.costs
+    return {head.name: profile.drafters[head.name].cost() for head in heads if profile}
 
 
 def _forget(drafters: DrafterSet) -> Callable[[], object]:
@@ -156,13 +171,37 @@ def forecast_draft_model(
             yield _configuration(name, rule, depth, runs, costs)
 
 
+def forecast_head(
+    head: AssumedDrafter, answers: Sequence[Answer], costs: StepCosts
+) -> Iterable[ConfigurationForecast]:
+    """Every depth of a head; what other rules would accept is not known."""
+    for depth in DEPTHS[: head.traits.deepest]:
+        runs = [
+            draft_model_run(
+                answer,
+                expected_steps(head.scored(answer), _COUPLED, depth),
+                costs,
+                costs.drafters[head.name],
+            )
+            for answer in answers
+        ]
+        yield _configuration(head.name, _COUPLED, depth, runs, costs)
+
+
 def forecast_auto(
-    drafters: Sequence[Drafter], scored: ScoredAnswers, costs: StepCosts
+    drafters: Sequence[Drafter],
+    scored: ScoredAnswers,
+    costs: StepCosts,
+    heads: Sequence[AssumedDrafter] = (),
 ) -> ConfigurationForecast:
     """The adaptive policy with these drafters, which starts from the rates that are known now."""
     # No drafter may copy from the answers themselves.
     fresh = [Suffix(max_replaced=0) if isinstance(each, Suffix) else each for each in drafters]
-    simulation = Simulation(fresh, costs, scored.rates)
+    instead: dict[str, Drafter] = {head.name: head for head in heads}
+    guessed = {head.name: head.guess.rate for head in heads}
+    simulation = Simulation(
+        [instead.get(each.name, each) for each in fresh], costs, {**scored.rates, **guessed}
+    )
     runs = [simulation.run(answer) for answer in scored.answers]
     return _configuration(AUTO, _COUPLED, None, runs, costs)
 

@@ -56,7 +56,15 @@ def score_answers(
     context: another cache of the engine's target. options: the seed is that of the first answer;
     each further one has the next.
     """
-    with_model = next((each for each in engine.drafter_set.members if each.sequence), None)
+    # Heads cannot be tried: they need their target's hidden rows.
+    with_model = next(
+        (
+            each
+            for each in engine.drafter_set.members
+            if each.sequence and not each.drafter.traits.reads_hidden
+        ),
+        None,
+    )
     small = with_model.sequence if with_model else None
     found = ScoredAnswers([], model=with_model.drafter if with_model else None)
     first_seed = GenerationConfig.of(**options).seed

@@ -33,6 +33,9 @@ class _Known(DrafterCost):
     def learn_further(self, seconds: float) -> None:
         """Nothing to learn."""
 
+    def learn_pass(self, seconds: float, rows: int, backlog: int, slowdown: float = 1.0) -> None:
+        """Nothing to learn."""
+
 
 class Simulation:
     """One adaptive policy, which learns from answer to answer as in an engine.
@@ -113,4 +116,6 @@ class Simulation:
             return cost.first, draft
         if not len(draft):
             return 0.0, draft
-        return cost.of(len(draft)) + cost.catch_up_seconds(unread), draft
+        parallel = decision.drafter.traits.parallel
+        rows = decision.depth if parallel else len(draft)
+        return cost.of(rows) + cost.catch_up_seconds(unread), draft

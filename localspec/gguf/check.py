@@ -8,8 +8,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from localspec.errors import ModelLoadError, ModelNotFoundError
-from localspec.gguf.heads import EAGLE3
+from localspec.gguf import assistant, block_heads
+from localspec.gguf.heads import EAGLE3, MTP, kind_of
 from localspec.gguf.limits import impossible_numbers, largest
+from localspec.gguf.matrix_heads import KINDS as MATRIX_KINDS
+from localspec.gguf.matrix_heads import matrix_head_of
 from localspec.gguf.reader import Array, Header, TensorInfo, display_name, read_header
 from localspec.gguf.types import STRING, TENSOR_TYPES
 
@@ -17,14 +20,25 @@ _TEXT_MODEL = "pass a text-generation model"
 _EMBEDDING = f"is an embedding model and cannot generate text; {_TEXT_MODEL}"
 _DIFFUSION = f"is a diffusion model, which does not write token by token; {_TEXT_MODEL}"
 _SPEECH = f"is a speech model; {_TEXT_MODEL}"
-_DRAFT_HEAD = "is a draft head that runs only inside its own target; pass a complete model"
-_EAGLE3 = "is a draft head, not a model; pass its target, and this file with --draft"
+_HEAD = "is a draft head, not a model; pass its target, and this file with --draft"
+_FORK = (
+    "is a draft head ({0}) that only a fork of llama.cpp loads; download a conversion with the "
+    "architecture {1}"
+)
 _MMPROJ = "is an image or audio encoder (mmproj); pass the language model it belongs to"
 
 _TYPES = {
     "adapter": "is an adapter, not a model; merge it into its base model and pass that",
     "mmproj": _MMPROJ,
     "imatrix": f"is an importance matrix, not a model; {_TEXT_MODEL}",
+}
+
+# Architectures that only forks of llama.cpp load, and what llama.cpp itself has in their place.
+FORK_ARCHITECTURES = {
+    **dict.fromkeys(
+        ("dflash-draft", "qwen35-dflash-draft", "gemma4-dflash-draft"), block_heads.ARCHITECTURE
+    ),
+    "gemma4_assistant": assistant.ARCHITECTURE,
 }
 
 _ARCHITECTURES = {
@@ -36,14 +50,31 @@ _ARCHITECTURES = {
     **dict.fromkeys(("gemma-embedding", "llama-embed"), _EMBEDDING),
     **dict.fromkeys(("dream", "llada", "llada-moe", "rnd1"), _DIFFUSION),
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), _SPEECH),
-    **dict.fromkeys(("dflash", "gemma4-assistant"), _DRAFT_HEAD),
-    EAGLE3: _EAGLE3,
+    "gptoss": "is in Ollama's own format (architecture gptoss), which llama.cpp does not load; "
+    "localspec pull gpt-oss-20b fetches one that it loads",
+    **dict.fromkeys(
+        (EAGLE3, assistant.ARCHITECTURE, block_heads.ARCHITECTURE, *MATRIX_KINDS), _HEAD
+    ),
+    **{name: _FORK.format(name, known) for name, known in FORK_ARCHITECTURES.items()},
 }
+
+_OF_OLLAMA = (
+    "is in Ollama's own format ({0}), which llama.cpp does not load; pull the model from the Hub"
+)
 
 # Tensor types that llama.cpp has no kernel for, and types that it reads only as tables of numbers.
 _NEVER_COMPUTED = ("Q8_1", "Q8_K", "I8", "I16", "F64")
 _TABLES = ("I32", "I64")
+_ENCODER_TENSORS = ("v.blk.", "a.blk.")
+_ROPE_SECTIONS = 4
 _ELEMENTWISE = ("norm.weight", ".bias", "conv1d.weight", "shortconv.conv.weight")
+# By architecture, a tensor of some layers, and others that those layers have. llama.cpp loads such
+# a layer without the others, and then ends.
+_FUSED = ".attn_qkv.weight"
+_BELONG = {
+    **dict.fromkeys(("qwen35", "qwen35moe"), (".ssm_conv1d.weight", (_FUSED, ".attn_gate.weight"))),
+    "phi3": (".attn_output.weight", (_FUSED,)),
+}
 
 
 def check_generative(path: str | os.PathLike[str]) -> Header:
@@ -57,9 +88,13 @@ def check_generative(path: str | os.PathLike[str]) -> Header:
 
 
 def check_drafter(path: str | os.PathLike[str]) -> Header:
-    """Check as `check_generative` does; a head that runs inside its target (EAGLE3) passes too."""
+    """Check as `check_generative` does; a head that can draft here passes too."""
     header = read_header(path)
-    if header.architecture != EAGLE3:
+    if header.architecture in MATRIX_KINDS:
+        _refuse(path, _wrong_part(header))
+        matrix_head_of(Path(path), header)
+        return header
+    if kind_of(header) is None:
         _refuse(path, _wrong_kind(header))
     return _checked(path, header)
 
@@ -72,7 +107,9 @@ def _checked(path: str | os.PathLike[str], header: Header) -> Header:
         _no_weights(tensors)
         or _no_tokenizer(header)
         or impossible_numbers(header)
-        or _unusable_tensor(tensors),
+        or _of_ollama(header, tensors)
+        or _unusable_tensor(tensors)
+        or _missing_tensor(header.architecture, tensors),
     )
     return header
 
@@ -90,6 +127,8 @@ def _wrong_kind(header: Header) -> str | None:
         return "does not name its architecture; download a current conversion"
     if header.architecture in _ARCHITECTURES:
         return _ARCHITECTURES[header.architecture]
+    if kind_of(header) == MTP:
+        return _HEAD
     # Pooling type 0 means none; the others squeeze the whole text into one vector.
     if largest(header, "pooling_type") or header.own("attention.causal") is False:
         return _EMBEDDING
@@ -169,11 +208,35 @@ def _as_text(byte: int) -> str:
     return bytes([byte]).decode("utf-8", "surrogateescape")
 
 
+def _of_ollama(header: Header, tensors: Iterable[TensorInfo]) -> str | None:
+    """Name what makes a file one for Ollama's own engine, whose library has many of them."""
+    if any(tensor.name.startswith(_ENCODER_TENSORS) for tensor in tensors):
+        return _OF_OLLAMA.format("an image or audio encoder inside")
+    sections = header.own("rope.dimension_sections")
+    if isinstance(sections, Array) and len(sections) != _ROPE_SECTIONS:
+        return _OF_OLLAMA.format(f"{len(sections)} rope sections, not {_ROPE_SECTIONS}")
+    return None
+
+
 def _unusable_tensor(tensors: Iterable[TensorInfo]) -> str | None:
     for tensor in tensors:
         problem = _unusable_type(tensor)
         if problem:
             return f"stores tensor {tensor.name!r} as {problem}; pass another quantization"
+    return None
+
+
+def _missing_tensor(architecture: str, tensors: Iterable[TensorInfo]) -> str | None:
+    """Return what a layer lacks that llama.cpp loads without, and then ends on."""
+    if architecture not in _BELONG:
+        return None
+    of_layers, needed = _BELONG[architecture]
+    names = {tensor.name for tensor in tensors}
+    for layer in (name.removesuffix(of_layers) for name in names if name.endswith(of_layers)):
+        apart = names.issuperset(f"{layer}.attn_{part}.weight" for part in "qkv")
+        for part in needed:
+            if layer + part not in names and not (apart and part == _FUSED):
+                return f"has no tensor {layer + part!r}; download it again"
     return None
 
 

@@ -8,7 +8,11 @@ from math import prod
 from pathlib import Path
 
 from localspec.errors import ModelLoadError
+from localspec.gguf.assistant import ASSISTANT
+from localspec.gguf.block_heads import DFLASH, DFLASH2, DSPARK
 from localspec.gguf.files import bytes_of, files_of
+from localspec.gguf.heads import EAGLE3, has_mtp, kind_of
+from localspec.gguf.matrix_heads import MEDUSA, MLP
 from localspec.gguf.reader import Header, TensorInfo, display_name, read_header
 from localspec.gguf.types import TENSOR_TYPES
 from localspec.gguf.vocabulary import HeaderVocabulary
@@ -17,11 +21,15 @@ from localspec.gguf.vocabulary import HeaderVocabulary
 _RECURRENT = (".ssm_", ".time_mix_", ".shortconv.")
 _ATTENTION = (".attn_k.", ".attn_qkv.", ".attn_kv_a_mqa.", ".attn_kv_a.")
 
-# Architectures of heads, which draft from the hidden states of their target.
+# Kinds of heads, which draft from the hidden states of their target.
 _HEADS = {
-    "eagle3": "EAGLE-3 head, for its own target",
-    "dflash": "DFlash head, for its own target",
-    "gemma4-assistant": "Gemma 4 assistant head, for its own target",
+    EAGLE3: "EAGLE-3",
+    DFLASH: "DFlash",
+    DFLASH2: "DFlash 2",
+    DSPARK: "DSpark",
+    ASSISTANT: "Gemma 4 assistant",
+    MEDUSA: "Medusa",
+    MLP: "MLP speculator",
 }
 
 
@@ -77,13 +85,29 @@ class Facts:
             return "hybrid" if attention else "recurrent"
         return "sliding window" if self.number("attention.sliding_window") else "attention"
 
+    @cached_property
+    def has_mtp(self) -> bool:
+        """Whether there are heads of multi-token prediction in it."""
+        return has_mtp(self.header, self.tensors)
+
     @property
     def hidden_state_heads(self) -> str | None:
         """The head in this file that drafts from hidden states, in words; None without one."""
-        layers = self.number("nextn_predict_layers")
-        if layers:
+        if self.has_mtp:
+            layers = self.number("nextn_predict_layers")
             return f"MTP (NextN), {layers} {'layer' if layers == 1 else 'layers'}"
-        return _HEADS.get(self.header.architecture)
+        kind = _HEADS.get(kind_of(self.header) or self.header.architecture)
+        return f"{kind} head, for its own target" if kind else None
+
+    def located(self, *names: str) -> tuple[Path, TensorInfo] | None:
+        """Return the first of these tensors that the model has, with its file."""
+        headers = [(self.files[0], self.header)]
+        headers += [(file, read_header(file)) for file in self.files[1:]]
+        for name in names:
+            for file, header in headers:
+                if tensor := header.tensor(name):
+                    return file, tensor
+        return None
 
     def number(self, key: str) -> int | None:
         """Return a whole number of the architecture, such as block_count."""

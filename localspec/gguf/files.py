@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ _QUANT = re.compile(
     re.IGNORECASE,
 )
 _OTHER_SPELLING = {"FP16": "F16", "FP32": "F32"}
+# Drafters that lie beside their target begin with their kind, or are in a folder named after it.
+SIDECAR_KINDS = ("mtp", "eagle3", "dflash", "dspark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,41 @@ class ModelFiles:
         label: str = found[-1].upper()
         return _OTHER_SPELLING.get(label, label)
 
+    @property
+    def base_name(self) -> str:
+        """The name of the model: the file's, in lower case, without kind, quantisation and part."""
+        name = self.first.rpartition("/")[2].removesuffix(".gguf")
+        part = _PART.fullmatch(f"{name}.gguf")
+        name = re.sub(r"[\s_-]+", "-", _QUANT.sub("", part[1] if part else name).lower())
+        for kind in SIDECAR_KINDS:
+            name = name.removeprefix(f"{kind}-")
+        return name.strip("-. ")
+
 
 def group_files(files: Iterable[str]) -> list[ModelFiles]:
     """Group the files of a repository to its language models, sorted by name.
 
     A split model is left out where a part is missing, or where the same model is there in one file
-    too. Image and audio encoders (mmproj), draft heads (mtp) and importance matrices are skipped.
+    too. Image and audio encoders (mmproj), sidecars and importance matrices are skipped.
     """
+    return _grouped(file for file in files if sidecar_kind(file) is None)
+
+
+def group_sidecars(files: Iterable[str]) -> list[ModelFiles]:
+    """Group the files of a repository to its sidecars, sorted by name."""
+    return _grouped(file for file in files if sidecar_kind(file))
+
+
+def sidecar_kind(file: str) -> str | None:
+    """The kind of a drafter that lies beside its target, by its path; None for other files."""
+    folders, _, name = file.lower().rpartition("/")
+    folder = folders.rpartition("/")[2]
+    return next(
+        (each for each in SIDECAR_KINDS if name.startswith(f"{each}-") or folder == each), None
+    )
+
+
+def _grouped(files: Iterable[str]) -> list[ModelFiles]:
     single: list[str] = []
     split: dict[tuple[str, int], dict[int, str]] = {}
     for file in filter(_is_model, sorted(files)):
@@ -73,9 +103,14 @@ def choose_model(files: Iterable[str], quant: str | None, where: str) -> ModelFi
 
     files: the paths of all files of a repository. quant: a quantisation in any case, or the name of
     a file; None is the first of PREFERRED that is there, else the first model by name. where: the
-    repository, for messages. Raises ModelNotFoundError where no model fits, or more than one.
+    repository, for messages. A sidecar is chosen by the name of its file, and where there is
+    nothing else. Raises ModelNotFoundError where no model fits, or more than one.
     """
-    found = group_files(files)
+    paths = list(files)
+    found, sidecars = group_files(paths), group_sidecars(paths)
+    if quant and (named := _fitting(sidecars, quant)) and quant.lower().endswith(".gguf"):
+        return _only(named, where)
+    found = found or sidecars
     if not found:
         raise ModelNotFoundError(f"{where} holds no GGUF model; name a repository of GGUF files")
     wanted = [quant] if quant else [*PREFERRED, None]
@@ -95,7 +130,20 @@ def files_of(path: Path) -> tuple[Path, ...]:
         beside = []
     own = ModelFiles((path.name,))
     names = next((names for names in group_files(beside) if path.name in names.paths), own)
-    return tuple(path.with_name(name) for name in names.paths)
+    # A folder such as "/" has no name that another could take the place of.
+    return tuple(path.with_name(name) for name in names.paths) if path.name else (path,)
+
+
+def missing_parts(file: str, files: Collection[str]) -> list[str] | None:
+    """Return the parts that a split model lacks; None for a file that is no part.
+
+    file: one of its parts. files: the paths of all files beside it.
+    """
+    part = _PART.fullmatch(file)
+    if part is None:
+        return None
+    names = [f"{part[1]}-{number:05}-of-{part[3]}.gguf" for number in range(1, int(part[3]) + 1)]
+    return [name for name in names if name not in files]
 
 
 def bytes_of(files: Iterable[Path]) -> int:
@@ -112,8 +160,7 @@ def bytes_of(files: Iterable[Path]) -> int:
 
 def _is_model(file: str) -> bool:
     name = file.rpartition("/")[2].lower()
-    is_part = "mmproj" in name or "imatrix" in name or name.startswith("mtp-")
-    return name.endswith(".gguf") and not is_part
+    return name.endswith(".gguf") and "mmproj" not in name and "imatrix" not in name
 
 
 def _single(file: str) -> ModelFiles:

@@ -3,6 +3,8 @@
 Every check takes a header and returns what is wrong and what to do, or None.
 """
 
+from itertools import islice
+
 from localspec.gguf.reader import Array, Header
 
 _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
@@ -25,16 +27,19 @@ _MAX_EXPERTS = 1024
 _WITHOUT_ATTENTION = ("mamba", "rwkv", "arwkv")
 # The most common architectures that need every dimension of a head to be rotated.
 _ROTATED_WHOLE = ("qwen2", "qwen2moe", "qwen3", "qwen3moe")
+# For these architectures llama.cpp asserts that some layer has the sliding window.
+_WINDOWED = ("gemma3", "gemma4", "gpt-oss")
 # For these architectures llama.cpp takes one expert, or none, as a dense model.
 _OPTIONAL_EXPERTS = ("hunyuan-dense", "hunyuan_vl")
 
 
 def impossible_numbers(header: Header) -> str | None:
-    """Check sizes, attention heads, rotation and experts."""
+    """Check sizes, attention heads, rotation, the sliding window and experts."""
     return (
         _impossible_sizes(header)
         or _impossible_heads(header)
         or _impossible_rotation(header)
+        or _impossible_window(header)
         or _impossible_experts(header)
     )
 
@@ -55,6 +60,8 @@ def _impossible_sizes(header: Header) -> str | None:
         for size in value if isinstance(value, Array) else (value,):
             if isinstance(size, int) and not least <= size <= most:
                 return f"says {key} = {size}, which is not {least} to {most}; download it again"
+    if largest(header, "context_length") == 1:
+        return "says context_length = 1, which holds no text; download it again"
     scaling = header.own("rope.scaling.type")
     if scaling is not None and scaling not in _ROPE_SCALINGS:
         return f"uses the unknown rope scaling {scaling!r:.32}; download a current conversion"
@@ -109,6 +116,20 @@ def _impossible_rotation(header: Header) -> str | None:
         whole = header.architecture in _ROTATED_WHOLE
         if rotated % 2 or not (head if whole else 1) <= rotated <= head:
             return f"rotates {rotated} of the {head} dimensions of a head; download it again"
+    return None
+
+
+def _impossible_window(header: Header) -> str | None:
+    """Check that some layer has the sliding window, if there is one."""
+    window = largest(header, "attention.sliding_window")
+    pattern = header.own("attention.sliding_window_pattern")
+    if header.architecture not in _WINDOWED or not window:
+        return None
+    layers = largest(header, "block_count")
+    # A number says that every so many layers one is without it.
+    unused = not any(islice(pattern, layers)) if isinstance(pattern, Array) else pattern == 1
+    if unused:
+        return f"has a sliding window of {window} tokens in none of its layers; download it again"
     return None
 
 

@@ -86,6 +86,10 @@ class Header:
         value = self.own(key)
         return value if isinstance(value, int) else None
 
+    def tensor(self, name: str) -> TensorInfo | None:
+        """Return the tensor of this name; None without one."""
+        return next((tensor for tensor in self.tensors if tensor.name == name), None)
+
 
 def display_name(path: str | os.PathLike[str]) -> str:
     """Return a path for a one-line message, without unprintable characters."""

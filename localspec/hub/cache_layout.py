@@ -22,6 +22,7 @@ from localspec.hub.listing import RemoteFile, RemoteModel
 from localspec.hub.store import folder_of, hub_cache
 from localspec.utils.format import format_bytes
 
+_LONGEST_NAME = 255
 _LOCK_POLL = 0.2  # seconds
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -120,7 +121,16 @@ class CachedFile:
 
 
 def cached_files(model: RemoteModel) -> list[CachedFile]:
-    """Return every file of a model, in order."""
+    """Return every file of a model, in order.
+
+    Raises LocalspecError for a name that no disk takes; it would be found out after the download.
+    """
+    for name in (part for file in model.files for part in file.path.split("/")):
+        if len(name.encode("utf-8", "replace")) > _LONGEST_NAME:
+            raise LocalspecError(
+                f"{model.repository}: the file name {name:.60}... is longer than "
+                f"{_LONGEST_NAME} bytes, which disks do not take; choose another repository"
+            )
     return [CachedFile(model, file) for file in model.files]
 
 

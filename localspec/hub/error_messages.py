@@ -51,7 +51,7 @@ def explain(error: Exception, repository: str) -> LocalspecError:
         )
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
         return HubError(
-            f"the connection to {host} breaks off again and again; try again later, what was "
+            f"the connection to {host} breaks again and again; try again later, what was "
             "fetched is kept"
         )
     return HubError(
@@ -96,11 +96,11 @@ def _explain_other_status(error: HfHubHTTPError, repository: str) -> HubError:
         seconds = server_delay(error)
         later = f"in {seconds:.0f} s" if seconds else "later"
         return HubError(
-            f"{host} has had too many requests (429); try again {later}, what was fetched is kept"
+            f"{host} got too many requests (429); try again {later}, what was fetched is kept"
         )
     if status >= 500:
         return HubError(
-            f"{host} is in trouble ({status}); try again later, what was fetched is kept"
+            f"{host} has an error ({status}); try again later, what was fetched is kept"
         )
     return HubError(f"{host} refuses {repository} ({status}); check HF_ENDPOINT")
 

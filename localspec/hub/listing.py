@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from huggingface_hub import HfApi, constants
@@ -16,6 +17,10 @@ from localspec.hub.retry import retry_delay
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+class BadFileError(HubError):
+    """A file that the Hub lists, and that cannot be fetched: of no size or hash, or misnamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +61,42 @@ class RemoteModel:
         return sum(file.size for file in self.files)
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteRepository:
+    """A repository as the Hub lists it now. commit: the hash of main. siblings: files by path."""
+
+    id: str
+    commit: str
+    siblings: Mapping[str, RepoSibling]
+
+    def model(self, quant: str | None) -> RemoteModel:
+        """Return the model of a quantisation or a file, as `choose_model` does.
+
+        Raises ModelNotFoundError where there is no such model, and HubError for a file that the Hub
+        does not describe.
+        """
+        names = choose_model(self.siblings, quant, self.id)
+        return self._described(Repository(self.id, quant or names.quant), names)
+
+    def files(self, paths: Sequence[str]) -> RemoteModel:
+        """Return these files of the repository, which need not be those of a model.
+
+        Raises HubError for a file that the Hub does not describe.
+        """
+        return self._described(Repository(self.id), ModelFiles(tuple(paths)))
+
+    def _described(self, chosen: Repository, names: ModelFiles) -> RemoteModel:
+        files = tuple(_remote_file(self.siblings[path], self.id) for path in names.paths)
+        return RemoteModel(chosen, self.commit, names, files)
+
+
 def look_up(wanted: Repository) -> RemoteModel:
-    """Ask the Hub which files a model has now; nothing is downloaded.
+    """Ask the Hub which files a model has now; nothing is downloaded. Raises as `list_files`."""
+    return list_files(wanted).model(wanted.quant)
+
+
+def list_files(wanted: Repository) -> RemoteRepository:
+    """Ask the Hub which files a repository has now, in one request.
 
     Raises HubError where the Hub cannot be reached or refuses, and ModelNotFoundError where there
     is no such repository, or no such model in it.
@@ -71,10 +110,7 @@ def look_up(wanted: Repository) -> RemoteModel:
     if not _COMMIT.fullmatch(found.sha or ""):
         raise HubError(f"{endpoint_name()} does not answer as the Hub does; check HF_ENDPOINT")
     siblings = {sibling.rfilename: sibling for sibling in found.siblings or ()}
-    names = choose_model(siblings, wanted.quant, wanted.id)
-    files = tuple(_remote_file(siblings[path], wanted.id) for path in names.paths)
-    chosen = Repository(wanted.id, wanted.quant or names.quant)
-    return RemoteModel(chosen, found.sha or "", names, files)
+    return RemoteRepository(wanted.id, found.sha or "", siblings)
 
 
 def token_headers() -> dict[str, str]:
@@ -114,15 +150,17 @@ def _model_info(repository: str) -> ModelInfo:
 
 
 def _remote_file(sibling: RepoSibling, repository: str) -> RemoteFile:
-    """Return a listed file. Raises HubError for a path that is not safe on this disk."""
+    """Return a listed file. Raises BadFileError for a path that is not safe on this disk."""
     path, lfs = sibling.rfilename, sibling.lfs
     size = lfs.size if lfs else sibling.size
     file = RemoteFile(path, size or 0, lfs.sha256 if lfs else None, sibling.blob_id or "")
     odd = not path.isprintable() or "\\" in path or ":" in path
     if odd or not {"", ".", ".."}.isdisjoint(path.split("/")):
-        raise HubError(f"{repository} lists a file called {path!r}, which may not be a name here")
+        raise BadFileError(
+            f"{repository} lists a file called {path!r}, which may not be a name here"
+        )
     if not file.size or not _ETAG.fullmatch(file.etag):
-        raise HubError(
+        raise BadFileError(
             f"{endpoint_name()} does not say the size and the hash of {path} of {repository}"
         )
     return file

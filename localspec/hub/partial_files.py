@@ -1,14 +1,14 @@
 """Partial files: what interrupted downloads left in huggingface_hub's cache."""
 
-import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from localspec.gguf.files import bytes_of
 from localspec.hub.store import folder_of
-from localspec.utils.paths import cache_file, write_atomically
+from localspec.utils.paths import cache_file
+from localspec.utils.stored_json import stored, try_to_store
 
 _RESUMABLE = ".localspec.incomplete"
 
@@ -50,20 +50,21 @@ def record_download(repository: str, blob: str, model: str, total: int) -> None:
 
     blob: its name in blobs/. model: the name of the model it belongs to. total: its bytes.
     """
-    with suppress(OSError):
-        write_atomically(
-            _record_file(repository, blob), json.dumps({"model": model, "total": total})
-        )
+    try_to_store(_record_file(repository, blob), {"model": model, "total": total})
 
 
 def _partial_file(repository: str, name: str) -> PartialFile:
     blob = name.partition(".")[0]
-    model = total = None
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        record = json.loads(_record_file(repository, blob).read_text(encoding="utf-8"))
-        model, total = str(record["model"]), int(record["total"])
+    model, total = stored(_record_file(repository, blob), _model_and_total) or (None, None)
     path = folder_of(repository) / "blobs" / name
     return PartialFile(repository, path, blob, name.endswith(_RESUMABLE), model, total)
+
+
+def _model_and_total(record: Any) -> tuple[str, int]:
+    model, total = record["model"], record["total"]
+    if not isinstance(model, str) or not isinstance(total, int) or not 0 <= total < 1 << 63:
+        raise TypeError("not a model and its bytes")
+    return model, total
 
 
 def _record_file(repository: str, blob: str) -> Path:

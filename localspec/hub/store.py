@@ -5,7 +5,7 @@ revision is a folder of `snapshots` with links to them (copies, where the system
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,14 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from localspec.errors import ModelNotFoundError
-from localspec.gguf.files import ModelFiles, bytes_of, choose_model, files_of, group_files
+from localspec.gguf.files import (
+    ModelFiles,
+    bytes_of,
+    choose_model,
+    files_of,
+    group_files,
+    group_sidecars,
+)
 from localspec.hub.reference import Repository
 
 _PREFIX = "models--"
@@ -54,9 +61,9 @@ def find(wanted: Repository) -> Path | None:
     """
     for snapshot in snapshots(wanted.id):
         files = _model_paths(snapshot)
-        quants = [model.quant for model in group_files(files)]
+        quants = [model.quant for model in group_files(files) or group_sidecars(files)]
         if not quants:
-            continue
+            continue  # nothing in it is complete
         try:
             return snapshot / choose_model(files, wanted.quant, wanted.id).first
         except ModelNotFoundError:
@@ -78,16 +85,23 @@ def repositories() -> list[str]:
 
 
 def models_of(repository: str) -> list[StoredModel]:
-    """Return the complete models of one repository, each from the revision that `find` takes."""
+    """Return the complete models of one repository, each from the revision that `find` takes.
+
+    Sidecars are among them, named by their files.
+    """
     found: dict[str, StoredModel] = {}
     taken: set[str | None] = {None}
     for snapshot in snapshots(repository):
-        in_snapshot = group_files(_model_paths(snapshot))
+        paths = _model_paths(snapshot)
+        in_snapshot = group_files(paths)
         quants = [names.quant for names in in_snapshot]
         for names in in_snapshot:
             # A quantisation names one model only, in the first revision that has one.
             unique = quants.count(names.quant) == 1 and names.quant not in taken
             name = Repository(repository, names.quant if unique else names.first)
+            found.setdefault(names.first, _stored(name, snapshot, names))
+        for names in group_sidecars(paths):
+            name = Repository(repository, names.first)
             found.setdefault(names.first, _stored(name, snapshot, names))
         taken.update(quants)
     return [found[first] for first in sorted(found)]
@@ -139,11 +153,15 @@ def _stored(name: Repository, snapshot: Path, names: ModelFiles) -> StoredModel:
     return StoredModel(str(name), name.id, names, files, blobs, _last_use(blobs))
 
 
-def local_model(path: Path) -> StoredModel:
+def local_model(path: Path, name: str) -> StoredModel:
     """Return the model of a file outside of the cache, with all files of a split model."""
     files = files_of(path)
-    names = ModelFiles(tuple(file.name for file in files))
-    return StoredModel(str(path), None, names, files, frozenset(files), _last_use(files))
+    return stored_model(name, ModelFiles(tuple(file.name for file in files)), files)
+
+
+def stored_model(name: str, names: ModelFiles, files: Sequence[Path]) -> StoredModel:
+    """Return a model that is not in the Hub's cache. names, files: as StoredModel has them."""
+    return StoredModel(name, None, names, tuple(files), frozenset(files), _last_use(files))
 
 
 def _last_use(blobs: Iterable[Path]) -> float:

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 
+# Of a rotation by sections (M-RoPE): time, height, width, and one that is not used.
+_SECTIONS = 4
+
 
 class Batch:
     """An input of up to `size` rows, each of which belongs to one or several sequence ids.
@@ -22,7 +25,8 @@ class Batch:
         self.size = size
         self._embeddings = np.zeros((size, 0), np.float32)
         self._tokens = np.zeros(size, np.int32)
-        self._positions = np.zeros(size, np.int32)
+        # Rows without a token have a position for each section of a rotation by sections.
+        self._positions = np.zeros(_SECTIONS * size, np.int32)
         self._id_counts = np.ones(size, np.int32)
         self._ids = np.zeros((size, n_ids), np.int32)
         row_bytes = self._ids.strides[0]
@@ -96,6 +100,12 @@ class Batch:
     def want_all_logits(self) -> None:
         """Ask for the logits of every row."""
         self._wants_logits[: int(self.struct.n_tokens)] = True
+
+    def repeat_positions(self) -> None:
+        """Give all sections of rows without tokens the positions of a text; add no row after."""
+        count = int(self.struct.n_tokens)
+        sections = self._positions[: _SECTIONS * count].reshape(_SECTIONS, count)
+        sections[1:-1], sections[-1] = sections[0], 0
 
     def _grow(self, count: int) -> tuple[int, int]:
         first = int(self.struct.n_tokens)

@@ -1,22 +1,27 @@
-"""Chat templates of GGUF files: Jinja, rendered in a sandbox."""
+"""Chat templates of GGUF files: a conversation as the text that its model was trained on.
+
+A template is a program out of a downloaded file, so it is rendered by a worker process, which may
+use only so much time and memory (`template_renderer`).
+"""
 
 import json
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
-import jinja2
-from jinja2 import meta, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from localspec.errors import InvalidValueError
-from localspec.utils.format import printable
+from localspec.utils.worker_process import WorkerLimitError, WorkerProcess
 
 Message = Mapping[str, Any]
+
+# A conversation of a million tokens takes a tenth of each.
+_SECONDS, _MEMORY = 5, 1_000_000_000
+_renderer = WorkerProcess("localspec.llama.template_renderer", seconds=_SECONDS, memory=_MEMORY)
+# What was wrong with templates that exceeded the limits at a usual conversation; they are not
+# rendered a second time. A very long one says nothing of the template.
+_USUAL_CHARACTERS = 100_000
+_over_limits: dict[str, str] = {}
 
 
 def render(
@@ -33,25 +38,23 @@ def render(
 
     messages: {"role": ..., "content": ...}, and other keys that the template reads. bos, eos: the
     texts of the special tokens. now: the time that the template sees; None is the present time.
-    options: further variables, such as enable_thinking; they override the others.
+    options: further variables, such as enable_thinking; they override the others. Messages, tools
+    and options are what JSON can express.
 
-    Raises InvalidValueError if the template refuses the messages, lacks a variable or is broken.
+    Raises InvalidValueError if the template refuses the messages, lacks a variable, is broken, or
+    needs more time or memory than a template may use.
     """
-    given = {
+    variables = {
         "messages": messages,
         "tools": tools,
         "documents": None,
         "bos_token": bos,
         "eos_token": eos,
         "add_generation_prompt": True,
-        "strftime_now": (now or datetime.now()).strftime,
         **options,
     }
-    try:
-        return _compiled(template).render(_copied(given))
-    # A template is a program and may raise anything.
-    except Exception as error:
-        raise InvalidValueError(_error_message(error, template, given)) from error
+    given = {"variables": variables, "now": (now or datetime.now()).isoformat()}
+    return str(_asked(template, given)["text"])
 
 
 def mentions(template: str, name: str) -> bool:
@@ -63,94 +66,42 @@ def mentions(template: str, name: str) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _compiled(template: str) -> jinja2.Template:
-    return _environment().from_string(template)
-
-
-@lru_cache(maxsize=16)
 def _names_read(template: str) -> frozenset[str]:
-    """All attributes and all strings in a template: keys, and arguments of `get` or `attr`."""
+    return frozenset(_asked(template, None)["names"])
+
+
+def _asked(template: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the worker answers. given: None asks for the names that the template reads."""
+    if template in _over_limits:
+        raise InvalidValueError(_over_limits[template])
     try:
-        tree = _environment().parse(template)
-        attributes = {node.attr for node in tree.find_all(nodes.Getattr)}
-        constants = {node.value for node in tree.find_all(nodes.Const)}
-    except (jinja2.TemplateSyntaxError, RecursionError) as error:
-        raise InvalidValueError(_error_message(error, template, ())) from error
-    return frozenset(attributes | {value for value in constants if isinstance(value, str)})
+        answer: dict[str, Any] = _renderer.ask({"template": template, "given": _copied(given)})
+    except WorkerLimitError as error:
+        message = (
+            f"the model's chat template needs {error} for these messages; try a raw prompt (--raw)"
+        )
+        if len(json.dumps(_copied(given))) <= _USUAL_CHARACTERS:
+            _over_limits[template] = message
+        raise InvalidValueError(message) from error
+    except OSError as error:
+        raise InvalidValueError(
+            "the model's chat template cannot be rendered: no process can be started for it "
+            f"({error.strerror or error}); try a raw prompt (--raw)"
+        ) from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValueError(
+            f"the messages cannot be given to a chat template ({error}); "
+            "use texts, numbers, lists and dicts"
+        ) from error
+    if "error" in answer:
+        raise InvalidValueError(answer["error"])
+    return answer
 
 
 def _copied(value: Any) -> Any:
-    """A deep copy as dicts and lists, which the template may modify."""
+    """A deep copy as dicts and lists, which JSON can express."""
     if isinstance(value, Mapping):
         return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [_copied(item) for item in value]
     return value
-
-
-def _error_message(error: Exception, template: str, given: Collection[str]) -> str:
-    message = getattr(error, "message", None)  # without the lines jinja2 adds
-    reason = f"{printable(str(message or error), instead=' '):.300}"
-    way_out = "try a raw prompt"
-    if isinstance(error, jinja2.TemplateSyntaxError):
-        trouble = f"is broken in line {error.lineno} ({reason})"
-    elif missing := _missing(error, template, given):
-        trouble = f"needs {' or '.join(missing)}, which it was not given"
-        way_out = "give it with template_options or try a raw prompt"
-    else:
-        trouble = f"refuses these messages ({reason})"
-    return f"the model's chat template {trouble}; {way_out}"
-
-
-def _missing(error: Exception, template: str, given: Collection[str]) -> list[str]:
-    """The variables that the template reads and was not given, if they caused the error."""
-    named = re.fullmatch(r"'(\w+)' is undefined", str(error))
-    if isinstance(error, _RefusalError) or not (named or "Undefined" in str(error)):
-        return []
-    unknown = meta.find_undeclared_variables(_environment().parse(template)) - set(given)
-    return sorted(unknown & {named[1]} if named else unknown)
-
-
-class _GenerationBlock(Extension):
-    """`{% generation %}` marks the assistant's messages for training; rendering ignores it."""
-
-    tags = {"generation"}  # noqa: RUF012 (as jinja2 declares it)
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-@cache
-def _environment() -> ImmutableSandboxedEnvironment:
-    # Templates are written for transformers, which renders them with these settings and names.
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationBlock]
-    )
-    environment.filters["tojson"] = _tojson
-    environment.globals["raise_exception"] = _raise
-    return environment
-
-
-def _tojson(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
-    )
-
-
-class _RefusalError(jinja2.TemplateError):
-    """Raised by a template that refuses its messages."""
-
-
-def _raise(message: Any) -> None:
-    raise _RefusalError(str(message))

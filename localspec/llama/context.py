@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Sequence
-from contextlib import ExitStack
 from time import perf_counter
 from typing import Any
 
@@ -11,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, ModelLoadError
-from localspec.llama import compute_thread, library
+from localspec.llama import compute_thread, library, moves
 from localspec.llama.batch import Batch, require_at_most, split_rows
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, context_params, new_context
-from localspec.llama.hidden_states import HiddenStates
+from localspec.llama.hidden_states import HiddenStates, output_wanted
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.sequence import KVSequence, sequence_of
@@ -40,13 +39,14 @@ class Context:
     the other, also in one decode: recurrent layers do. The context is freed with its last text.
 
     sequences: the texts in it. chunk: the most rows of a decode. hidden: the hidden rows of its
-    layers. heads: the contexts of heads that draft for its texts: they use this one, and are freed
-    before it.
+    layers. head_contexts: those of heads that draft for its texts: they use this one, and are freed
+    before it. block_size: the rows of the one pass of a draft, where a draft takes one pass.
 
     Raises ModelLoadError if the library cannot make the context (usually for lack of memory).
     """
 
     chunk = CHUNK
+    block_size = 0
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Context:
         self.n_cells = n_ctx
         self.texts = texts
         self.branches = branches
-        self.heads: list[Context] = []
+        self.head_contexts: list[Context] = []
         self._n_ctx = n_ctx
         self._options: dict[str, Any] = {
             "threads": threads,
@@ -79,7 +79,7 @@ class Context:
         # The last array of logits, and its address and rows.
         self._view = np.empty((0, 0), np.float32)
         self._view_place = (0, 0)
-        self._handle: Any = self._new_handle(texts)
+        self._handle: Any = self.new_handle(texts)
         self._set_up()
         try:
             self._probe_rollback()
@@ -107,6 +107,11 @@ class Context:
         """Whether passes of unequal numbers of rows share nothing in one decode."""
         return self.rollback is not Rollback.PARTIAL
 
+    def set_threads(self, threads: int) -> None:
+        """Compute with so many CPU threads from the next decode on."""
+        self._options["threads"] = threads
+        llama_cpp.llama_set_n_threads(self.handle, threads, threads)
+
     # Texts.
 
     def new_sequence(self) -> KVSequence:
@@ -128,21 +133,9 @@ class Context:
         """
         if texts + self.branches > MAX_IDS:
             raise LocalspecError(f"{texts} texts are too many; a context holds {MAX_IDS} at most")
-        with ExitStack() as undo:
-            handle = self._new_handle(texts)
-            undo.callback(llama_cpp.llama_free, handle)
-            moves: list[tuple[Context, Any, int]] = [(self, handle, texts)]
-            for head in self.heads:
-                moves.append((head, head._new_handle(head.texts, handle), head.texts))
-                undo.callback(llama_cpp.llama_free, moves[-1][1])
-            undo.pop_all()
-        # Called last to first, and all of them, also after an interrupt.
-        with ExitStack() as rest:
-            for context, handle, places in moves:
-                rest.callback(llama_cpp.llama_free, context._handle)
-                rest.callback(context._move, handle, places)
+        moves.resize(self, texts)
 
-    def _move(self, handle: Any, texts: int) -> None:
+    def move_to(self, handle: Any, texts: int) -> None:
         """Copy the texts to another handle, one by one; those left by an interrupt are lost."""
         old, left = self._handle, list(self.sequences)
         try:
@@ -158,6 +151,16 @@ class Context:
             for sequence in left:
                 sequence.memory.move(None)
 
+    def places_beside(self, texts: int) -> int:
+        """How many texts a head has room for beside so many of its target."""
+        return self.texts
+
+    def shape(self, threads: int) -> dict[str, Any]:
+        """The arguments for a context that reads this cache. threads: of its own."""
+        kept = ("flash_attention", "kv_type")
+        options = {name: self._options[name] for name in kept}
+        return {**options, "threads": threads, "n_ctx": self._n_ctx}
+
     def leave(self, sequence: KVSequence) -> None:
         """Remove a text; the context is freed with the last one."""
         if sequence in self.sequences:
@@ -169,8 +172,8 @@ class Context:
 
     def close(self) -> None:
         """Free the context, after those of heads that use it."""
-        while self.heads:
-            self.heads.pop().close()
+        while self.head_contexts:
+            self.head_contexts.pop().close()
         handle, self._handle = self._handle, None
         if handle:
             llama_cpp.llama_free(handle)
@@ -184,8 +187,10 @@ class Context:
     def fits(self, passes: Sequence[Pass]) -> bool:
         """Whether one decode can compute these passes."""
         branches = sum(sequence_of(each).branches_of(each) for each in passes)
+        # With a part of a prompt in the decode, the others would miss their rows.
+        most = OUTPUT_ROWS if len(passes) > 1 and output_wanted(passes) else self.chunk
         return (
-            sum(map(self.rows_of, passes)) <= self.chunk
+            sum(map(self.rows_of, passes)) <= most
             and sum(each.wanted for each in passes) <= OUTPUT_ROWS
             and branches <= self.branches
         )
@@ -235,9 +240,11 @@ class Context:
         for requested, sequence in zip(passes, sequences, strict=True):
             sequence.prepare(requested)
             sequence.add_rows(requested, self._batch, free)
-            if requested.hidden:
-                self.hidden.enable(requested.hidden)
-        return self._pad(passes, sequences[-1])
+        self.hidden.follow(layer for each in passes for layer in each.hidden)
+        padding = self._pad(passes, sequences[-1])
+        if self.hidden.give_output(on=output_wanted(passes) and len(self._batch) <= OUTPUT_ROWS):
+            self._batch.want_all_logits()
+        return padding
 
     def _require_sharable(self, passes: Sequence[Pass]) -> None:
         """Raise LocalspecError if these passes cannot be in one decode."""
@@ -303,7 +310,7 @@ class Context:
     ) -> list[Scores]:
         lengths = [sequence.rows_in_pass for sequence in sequences]
         logits = self._logits_of(passes, lengths)
-        hidden = self._hidden_of(passes, lengths, padding)
+        hidden = self.hidden.of_passes(passes, lengths, padding)
         if len(passes) == 1:
             again = sequences[0].again
             return [Scores(logits[0], padding, again, hidden[0], seconds=seconds, share=seconds)]
@@ -327,10 +334,18 @@ class Context:
         self, passes: Sequence[Pass], lengths: Sequence[int]
     ) -> list[NDArray[np.float32]]:
         """The rows of logits that each pass wanted. lengths: the rows of each pass."""
-        if len(passes) == 1:
-            return [self.logits(passes[0].wanted)]
+        if self.hidden.gives_output:
+            return self._last_logits(passes, lengths)
         wanted = [each.wanted for each in passes]
-        return split_rows(self.logits(sum(wanted)), wanted)
+        found = self.logits(sum(wanted))
+        return [found] if len(passes) == 1 else split_rows(found, wanted)
+
+    def _last_logits(
+        self, passes: Sequence[Pass], lengths: Sequence[int]
+    ) -> list[NDArray[np.float32]]:
+        """As `_logits_of`, of a decode that gave the logits of every row."""
+        every = split_rows(self.logits(sum(lengths)), lengths)
+        return [rows[len(rows) - one.wanted :] for rows, one in zip(every, passes, strict=True)]
 
     def logits(self, count: int) -> NDArray[np.float32]:
         """The first rows of logits of the last decode, (count, n_vocab) float32: a view."""
@@ -344,23 +359,9 @@ class Context:
             self._view_place = place
         return self._view
 
-    def _hidden_of(
-        self, passes: Sequence[Pass], lengths: Sequence[int], padding: int
-    ) -> list[dict[int, NDArray[np.float32]]]:
-        """The hidden rows that each pass asked for, by layer."""
-        found: list[dict[int, NDArray[np.float32]]] = [{} for _ in passes]
-        if not any(each.hidden for each in passes):
-            return found
-        for layer in {layer for each in passes for layer in each.hidden}:
-            rows = self.hidden.rows(layer, sum(lengths) + padding)
-            for i, own in enumerate(split_rows(rows, lengths)):
-                if layer in passes[i].hidden:
-                    found[i][layer] = own
-        return found
-
     # Making the context.
 
-    def _new_handle(self, texts: int, target: Any = None) -> Any:
+    def new_handle(self, texts: int, target: Any = None) -> Any:
         """Make the library's context. target: for a head, that of its target if it is another."""
         return new_context(self.model, self._params(texts))
 

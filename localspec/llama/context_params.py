@@ -12,6 +12,8 @@ from localspec.speculation.draft import MAX_DEPTH
 # Prompt tokens per pass: few enough that a generation can be cancelled quickly. It is the most rows
 # of a decode too.
 CHUNK = 512
+# A decode has at most as many rows as the context has cells; trials at load have several.
+_LEAST_CELLS = 64
 # The most rows with logits in one decode; each row reserves n_vocab floats of compute buffer.
 OUTPUT_ROWS = MAX_DEPTH + 1
 
@@ -28,7 +30,7 @@ def context_params(
 ) -> Any:
     """The library's parameters for a context; the arguments are those of Context."""
     params = llama_cpp.llama_context_default_params()
-    params.n_ctx = n_ctx * texts
+    params.n_ctx = max(n_ctx, _LEAST_CELLS) * texts
     params.n_batch = params.n_ubatch = CHUNK
     params.n_seq_max = texts + branches
     # Rows that belong to several sequence ids, as in a tree, need one cache for all texts.

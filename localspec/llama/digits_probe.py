@@ -33,6 +33,8 @@ CELLS = 1280
 _FEW, _MANY = 5, 47
 _SLOW_PASS = 0.03
 _LEAST_TOKENS, _MOST_TOKENS = 2, 64
+# Positions of the trial beyond the text that it lies behind.
+_MOST_POSITIONS = _MANY + _MOST_TOKENS + 16
 # The passes of all widths over one token take about as long as these passes over _FEW tokens.
 _PASSES_PER_TOKEN = 2.4
 
@@ -51,8 +53,12 @@ def find_equal_digits(
 
     The arguments are those of `Context`; budget: seconds.
     """
-    # A sliding window has no room for a long text whose tokens all are within the window.
+    # A sliding window has no room for a long text whose tokens all are within the window. Behind
+    # its last position, a model with a table of positions ends the process.
     for behind in (_BEHIND, 0):
+        # Doubling the text ends a quarter beyond.
+        if behind + behind // 4 + _MOST_POSITIONS > model.n_ctx_train:
+            continue
         with (
             suppress(LocalspecError),
             ProbeCache(
@@ -73,7 +79,7 @@ class _Trial:
     def __init__(self, cache: ProbeCache, n_vocab: int, behind: int, budget: float) -> None:
         self._cache = cache
         self._deadline = perf_counter() + budget
-        numbers = np.random.default_rng(0).integers(0, n_vocab, _MANY + _MOST_TOKENS + 16)
+        numbers = np.random.default_rng(0).integers(0, n_vocab, _MOST_POSITIONS)
         self._first, self._tokens = numbers[:_MANY].tolist(), numbers[_MANY:].tolist()
         took = self._seconds_of_first(_FEW)
         if took < _SLOW_PASS:  # the first pass of a cache takes longer than others

@@ -17,6 +17,7 @@ import llama_cpp
 from localspec.llama import library
 from localspec.llama.context_params import context_params
 from localspec.llama.model import model_params
+from localspec.utils.closing import Closing
 
 _HOST = "CPU"
 _MIB = 2**20
@@ -34,15 +35,17 @@ class ContextMemory:
     compute_buffers: Mapping[str, int]
 
 
-class DryModel:
+class DryModel(Closing):
     """A model without weights, to ask what its contexts would take. Close it, or use `with`.
 
     layers: the device of each layer; the last is that of the output. It is empty, and every answer
-    None, where this build of the library knows no such models or refuses this one.
+    None, where this build of the library knows no such models or refuses this one. mtp: whether
+    contexts are those of its heads of multi-token prediction.
     """
 
-    def __init__(self, path: Path, *, gpu_layers: int | None) -> None:
-        params = model_params(gpu_layers)
+    def __init__(self, path: Path, *, gpu_layers: int | None, mtp: bool = False) -> None:
+        params = model_params(gpu_layers, mtp=mtp)
+        self._mtp = mtp
         self._handle: Any = None
         self.layers: dict[int, str] = {}
         if not hasattr(params, "no_alloc"):
@@ -76,6 +79,8 @@ class DryModel:
             texts=texts,
             branches=branches,
         )
+        if self._mtp:
+            params.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
         with library.captured_log() as lines:
             context = llama_cpp.llama_init_from_model(self._handle, params)
         if not context:
@@ -88,12 +93,6 @@ class DryModel:
         handle, self._handle = self._handle, None
         if handle:
             llama_cpp.llama_model_free(handle)
-
-    def __enter__(self) -> "DryModel":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
 
 
 def parse_context_memory(lines: Iterable[str]) -> ContextMemory:

@@ -5,13 +5,13 @@ the first pass ends the process. So each build is tried once on each processor
 (`loading.load_check`), and where that crashes, every model is loaded without these types.
 """
 
-import json
-from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from localspec.llama import library
-from localspec.utils.paths import cache_file, write_atomically
+from localspec.utils.paths import cache_file
 from localspec.utils.processor import processor_features, processor_name
+from localspec.utils.stored_json import stored, try_to_store
 
 # Measured on a processor without AMX; docs/models.md has the table.
 _COST = "Q4_0 takes about 1.5 x as long, and prompts lose what AMX would gain"
@@ -30,19 +30,21 @@ def remembered() -> bool | None:
     file = _file()
     if file.name in _results:
         return _results[file.name]
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))[_KEY]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return found if isinstance(found, bool) else None
+    return stored(file, _works)
 
 
 def remember(*, works: bool) -> None:
     """Keep the result of a try for this process and later ones."""
     file = _file()
     _results[file.name] = works
-    with suppress(OSError):  # then later processes try it again
-        write_atomically(file, json.dumps({_KEY: works}))
+    try_to_store(file, {_KEY: works})
+
+
+def _works(record: Any) -> bool:
+    works = record[_KEY]
+    if not isinstance(works, bool):
+        raise TypeError("not a result")
+    return works
 
 
 def cost() -> str | None:

@@ -1,13 +1,14 @@
 """Grammar: which tokens may come next in a text that must follow a grammar."""
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 from weakref import WeakKeyDictionary
 
 import llama_cpp
 import numpy as np
-from llguidance import LLMatcher, LLTokenizer
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from llguidance.llamacpp import lltokenizer_from_vocab
 from numpy.typing import NDArray
 
@@ -46,7 +47,7 @@ class Grammar:
 
     @classmethod
     def begin(cls, grammar: str, model: Model) -> "Grammar":
-        """The start of a grammar from `compile_gbnf` or `compile_schema`.
+        """The start of a grammar from `compile_gbnf`, `compile_lark` or `compile_schema`.
 
         Raises InvalidValueError if no token of the model's vocabulary can begin such a text.
         """
@@ -122,6 +123,25 @@ class _SharedMatcher:
             raise LocalspecError(f"the grammar cannot be followed: {reason}")
 
 
+def special_tokens(model: Model, texts: Iterable[str]) -> dict[str, int]:
+    """The ids of those texts that are special tokens in a grammar, which are no text there.
+
+    They are control tokens, and tokens <in such brackets> that a vocabulary's author defined.
+    """
+    found = {}
+    vocabulary = llama_cpp.llama_model_get_vocab(model.handle)
+    for text in texts:
+        tokens = model.tokenize_after(text)
+        if len(tokens) == 1 and model.piece_text(tokens[0]) == text:
+            kind = llama_cpp.llama_vocab_get_attr(vocabulary, tokens[0])
+            in_brackets = text.startswith("<") and text.endswith(">")
+            if kind & llama_cpp.LLAMA_TOKEN_ATTR_CONTROL or (
+                kind & llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED and in_brackets
+            ):
+                found[text] = tokens[0]
+    return found
+
+
 def _tokenizer(model: Model) -> LLTokenizer:
     """llguidance's tokenizer of a model; made once per model (0.6 s for 131k tokens)."""
     if model not in _tokenizers:
@@ -129,7 +149,27 @@ def _tokenizer(model: Model) -> LLTokenizer:
         with warnings.catch_warnings():
             # llguidance calls a deprecated function of the binding.
             warnings.simplefilter("ignore", DeprecationWarning)
-            _tokenizers[model] = lltokenizer_from_vocab(
-                vocabulary, eos_token=list(model.end_tokens)
-            )
+            made = lltokenizer_from_vocab(vocabulary, eos_token=list(model.end_tokens))
+        keeps_spaces = made.decode_bytes(made.tokenize_bytes(b"a b")) == b"a b"
+        _tokenizers[model] = made if keeps_spaces else _greedy(made, model)
     return _tokenizers[model]
+
+
+def _greedy(made: LLTokenizer, model: Model) -> LLTokenizer:
+    """A tokenizer for a vocabulary without the character that stands for a space in it.
+
+    llama.cpp writes a space as the bytes of that character then, which llguidance refuses.
+    """
+
+    class Vocabulary:
+        eos_token_id, bos_token_id = model.eos, None
+        tokens: ClassVar = [
+            # After 0xff llguidance expects the name of a control token.
+            model.piece(token) or b"\xff<%d>" % token
+            for token in range(model.n_vocab)
+        ]
+
+        def __call__(self, text: str) -> list[int]:
+            return made.greedy_tokenize(text)
+
+    return LLTokenizer(TokenizerWrapper(Vocabulary()), eos_token=list(model.end_tokens))

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
-from localspec.llama.batch import split_rows
 from localspec.llama.context import Context
 from localspec.llama.context_params import new_context
+from localspec.llama.hidden_states import HiddenStates
 from localspec.llama.model import Model
 from localspec.llama.sequence import sequence_of
 from localspec.speculation.passes import Pass, Scores
@@ -25,7 +25,9 @@ class HeadContext(Context):
 
     model: the head. target: the target's context, which the head's passes may take matrices from;
     this context is closed before it. encoder_width: how many numbers a row of the encoder's input
-    has. Others as in Context.
+    has; 0 for heads of multi-token prediction (`is_mtp`), which have none, and may be several in
+    one model. chained: whether they are, and read the same cells one after the other.
+    Others as in Context.
 
     A pass with tokens but without embeddings gets states of zeros, for measuring.
     """
@@ -37,17 +39,23 @@ class HeadContext(Context):
         model: Model,
         *,
         target: Context,
-        encoder_width: int,
+        encoder_width: int = 0,
         n_ctx: int,
         threads: int,
+        chained: bool = False,
         texts: int = 1,
         flash_attention: bool | None = None,
         kv_type: int = llama_cpp.GGML_TYPE_F16,
     ) -> None:
         self._target = target
         self._encoder_width = encoder_width
-        self._width = int(llama_cpp.llama_model_n_embd(model.handle))
+        self.is_mtp = not encoder_width
+        self._chained = chained
+        width = llama_cpp.llama_model_n_embd_out if self.is_mtp else llama_cpp.llama_model_n_embd
+        self._width = int(width(model.handle))
         self._encodes = self._wants_logits = False
+        # The head that computes the next decode, and the one that computed the last.
+        self._head = self._last_head = 0
         super().__init__(
             model,
             n_ctx=n_ctx,
@@ -56,22 +64,22 @@ class HeadContext(Context):
             flash_attention=flash_attention,
             kv_type=kv_type,
         )
-        target.heads.append(self)
+        target.head_contexts.append(self)
 
     def close(self) -> None:
         """Free the context."""
-        if self in self._target.heads:
-            self._target.heads.remove(self)
+        if self in self._target.head_contexts:
+            self._target.head_contexts.remove(self)
         super().close()
 
     def fits(self, passes: Sequence[Pass]) -> bool:
-        """Whether one decode can compute these passes: an encoder's and a decoder's do not mix."""
-        return super().fits(passes) and len({each.encode for each in passes}) == 1
+        """Whether one decode can compute these passes: those of one head, or of its encoder."""
+        return super().fits(passes) and len(set(map(_part, passes))) == 1
 
     def decode(self, passes: Sequence[Pass]) -> list[Scores]:
         """Compute passes of different texts in one decode, or in one pass of the encoder."""
-        if len({each.encode for each in passes}) > 1:
-            raise LocalspecError("a pass of an encoder cannot share a decode; compute it alone")
+        if len(set(map(_part, passes))) > 1:
+            raise LocalspecError("a pass of another head cannot share a decode; compute it alone")
         self._require_widths(passes)
         return self._encode(passes) if passes[0].encode else super().decode(passes)
 
@@ -113,12 +121,13 @@ class HeadContext(Context):
         nothing = np.empty((0, self.n_vocab), np.float32)
         return [
             Scores(nothing, hidden=hidden, seconds=seconds, share=seconds * length / sum(lengths))
-            for hidden, length in zip(self._hidden_of(passes, lengths, 0), lengths, strict=True)
+            for hidden, length in zip(self.hidden.of_passes(passes, lengths), lengths, strict=True)
         ]
 
     def _begin_batch(self, passes: Sequence[Pass]) -> None:
         self._encodes = any(each.encode for each in passes)
         self._wants_logits = self._encodes or any(each.wanted for each in passes)
+        self._head = max((each.layer_offset for each in passes), default=0)
         width = self._encoder_width if self._encodes else self._width
         self._batch.clear(tokens=not self._encodes, width=width)
 
@@ -126,6 +135,9 @@ class HeadContext(Context):
         # With the logits of some rows only, the library gives those of other rows.
         if self._wants_logits:
             self._batch.want_all_logits()
+        if self._head != self._last_head:
+            self.hidden.choose_head(self._head)
+            self._last_head = self._head
         if self._encodes:
             return int(llama_cpp.llama_encode(self.handle, self._batch.struct))
         return super()._run_batch()
@@ -135,11 +147,31 @@ class HeadContext(Context):
     ) -> list[NDArray[np.float32]]:
         if not any(each.wanted for each in passes):
             return super()._logits_of(passes, lengths)
-        every = split_rows(self.logits(sum(lengths)), lengths)
-        return [rows[len(rows) - one.wanted :] for rows, one in zip(every, passes, strict=True)]
+        return self._last_logits(passes, lengths)
 
-    def _new_handle(self, texts: int, target: Any = None) -> Any:
-        params = self._params(texts)
+    def _params(self, texts: int) -> Any:
+        params = super()._params(texts)
         params.n_outputs_max = self.chunk
+        return params
+
+    def new_handle(self, texts: int, target: Any = None) -> Any:
+        params = self._params(texts)
+        if self._chained:
+            # Each text has cells of its own, and all of them: a text that is cut and decoded again
+            # by the next head gets the same cells, in which the heads before left their layers.
+            params.kv_unified, params.swa_full = False, True
+        if self.is_mtp:
+            params.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
         params.ctx_other = target or self._target.handle
         return new_context(self.model, params)
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        # Some heads of multi-token prediction compute only the wanted rows to the end.
+        self.hidden = HiddenStates(self._handle, masked=self.is_mtp)
+        self._last_head = 0
+
+
+def _part(requested: Pass) -> tuple[bool, int]:
+    """What computes a pass: the encoder or the decoder, and which head of several."""
+    return requested.encode, requested.layer_offset

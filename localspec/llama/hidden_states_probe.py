@@ -17,32 +17,43 @@ import llama_cpp
 from localspec.errors import ModelLoadError
 from localspec.llama import library
 from localspec.llama.hidden_states import HiddenStates
-from localspec.utils.child_process import ChildExit, ChildProcess
+from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
 
 # Written when the target is there: what ends the process later is about hidden states.
 BEGUN = "begun"
 # Written when the target hands out its rows: what ends the process later is about the head.
 TARGET_DONE = "target"
 _CONTEXT, _ROWS = 64, 8
+_MTP = "mtp"
 
 
 def run_hidden_states_probe(
-    target: Path, head: Path, layers: Sequence[int], *, seconds: float, action: str | None = None
+    target: Path,
+    head: Path,
+    layers: Sequence[int],
+    *,
+    block: int = 1,
+    mtp: bool = False,
+    seconds: float,
+    action: str | None = None,
 ) -> ChildExit:
     """Probe in a child process; the exit code is 0 if the head can read the target's layers.
 
+    block: the rows of a draft's pass. mtp: whether the file has heads of multi-token prediction.
     seconds: the time limit. action: reported as progress. Raises OSError where no process can be
     started.
     """
-    arguments = [str(target), str(head), *map(str, layers)]
+    arguments = [str(target), str(head), str(block), _MTP if mtp else "", *map(str, layers)]
     with ChildProcess(__name__, *arguments) as child:
         return child.wait(seconds=seconds, action=action)
 
 
-def probe(target: Path, head: Path, layers: Sequence[int]) -> None:
+def probe(
+    target: Path, head: Path, block: int, layers: Sequence[int], *, mtp: bool = False
+) -> None:
     """Plan a pass of the target with hidden rows, and the passes of the head.
 
-    Raises ModelLoadError with what the library refused.
+    block: the rows of a draft's pass. Raises ModelLoadError with what the library refused.
     """
     with _model(target) as target_model, _context(target_model, target) as context:
         os.write(1, BEGUN.encode())
@@ -52,19 +63,25 @@ def probe(target: Path, head: Path, layers: Sequence[int]) -> None:
             raise ModelLoadError("this build of llama.cpp cannot plan a pass: reinstall it")
         reserve(context, _ROWS, 1, 1)
         os.write(1, TARGET_DONE.encode())
-        with _model(head) as head_model, _context(head_model, head, other=context) as own:
+        with (
+            _model(head, mtp=mtp) as head_model,
+            _context(head_model, head, other=context, mtp=mtp) as own,
+        ):
             HiddenStates(own).enable([int(llama_cpp.llama_model_n_layer(head_model))])
+            # A pass of as many rows as a block, whose graph is another one than that of a prompt.
+            reserve(own, block, 1, block)
 
 
 _RESERVE = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32)
 
 
 @contextmanager
-def _model(path: Path) -> Iterator[Any]:
+def _model(path: Path, *, mtp: bool = False) -> Iterator[Any]:
     """Load a model without its weights, on the CPU."""
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = 0
     params.no_alloc = True
+    params.load_mtp = mtp
     params.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
     library.clear_log()
     model = llama_cpp.llama_model_load_from_file(bytes(path), params)
@@ -77,10 +94,12 @@ def _model(path: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def _context(model: Any, path: Path, other: Any = None) -> Iterator[Any]:
+def _context(model: Any, path: Path, other: Any = None, *, mtp: bool = False) -> Iterator[Any]:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = params.n_outputs_max = _CONTEXT
     params.ctx_other = other
+    if mtp:
+        params.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
     library.clear_log()
     context = llama_cpp.llama_init_from_model(model, params)
     if not context:
@@ -91,14 +110,10 @@ def _context(model: Any, path: Path, other: Any = None) -> Iterator[Any]:
         llama_cpp.llama_free(context)
 
 
-def main(target: str, head: str, *layers: str) -> int:
+def main(target: str, head: str, block: str, kind: str, *layers: str) -> int:
     """Probe the two models; return the exit code."""
-    try:
-        probe(Path(target), Path(head), [int(layer) for layer in layers])
-    except ModelLoadError as error:
-        os.write(2, str(error).encode("utf-8", "replace"))
-        return error.exit_code
-    return 0
+    paths, read = (Path(target), Path(head)), list(map(int, layers))
+    return exit_code_of(lambda: probe(*paths, int(block), read, mtp=kind == _MTP))
 
 
 if __name__ == "__main__":

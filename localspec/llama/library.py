@@ -42,6 +42,7 @@ _OPTIONAL_FUNCTIONS = {
         "llama_get_embeddings_layer_inp",
         "llama_set_embeddings_nextn",
         "llama_get_embeddings_nextn",
+        "llama_set_nextn_layer_offset",
     ),
     "layers on other machines (RPC)": (
         "ggml_backend_rpc_add_server",
@@ -55,6 +56,7 @@ _CPP_FUNCTIONS = {
     "llama_get_embeddings_layer_inp": ("P13llama_contextj", "PEAMPEAUllama_context@@I@Z"),
     "llama_set_embeddings_nextn": ("P13llama_contextbb", "XPEAUllama_context@@_N1@Z"),
     "llama_get_embeddings_nextn": ("P13llama_context", "PEAMPEAUllama_context@@@Z"),
+    "llama_set_nextn_layer_offset": ("P13llama_contexti", "XPEAUllama_context@@H@Z"),
     "llama_graph_reserve": ("P13llama_contextjjj", "PEAUggml_cgraph@@PEAUllama_context@@III@Z"),
 }
 _LONGEST_LINE = 200

@@ -12,14 +12,16 @@ import llama_cpp
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import extra_buffers, library
 from localspec.llama.devices import can_offload
+from localspec.utils.closing import Closing
 from localspec.utils.progress import report_progress
 
 
-class Model:
+class Model(Closing):
     """A loaded GGUF. Close it (or use `with`) to free the weights.
 
     path: the file, whose header was checked by `gguf.check`. gpu_layers: how many layers go to the
-    GPU; None means all of them if this build supports one, else none.
+    GPU; None means all of them if this build supports one, else none. mtp: whether its heads of
+    multi-token prediction are loaded too, if it has any.
 
     n_vocab: number of tokens. n_ctx_train: tokens of context in training. size: bytes of the
     weights. is_offloaded: whether layers are on a GPU. sliding_window: in tokens; 0 where every
@@ -28,12 +30,13 @@ class Model:
     Raises ModelLoadError.
     """
 
-    def __init__(self, path: Path, *, gpu_layers: int | None = None) -> None:
+    def __init__(self, path: Path, *, gpu_layers: int | None = None, mtp: bool = False) -> None:
         self.path = path
+        self.mtp = mtp
         self._handle: Any = None
         self.is_offloaded = can_offload() and gpu_layers != 0
         library.clear_log()
-        params, progress = model_params(gpu_layers), _LoadProgress(path.name)
+        params, progress = model_params(gpu_layers, mtp=mtp), _LoadProgress(path.name)
         params.progress_callback = progress.callback
         self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
         if progress.raised:
@@ -170,12 +173,6 @@ class Model:
         if handle:
             llama_cpp.llama_model_free(handle)
 
-    def __enter__(self) -> "Model":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
 
 class _LoadProgress:
     """Reports the progress of loading. raised: what a watcher or Ctrl-C ended the loading with."""
@@ -194,10 +191,11 @@ class _LoadProgress:
         return self.raised is None
 
 
-def model_params(gpu_layers: int | None) -> Any:
-    """Return the library's parameters for loading a model; `gpu_layers` as in Model."""
+def model_params(gpu_layers: int | None, *, mtp: bool = False) -> Any:
+    """Return the library's parameters for loading a model; the arguments are those of Model."""
     params = llama_cpp.llama_model_default_params()
     default_layers = -1 if can_offload() else 0
     params.n_gpu_layers = default_layers if gpu_layers is None else gpu_layers
     params.use_extra_bufts = extra_buffers.usable()
+    params.load_mtp = mtp
     return params

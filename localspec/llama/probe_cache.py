@@ -11,6 +11,7 @@ from localspec.llama.batch import Batch
 from localspec.llama.context_params import context_params, new_context
 from localspec.llama.model import Model
 from localspec.llama.state import Copy, pointer_to
+from localspec.utils.closing import Closing
 
 # The texts, as the library's sequence ids: the one that is tried, and others beside it.
 OWN, OTHER, THIRD = 0, 1, 2
@@ -21,7 +22,7 @@ _EVERYTHING = 0
 Rows = tuple[int, Sequence[int]]
 
 
-class ProbeCache:
+class ProbeCache(Closing):
     """Three texts in one unified KV cache of `n_cells` tokens; close it (or use `with`).
 
     The arguments are those of `Context`. Raises ModelLoadError if there is no memory for it.
@@ -100,12 +101,6 @@ class ProbeCache:
         handle, self._handle = self._handle, None
         if handle:
             llama_cpp.llama_free(handle)
-
-    def __enter__(self) -> "ProbeCache":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
 
     def _end(self, text: int) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, text)) + 1

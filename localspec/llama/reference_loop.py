@@ -15,6 +15,7 @@ from localspec.errors import LocalspecError
 from localspec.llama.context_params import new_context
 from localspec.llama.model import Model
 from localspec.sampling.params import SamplingParams
+from localspec.utils.closing import Closing
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Decoded:
     seconds: float
 
 
-class ReferenceLoop:
+class ReferenceLoop(Closing):
     """A context of the library with its default settings.
 
     n_ctx: the context size in tokens. threads: CPU threads. Raises ModelLoadError if memory is too
@@ -64,12 +65,6 @@ class ReferenceLoop:
         handle, self._handle = self._handle, None
         if handle:
             llama_cpp.llama_free(handle)
-
-    def __enter__(self) -> "ReferenceLoop":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
 
     def _evaluate(self, tokens: Sequence[int]) -> None:
         ids = (llama_cpp.llama_token * len(tokens))(*tokens)

@@ -16,6 +16,7 @@ from localspec.llama.state import State
 from localspec.llama.tree import Tree
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.passes import Pass, Scores, draft_pass
+from localspec.utils.closing import Closing
 from localspec.utils.tokens import common_prefix
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _CLOSED = "this text was closed; begin another"
 _MAX_REPLAYED = 8
 
 
-class KVSequence:
+class KVSequence(Closing):
     """One text in a context, made by `Context.new_sequence`. Close it (or use `with`).
 
     tokens: the committed text. chunk: prompt tokens per pass. evaluated: the number of tokens in
@@ -245,12 +246,6 @@ class KVSequence:
         """Remove the text from the context; the context is freed with its last text."""
         self._closed = True
         self.context.leave(self)
-
-    def __enter__(self) -> "KVSequence":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
 
     # For the context, which decodes the passes of several texts.
 

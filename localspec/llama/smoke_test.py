@@ -5,17 +5,20 @@ says how far it came; its exit code and standard error say how it ended.
 """
 
 import ctypes
+import math
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
+import numpy as np
 
 from localspec.errors import ModelLoadError
 from localspec.llama import library
 from localspec.llama.rollback import SNAPSHOTS
-from localspec.utils.child_process import ChildExit, ChildProcess
+from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
 
 # Written when everything is there but the model: what ends the process later is about that.
 BEGUN = "begun"
@@ -48,10 +51,10 @@ def smoke_test(path: Path, *, extra_buffers: bool = False) -> None:
     """
     model = _loaded(path, extra_buffers)
     try:
-        _read_vocabulary(model)
+        tokens = _read_vocabulary(model)
         # The library computes otherwise where it makes snapshots, if it can.
-        if _decodes(model, SNAPSHOTS):
-            _decodes(model, 0)
+        if _decodes(model, tokens, SNAPSHOTS):
+            _decodes(model, tokens, 0)
     finally:
         llama_cpp.llama_model_free(model)
 
@@ -70,21 +73,24 @@ def _loaded(path: Path, extra_buffers: bool) -> Any:
     return model
 
 
-def _read_vocabulary(model: Any) -> None:
+def _read_vocabulary(model: Any) -> list[int]:
+    """Read all tokens; return the three of a text's beginning."""
     vocabulary = llama_cpp.llama_model_get_vocab(model)
     tokens = (ctypes.c_int32 * 64)()
-    llama_cpp.llama_tokenize(vocabulary, _TEXT, len(_TEXT), tokens, len(tokens), True, True)
+    count = llama_cpp.llama_tokenize(vocabulary, _TEXT, len(_TEXT), tokens, len(tokens), True, True)
     piece = ctypes.create_string_buffer(64)
     for token in range(llama_cpp.llama_vocab_n_tokens(vocabulary)):
         llama_cpp.llama_token_to_piece(vocabulary, token, piece, len(piece), 0, True)
+    return tokens[:3] if count >= 3 else [0, 0, 0]
 
 
-def _decodes(model: Any, snapshots: int) -> bool:
-    """Decode in a new context; return whether the library made snapshots in it."""
+def _decodes(model: Any, tokens: Sequence[int], snapshots: int) -> bool:
+    """Decode three tokens in a new context; return whether the library made snapshots in it."""
     context = _context(model, snapshots)
     try:
-        for count in (2, 1):
-            _decode(context, count)
+        for part in (tokens[:2], tokens[2:]):
+            _decode(context, part)
+            _require_numbers(model, context)
         return bool(llama_cpp.llama_n_rs_seq(context))
     finally:
         llama_cpp.llama_free(context)
@@ -103,11 +109,23 @@ def _context(model: Any, snapshots: int) -> Any:
     return context
 
 
-def _decode(context: Any, count: int) -> None:
-    tokens = (ctypes.c_int32 * count)()
-    status = llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(tokens, count))
+def _decode(context: Any, part: Sequence[int]) -> None:
+    tokens = (ctypes.c_int32 * len(part))(*part)
+    status = llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(tokens, len(part)))
     if status:
         raise _refused(f"cannot be decoded (status {status})")
+
+
+def _require_numbers(model: Any, context: Any) -> None:
+    """Refuse logits from which no token can be drawn, as NaN in the weights computes them."""
+    logits = llama_cpp.llama_get_logits(context)
+    size = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    row = np.ctypeslib.as_array(logits, shape=(size,))
+    top = float(row.max())  # NaN if any of them is
+    if not math.isfinite(top):
+        raise ModelLoadError(
+            f"computes logits that are no numbers ({top}): its weights are damaged"
+        )
 
 
 def _refused(what: str) -> ModelLoadError:
@@ -117,12 +135,7 @@ def _refused(what: str) -> ModelLoadError:
 def main(path: str, *options: str) -> int:
     """Smoke-test the model at `path`; return the exit code."""
     os.write(1, BEGUN.encode())
-    try:
-        smoke_test(Path(path), extra_buffers=_EXTRA_BUFFERS in options)
-    except ModelLoadError as error:
-        os.write(2, str(error).encode("utf-8", "replace"))
-        return error.exit_code
-    return 0
+    return exit_code_of(lambda: smoke_test(Path(path), extra_buffers=_EXTRA_BUFFERS in options))
 
 
 if __name__ == "__main__":

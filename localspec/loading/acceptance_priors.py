@@ -1,6 +1,5 @@
 """Acceptance priors: stored results of `localspec plan`, from which the adaptive policy starts."""
 
-import json
 import os
 import platform
 from collections.abc import Sequence
@@ -10,7 +9,8 @@ from typing import Any
 
 from localspec.control.acceptance import AcceptancePrior
 from localspec.loading.fingerprints import fingerprint, versions
-from localspec.utils.paths import cache_file, write_atomically
+from localspec.utils.paths import cache_file
+from localspec.utils.stored_json import DamagedFileError, read_stored, store_json
 
 # The version of the file format; `_invalid` checks for it.
 _FORMAT = 1
@@ -61,7 +61,7 @@ def stored_forecast(
 def store(target: Path, drafters: Sequence[Path], forecast: StoredForecast) -> Path:
     """Store a forecast; it replaces one for the same files and temperature. Raises OSError."""
     file = _file(target, drafters, forecast.temperature)
-    write_atomically(file, json.dumps({"format": _FORMAT, **asdict(forecast)}, indent=1))
+    store_json(file, {"format": _FORMAT, **asdict(forecast)})
     return file
 
 
@@ -69,10 +69,10 @@ def find(target: Path, drafters: Sequence[Path], temperature: float) -> Acceptan
     """Return the stored prior for these files and this temperature, or an empty one."""
     file = _file(target, drafters, temperature)
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except OSError:
+        record = read_stored(file)
+    except FileNotFoundError:
         return AcceptancePrior()
-    except ValueError:
+    except (OSError, DamagedFileError):
         record = None
     reason = _invalid(record, target, drafters)
     if reason:

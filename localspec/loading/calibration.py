@@ -1,22 +1,23 @@
 """Calibration: measure the seconds of passes and drafts on this machine once, and store them."""
 
-import json
-import os
-import platform
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.pass_costs import WIDEST
-from localspec.llama import extra_buffers, library
 from localspec.llama.batch_invariance import seconds_of_pass
-from localspec.llama.devices import can_offload
+from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.llama.sequence import KVSequence
+from localspec.llama.shared_context import SharedSequence
 from localspec.loading.config import RuntimeConfig
-from localspec.utils.paths import cache_file, stat_signature, write_atomically
+from localspec.loading.fingerprints import machine_signature
+from localspec.utils.paths import cache_file, stat_signature
+from localspec.utils.stored_json import stored, try_to_store
 
 # The most seconds for measuring one model; widths 1 and 4 are always measured.
 _BUDGET = 0.8
@@ -27,67 +28,119 @@ _SLOW_PASS = 0.02
 # Reading is measured with few tokens; if that takes less than _QUICK_READ seconds, with many tokens
 # too: a GPU reads many tokens in one pass as fast as a few.
 _FEW, _MANY, _QUICK_READ = 64, 512, 0.005
+# The rows of a draft of one token and of eight, with a token more that was committed before.
+_DRAFTED = (2, 9)
+# The way of a model that draws all tokens of a draft from one pass.
+IN_ONE_PASS = "in one pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A drafter whose cost is measured.
+
+    path: of its file. seconds: measures it. way: tells apart the drafters that one file can be.
+    """
+
+    path: Path
+    seconds: Callable[[], DrafterSeconds]
+    way: str = ""
 
 
 def calibrate(
     target: KVSequence,
-    drafters: Mapping[str, KVSequence],
+    drafters: Mapping[str, Measured],
     runtime: RuntimeConfig,
     known: CostProfile | None = None,
 ) -> CostProfile:
     """Measure these models, or read their stored profile.
 
-    drafters: the caches of draft models, by the drafter's name. known: a profile of the same target
-    with other drafters. Measuring empties the drafters' caches, and without `known` also the
-    target's cache.
+    drafters: by their names. known: a profile of the same target with other drafters. Measuring
+    empties the drafters' caches, and without `known` also the target's cache.
     """
-    paths = {name: context.model.path for name, context in drafters.items()}
-    if before := remembered(target.model.path, paths, runtime):
+    paths = {name: each.path for name, each in drafters.items()}
+    ways = _ways(drafters)
+    snapshots = _snapshots(target)
+    if before := remembered(target.model.path, paths, runtime, ways, snapshots):
         return before
     passes = known.passes if known else _passes(target)
-    measured = CostProfile(passes, {name: _drafter(each) for name, each in drafters.items()})
-    with suppress(OSError):  # the next load measures again
-        file = _file(target.model.path, [*paths.values()], runtime)
-        write_atomically(file, json.dumps(asdict(measured)))
+    measured = CostProfile(passes, {name: each.seconds() for name, each in drafters.items()})
+    file = _file(target.model.path, [*paths.values()], runtime, ways, snapshots)
+    try_to_store(file, asdict(measured))
     return measured
 
 
 def remembered(
-    target: Path, drafters: Mapping[str, Path], runtime: RuntimeConfig
+    target: Path,
+    drafters: Mapping[str, Path],
+    runtime: RuntimeConfig,
+    ways: Sequence[str] = (),
+    snapshots: int | None = None,
 ) -> CostProfile | None:
     """Return the stored profile of these files on this machine, or None.
 
-    drafters: the files of draft models, by the drafter's name.
+    drafters: the files of draft models, by the drafter's name. ways: as in Measured, of those that
+    have one. snapshots: those that the target's cache makes; None: with them or without.
     """
-    try:
-        record = json.loads(_file(target, [*drafters.values()], runtime).read_text())
-        passes = {int(rows): float(seconds) for rows, seconds in record["passes"].items()}
-        times = {name: _seconds(each) for name, each in record["drafters"].items()}
-        found = CostProfile(passes, times)
-        # The same file may have been loaded by another name, through a link.
-        is_whole = passes.keys() >= {1, 4} and times.keys() == drafters.keys()
-        return found if is_whole and found.is_plausible else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # not measured yet, or the file is damaged
+    with suppress(OSError):  # a model file is gone
+        for each in (0, SNAPSHOTS) if snapshots is None else (snapshots,):
+            found = stored(_file(target, [*drafters.values()], runtime, ways, each), _profile)
+            # The same file may have been loaded by another name, through a link.
+            if found and found.drafters.keys() == drafters.keys() and found.is_plausible:
+                return found
+    return None
 
 
-def forget(target: KVSequence, drafters: Mapping[str, KVSequence], runtime: RuntimeConfig) -> None:
+def forget(target: KVSequence, drafters: Mapping[str, Measured], runtime: RuntimeConfig) -> None:
     """Delete the stored profile, so that the next load measures again."""
     with suppress(OSError):
-        paths = [context.model.path for context in drafters.values()]
-        _file(target.model.path, paths, runtime).unlink(missing_ok=True)
+        paths = [each.path for each in drafters.values()]
+        file = _file(target.model.path, paths, runtime, _ways(drafters), _snapshots(target))
+        file.unlink(missing_ok=True)
+
+
+def _ways(drafters: Mapping[str, Measured]) -> list[str]:
+    return [each.way for each in drafters.values() if each.way]
+
+
+def _snapshots(target: KVSequence) -> int:
+    """The snapshots of the target's cache, which make its passes slower; 0 where it has none."""
+    return target.snapshots if target.rollback is Rollback.BOUNDED else 0
+
+
+def _profile(record: Any) -> CostProfile:
+    passes = {_rows(rows): _time(seconds) for rows, seconds in record["passes"].items()}
+    if not passes.keys() >= {1, 4} or not all(passes.values()):
+        raise ValueError("no seconds of every pass")
+    return CostProfile(passes, {name: _seconds(each) for name, each in record["drafters"].items()})
 
 
 def _seconds(record: Mapping[str, float]) -> DrafterSeconds:
-    return DrafterSeconds(**{name: float(seconds) for name, seconds in record.items()})
+    return DrafterSeconds(**{name: _time(seconds) for name, seconds in record.items()})
 
 
-def _file(target: Path, drafters: Sequence[Path], runtime: RuntimeConfig) -> Path:
+def _time(seconds: float) -> float:
+    if not math.isfinite(float(seconds)) or seconds < 0:
+        raise ValueError("not a time")
+    return float(seconds)
+
+
+def _rows(rows: str) -> int:
+    if not 1 <= int(rows) <= WIDEST:
+        raise ValueError("not a width")
+    return int(rows)
+
+
+def _file(
+    target: Path,
+    drafters: Sequence[Path],
+    runtime: RuntimeConfig,
+    ways: Sequence[str] = (),
+    snapshots: int = 0,
+) -> Path:
     """The file of a profile; its name depends on everything that changes the time of a pass."""
     files = [stat_signature(path) for path in (target, *drafters)]
-    machine = [platform.node(), platform.machine(), os.cpu_count(), can_offload()]
-    kernels = [*library.build_signature(), extra_buffers.usable()]
-    return cache_file("costs", [files, machine, asdict(runtime), kernels])
+    machine, build = machine_signature()
+    return cache_file("costs", [files, *ways, snapshots, machine, asdict(runtime), build])
 
 
 def _passes(context: KVSequence) -> dict[int, float]:
@@ -98,27 +151,60 @@ def _passes(context: KVSequence) -> dict[int, float]:
             continue
         if len(found) >= 2 and perf_counter() - began > _BUDGET:
             break
-        found[width] = _least_seconds(lambda width=width: seconds_of_pass(context, width))  # type: ignore[misc]
+        found[width] = least_seconds(lambda width=width: seconds_of_pass(context, width))  # type: ignore[misc]
     context.truncate(0)
     return found
 
 
-def _drafter(context: KVSequence) -> DrafterSeconds:
+def seconds_one_by_one(context: KVSequence) -> DrafterSeconds:
+    """Measure a draft model that draws one token per pass; its cache is empty afterwards."""
     context.truncate(0)
-    further = _least_seconds(lambda: seconds_of_pass(context, 1))
-    first = _least_seconds(lambda: seconds_of_pass(context, min(2, context.n_ctx)))
+    further = least_seconds(lambda: seconds_of_pass(context, 1))
+    first = least_seconds(lambda: seconds_of_pass(context, min(2, context.n_ctx)))
     reading = _reading(context)
     context.truncate(0)
     return DrafterSeconds(first, further, reading)
 
 
+def seconds_in_one_pass(context: KVSequence) -> DrafterSeconds:
+    """Measure a draft model that draws all tokens of a draft from one pass."""
+    context.truncate(0)
+    few, many = (min(rows, context.n_ctx) for rows in _DRAFTED)
+    first = least_seconds(lambda: seconds_of_pass(context, few))
+    all_rows = least_seconds(lambda: seconds_of_pass(context, many))
+    reading = _reading(context)
+    context.truncate(0)
+    return DrafterSeconds(first, max(0.0, all_rows - first) / max(1, many - few), reading)
+
+
+def seconds_of_block(context: KVSequence) -> DrafterSeconds:
+    """Measure a head that decodes a whole block at any depth, so that further tokens cost none."""
+    context.truncate(0)
+    block = context.context.block_size
+    first = least_seconds(lambda: seconds_of_pass(context, block))
+    reading = _reading(context)
+    context.truncate(0)
+    return DrafterSeconds(first, 0.0, reading)
+
+
+def seconds_beside_text(context: SharedSequence) -> DrafterSeconds:
+    """Measure a head that reads its target's cache, where an empty text gets a token meanwhile."""
+    is_empty = not context.text.tokens
+    if is_empty:
+        context.text.extend([0])
+    row = least_seconds(lambda: seconds_of_pass(context, 1))
+    if is_empty:
+        context.text.truncate(0)
+    return DrafterSeconds(row, row, 0.0)
+
+
 def _reading(context: KVSequence) -> float:
     """Seconds of each token of a text that is read."""
     few, more = min(_FEW, context.n_ctx), min(_MANY, context.n_ctx)
-    took = _least_seconds(lambda: _seconds_of_reading(context, few))
+    took = least_seconds(lambda: _seconds_of_reading(context, few))
     if took > _QUICK_READ:
         return took / few
-    return min(took / few, _least_seconds(lambda: _seconds_of_reading(context, more)) / more)
+    return min(took / few, least_seconds(lambda: _seconds_of_reading(context, more)) / more)
 
 
 def _seconds_of_reading(context: KVSequence, count: int) -> float:
@@ -128,7 +214,7 @@ def _seconds_of_reading(context: KVSequence, count: int) -> float:
     return perf_counter() - began
 
 
-def _least_seconds(measure: Callable[[], float]) -> float:
+def least_seconds(measure: Callable[[], float]) -> float:
     """The least of a few measurements: other programs only make a pass slower, and a GPU's first
     passes of a kind take many times as long.
     """

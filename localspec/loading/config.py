@@ -1,25 +1,32 @@
 """RuntimeConfig: devices, memory and threads of the models; EngineConfig: what to load."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from localspec.drafters.spec import DraftRequest
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
-from localspec.gguf.heads import Head
+from localspec.gguf.heads import MTP, Head
 from localspec.gguf.reader import Header
+from localspec.llama.block_context import BlockContext
 from localspec.llama.context import single_sequence
 from localspec.llama.devices import can_offload
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
+from localspec.utils.busy_cores import allowed_cores
 
 # ggml supports at most 512 threads.
-_BOUNDS = (("context", 2, 2**31 - 1), ("gpu_layers", -1, 2**31 - 1), ("threads", 1, 512))
+_BOUNDS = (
+    ("context", 2, 2**31 - 1),
+    ("gpu_layers", -1, 2**31 - 1),
+    ("threads", 1, 512),
+    ("most_threads", 1, 512),
+)
 _BYTES_PER_THREAD = 16 * 2**20
 
 
@@ -27,10 +34,13 @@ _BYTES_PER_THREAD = 16 * 2**20
 class RuntimeConfig:
     """Options of the target and of all draft models.
 
-    context: the most tokens of a text; None: the model's own limit, at most
-        estimate.DEFAULT_CONTEXT.
+    context: the most tokens of a text, at most the model's own limit (`context_limit`); None: that
+        limit, at most estimate.DEFAULT_CONTEXT.
     gpu_layers: the number of layers on the GPU; None: all, if this build can use a GPU.
     threads: None: as many as suit each model, see `threads_for`.
+    most_threads: the most threads of a model where `threads` is None; None: fewer than usual only
+        where other programs keep cores busy and fewer are quicker, see `threads.fit_threads`; then
+        the number may change between texts.
     flash_attention: None: where the library supports it.
     reproducible: whether the logits must not depend on the width of a pass. Flash attention is then
         off, because its results depend on the width, `Engine` pads narrow passes, and the passes of
@@ -48,6 +58,7 @@ class RuntimeConfig:
     reproducible: bool = False
     kv_type: str = "f16"
     drafter_kv_type: str = "f16"
+    most_threads: int | None = None
 
     def __post_init__(self) -> None:
         for name, least, most in _BOUNDS:
@@ -64,7 +75,12 @@ class RuntimeConfig:
 
     def threads_of(self, model: Model) -> int:
         """The number of CPU threads for this model."""
-        return self.threads or threads_for(model.size)
+        return self.threads_for(model.size)
+
+    def threads_for(self, weights: int) -> int:
+        """The number of CPU threads for a model of `weights` bytes."""
+        usual = threads_for(weights)
+        return self.threads or min(usual, self.most_threads or usual)
 
     def context_size(self, header: Header) -> int:
         """The number of tokens in the context of this model."""
@@ -104,22 +120,34 @@ class RuntimeConfig:
 
         Raises ModelLoadError as `context_for` does.
         """
-        self._require_room(header, model, target.n_ctx, kv_type)
-        return HeadContext(
-            model,
-            target=target.context,
-            encoder_width=head.target_width * len(head.layers),
-            n_ctx=target.n_ctx,
-            threads=self.threads_of(model),
-            flash_attention=self.flash,
-            kv_type=estimate.KV_TYPES[kv_type],
-        ).new_sequence()
+        # The last token of a text can be drafted with the rest of its block.
+        n_ctx = target.n_ctx + (head.block.size if head.block else 0)
+        self._require_room(header, model, n_ctx, kv_type, mtp=head.kind == MTP)
+        options: dict[str, Any] = {
+            "target": target.context,
+            "encoder_width": 0 if head.kind == MTP else head.target_width * len(head.layers),
+            "chained": head.count > 1,
+            "n_ctx": n_ctx,
+            "threads": self.threads_of(model),
+            "flash_attention": self.flash,
+            "kv_type": estimate.KV_TYPES[kv_type],
+        }
+        if head.block:
+            return BlockContext(model, block=head.block, **options).new_sequence()
+        return HeadContext(model, **options).new_sequence()
 
     def _require_room(
-        self, header: Header, model: Model, n_ctx: int, kv_type: str | None = None
+        self,
+        header: Header,
+        model: Model,
+        n_ctx: int,
+        kv_type: str | None = None,
+        *,
+        mtp: bool = False,
     ) -> None:
         if not can_offload() or self.gpu_layers == 0:
-            estimate.require_room(header, model.path.name, n_ctx, kv_type or self.kv_type)
+            kv_type = kv_type or self.kv_type
+            estimate.require_room(header, model.path.name, n_ctx, kv_type, mtp=mtp)
 
     def _require_possible(self, kv_type: str) -> None:
         if kv_type not in estimate.KV_TYPES:
@@ -153,6 +181,5 @@ def threads_for(weights: int) -> int:
 
 def _physical_cores() -> int:
     """The number of physical cores for this process: hyperthreads slow llama.cpp down."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    return min(physical, allowed or physical)
+    allowed = len(allowed_cores())
+    return min(psutil.cpu_count(logical=False) or allowed, allowed)

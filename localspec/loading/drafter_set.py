@@ -1,11 +1,22 @@
 """Drafter set: the drafters of one text, with the caches of draft models."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from localspec.drafters.suffix_store import PastTexts
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
+from localspec.llama.shared_context import SharedSequence
+from localspec.loading.calibration import (
+    IN_ONE_PASS,
+    Measured,
+    seconds_beside_text,
+    seconds_in_one_pass,
+    seconds_of_block,
+    seconds_one_by_one,
+)
+from localspec.loading.matrix_heads import LoadedMatrixHead
 from localspec.speculation.drafter import Drafter
 
 
@@ -14,11 +25,29 @@ class SequenceDrafter:
     """A drafter of one text.
 
     sequence: the text in the KV cache of its model, if it has one. kv_type: of that cache.
+    matrices: a head that needs no cache. kind: as in DrafterSpec.
     """
 
     drafter: Drafter
     sequence: KVSequence | None = None
     kv_type: str = "f16"
+    matrices: LoadedMatrixHead | None = None
+    kind: str = ""
+
+    @property
+    def measured(self) -> Measured | None:
+        """How to measure its cost; None for a drafter without a model."""
+        if self.matrices:
+            return Measured(self.matrices.path, self.matrices.seconds)
+        if self.sequence is None:
+            return None
+        path = self.sequence.model.path
+        if self.drafter.traits.parallel:
+            return Measured(path, partial(seconds_in_one_pass, self.sequence), IN_ONE_PASS)
+        if isinstance(self.sequence, SharedSequence):
+            return Measured(path, partial(seconds_beside_text, self.sequence))
+        seconds = seconds_of_block if self.sequence.context.block_size else seconds_one_by_one
+        return Measured(path, partial(seconds, self.sequence))
 
     def close(self) -> None:
         """Remove the text from the cache, but keep the model."""
@@ -58,6 +87,11 @@ class DrafterSet:
         """The text in the caches of draft models, by the drafter's name."""
         return {each.drafter.name: each.sequence for each in self.members if each.sequence}
 
+    @property
+    def measured(self) -> dict[str, Measured]:
+        """How to measure the cost of drafters with a model, by the drafter's name."""
+        return {each.drafter.name: each.measured for each in self.members if each.measured}
+
     def of_model(self, model: Model) -> KVSequence | None:
         """The text in the cache of this draft model, if it is one of the set."""
         return next((each for each in self.sequences.values() if each.model is model), None)
@@ -65,7 +99,7 @@ class DrafterSet:
     @property
     def model_paths(self) -> list[Path]:
         """The files of the draft models."""
-        return [sequence.model.path for sequence in self.sequences.values()]
+        return [each.path for each in self.measured.values()]
 
     def close(self) -> None:
         """Free the caches, but not the models."""

@@ -1,22 +1,19 @@
 """Equal digits of a model on this machine: tried once, and stored."""
 
-import json
-import os
-import platform
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.reader import Header
-from localspec.llama import extra_buffers, library
-from localspec.llama.devices import can_offload
 from localspec.llama.digits_probe import BUDGET, CELLS, find_equal_digits
 from localspec.llama.model import Model
 from localspec.loading.config import RuntimeConfig
+from localspec.loading.fingerprints import machine_signature
 from localspec.memory import estimate
 from localspec.speculation.equal_digits import EqualDigits
-from localspec.utils.paths import cache_file, stat_signature, write_atomically
+from localspec.utils.paths import cache_file, stat_signature
+from localspec.utils.stored_json import stored, try_to_store
 
 # Another number for another trial: what an earlier one found is tried again.
 _TRIAL = 2
@@ -44,23 +41,20 @@ def measured(model: Model, header: Header, runtime: RuntimeConfig) -> EqualDigit
         budget=_REPRODUCIBLE_BUDGET if runtime.reproducible else BUDGET,
     )
     if found:
-        with suppress(OSError):  # the next load tries again
-            write_atomically(_file(model.path, runtime), json.dumps(found.as_dict()))
+        try_to_store(_file(model.path, runtime), found.as_dict())
     return found
 
 
 def remembered(path: Path, runtime: RuntimeConfig) -> EqualDigits | None:
     """Return what a trial of this file on this machine found; None if there was none."""
-    try:
-        return EqualDigits.of(json.loads(_file(path, runtime).read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # not tried yet, or the file is damaged
+    with suppress(OSError):  # the model file is gone
+        return stored(_file(path, runtime), EqualDigits.of)
+    return None
 
 
 def _file(path: Path, runtime: RuntimeConfig) -> Path:
     """The file of a finding; its name depends on everything that chooses kernels."""
-    machine = [platform.node(), platform.machine(), os.cpu_count(), can_offload()]
-    kernels = [*library.build_signature(), extra_buffers.usable()]
+    machine, build = machine_signature()
     # Neither the context size nor the drafters choose the target's kernels.
     settings = asdict(runtime) | {"context": None, "drafter_kv_type": None}
-    return cache_file("digits", [_TRIAL, stat_signature(path), machine, settings, kernels])
+    return cache_file("digits", [_TRIAL, stat_signature(path), machine, settings, build])

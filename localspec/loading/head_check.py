@@ -5,25 +5,25 @@ matrices do not fit its target's. So each pair is tried once in a child process;
 remembered.
 """
 
-import json
-from contextlib import suppress
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from localspec.errors import DrafterMismatchError, ModelLoadError
 from localspec.gguf.facts import Facts
-from localspec.gguf.heads import Head, head_of, require_fitting
+from localspec.gguf.heads import MTP_KINDS, Head, head_of, require_fitting
 from localspec.gguf.reader import display_name
-from localspec.llama import library
 from localspec.llama.hidden_states import require_functions
 from localspec.llama.hidden_states_probe import BEGUN, TARGET_DONE, run_hidden_states_probe
 from localspec.llama.sequence import KVSequence
-from localspec.speculation.passes import Pass
+from localspec.loading.verdicts import remembered_verdict
+from localspec.speculation.draft import Draft
+from localspec.speculation.passes import draft_pass
 from localspec.utils.child_process import ChildExit
-from localspec.utils.paths import cache_file, stat_signature, write_atomically
 
 # No weights are read: half a second on a slow machine.
 _SECONDS = 60
-_PROBLEM = "problem"
 _REMEDY = "use --draft suffix"
 
 
@@ -34,17 +34,12 @@ def checked_head(target: Facts, drafter: Facts) -> Head:
     """
     path, target_path = drafter.files[0], target.files[0]
     require_functions()
-    head = head_of(path, drafter.header)
+    head = head_of(path, drafter.header, target.header)
     require_fitting(path, drafter.header, target_path, target.header)
     files = [*target.files, *drafter.files]
-    remembered = cache_file(
-        "head_checks", [*map(stat_signature, files), *library.build_signature()]
+    problem = remembered_verdict(
+        "head_checks", "problem", files, lambda: _probe(target, path, head)
     )
-    problem = _read(remembered)
-    if problem is None:
-        problem = _probe(target_path, path, head)
-        with suppress(OSError):  # then it is probed again the next time
-            write_atomically(remembered, json.dumps({_PROBLEM: problem}))
     if problem:
         raise DrafterMismatchError(problem)
     return head
@@ -53,40 +48,47 @@ def checked_head(target: Facts, drafter: Facts) -> Head:
 def require_last_rows(target: KVSequence, name: str, head: Head) -> None:
     """Raise DrafterMismatchError if the head reads rows behind the last layer and there are none.
 
-    The library gives zeros then. The target's cache is empty afterwards, if this had to be tried.
+    The library gives zeros then. The target's text stays as it is.
     """
     last = target.context.hidden.n_layer
     if last not in head.layers:
         return
-    target.truncate(0)
-    (scores,) = target.context.decode([Pass(target, [0], hidden=(last,))])
-    found = scores.hidden[last].any()
-    target.truncate(0)
-    if not found:
+    if not trial_rows(target, last).any():
         raise DrafterMismatchError(
             f"{display_name(name)} cannot draft for {display_name(target.model.path.name)}: "
             f"llama.cpp hands out no rows behind the last layer of this architecture; {_REMEDY}"
         )
 
 
-def _read(remembered: Path) -> str | None:
-    """Return what is wrong, an empty text if nothing is; None if that is not known."""
+def trial_rows(target: KVSequence, layer: int) -> NDArray[np.float32]:
+    """Return what this target hands out as the rows of a layer, or OUTPUT, in a trial pass.
+
+    The target's text stays as it is.
+    """
+    text = target.state()
+    target.truncate(0)
     try:
-        problem = json.loads(remembered.read_text(encoding="utf-8"))[_PROBLEM]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return problem if isinstance(problem, str) else None
+        (scores,) = target.context.decode([draft_pass(target, 0, Draft([0]), (layer,))])
+        return scores.hidden[layer].copy()
+    finally:
+        target.restore(text)
 
 
-def _probe(target: Path, path: Path, head: Head) -> str:
+def _probe(target: Facts, path: Path, head: Head) -> str:
     """Return what is wrong, an empty text if nothing is.
 
     Raises ModelLoadError for a result that is not to be remembered.
     """
-    name, of = display_name(path.name), display_name(target.name)
+    name, of = display_name(path.name), display_name(target.files[0].name)
     try:
         ended = run_hidden_states_probe(
-            target, path, head.layers, seconds=_SECONDS, action=f"trying out {name}"
+            target.files[0],
+            path,
+            head.layers,
+            block=head.block.size if head.block else 1,
+            mtp=head.kind in MTP_KINDS,
+            seconds=_SECONDS,
+            action=f"trying out {name}",
         )
     except OSError as error:
         raise ModelLoadError(
@@ -102,8 +104,8 @@ def _probe(target: Path, path: Path, head: Head) -> str:
     if BEGUN in ended.output:
         return _only_if_final(
             ended,
-            f"{name} cannot draft for {of}: llama.cpp hands out no hidden states of this "
-            f"architecture ({ended.reason}); {_REMEDY}",
+            f"{name} cannot draft for {of}: hidden rows of {target.header.architecture} cannot be "
+            f"read by this llama.cpp ({ended.reason}); {_REMEDY}",
         )
     raise ModelLoadError(f"{name} cannot be tried out: {ended.reason}; {_REMEDY}")
 

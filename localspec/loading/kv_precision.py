@@ -4,10 +4,9 @@ Quantised keys and values change the drafts but not the text. Without this check
 would be a lower acceptance rate.
 """
 
-import json
-from contextlib import suppress
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,8 @@ from localspec.loading.config import RuntimeConfig
 from localspec.memory.estimate import QUANTISED_KV_TYPES
 from localspec.sampling.distribution import Distribution
 from localspec.speculation.draft import MAX_DEPTH, Draft
-from localspec.utils.paths import cache_file, stat_signature, write_atomically
+from localspec.utils.paths import cache_file, stat_signature
+from localspec.utils.stored_json import stored, try_to_store
 
 # The acceptance rate drops by at most 1 - agreement, as total variation is a distance. Measured
 # drops were a third to two thirds of that: with this limit, 3 to 7 of 100 tokens.
@@ -50,7 +50,7 @@ def choose_kv_type(
         )
     if agreed >= _LEAST_AGREEMENT:
         return kv_type, None
-    only = f"as {kv_type} it would agree with itself only {100 * agreed:.0f} %"
+    only = f"as {kv_type} it would agree with itself only {agreed:.0%}"
     return _FULL_PRECISION, f"the drafter's cache is kept as {_FULL_PRECISION}: {only}"
 
 
@@ -68,12 +68,19 @@ def agreement(model: Model, runtime: RuntimeConfig, header: Header, kv_type: str
 
 
 def _known_agreement(model: Model, runtime: RuntimeConfig, header: Header, kv_type: str) -> float:
-    with suppress(OSError, ValueError, KeyError, TypeError):  # not measured yet, or damaged
-        return float(json.loads(_file(model, runtime, kv_type).read_text())["agreement"])
+    file = _file(model, runtime, kv_type)
+    if (known := stored(file, _stored_agreement)) is not None:
+        return known
     measured = agreement(model, runtime, header, kv_type)
-    with suppress(OSError):  # the next load measures again
-        write_atomically(_file(model, runtime, kv_type), json.dumps({"agreement": measured}))
+    try_to_store(file, {"agreement": measured})
     return measured
+
+
+def _stored_agreement(record: Any) -> float:
+    known = float(record["agreement"])
+    if not 0 <= known <= 1 + 1e-6:
+        raise ValueError("no share")
+    return known
 
 
 def _file(model: Model, runtime: RuntimeConfig, kv_type: str) -> Path:

@@ -4,27 +4,25 @@ llama.cpp ends the whole process on some files whose header is valid, and some b
 every file; here only the child ends. What it showed is remembered.
 """
 
-import json
 import logging
-from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.check import check_generative, part_paths
 from localspec.gguf.facts import Facts, facts_of
 from localspec.gguf.reader import Header, display_name
-from localspec.llama import extra_buffers, library
+from localspec.llama import extra_buffers
 from localspec.llama.smoke_test import BEGUN, run_smoke_test
+from localspec.loading.verdicts import remembered_verdict
 from localspec.models import registry
 from localspec.utils.child_process import ChildExit
-from localspec.utils.paths import cache_file, stat_signature, write_atomically
 
 # Checks of smaller files take less than a second and are not logged.
 _LOGGED_FROM_BYTES = 300e6
 _log = logging.getLogger(__name__)
 # A slow disk reads so much; a small model takes a fraction of a second.
 _LEAST_SECONDS, _BYTES_PER_SECOND = 60, 10e6
-_REMEDY_LIBRARY = "llama.cpp is not fit for this machine as it is compiled: localspec doctor"
+_REMEDY_LIBRARY = "this build of llama.cpp does not suit this machine; run localspec doctor"
 _REMEDY_FILE = "download it again or pass another quantization"
 
 
@@ -57,14 +55,8 @@ def require_loadable(path: Path, header: Header) -> None:
     if path.samefile(drafter) or (path.samefile(target) and extra_buffers.remembered()):
         return
     files = part_paths(path, header)
-    remembered = cache_file(
-        "load_checks", [*map(stat_signature, files), *library.build_signature()]
-    )
-    crash = _read(remembered)
-    if crash is None:
-        crash = _check_file(path, sum(file.stat().st_size for file in files))
-        with suppress(OSError):  # then it is checked again the next time
-            write_atomically(remembered, json.dumps({"crash": crash}))
+    size = sum(file.stat().st_size for file in files)
+    crash = remembered_verdict("load_checks", "crash", files, lambda: _check_file(path, size))
     if crash:
         raise _refusal(path, crash)
 
@@ -90,15 +82,6 @@ def check_extra_buffers() -> None:
         extra_buffers.remember(works=works)
 
 
-def _read(remembered: Path) -> str | None:
-    """Return how llama.cpp crashed, an empty text if it did not; None if that is not known."""
-    try:
-        crash = json.loads(remembered.read_text(encoding="utf-8"))["crash"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return crash if isinstance(crash, str) else None
-
-
 def _check_file(path: Path, size: int) -> str:
     """Return how llama.cpp crashed, an empty text if it did not.
 
@@ -106,7 +89,7 @@ def _check_file(path: Path, size: int) -> str:
     """
     seconds = _LEAST_SECONDS + size / _BYTES_PER_SECOND
     if size > _LOGGED_FROM_BYTES:
-        _log.info("%s was never seen here: trying it out, this once", path.name)
+        _log.info("%s is new on this machine: testing it once", path.name)
     try:
         # The weights stay in the file's pages: this is about the file, and copying it takes long.
         ended = run_smoke_test(

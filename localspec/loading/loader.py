@@ -16,18 +16,18 @@ from localspec.llama import extra_buffers
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
-from localspec.loading import acceptance_priors, equal_digits
+from localspec.loading import equal_digits, learnt_rates
 from localspec.loading.calibration import calibrate
 from localspec.loading.config import RuntimeConfig
-from localspec.loading.drafter_loader import (
-    LoadedDrafters,
-    find_drafters,
-    load_drafters,
-    plan_drafters,
-)
+from localspec.loading.context_limit import within_model
+from localspec.loading.drafter_finder import find_drafters
+from localspec.loading.drafter_loader import LoadedDrafters, load_drafters
+from localspec.loading.drafter_plan import plan_drafters
 from localspec.loading.drafter_set import DrafterSet
+from localspec.loading.first_guesses import first_guesses
 from localspec.loading.load_check import loadable_facts
 from localspec.loading.places import Place, sequence_beside
+from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
 from localspec.models import registry
 from localspec.models.locate import locate
 from localspec.speculation.equal_digits import EqualDigits
@@ -58,6 +58,8 @@ class LoadedModels:
     target_notes: the requests that could not be met in full whatever drafts, one line each.
     widths: the width of passes for a reproducible text, by depth, once it is known.
     digits: in which passes the target's logits have equal bits, if that was tried.
+    threads_note: why the number of threads is not the usual one, or no longer what it was.
+    watch: tells when the number may change; None where it never does.
     apart: why this text has caches of its own, and shares no decode with others; None if it does
         not.
 
@@ -74,12 +76,15 @@ class LoadedModels:
     target_notes: Sequence[str] = ()
     widths: dict[int, InvariantWidth] = field(default_factory=dict)
     digits: EqualDigits | None = None
+    threads_note: str | None = None
+    watch: ThreadWatch | None = None
     apart: str | None = None
 
     @property
     def notes(self) -> Sequence[str]:
         """The requests that could not be met in full, one line each."""
-        return (*self.target_notes, *self.drafters.notes)
+        threads = (self.threads_note,) if self.threads_note else ()
+        return (*self.target_notes, *threads, *self.drafters.notes)
 
     def for_another_text(self) -> "LoadedModels":
         """Make room for another text in the caches, or new caches; no scores may be in use.
@@ -118,6 +123,11 @@ class LoadedModels:
         policies = _policies(target, drafter_set, costs)
         return replace(self, target=target, drafter_set=drafter_set, policies=policies)
 
+    def must_load_again(self, request: DraftRequest) -> bool:
+        """Whether drafters need heads of the target that were not loaded with it."""
+        found = find_drafters(request, self.target.model.path)
+        return found.inside and not self.target.model.mtp
+
     def with_drafters(self, request: DraftRequest) -> "LoadedModels":
         """Load other drafters for the same target; the caller has freed the old ones.
 
@@ -140,8 +150,17 @@ class LoadedModels:
             digits=self.digits or _digits(self.target, self.header, drafter_set, self.runtime),
         )
 
+    def keep_rates(self) -> None:
+        """Store the acceptance rates that this text's policies have learnt since the last call."""
+        files = {name: each.path for name, each in self.drafter_set.measured.items()}
+        for rule, temperature, name, tally in self.policies.take_tallies():
+            if name in files:
+                target = self.target.model.path
+                learnt_rates.add(target, files[name], rule, temperature, tally)
+
     def close_caches(self) -> None:
         """Free the caches of this text, but not the models."""
+        self.keep_rates()
         self.drafter_set.close()
         self.target.close()
 
@@ -156,11 +175,12 @@ def load_models(
     """Load the target and its drafters; on an error, free everything. Arguments: `engine.load`."""
     path = registry.bundled().target if model is None else locate(model)
     facts = loadable_facts(path)
+    runtime, context_note = within_model(runtime, facts)
     found, plan = plan_drafters(draft, facts, runtime)
     only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
     runtime = replace(runtime, drafter_kv_type=plan.drafter_kv_type)
     with ExitStack() as undo:
-        weights = Model(path, gpu_layers=runtime.gpu_layers)
+        weights = Model(path, gpu_layers=runtime.gpu_layers, mtp=found.inside)
         undo.callback(weights.close)
         target = runtime.context_for(
             weights,
@@ -170,6 +190,8 @@ def load_models(
             branches=found.branches - 1,
         )
         undo.callback(target.close)
+        asked = runtime
+        runtime, threads_note = fit_threads(target, asked)
         past = PastTexts(weights.vocabulary_fingerprint) if remember else None
         drafters, drafter_set = load_drafters(
             found, target, runtime, past, kv_type_fits=only_this_kv_type
@@ -187,8 +209,10 @@ def load_models(
         drafter_set,
         costs,
         policies,
-        (*extra_buffers.notes(), *plan.notes),
+        (*extra_buffers.notes(), *plan.notes, *filter(None, [context_note])),
         digits=digits,
+        threads_note=threads_note,
+        watch=thread_watch(weights, asked, runtime),
     )
 
 
@@ -202,7 +226,7 @@ def _calibrated(
     report_progress("measuring what passes take")
     if not drafter_set.drafters:
         return known, _policies(target, drafter_set, None)
-    profile = calibrate(target, drafter_set.sequences, runtime, known)
+    profile = calibrate(target, drafter_set.measured, runtime, known)
     costs = CostModel.of(profile, unequal_apart=target.context.splits_unequal)
     return profile, _policies(target, drafter_set, costs)
 
@@ -217,5 +241,5 @@ def _digits(
 
 
 def _policies(target: KVSequence, drafter_set: DrafterSet, costs: CostModel | None) -> Policies:
-    priors = partial(acceptance_priors.find, target.model.path, drafter_set.model_paths)
+    priors = partial(first_guesses, target.model.path, drafter_set)
     return Policies(drafter_set.drafters, costs, priors)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from localspec.errors import ModelLoadError
 from localspec.gguf.reader import Header, read_header
 from localspec.llama.context import MAX_IDS, Context
+from localspec.llama.head_context import HeadContext
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST, free_memory, lacking, shortage_text
@@ -76,6 +77,7 @@ class _Memory:
             flash_attention=runtime.flash,
             snapshots=other.snapshots,
             branches=other.context.branches,
+            mtp=_is_mtp(other.context),
         )
 
     def shortage(self, texts: int, copied: int = 0) -> str | None:
@@ -129,7 +131,7 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
     # Texts are copied one after the other.
     copied = max(each.memory.copy_bytes for each in context.sequences)
     for texts in _larger(context):
-        if memory.shortage(texts, copied + _heads_bytes(context, runtime)):
+        if memory.shortage(texts, copied + _head_contexts_bytes(context, runtime)):
             continue
         try:
             context.resize(texts)
@@ -141,18 +143,24 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
     return None
 
 
-def _heads_bytes(context: Context, runtime: RuntimeConfig) -> int:
+def _head_contexts_bytes(context: Context, runtime: RuntimeConfig) -> int:
     """Estimate the bytes of the caches of heads, which are made anew with that of their target."""
     total = 0
-    for head in context.heads:
+    for head in context.head_contexts:
         sizes = ContextSizes(
             head.model.path,
             read_header(head.model.path),
             gpu_layers=runtime.gpu_layers,
             flash_attention=runtime.flash,
+            mtp=_is_mtp(head),
         )
         total += sizes.estimated_bytes(head.n_cells, runtime.drafter_kv_type, head.texts) or 0
     return total
+
+
+def _is_mtp(context: Context) -> bool:
+    """Whether a context computes heads of multi-token prediction."""
+    return isinstance(context, HeadContext) and context.is_mtp
 
 
 def _larger(context: Context) -> Iterator[int]:
@@ -188,5 +196,5 @@ def _own_cache(
 def _no_room(other: KVSequence, shortage: str) -> ModelLoadError:
     return ModelLoadError(
         f"{other.model.path.name}: there is no room for another text of {other.n_cells} tokens, "
-        f"which {shortage}; close another session, or load with a smaller --ctx"
+        f"which {shortage}; close another session or stream, or load with a smaller --ctx"
     )

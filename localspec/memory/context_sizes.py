@@ -16,7 +16,8 @@ class ContextSizes:
     """The sizes of contexts of the model at `path`. Call `close` at the end.
 
     n_ctx in all methods: the most tokens of one text; texts: for how many texts there is room.
-    gpu_layers, flash_attention: as in RuntimeConfig. snapshots, branches: as in Context.
+    gpu_layers, flash_attention: as in RuntimeConfig. snapshots, branches: as in Context. mtp:
+    whether they are contexts of the model's heads of multi-token prediction.
     """
 
     def __init__(
@@ -28,8 +29,10 @@ class ContextSizes:
         flash_attention: bool | None,
         snapshots: int = 0,
         branches: int = 0,
+        mtp: bool = False,
     ) -> None:
         self._path = path
+        self._mtp = mtp
         self._header = header
         self._gpu_layers = gpu_layers
         self._flash_attention = flash_attention
@@ -40,7 +43,7 @@ class ContextSizes:
     def estimated_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int | None:
         """Estimate the bytes in all; None where the header does not tell the size of the cache."""
         cells = n_ctx * texts
-        cache = estimate.cache_bytes(self._header, cells, kv_type)
+        cache = estimate.cache_bytes(self._header, cells, kv_type, mtp=self._mtp)
         if cache is None:
             return None
         flash_attention = self._flash_attention is not False
@@ -51,7 +54,8 @@ class ContextSizes:
 
     def least_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int:
         """Return the bytes that a context takes in any case."""
-        return estimate.least_cache_bytes(self._header, n_ctx * texts, kv_type)
+        cells = n_ctx * texts
+        return estimate.least_cache_bytes(self._header, cells, kv_type, mtp=self._mtp)
 
     def bytes_by_device(self, n_ctx: int, kv_type: str, texts: int = 1) -> Counter[str] | None:
         """Ask the library for the bytes by device; None where it cannot say."""
@@ -73,7 +77,9 @@ class ContextSizes:
     @property
     def dry_model(self) -> DryModel:
         """The model without weights that the library is asked with."""
-        self._opened = self._opened or DryModel(self._path, gpu_layers=self._gpu_layers)
+        self._opened = self._opened or DryModel(
+            self._path, gpu_layers=self._gpu_layers, mtp=self._mtp
+        )
         return self._opened
 
     def close(self) -> None:

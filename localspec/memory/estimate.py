@@ -6,6 +6,8 @@ from itertools import repeat
 import psutil
 
 from localspec.errors import ModelLoadError
+from localspec.gguf import assistant
+from localspec.gguf.heads import layers_of
 from localspec.gguf.reader import Header
 from localspec.gguf.types import TENSOR_TYPES
 from localspec.utils.format import format_bytes
@@ -33,26 +35,35 @@ def default_context(header: Header) -> int:
     return min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
 
 
-def cache_bytes(header: Header, n_ctx: int, kv_type: str = "f16") -> int | None:
+def cache_bytes(
+    header: Header, n_ctx: int, kv_type: str = "f16", *, mtp: bool = False
+) -> int | None:
     """Return the bytes of keys and values for `n_ctx` tokens. kv_type: one of KV_TYPES.
 
+    mtp: of the model's heads of multi-token prediction, in place of its layers.
     None where the header does not tell, and where most layers do not keep keys and values of every
     token (latent attention; hybrid models). Too high for layers with a sliding window.
     """
-    if any(header.number(key) for key in ("attention.kv_lora_rank", "full_attention_interval")):
+    if header.architecture == assistant.ARCHITECTURE:
+        return 0  # it reads its target's cache
+    if header.number("attention.kv_lora_rank"):
         return None
-    heads, width = header.number("attention.head_count"), header.number("embedding_length")
-    key = header.number("attention.key_length") or (width // heads if width and heads else 0)
+    if header.number("full_attention_interval") and not mtp:
+        return None
+    count, width = header.number("attention.head_count"), header.number("embedding_length")
+    key = header.number("attention.key_length") or (width // count if width and count else 0)
     value = header.number("attention.value_length") or key
     _, elements, size = TENSOR_TYPES[KV_TYPES[kv_type]]
-    all_heads = sum(_cached_heads(header, heads or 0))
+    per_layer = list(_cached_heads(header, count or 0))
+    trunk = layers_of(header)
+    all_heads = sum(per_layer[trunk:] if mtp else per_layer[:trunk])
     return n_ctx * all_heads * (key + value) * size // elements or None
 
 
-def least_cache_bytes(header: Header, n_ctx: int, kv_type: str) -> int:
-    """Return the bytes that a cache and its cells take at least."""
+def least_cache_bytes(header: Header, n_ctx: int, kv_type: str, *, mtp: bool = False) -> int:
+    """Return the bytes that a cache and its cells take at least; `mtp` as in `cache_bytes`."""
     windowed = header.number("attention.sliding_window")
-    cache = 0 if windowed else cache_bytes(header, n_ctx, kv_type) or 0
+    cache = 0 if windowed else cache_bytes(header, n_ctx, kv_type, mtp=mtp) or 0
     return cache + cell_bytes(n_ctx)
 
 
@@ -77,9 +88,14 @@ def vocabulary_bytes(header: Header) -> int:
     return _TOKEN_BYTES * _vocabulary_size(header)
 
 
-def require_room(header: Header, name: str, n_ctx: int, kv_type: str = "f16") -> None:
-    """Raise ModelLoadError where the cache alone takes more than the machine's free memory."""
-    needed = cache_bytes(header, n_ctx, kv_type)
+def require_room(
+    header: Header, name: str, n_ctx: int, kv_type: str = "f16", *, mtp: bool = False
+) -> None:
+    """Raise ModelLoadError where the cache alone takes more than the machine's free memory.
+
+    mtp: as in `cache_bytes`.
+    """
+    needed = cache_bytes(header, n_ctx, kv_type, mtp=mtp)
     free = psutil.virtual_memory().available
     if needed and needed > free:
         raise ModelLoadError(

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from localspec.gguf.facts import Facts
+from localspec.gguf.heads import layers_of
+from localspec.gguf.reader import TensorInfo
 from localspec.memory import estimate
 from localspec.memory.available import HOST
 from localspec.memory.context_sizes import ContextSizes
@@ -19,7 +21,9 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 class ModelMemory:
     """The memory of one model for several contexts. Call `close` at the end.
 
-    gpu_layers, flash_attention: as in RuntimeConfig. snapshots, branches: as in Context.
+    gpu_layers, flash_attention: as in RuntimeConfig. snapshots, branches: as in Context. mtp:
+    whether the model are heads of multi-token prediction in this file. inside: whether this file is
+    their target's: then their weights are in it, and are not counted as the target's.
     """
 
     def __init__(
@@ -30,9 +34,16 @@ class ModelMemory:
         flash_attention: bool | None,
         snapshots: int = 0,
         branches: int = 0,
+        mtp: bool = False,
+        inside: bool = False,
     ) -> None:
         self.name = facts.files[0].name
         self._facts = facts
+        self._tensors = facts.tensors if mtp and not inside else _part(facts, mtp=mtp)
+        self._sizes = {tensor.name: tensor.size for tensor in self._tensors}
+        left_out = {each.name for each in facts.tensors} - self._sizes.keys()
+        self._size = facts.size - sum(each.size for each in facts.tensors if each.name in left_out)
+        self._vocabulary = 0 if inside else estimate.vocabulary_bytes(facts.header)
         self._contexts = ContextSizes(
             facts.files[0],
             facts.header,
@@ -40,17 +51,18 @@ class ModelMemory:
             flash_attention=flash_attention,
             snapshots=snapshots,
             branches=branches,
+            mtp=mtp,
         )
         self._by_device: dict[tuple[int, str], Counter[str]] = {}
 
     def estimated_bytes(self, n_ctx: int, kv_type: str) -> int | None:
         """Estimate the bytes in all; None where the header does not tell the size of the cache."""
         context = self._contexts.estimated_bytes(n_ctx, kv_type)
-        return None if context is None else self._facts.size + context
+        return None if context is None else self._size + context
 
     def least_bytes(self, n_ctx: int, kv_type: str) -> int:
         """Return bytes in all that the model and its cache take in any case."""
-        return self._facts.size + self._contexts.least_bytes(n_ctx, kv_type)
+        return self._size + self._contexts.least_bytes(n_ctx, kv_type)
 
     def bytes_by_device(self, n_ctx: int, kv_type: str) -> Counter[str]:
         """Return bytes by device: from the library, or the estimate where it cannot say."""
@@ -58,6 +70,11 @@ class ModelMemory:
         if key not in self._by_device:
             self._by_device[key] = self._ask_library(n_ctx, kv_type)
         return self._by_device[key]
+
+    @property
+    def output_bytes(self) -> int:
+        """Return the bytes of the output matrix, which may be the embedding."""
+        return self._sizes.get("output.weight") or self._sizes.get("token_embd.weight", 0)
 
     def close(self) -> None:
         """Free what the library holds for its answers."""
@@ -69,7 +86,7 @@ class ModelMemory:
             least = self.least_bytes(n_ctx, kv_type)
             return Counter({HOST: self.estimated_bytes(n_ctx, kv_type) or least})
         needed.update(self._weights())
-        needed[HOST] += estimate.vocabulary_bytes(self._facts.header)
+        needed[HOST] += self._vocabulary
         return needed
 
     def _weights(self) -> Counter[str]:
@@ -77,7 +94,7 @@ class ModelMemory:
         layers = self._contexts.dry_model.layers
         output = layers[max(layers)] if layers else HOST
         weights = Counter[str]()
-        for tensor in self._facts.tensors:
+        for tensor in self._tensors:
             weights[self._device_of(tensor.name, layers, output)] += tensor.size
         if output != HOST:
             weights[output] += self._shared_embedding()
@@ -85,12 +102,22 @@ class ModelMemory:
 
     @staticmethod
     def _device_of(tensor: str, layers: Mapping[int, str], output: str) -> str:
-        if found := _LAYER.match(tensor):
-            return layers.get(int(found[1]), HOST)
+        if (layer := _layer_of(tensor)) is not None:
+            return layers.get(layer, HOST)
         # The input embedding stays in main memory, wherever the layers are.
         return output if tensor.startswith("output") else HOST
 
     def _shared_embedding(self) -> int:
         """Return the bytes of the embedding where it is the output matrix too, which is a copy."""
-        sizes = {tensor.name: tensor.size for tensor in self._facts.tensors}
-        return 0 if "output.weight" in sizes else sizes.get("token_embd.weight", 0)
+        return 0 if "output.weight" in self._sizes else self.output_bytes
+
+
+def _part(facts: Facts, *, mtp: bool) -> list[TensorInfo]:
+    """The tensors of a model's heads of multi-token prediction, or all others."""
+    trunk = layers_of(facts.header)
+    return [each for each in facts.tensors if ((_layer_of(each.name) or 0) >= trunk) == mtp]
+
+
+def _layer_of(tensor: str) -> int | None:
+    found = _LAYER.match(tensor)
+    return int(found[1]) if found else None

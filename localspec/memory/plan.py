@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.facts import Facts
+from localspec.gguf.heads import MTP_KINDS, kind_of
+from localspec.gguf.matrix_heads import matrix_head_of
 from localspec.memory.available import HOST, free_memory, lacking, shortage_text
 from localspec.memory.estimate import cell_bytes
 from localspec.memory.model_memory import ModelMemory
@@ -31,9 +33,12 @@ class MemoryRequest:
     """What is to be loaded.
 
     context: tokens of text. fixed_context: whether the user named the context, which then stays.
-    drafters: the models that draft. optional_drafter: whether they may be left out, because nobody
-    asked for them. kv_type to flash_attention: as in RuntimeConfig. snapshots, branches: of the
-    target, as in Context.
+    drafters: the models that draft; the target itself stands for the heads inside.
+    optional_drafter: whether they may be left out, because nobody asked for them. kv_type to
+    flash_attention: as in RuntimeConfig. snapshots, branches: of the target, as in Context; no
+    snapshots are made where an optional drafter is left out.
+    matrix_heads: drafters without a cache: their weights take main memory, and the target's output
+    matrix a second time where they have none.
     """
 
     target: Facts
@@ -47,6 +52,7 @@ class MemoryRequest:
     flash_attention: bool | None = None
     snapshots: int = 0
     branches: int = 0
+    matrix_heads: tuple[Facts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class MemoryPlan:
     context: tokens of text. no_drafter: why the drafter is left out, if it is. notes: what else is
     less than requested, and why, one line each. needed: bytes that the whole request takes, on all
     devices together. refusal: why nothing fits and what to do, in one line; None where this fits.
-    snapshots: as requested.
+    snapshots: as requested, or 0 without the drafter.
     """
 
     context: int
@@ -97,15 +103,33 @@ class _Search:
         self._request = request
         self._free = free
         self._target = self._model(request.target, request.snapshots, request.branches)
-        self._drafters = [self._model(drafter) for drafter in request.drafters]
+        self._alone = self._target
+        if request.optional_drafter and request.snapshots:
+            self._alone = self._model(request.target, branches=request.branches)
+        self._drafters = [self._drafter(drafter) for drafter in request.drafters]
 
-    def _model(self, model: Facts, snapshots: int = 0, branches: int = 0) -> ModelMemory:
+    def _drafter(self, drafter: Facts) -> ModelMemory:
+        inside = drafter.files == self._request.target.files and drafter.has_mtp
+        alone = kind_of(drafter.header) in MTP_KINDS
+        return self._model(drafter, mtp=inside or alone, inside=inside)
+
+    def _model(
+        self,
+        model: Facts,
+        snapshots: int = 0,
+        branches: int = 0,
+        *,
+        mtp: bool = False,
+        inside: bool = False,
+    ) -> ModelMemory:
         return ModelMemory(
             model,
             gpu_layers=self._request.gpu_layers,
             flash_attention=self._request.flash_attention,
             snapshots=snapshots,
             branches=branches,
+            mtp=mtp,
+            inside=inside,
         )
 
     def plan(self) -> MemoryPlan:
@@ -123,7 +147,7 @@ class _Search:
         return replace(plan, refusal=self._refusal(plan))
 
     def close(self) -> None:
-        for model in (self._target, *self._drafters):
+        for model in {self._target, self._alone, *self._drafters}:
             model.close()
 
     def _estimate(self, plan: MemoryPlan) -> int | None:
@@ -132,7 +156,7 @@ class _Search:
             model.estimated_bytes(plan.context, kv_type) for model, kv_type in self._models(plan)
         ]
         known = [size for size in found if size is not None]
-        return sum(known) if len(known) == len(found) else None
+        return self._matrix_heads_bytes(plan) + sum(known) if len(known) == len(found) else None
 
     def _is_ample(self, estimate: int) -> bool:
         return self._free.keys() == {HOST} and _AMPLE * estimate <= self._free[HOST]
@@ -140,9 +164,11 @@ class _Search:
     def _plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield the request, then what takes less and less."""
         yield plan
-        if self._drafters and self._request.optional_drafter:
-            reason = f"{self._drafters[0].name} is left out: both {self._shortage_text(plan)}"
-            plan = replace(plan, no_drafter=reason)
+        names = [each.name for each in self._drafters]
+        names += [each.files[0].name for each in self._request.matrix_heads]
+        if names and self._request.optional_drafter:
+            reason = f"{names[0]} is left out: both {self._shortage_text(plan)}"
+            plan = replace(plan, no_drafter=reason, snapshots=0)
             yield plan
         elif self._drafters and self._request.flash_attention is not False:
             note = (
@@ -157,7 +183,8 @@ class _Search:
 
     def _models(self, plan: MemoryPlan) -> Iterator[tuple[ModelMemory, str]]:
         """Yield the models of a plan with the types of their caches."""
-        yield self._target, self._request.kv_type
+        target = self._alone if plan.no_drafter else self._target
+        yield target, self._request.kv_type
         if not plan.no_drafter:
             yield from ((drafter, plan.drafter_kv_type) for drafter in self._drafters)
 
@@ -168,15 +195,25 @@ class _Search:
         return least > _HOPELESS * most or _HOPELESS * cell_bytes(plan.context) > most
 
     def _least(self, plan: MemoryPlan) -> int:
-        return sum(
-            model.least_bytes(plan.context, kv_type) for model, kv_type in self._models(plan)
-        )
+        models = self._models(plan)
+        least = sum(model.least_bytes(plan.context, kv_type) for model, kv_type in models)
+        return self._matrix_heads_bytes(plan) + least
+
+    def _matrix_heads_bytes(self, plan: MemoryPlan) -> int:
+        """Return the bytes of heads without a cache."""
+        if plan.no_drafter:
+            return 0
+        heads = self._request.matrix_heads
+        own = all(matrix_head_of(each.files[0], each.header).has_output for each in heads)
+        # Heads without an output matrix read the target's in its file, beside what llama.cpp made
+        # of it.
+        return sum(each.size for each in heads) + (0 if own else self._target.output_bytes)
 
     def _needed(self, plan: MemoryPlan) -> Counter[str]:
         """Return the bytes that a plan takes, by device."""
         if self._is_hopeless(plan):
             return Counter({HOST: self._least(plan)})
-        needed = Counter[str]()
+        needed = Counter({HOST: self._matrix_heads_bytes(plan)})
         for model, kv_type in self._models(plan):
             needed.update(model.bytes_by_device(plan.context, kv_type))
         return needed
@@ -202,7 +239,7 @@ class _Search:
         """Return why the last plan that was tried does not fit, and what to do."""
         largest = self._largest_context(plan) if self._request.fixed_context else 0
         remedy = f"try --ctx {largest}" if largest else "try a smaller quantisation"
-        if len(list(self._models(plan))) > 1:
+        if len(list(self._models(plan))) > 1 or self._matrix_heads_bytes(plan):
             remedy += ", or --draft suffix"
         name = self._target.name
         return f"{name}: a context of {plan.context} tokens {self._shortage_text(plan)}; {remedy}"

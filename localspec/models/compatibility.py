@@ -16,17 +16,22 @@ def checks(target: Facts, drafter: Facts, context: int | None = None) -> list[Ch
     context: tokens of text, as the user named them; None is the target's own context, up to
     DEFAULT_CONTEXT, and may become smaller where memory is short.
     """
-    n_ctx = context or default_context(target.header)
+    n_ctx = planned_context(target, context)
     vocabularies = HeaderVocabulary(target.header), HeaderVocabulary(drafter.header)
     return [
         *vocabulary_checks(*vocabularies),
         _special_tokens(*vocabularies),
         _template(target, drafter),
         _context(drafter, n_ctx),
-        _rollback(target, drafter),
-        _memory(target, drafter, n_ctx, fixed_context=context is not None),
+        rollback_check(target, drafter),
+        memory_check(target, drafter, n_ctx, fixed_context=context is not None),
         _size(target, drafter),
     ]
+
+
+def planned_context(target: Facts, context: int | None) -> int:
+    """Return how many tokens of text to plan for. context: as in `checks`."""
+    return context or default_context(target.header)
 
 
 def _special_tokens(target: HeaderVocabulary, drafter: HeaderVocabulary) -> Check:
@@ -62,9 +67,14 @@ def _context(drafter: Facts, n_ctx: int) -> Check:
     return Check("context", CheckResult.HARMLESS, f"{detail}, and guesses worse beyond")
 
 
-def _rollback(target: Facts, drafter: Facts) -> Check:
-    """Say what taking rejected tokens back costs; it is possible with every kind of memory."""
-    both = {"target": target.memory_kind, "drafter": drafter.memory_kind}
+def rollback_check(target: Facts, drafter: Facts | None = None) -> Check:
+    """Say what taking rejected tokens back costs; it is possible with every kind of memory.
+
+    drafter: None for a head, whose cache holds attention only.
+    """
+    both = {"target": target.memory_kind}
+    if drafter:
+        both["drafter"] = drafter.memory_kind
     kinds = ", ".join(dict.fromkeys(both.values()))
     states = [role for role, kind in both.items() if kind in ("hybrid", "recurrent")]
     if not states:
@@ -74,7 +84,7 @@ def _rollback(target: Facts, drafter: Facts) -> Check:
     return Check("rollback", CheckResult.HARMLESS, detail)
 
 
-def _memory(target: Facts, drafter: Facts, n_ctx: int, *, fixed_context: bool) -> Check:
+def memory_check(target: Facts, drafter: Facts, n_ctx: int, *, fixed_context: bool) -> Check:
     """Plan the memory as loading both models does."""
     free = free_memory()
     plan = best_plan(

@@ -5,12 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from localspec.gguf.files import sidecar_kind
 from localspec.hub import store
 from localspec.hub.store import StoredModel
+from localspec.imports import links
 from localspec.models import registry
+from localspec.models.bundled_files import bundled_files, name_of
+from localspec.models.kinds import DRIVEN
 from localspec.models.locate import find_file
+from localspec.models.own_drafters import own_drafters
 from localspec.models.pair_finder import DrafterFinder
-from localspec.models.summaries import summary_of
+from localspec.models.summaries import ModelSummary, summary_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +23,14 @@ class InventoryEntry:
     """A model on this disk.
 
     name: the shortest name to use; the name of a pair for the target of one. drafters: the names of
-    the smaller models on this disk that share its vocabulary, the smallest first.
+    its own drafters on this disk that this version drives, then of the smaller models that share
+    its vocabulary, the smallest first. kind: of a sidecar, which drafts for its target only.
     """
 
     name: str
     stored: StoredModel
     drafters: tuple[str, ...]
+    kind: str | None = None
 
 
 def model_inventory() -> list[InventoryEntry]:
@@ -40,26 +47,39 @@ def model_inventory() -> list[InventoryEntry]:
     entries = []
     for model in models:
         summary = summaries[model.files[0]]
-        drafters = finder.drafters_for(summary) if summary else ()
-        drafter_names = tuple(names[drafter.file] for drafter in drafters)
-        entries.append(InventoryEntry(names[model.files[0]], model, drafter_names))
+        drafters = _drafters(summary, finder, names) if summary else ()
+        kind = None if summary else sidecar_kind(model.names.first)
+        entries.append(InventoryEntry(names[model.files[0]], model, drafters, kind))
     return entries
 
 
+def _drafters(
+    target: ModelSummary, finder: DrafterFinder, names: Mapping[Path, str]
+) -> tuple[str, ...]:
+    own = [
+        each.kind if each.reference is None else names.get(each.file, each.typed)
+        for each in own_drafters(target.file, target.has_heads)
+        if each.file and each.kind in DRIVEN
+    ]
+    smaller = [names[drafter.file] for drafter in finder.drafters_for(target)]
+    return tuple(dict.fromkeys([*own, *smaller]))
+
+
 def all_models() -> list[StoredModel]:
-    """Return the models in the Hub's cache, then other files of models.toml, then the bundled ones.
+    """Return the models of the Hub's cache, the imported, those of models.toml, the bundled ones.
 
     Raises InvalidValueError for a user's models.toml that cannot be used.
     """
     named = [
         path
         for pair in registry.pairs().values()
-        for path in (pair.target, pair.drafter)
+        for path in pair.files
         if isinstance(path, Path) and os.path.isfile(path)
     ]
-    files = {path.resolve(): path for path in [*named, *registry.bundled()]}
+    files = {path.resolve(): path for path in [*named, *bundled_files()]}
     outside = [path for path in files.values() if not store.repository_of(path)]
-    return [*store.models(), *map(store.local_model, outside)]
+    local = [store.local_model(path, name_of(path)) for path in outside]
+    return [*store.models(), *links.imported(), *local]
 
 
 def _pair_names() -> Mapping[str, str]:

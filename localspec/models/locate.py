@@ -1,6 +1,6 @@
 """Locate models: from the name that a user gives to a file on this disk."""
 
-import difflib
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -8,19 +8,25 @@ from pathlib import Path
 from localspec.errors import ModelNotFoundError
 from localspec.hub import store
 from localspec.hub.reference import Reference, Repository, repository
+from localspec.imports import links
 from localspec.models import registry
+from localspec.models.bundled_files import bundled_files, bundled_named
+from localspec.utils.similar_names import did_you_mean
 
 
 def locate(name: str | Path, others: Iterable[str] = ()) -> Path:
     """Return the (first) file of a model; nothing is downloaded.
 
-    name: a path, a pair (whose target is meant), or `user/repo[:quant]`; a path that exists comes
-    first. others: further words that are valid here, which the error message then offers.
-    Raises ModelNotFoundError that says how to download the model, or which names are similar.
+    name: a path, a pair (whose target is meant), an imported model, or `user/repo[:quant]`; a path
+    that exists comes first. others: further words that are valid here, which the error message
+    then offers. Raises ModelNotFoundError that says how to download the model, or which names are
+    similar.
     """
     path = Path(name)
-    # A folder with the name of a pair does not hide the pair.
-    if isinstance(name, Path) or path.is_file() or (path.exists() and name not in registry.pairs()):
+    # A folder with the name of a pair does not hide the pair. os.path takes names of any length.
+    if isinstance(name, Path) or os.path.isfile(name):
+        return path
+    if os.path.exists(name) and name not in registry.pairs():
         return path
     return require_file(reference_of(name, others), name)
 
@@ -30,6 +36,8 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
 
     others: as in `locate`. Raises ModelNotFoundError for a name that means no model.
     """
+    if not name.strip():
+        raise ModelNotFoundError(f"the name of a model is {name!r}; localspec ls --all shows some")
     label, _, quant = name.partition(":")
     if pair := registry.pair_named(name):
         target = pair.target
@@ -37,15 +45,13 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
             return Repository(target.id, quant)
         if not quant:
             return target
-    if found := repository(name):
+    if found := links.find(name) or bundled_named(name) or repository(name):
         return found
     if name.lower().endswith(".gguf") or "/" in name or "\\" in name:
         raise ModelNotFoundError(f"there is no model file {name}; check the path")
-    known = [*others, *registry.pairs()]
-    close = difflib.get_close_matches(label.lower(), known, n=3, cutoff=0.6)
-    if close:
-        hint = f"did you mean {' or '.join(close)}?"
-    else:
+    known = [*others, *registry.pairs(), *(file.stem for file in bundled_files())]
+    hint = did_you_mean(label, known)
+    if not hint:
         choices = ", ".join([*others, "a path", "user/repo[:quant]"])
         hint = f"choose {choices}, or a name that localspec ls --all shows"
     raise ModelNotFoundError(f"there is no model {name!r}; {hint}")
@@ -54,9 +60,9 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
 def find_file(reference: Reference | None) -> Path | None:
     """Return the (first) file of a model; None where it is not on disk, or not unique."""
     if isinstance(reference, Path):
-        return reference if reference.is_file() else None
+        return reference if os.path.isfile(reference) else None
     with suppress(ModelNotFoundError):
-        return store.find(reference) if reference else None
+        return _found(reference) if reference else None
     return None
 
 
@@ -67,9 +73,14 @@ def require_file(reference: Reference, name: str | None = None) -> Path:
     """
     if isinstance(reference, Path):
         return reference
-    path = store.find(reference)
+    path = _found(reference)
     if path is None:
         raise ModelNotFoundError(
             f"{reference} is not on this machine; localspec pull {name or reference} fetches it"
         )
     return path
+
+
+def _found(wanted: Repository) -> Path | None:
+    """Return the file of a repository's model: as it was fetched, else as it was imported."""
+    return store.find(wanted) or links.find_repository(wanted)

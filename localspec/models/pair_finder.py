@@ -7,6 +7,7 @@ from pathlib import Path
 from localspec.gguf.facts import Facts
 from localspec.hub import store
 from localspec.hub.reference import Reference, Repository
+from localspec.imports import links
 from localspec.models import registry
 from localspec.models.registry import Pair
 from localspec.models.summaries import ModelSummary, StoredVocabulary, VocabularySummary
@@ -16,13 +17,20 @@ from localspec.models.vocabulary_match import mismatch
 def pair_of(target: Reference, name: str = "") -> Pair | None:
     """Find the pair of models.toml that has this target, in whatever quantisation.
 
-    target: a file, which may not exist, or a repository. name: what the user called the target;
-    where several pairs have it, the pair of that name is taken, else the first.
-    Raises InvalidValueError for a user's models.toml that cannot be used.
+    target: a file, which may not exist, or a repository; one without the pair's heads inside will
+    do. name: what the user called the target; where several pairs have it, the pair of that name is
+    taken, else the first. Raises InvalidValueError for a user's models.toml that cannot be used.
     """
-    having = [pair for pair in registry.pairs().values() if _is_same_model(pair.target, target)]
+    known = registry.pairs().values()
+    having = [pair for pair in known if _is_same_model(pair.target, target)]
+    having += [pair for pair in known if lacks_heads(target, pair)]
     named = registry.pair_named(name)
     return named if named in having else next(iter(having), None)
+
+
+def lacks_heads(target: Reference, pair: Pair) -> bool:
+    """Whether a model is of a repository that has the pair's target without the heads inside."""
+    return any(_is_same_model(each, target) for each in pair.without_heads)
 
 
 def pair_like(target: Facts) -> Pair | None:
@@ -69,7 +77,9 @@ def _is_same_model(one: Reference, other: Reference) -> bool:
 
 
 def _repository_id(model: Reference) -> str | None:
-    return model.id if isinstance(model, Repository) else store.repository_of(model)
+    if isinstance(model, Repository):
+        return model.id
+    return store.repository_of(model) or links.repository_of(model)
 
 
 def _is_named_like(target: Facts, pair: Pair) -> bool:

@@ -1,9 +1,6 @@
 """Registry: the pairs of localspec's models.toml and of the user's own models.toml."""
 
-import difflib
-import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -12,30 +9,38 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from localspec.errors import InvalidValueError
-from localspec.hub.reference import Reference, repository
+from localspec.hub.reference import Reference, Repository, repository
+from localspec.models.bundled_files import bundled_folder
+from localspec.models.listed_drafter import ListedDrafter, parse_drafters
 from localspec.utils.paths import config_folder
+from localspec.utils.similar_names import did_you_mean
+from localspec.utils.toml_file import parse_toml, read_text
 
 # The version of the format; a file may name it. Raise it when old files would be misread.
 _VERSION = 1
 _BUNDLED = "bundled:"
+_MOST_GIGABYTES = 1e6
 # A name has no colon and no slash, which tell a repository.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A target and its drafter.
+    """A target and its drafters.
 
-    drafter: None where no model drafts; `no_drafter` says why. prompt: how a prompt is read by
-    default: as a turn of a chat, or raw, as a text to continue. parameters: of both models, as
-    text. context: tokens that the target was trained for, 0 where unknown. sizes: gigabytes (1e9
-    bytes) of the target's file by quantisation. unverified: the fields that could not be checked.
+    drafters: the most promising first; empty where no model drafts, `no_drafter` says why then.
+    without_heads: repositories with the same model whose files lack the heads inside. prompt: how a
+    prompt is read by default: as a turn of a chat, or raw, as a text to continue. parameters: of
+    the target and a draft model, as text. context: tokens that the target was trained for, 0 where
+    unknown. sizes: gigabytes (1e9 bytes) of the target's file by quantisation. unverified: the
+    fields that could not be checked.
     """
 
     name: str
     target: Reference
-    drafter: Reference | None = None
+    drafters: tuple[ListedDrafter, ...] = ()
     no_drafter: str | None = None
+    without_heads: tuple[Repository, ...] = ()
     prompt: Literal["chat", "raw"] = "chat"
     parameters: str = ""
     context: int = 0
@@ -44,13 +49,20 @@ class Pair:
     note: str = ""
     unverified: tuple[str, ...] = ()
 
+    @property
+    def files(self) -> list[Reference]:
+        """The target, and every drafter that has a file of its own."""
+        return [self.target, *(each.file for each in self.drafters if each.file)]
 
-_KEYS = [each.name for each in fields(Pair) if each.name != "name"]
+
+# `drafter` is one draft model, in short.
+_KEYS = [*(each.name for each in fields(Pair) if each.name != "name"), "drafter"]
 _WANTED = {
     "prompt": "chat or raw",
     "context": "a whole number of tokens",
     "sizes": "a table of gigabytes by quantisation",
     "unverified": f"a list of {', '.join(_KEYS)}",
+    "without_heads": "a list of user/repo",
 }
 
 
@@ -66,8 +78,8 @@ class Bundled(NamedTuple):
 
 def bundled() -> Bundled:
     """Return the pair that is used where the user names no model."""
-    folder = Path(str(resources.files("localspec.bundled")))
-    return Bundled(folder / "pycode-7m-q8_0.gguf", folder / "pycode-4m-q4_0.gguf")
+    folder = bundled_folder()
+    return Bundled(folder / "terminal-9m-q8_0.gguf", folder / "terminal-5m-q4_0.gguf")
 
 
 def pairs() -> Mapping[str, Pair]:
@@ -75,7 +87,7 @@ def pairs() -> Mapping[str, Pair]:
 
     Raises InvalidValueError for a user's models.toml that cannot be used.
     """
-    own = _users(user_file())
+    own = _parse(read_text(user_file()), str(user_file()))
     return {**own, **_curated(), **own}
 
 
@@ -102,27 +114,13 @@ def _curated() -> Mapping[str, Pair]:
     return _parse(file.read_text(encoding="utf-8"), "models.toml")
 
 
-def _users(file: Path) -> Mapping[str, Pair]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InvalidValueError(f"{file} cannot be read: {reason}; mend or move it") from error
-    return _parse(text, str(file))
-
-
 def _parse(text: str, file: str) -> Mapping[str, Pair]:
-    try:
-        tables = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidValueError(f"{file} is no TOML: {error}; mend or move it") from error
+    tables = parse_toml(text, file)
     _require_version(tables.pop("version", _VERSION), file)
     entries = tables.pop("pairs", {})
     if tables or not isinstance(entries, dict):
         stray = min(tables, default="pairs")
-        raise InvalidValueError(f"{file}: {stray!r} is no pair; a pair begins with [pairs.NAME]")
+        raise InvalidValueError(f"{file}: {stray!r} is not a pair; a pair begins with [pairs.NAME]")
     return {name: _pair(name, entry, file) for name, entry in entries.items()}
 
 
@@ -142,7 +140,7 @@ def _require_version(version: Any, file: str) -> None:
 def _pair(name: str, entry: Any, file: str) -> Pair:
     if not _NAME.fullmatch(name):
         raise InvalidValueError(
-            f"{file}: {name!r} is no name of a pair; use letters, digits, dots and hyphens"
+            f"{file}: {name!r} is not a valid name of a pair; use letters, digits, dots and hyphens"
         )
     where = f"{file}: [pairs.{name}]"
     if not isinstance(entry, dict):
@@ -151,9 +149,13 @@ def _pair(name: str, entry: Any, file: str) -> Pair:
         raise InvalidValueError(f"{where} has an unknown key {_with_hint(min(unknown), entry)}")
     if "target" not in entry:
         raise InvalidValueError(f"{where} has no target; add target = {_EXAMPLE}")
-    if {"drafter", "no_drafter"} <= entry.keys():
-        raise InvalidValueError(f"{where} has both drafter and no_drafter; keep one")
-    return Pair(name=name, **{key: _value(key, entry[key], where) for key in entry})
+    said = [key for key in ("drafter", "drafters", "no_drafter") if key in entry]
+    if len(said) > 1:
+        raise InvalidValueError(f"{where} has both {said[0]} and {said[1]}; keep one")
+    values = {key: _value(key, entry[key], where) for key in entry}
+    if drafter := values.pop("drafter", None):
+        values["drafters"] = (ListedDrafter(file=drafter),)
+    return Pair(name=name, **values)
 
 
 def _with_hint(key: str, entry: Mapping[str, Any]) -> str:
@@ -161,17 +163,20 @@ def _with_hint(key: str, entry: Mapping[str, Any]) -> str:
     if isinstance(entry[key], dict):
         # TOML reads a dot in a bare name as the start of a table within a table.
         return f"{key!r}; a name with a dot needs quotes"
-    if close := difflib.get_close_matches(key, _KEYS, n=1):
-        return f"{key!r}; did you mean {close[0]}?"
-    return f"{key!r}; remove it: the keys are {', '.join(_KEYS)}"
+    remove = f"remove it: the keys are {', '.join(_KEYS)}"
+    return f"{key!r}; {did_you_mean(key, _KEYS, most=1) or remove}"
 
 
 def _value(key: str, value: Any, where: str) -> Any:
     """Return the value of a field of Pair. where: the entry, for messages."""
     if key in ("target", "drafter"):
         return _reference(value, f"{where}: {key}")
+    if key == "drafters":
+        return parse_drafters(value, where, _reference)
     if not _fits(key, value):
         raise InvalidValueError(f"{where}: {key} is {value!r}; it is {_WANTED.get(key, 'a text')}")
+    if key == "without_heads":
+        return tuple(found for each in value if (found := repository(each)))
     return tuple(value) if key == "unverified" else value
 
 
@@ -204,9 +209,13 @@ def _fits(key: str, value: Any) -> bool:
             return isinstance(value, dict) and all(map(_is_size, value.values()))
         case "unverified":
             return isinstance(value, list) and all(each in _KEYS for each in value)
+        case "without_heads":
+            return isinstance(value, list) and all(
+                isinstance(each, str) and repository(each) for each in value
+            )
         case _:
             return isinstance(value, str)
 
 
 def _is_size(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value < math.inf
+    return type(value) in (int, float) and 0 < value < _MOST_GIGABYTES

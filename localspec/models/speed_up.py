@@ -7,13 +7,15 @@ Speculative Decoding", eq. 1.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.gguf.facts import Facts
+from localspec.gguf.reader import TensorInfo
+from localspec.models.kinds import DRAFT_MODEL, HEADS, MTP, ONE_PASS, usual_rates
 
 DEPTHS = range(1, 9)
-# Acceptance rates that most pairs of one family lie between.
-_USUAL_RATES = (0.6, 0.8)
+# A target that reads fewer bytes per token is too quick: deciding and drafting take as long as it.
+_QUICK_BYTES = 32e6
 _EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
 
 
@@ -22,11 +24,12 @@ class PairMeasurement:
     """What was measured of a target and a drafter; None where nothing was.
 
     rate: the acceptance rate, 0 to 1. costs: the time of a step by the depth of its draft, in
-    steps of plain decoding.
+    steps of plain decoding. rate_from: what measured the rate.
     """
 
     rate: float | None = None
     costs: Mapping[int, float] | None = None
+    rate_from: str = "localspec plan"
 
 
 UNMEASURED = PairMeasurement()
@@ -38,7 +41,8 @@ class SpeedUpEstimate:
 
     low, high: at the lowest and the highest likely acceptance rate, each at its best depth.
     depth: the best depth at the highest. rate: the measured acceptance rate, None where it is
-    assumed. timed: whether the times of steps were measured.
+    assumed. timed: whether the times of steps were measured. too_quick: whether a token of the
+    target takes so little that no draft can save much of it. rate_from: what measured the rate.
     """
 
     low: float
@@ -46,31 +50,71 @@ class SpeedUpEstimate:
     depth: int
     rate: float | None
     timed: bool
+    too_quick: bool = False
+    rate_from: str = "localspec plan"
 
     @property
     def pays(self) -> bool:
         """Whether drafting is faster than plain decoding, rounded to one decimal."""
-        return self.high >= 1.05
+        return self.high >= 1.05 and not self.too_quick
+
+
+# Of a drafter that cannot be read.
+NO_GAIN = SpeedUpEstimate(0, 0, 1, None, timed=False)
 
 
 def estimate_speed_up(
-    target: Facts, drafter: Facts, measured: PairMeasurement = UNMEASURED
+    target: Facts,
+    drafter: Facts,
+    measured: PairMeasurement = UNMEASURED,
+    kind: str = DRAFT_MODEL,
 ) -> SpeedUpEstimate:
-    """Estimate from what was measured, else from file sizes and the usual acceptance rates."""
-    rate, costs = measured.rate, measured.costs or _costs(target, drafter)
+    """Estimate from what was measured, else from file sizes and the usual rates of the kind.
+
+    drafter: the target for heads inside it.
+    """
+    rate, costs = measured.rate, measured.costs or _costs(target, drafter, kind)
 
     def best(assumed: float) -> tuple[float, int]:
         return max((expected_tokens(assumed, depth) / costs[depth], depth) for depth in costs)
 
-    rates = _USUAL_RATES if rate is None else (rate, rate)
+    rates = usual_rates(kind) if rate is None else (rate, rate)
     (low, _), (high, depth) = best(rates[0]), best(rates[1])
-    return SpeedUpEstimate(low, high, depth, rate, timed=measured.costs is not None)
+    timed, too_quick = measured.costs is not None, bytes_read(target, 1) < _QUICK_BYTES
+    return SpeedUpEstimate(low, high, depth, rate, timed, too_quick, measured.rate_from)
 
 
-def _costs(target: Facts, drafter: Facts) -> dict[int, float]:
+def _costs(target: Facts, drafter: Facts, kind: str) -> dict[int, float]:
     """Return the costs of PairMeasurement, from the bytes that each pass reads."""
-    plain, drafting = bytes_read(target, 1), bytes_read(drafter, 1)
-    return {depth: (bytes_read(target, depth + 1) + depth * drafting) / plain for depth in DEPTHS}
+    plain, drafting = bytes_read(target, 1), drafting_bytes(target, drafter, kind)
+    return {
+        depth: (bytes_read(target, depth + 1) + (1 if kind in ONE_PASS else depth) * drafting)
+        / plain
+        for depth in DEPTHS
+    }
+
+
+def drafting_bytes(target: Facts, drafter: Facts, kind: str = DRAFT_MODEL) -> float:
+    """Return the bytes of weights that a pass of the drafter reads.
+
+    A head without an output matrix reads its target's.
+    """
+    inside = kind == MTP and drafter.files == target.files
+    tensors = [each for each in drafter.tensors if not inside or _is_of_head(each, drafter)]
+    own = bytes_read(replace(drafter, tensors=tensors), 1)
+    if kind not in HEADS or any(each.name in (_OUTPUT, _EMBEDDING) for each in tensors):
+        return own
+    outputs = {
+        each.name: each.size for each in target.tensors if each.name in (_OUTPUT, _EMBEDDING)
+    }
+    return own + outputs.get(_OUTPUT, outputs.get(_EMBEDDING, 0))
+
+
+def _is_of_head(tensor: TensorInfo, model: Facts) -> bool:
+    """Whether a tensor of a model belongs to the heads inside, which are its last layers."""
+    layers = model.number("block_count") or 0
+    first = layers - (model.number("nextn_predict_layers") or 0)
+    return any(tensor.name.startswith(f"blk.{layer}.") for layer in range(first, layers))
 
 
 def expected_tokens(rate: float, depth: int) -> float:

@@ -1,6 +1,5 @@
 """Summaries of models on disk: what decides who can draft for whom, read once and then cached."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +14,8 @@ from localspec.gguf.check import check_generative
 from localspec.gguf.facts import Facts
 from localspec.gguf.reader import read_header
 from localspec.gguf.vocabulary import HeaderVocabulary
-from localspec.utils.paths import cache_file, stat_signature, write_atomically
+from localspec.utils.paths import cache_file, stat_signature
+from localspec.utils.stored_json import stored, try_to_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,15 @@ class VocabularySummary:
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """A model that generates text. file: its first file. parameters: how many weights it has."""
+    """A model that generates text. file: its first file. parameters: how many weights it has.
+
+    has_heads: whether heads of multi-token prediction are inside.
+    """
 
     file: Path
     parameters: int
     vocabulary: VocabularySummary
+    has_heads: bool = False
 
 
 def summary_of(files: Sequence[Path]) -> ModelSummary | None:
@@ -53,13 +57,11 @@ def summary_of(files: Sequence[Path]) -> ModelSummary | None:
         cached = cache_file("summaries", [__version__, *map(stat_signature, files)])
     except OSError:
         return None
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        record = json.loads(cached.read_text(encoding="utf-8"))
-        return record and _from_record(files[0], record)
+    if known := stored(cached, lambda record: (_from_record(files[0], record),)):
+        return known[0]
     with _times_restored(files):
         summary = _read(files)
-    with suppress(OSError):  # then the model is read again the next time
-        write_atomically(cached, json.dumps(summary and _record(summary)))
+    try_to_store(cached, summary and _record(summary))
     return summary
 
 
@@ -85,11 +87,24 @@ class StoredVocabulary:
 
 
 def _record(summary: ModelSummary) -> dict[str, Any]:
-    return {"parameters": summary.parameters, "vocabulary": asdict(summary.vocabulary)}
+    return {
+        "parameters": summary.parameters,
+        "vocabulary": asdict(summary.vocabulary),
+        "has_heads": summary.has_heads,
+    }
 
 
-def _from_record(file: Path, record: dict[str, Any]) -> ModelSummary:
-    return ModelSummary(file, record["parameters"], VocabularySummary(**record["vocabulary"]))
+def _from_record(file: Path, record: dict[str, Any] | None) -> ModelSummary | None:
+    """The inverse of `_record`; a model that does not generate text is None in both."""
+    if record is None:
+        return None
+    vocabulary = VocabularySummary(**record["vocabulary"])
+    fields = {"parameters": int, "has_heads": bool, **VocabularySummary.__annotations__}
+    values = {**record, **asdict(vocabulary)}
+    for name, kind in fields.items():
+        if type(values[name]) is not kind or (kind is int and abs(values[name]) >= 1 << 63):
+            raise TypeError(f"{name} is something else")
+    return ModelSummary(file, record["parameters"], vocabulary, record["has_heads"])
 
 
 def _read(files: Sequence[Path]) -> ModelSummary | None:
@@ -101,8 +116,8 @@ def _read(files: Sequence[Path]) -> ModelSummary | None:
     found = HeaderVocabulary(header)
     names = VocabularySummary.__slots__
     vocabulary = VocabularySummary(**{name: getattr(found, name) for name in names})
-    parameters = Facts(tuple(files), header, [*header.tensors, *others]).parameters
-    return ModelSummary(files[0], parameters, vocabulary)
+    facts = Facts(tuple(files), header, [*header.tensors, *others])
+    return ModelSummary(files[0], facts.parameters, vocabulary, facts.has_mtp)
 
 
 @contextmanager

@@ -24,12 +24,16 @@ _TOP_P_GUESS = 1024
 _GREEDY_UP_TO = 2.0**-150
 
 
+class NoTokenError(LocalspecError):
+    """Every token is forbidden."""
+
+
 def distribution(logits: Row, params: SamplingParams, recent: Sequence[int] = ()) -> Distribution:
     """The distribution of the next token.
 
     logits: (n_vocab,) float32, not modified. recent: the tokens before this one, at least the last
     `params.penalty_window` of them (read only when a penalty is on).
-    Raises LocalspecError if no token is possible (NaN, infinity, or every token forbidden).
+    Raises NoTokenError if every token is forbidden, and LocalspecError for NaN and infinity.
     """
     with np.errstate(over="ignore"):  # overflow gives infinity, as in llama.cpp
         return _filtered(_adjusted(logits, params, recent), params)
@@ -86,7 +90,7 @@ def _require_possible(top: np.float32) -> None:
             "or a bias or penalty is far too large"
         )
     if top == -np.inf:
-        raise LocalspecError(
+        raise NoTokenError(
             "every token is forbidden here: between them the grammar, the logit bias, "
             "--min-tokens and --ignore-eos leave none; relax one"
         )

@@ -1,15 +1,22 @@
 """JSON schema, as an llguidance grammar."""
 
 import json
-from collections.abc import Mapping
+from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llguidance import LLMatcher
 
 from localspec.errors import InvalidValueError
+from localspec.sampling.schema_check import (
+    References,
+    Schema,
+    checked,
+    spells_texts_one_way,
+)
 
-Schema = Mapping[str, Any]
+if TYPE_CHECKING:
+    from llguidance._lib import JsonCompileOptions
 
 # Whitespace between JSON tokens. It is bounded because small models may repeat spaces for ever.
 _SPACE = r"[ \t\r\n]{1,20}"
@@ -23,71 +30,95 @@ def compile_schema(text: str) -> str:
     names it), or if no finite value satisfies the schema.
     """
     schema = _parsed(text)
-    grammar = LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_pattern": _SPACE})
+    understood, options = json.dumps(checked(schema), default=float), _options(schema)
+    try:
+        grammar = LLMatcher.grammar_from_json_schema(understood, overrides=options)
+    except ValueError as error:
+        raise InvalidValueError(f"schema: {' '.join(str(error).split())}") from error
     failed, messages = LLMatcher.validate_grammar_with_warnings(grammar)
     if failed:
-        raise InvalidValueError(f"schema: {' '.join(messages[0].split())}")
-    if not _FiniteCheck(schema).is_finite(schema, frozenset({"#"})):
+        raise InvalidValueError(f"schema: {' '.join(messages[0].split()):.300}")
+    if not _is_finite(schema):
         raise InvalidValueError("schema: every value would contain another one, without end")
     return str(grammar)
 
 
+def _options(schema: Schema) -> "JsonCompileOptions":
+    """How llguidance reads the schema, whatever its own key "x-guidance" says."""
+    options: JsonCompileOptions = {
+        "whitespace_flexible": True,
+        "whitespace_pattern": _SPACE,
+        "coerce_one_of": False,
+        "lenient": False,
+    }
+    if spells_texts_one_way(schema):
+        # "\u0061" would pass for another name than "a".
+        options["json_allowed_escapes"] = 'nrbtf\\"'
+    return options
+
+
 def _parsed(text: str) -> Schema:
     try:
-        schema = json.loads(text)
+        schema = json.loads(text, parse_float=Decimal, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise InvalidValueError(
             f"schema, line {error.lineno}, column {error.colno}: {error.msg}"
         ) from error
     except RecursionError as error:
         raise InvalidValueError("schema: it is nested too deeply") from error
+    except InvalidValueError:
+        raise
+    except (ValueError, ArithmeticError) as error:  # digits beyond what Python converts
+        raise InvalidValueError("schema: a number in it has too many digits") from error
     if not isinstance(schema, dict):
         raise InvalidValueError(f"schema: it is {text.strip():.60}, and must be an object")
     return schema
 
 
-class _FiniteCheck:
-    """Checks that some finite value satisfies a schema; considers only its references."""
+def _refuse(constant: str) -> None:
+    raise InvalidValueError(f"schema: {constant} is no number of JSON")
 
-    def __init__(self, root: Schema) -> None:
-        self._root = root
 
-    def is_finite(self, schema: Any, within: frozenset[str]) -> bool:
-        """Whether a finite value satisfies `schema`.
+def _is_finite(root: Schema) -> bool:
+    """Whether some finite value satisfies a schema; considers only its references."""
+    references = References(root)
+    unknown, finite = references.names(), set[str]()
+    # A reference is finite as soon as what it needs is.
+    while found := {each for each in unknown if _ends(references.resolve(each), finite)}:
+        finite |= found
+        unknown -= found
+    return _ends(root, finite)
 
-        within: the references around this schema; a value that must contain one of them again
-        is infinite.
-        """
-        if not isinstance(schema, dict):
-            return True
-        reference = schema.get("$ref")
-        if reference is not None and (
-            reference in within
-            or not self.is_finite(self._resolve(reference), within | {reference})
-        ):
-            return False
-        alternatives = [schema[key] for key in ("anyOf", "oneOf") if key in schema]
-        return all(self.is_finite(part, within) for part in self._parts(schema)) and all(
-            any(self.is_finite(choice, within) for choice in choices) for choices in alternatives
-        )
 
-    def _parts(self, schema: Schema) -> list[Any]:
-        """The schemas of the parts that every value of this schema must contain."""
-        parts = list(schema.get("allOf", []))
-        if schema.get("type") == "object":
-            properties = schema.get("properties", {})
-            parts += [properties[key] for key in schema.get("required", []) if key in properties]
-        if schema.get("type") == "array":
-            first, least = schema.get("prefixItems", []), schema.get("minItems", 0)
-            parts += first[:least]
-            if least > len(first):
-                parts.append(schema.get("items", True))
-        return parts
+def _ends(schema: Any, finite: set[str]) -> bool:
+    """Whether a finite value satisfies `schema`, given the references that one satisfies."""
+    if not isinstance(schema, dict):
+        return True
+    if isinstance(schema.get("$ref"), str) and schema["$ref"] not in finite:
+        return False
+    alternatives = [_list(schema, key) for key in ("anyOf", "oneOf") if key in schema]
+    return all(_ends(part, finite) for part in _required_parts(schema)) and all(
+        any(_ends(choice, finite) for choice in choices) for choices in alternatives
+    )
 
-    def _resolve(self, reference: str) -> Any:
-        """The schema that a JSON pointer names; True if it is outside this document."""
-        node: Any = self._root
-        for step in reference.removeprefix("#").split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            node = node.get(key, True) if isinstance(node, dict) else True
-        return node
+
+def _required_parts(schema: Schema) -> list[Any]:
+    """The schemas of the parts that every value of this schema must contain."""
+    parts = _list(schema, "allOf")
+    properties = schema.get("properties")
+    if schema.get("type") == "object" and isinstance(properties, dict):
+        required = [key for key in _list(schema, "required") if isinstance(key, str)]
+        parts += [properties[key] for key in required if key in properties]
+    least = schema.get("minItems", 0)
+    if schema.get("type") == "array" and isinstance(least, int):
+        first = _list(schema, "prefixItems")
+        parts += first[: max(0, least)]
+        if least > len(first):
+            parts.append(schema.get("items", True))
+    return parts
+
+
+def _list(schema: Schema, key: str) -> list[Any]:
+    """A list in a schema; empty if what is there is something else, in a part nobody uses."""
+    value = schema.get(key)
+    return list(value) if isinstance(value, list) else []

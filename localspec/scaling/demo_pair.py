@@ -20,7 +20,8 @@ _SMALLEST_TARGET = 0.25e9
 class DemoPair:
     """A target of about `size` parameters (such as "0.5B"), and a drafter for it.
 
-    target, drafter: their files. missing: bytes that `write` would write.
+    parameters, type_name: of the target. target, drafter: their files. missing: bytes that `write`
+    would write.
 
     Raises InvalidValueError for a size that is no number of parameters, that is smaller than the
     bundled target, or that does not fit on the disk or in memory.
@@ -29,7 +30,8 @@ class DemoPair:
     def __init__(self, size: str, type_name: str) -> None:
         bundled = registry.bundled()
         self.folder = cache_folder("demo")
-        self._type = type_name
+        self.parameters = size
+        self.type_name = type_name
         self._sources = [(bundled.target, size)]
         parameters = parse_parameters(size)
         if parameters >= _SMALLEST_TARGET:
@@ -47,12 +49,18 @@ class DemoPair:
         """
         try:
             for source in self._sources:
-                scaled_model(*source, self._type, self.folder)
+                scaled_model(*source, self.type_name, self.folder)
         except OSError as error:
             raise LocalspecError(
                 f"the pair cannot be written to {self.folder}: {error.strerror}; "
                 "set LOCALSPEC_HOME to a folder elsewhere"
             ) from error
+
+    def delete(self) -> None:
+        """Delete its files, but not those of the bundled pair."""
+        for file in (self.target, self.drafter):
+            if file.parent == self.folder:
+                file.unlink(missing_ok=True)
 
 
 def remove() -> int:

@@ -21,7 +21,6 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.errors import InvalidValueError
 from localspec.gguf.writer import Bytes, Floats, TensorData, TensorType, encode
 from localspec.scaling.layout import Axis, Layout
 from localspec.scaling.matrix import (
@@ -32,7 +31,7 @@ from localspec.scaling.matrix import (
     zero_rows,
 )
 from localspec.scaling.shape import Shape
-from localspec.scaling.source_model import ARCHITECTURE, SourceModel
+from localspec.scaling.source_model import SourceModel
 from localspec.scaling.vocabulary_padding import EXTRA_LOGIT, VocabularyPadding, extra_tokens
 
 _EMBEDDING, _OUTPUT, _OUTPUT_NORM = "token_embd.weight", "output.weight", "output_norm.weight"
@@ -63,7 +62,7 @@ class ScaledModel:
     @property
     def mean_square(self) -> float:
         """The mean square of the hidden state, divided by that of the source's hidden state."""
-        return self.layout.copies * self.source.shape.width / self.shape.width
+        return mean_square(self.source, self.shape, self.layout)
 
     @property
     def epsilon(self) -> float:
@@ -89,12 +88,7 @@ class ScaledModel:
         Raises InvalidValueError if the source has a tensor that a plain llama model does not have.
         """
         found = [*self._around(), *self._layers()]
-        unknown = self.source.tensors.keys() - {tensor.name for tensor in found}
-        if unknown:
-            raise InvalidValueError(
-                f"{self.source.path.name} has a tensor {min(unknown)}, which cannot be scaled; "
-                "pass a plain llama model"
-            )
+        self.source.require_all_in(found, "pass a plain llama model")
         return found
 
     @property
@@ -104,26 +98,10 @@ class ScaledModel:
 
     def metadata(self) -> dict[str, object]:
         """The source's metadata, with the sizes and the vocabulary of this model."""
-        shape = self.shape
-        sizes: dict[str, object] = {
-            "embedding_length": shape.width,
-            "block_count": shape.layers,
-            "feed_forward_length": shape.ffn,
-            "attention.head_count": shape.heads,
-            "attention.head_count_kv": shape.kv_heads,
-            "attention.key_length": shape.head_dim,
-            "attention.value_length": shape.head_dim,
-            "attention.layer_norm_rms_epsilon": self.epsilon,
-            "rope.dimension_count": shape.head_dim,
-            "vocab_size": shape.vocabulary,
-        }
-        held = self.source.shape.vocabulary
-        tokens = extra_tokens(held, shape.vocabulary) if self.padding else {}
+        held, size = self.source.shape.vocabulary, self.shape.vocabulary
+        tokens = extra_tokens(held, size) if self.padding else {}
         return {
-            **self.source.metadata,
-            "general.name": f"{self.source.name} scaled to {shape.label}",
-            "general.size_label": shape.label,
-            **{f"{ARCHITECTURE}.{key}": value for key, value in sizes.items()},
+            **scaled_metadata(self.source, self.shape, self.epsilon),
             **self.source.extended_vocabulary(tokens),
         }
 
@@ -189,32 +167,84 @@ class ScaledModel:
                 yield self._norm(f"blk.{layer}.{part}.weight", real)
 
     def _matrices(self) -> dict[str, tuple[Axis, Axis]]:
-        """By the name of each matrix of a layer: its rows (output) and its columns (input)."""
-        its = self.layout
-        return {
-            "attn_q": (its.heads, its.hidden),
-            "attn_k": (its.kv_heads, its.hidden),
-            "attn_v": (its.kv_heads, its.hidden),
-            "attn_output": (its.hidden, its.heads),
-            "ffn_gate": (its.units, its.hidden),
-            "ffn_up": (its.units, its.hidden),
-            "ffn_down": (its.hidden, its.units),
-        }
+        return layer_matrices(self.layout, self.layout.hidden)
 
     def _matrix(self, name: str, rows: Axis, columns: Axis, real: bool) -> TensorData:
-        def read(which: NDArray[np.intp]) -> Bytes:
-            return encode_as_sum(self.source.rows(name, which), columns, self.type)
-
-        writes_hidden = rows is self.layout.hidden
-        filler = (zero_rows if writes_hidden else random_rows)(columns.size, self.type)
         held = rows if real else Axis(rows.size, ())
-        shape = (rows.size, columns.size)
-        return TensorData(name, shape, self.type, matrix_chunks(read, held, filler))
+        writes_hidden = rows is self.layout.hidden
+        return scaled_matrix(
+            self.source, name, held, columns, self.type, writes_hidden=writes_hidden
+        )
 
     def _norm(self, name: str, real: bool) -> TensorData:
         ones = np.ones(self.source.shape.width, np.float32)
         weights = (self.source.rows(name) if real else ones) * np.float32(sqrt(self.mean_square))
         return _vector(name, repeat_in_copies(weights[None], self.layout.hidden)[0])
+
+
+# What a scaled head shares with its target.
+
+
+def mean_square(source: SourceModel, shape: Shape, layout: Layout) -> float:
+    """The mean square of the hidden state, divided by that of the source's hidden state."""
+    return layout.copies * source.shape.width / shape.width
+
+
+def scaled_metadata(source: SourceModel, shape: Shape, epsilon: float) -> dict[str, object]:
+    """The source's metadata with these sizes. epsilon: of the norms."""
+    sizes: dict[str, object] = {
+        "embedding_length": shape.width,
+        "block_count": shape.layers,
+        "feed_forward_length": shape.ffn,
+        "attention.head_count": shape.heads,
+        "attention.head_count_kv": shape.kv_heads,
+        "attention.key_length": shape.head_dim,
+        "attention.value_length": shape.head_dim,
+        "attention.layer_norm_rms_epsilon": epsilon,
+        "rope.dimension_count": shape.head_dim,
+        "vocab_size": shape.vocabulary,
+    }
+    return {
+        **source.metadata,
+        "general.name": f"{source.name} scaled to {shape.label}",
+        "general.size_label": shape.label,
+        **{f"{source.architecture}.{key}": value for key, value in sizes.items()},
+    }
+
+
+def layer_matrices(layout: Layout, read: Axis) -> dict[str, tuple[Axis, Axis]]:
+    """By the name of each matrix of a layer: its rows (output) and its columns (input).
+
+    read: what the attention reads.
+    """
+    return {
+        "attn_q": (layout.heads, read),
+        "attn_k": (layout.kv_heads, read),
+        "attn_v": (layout.kv_heads, read),
+        "attn_output": (layout.hidden, layout.heads),
+        "ffn_gate": (layout.units, layout.hidden),
+        "ffn_up": (layout.units, layout.hidden),
+        "ffn_down": (layout.hidden, layout.units),
+    }
+
+
+def scaled_matrix(
+    source: SourceModel,
+    name: str,
+    rows: Axis,
+    columns: Axis,
+    type_: TensorType,
+    *,
+    writes_hidden: bool,
+) -> TensorData:
+    """A matrix of the source in a larger one. writes_hidden: whether its rows are hidden state."""
+
+    def read(which: NDArray[np.intp]) -> Bytes:
+        return encode_as_sum(source.rows(name, which), columns, type_)
+
+    filler = (zero_rows if writes_hidden else random_rows)(columns.size, type_)
+    shape = (rows.size, columns.size)
+    return TensorData(name, shape, type_, matrix_chunks(read, rows, filler))
 
 
 def _vector(name: str, values: Floats) -> TensorData:

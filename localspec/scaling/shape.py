@@ -76,7 +76,7 @@ def parse_parameters(text: str) -> float:
             raise ValueError
     except (ValueError, KeyError) as error:
         raise InvalidValueError(
-            f"{text!r} is no number of parameters; write it as 60M or 0.9B"
+            f"{text!r} is no number of parameters below 1000B; write it as 60M or 0.9B"
         ) from error
     return count
 
@@ -93,6 +93,12 @@ def scaled_shape(source: Shape, size: str | Size, vocabulary: int | None = None)
         shape = _with_heads(source, size, vocabulary)
     else:
         shape = _of_parameters(source, parse_parameters(size), vocabulary)
+        if shape.layers < source.layers:
+            least = least_parameters(source, vocabulary)
+            raise InvalidValueError(
+                f"{size} are too few parameters, and a model can only be scaled up; the least for "
+                f"this model is {least / 1e6:.0f}M"
+            )
     figures = {
         "width": (shape.width, source.width),
         "layers": (shape.layers, source.layers),
@@ -106,6 +112,14 @@ def scaled_shape(source: Shape, size: str | Size, vocabulary: int | None = None)
                 "scaled up; ask for more"
             )
     return shape
+
+
+def least_parameters(source: Shape, vocabulary: int | None = None) -> float:
+    """The fewest parameters that a model scaled from this source can have, in whole millions."""
+    count = 1e6
+    while _of_parameters(source, count, vocabulary).layers < source.layers:
+        count += 1e6
+    return count
 
 
 def _of_parameters(source: Shape, count: float, vocabulary: int | None) -> Shape:

@@ -1,4 +1,4 @@
-"""Source model: the small llama-architecture model that is scaled, read row by row."""
+"""Source model: the small llama-architecture model, or head of one, that is scaled."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,31 +7,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
-from localspec.gguf.check import check_generative
+from localspec.gguf import block_heads
+from localspec.gguf.check import check_drafter
+from localspec.gguf.heads import EAGLE3
 from localspec.gguf.reader import Array, Header, TensorInfo
-from localspec.gguf.writer import Floats, TensorType, decode
+from localspec.gguf.weights import Weights
+from localspec.gguf.writer import Floats, TensorData, TensorType
 from localspec.scaling.shape import Shape
 
 ARCHITECTURE = "llama"
+# The heads that can be scaled with their target.
+HEADS = (EAGLE3, block_heads.ARCHITECTURE)
 
 
 class SourceModel:
-    """The metadata, the sizes and the weights of a small model.
+    """The metadata, the sizes and the weights of a small model, read row by row.
 
-    Raises ModelLoadError for a file that is no model, and InvalidValueError for a model that cannot
-    be scaled.
+    architectures: those that are taken. Raises ModelLoadError for a file that is no model, and
+    InvalidValueError for a model that cannot be scaled.
     """
 
-    def __init__(self, path: Path) -> None:
-        header = _scalable_header(path)
+    def __init__(self, path: Path, architectures: Sequence[str] = (ARCHITECTURE,)) -> None:
+        header = _scalable_header(path, architectures)
         self.path = path
+        self.architecture = header.architecture
         self.metadata = header.metadata
-        self.shape = _shape(path, header.metadata)
+        self.shape = _shape(path, header)
         self.tensors = {tensor.name: tensor for tensor in header.tensors}
-        epsilon = self.metadata.get(f"{ARCHITECTURE}.attention.layer_norm_rms_epsilon")
+        epsilon = header.own("attention.layer_norm_rms_epsilon")
         self.epsilon = epsilon if isinstance(epsilon, float) else 0.0
         self.name = str(self.metadata.get("general.name", path.stem))
-        self._bytes = np.memmap(path, np.uint8, "r")
+        self._weights = Weights(path)
 
     def tensor_type(self, name: str) -> TensorType:
         """The type of a tensor's weights. Raises InvalidValueError for an unknown tensor."""
@@ -42,17 +48,15 @@ class SourceModel:
 
         Raises InvalidValueError for a tensor that it does not have, or whose type cannot be read.
         """
-        tensor, type_ = self._tensor(name), self.tensor_type(name)
-        data = self._bytes[tensor.offset : tensor.offset + tensor.size]
-        if len(tensor.shape) > 1:
-            data = data.reshape(tensor.shape[1], -1)[which]
-        try:
-            return decode(np.asarray(data), type_)
-        except NotImplementedError as error:
+        return self._weights.rows(self._tensor(name), which)
+
+    def require_all_in(self, scaled: Sequence[TensorData], way_out: str) -> None:
+        """Raise InvalidValueError for a tensor without a scaled one. way_out: what to do then."""
+        unknown = self.tensors.keys() - {tensor.name for tensor in scaled}
+        if unknown:
             raise InvalidValueError(
-                f"{self.path.name} stores {name} as {type_.name}, which cannot be read here; "
-                "pass an F16 or Q8_0 file of the model"
-            ) from error
+                f"{self.path.name} has a tensor {min(unknown)}, which cannot be scaled; {way_out}"
+            )
 
     def extended_vocabulary(self, extra: Mapping[str, Sequence[object]]) -> dict[str, object]:
         """The token lists of the metadata with `extra` entries at their ends, as metadata.
@@ -73,21 +77,21 @@ class SourceModel:
         return self.tensors[name]
 
 
-def _scalable_header(path: Path) -> Header:
-    header = check_generative(path)
-    if header.architecture != ARCHITECTURE:
+def _scalable_header(path: Path, architectures: Sequence[str]) -> Header:
+    header = check_drafter(path)
+    if header.architecture not in architectures:
         raise InvalidValueError(
-            f"{path.name} has the architecture {header.architecture!r}; only {ARCHITECTURE!r} "
-            "can be scaled"
+            f"{path.name} has the architecture {header.architecture!r}; only "
+            f"{' and '.join(map(repr, architectures))} can be scaled"
         )
     if header.metadata.get("split.count", 1) != 1:
         raise InvalidValueError(f"{path.name} is one of several parts; pass a model in one file")
     return header
 
 
-def _shape(path: Path, metadata: Mapping[str, object]) -> Shape:
+def _shape(path: Path, header: Header) -> Shape:
     def number(key: str, default: int = 0) -> int:
-        value = metadata.get(f"{ARCHITECTURE}.{key}", default)
+        value = default if header.own(key) is None else header.own(key)
         if not isinstance(value, int):
             raise InvalidValueError(
                 f"{path.name} has no single {key}, so its layers differ; pass another model"
@@ -103,7 +107,7 @@ def _shape(path: Path, metadata: Mapping[str, object]) -> Shape:
         raise InvalidValueError(
             f"{path.name} has keys and values of two lengths; pass another model"
         )
-    tokens = metadata["tokenizer.ggml.tokens"]
+    tokens = header.metadata["tokenizer.ggml.tokens"]
     assert isinstance(tokens, Array)
     return Shape(
         width=width,

@@ -1,6 +1,6 @@
 """Decoder: the loop that drafts, verifies and commits."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -71,7 +71,9 @@ class Decoder:
     chunk: Callable[[], int] | None = None
     prefix: Prefix = field(init=False)
     _held: int = field(init=False, default=0)
-    _layers: tuple[int, ...] = field(init=False, default=())
+    # The drafters that read hidden rows of this text, and those that read them in this step.
+    _readers: list[HiddenReader] = field(init=False, default_factory=list)
+    _reading: list[HiddenReader] = field(init=False, default_factory=list)
     _flow: Generator[Pass | None, Scores, None] | None = field(init=False, default=None)
     _requested: Pass | None = field(init=False, default=None)
     _accepted: int = field(init=False, default=0)
@@ -82,7 +84,7 @@ class Decoder:
         """The number of prompt tokens that the target has to read before the first step."""
         return max(0, len(self.text) - 1 - self._held)
 
-    def run(self, max_tokens: int, compute: Compute = direct) -> Iterator[Emission]:
+    def run(self, max_tokens: int, compute: Compute = direct) -> Generator[Emission, None, None]:
         """Yield up to `max_tokens` tokens; the generator may be closed after any of them.
 
         compute: computes a pass. A text that has begun already goes on.
@@ -99,16 +101,14 @@ class Decoder:
         """Begin to generate up to `max_tokens` tokens; the cache keeps what it shares."""
         self.end()
         prompt, target = self.text[:-1], self.target
-        heads = self._heads
-        self._layers = tuple(
-            sorted({layer for each in heads for layer in each.traits.reads_hidden})
-        )
+        self.policy.begin()
         with self._timing("prompt"):
             shared = target.shared(prompt)
-            for head in heads:
-                shared = min(shared, head.held(prompt))
+            held = self._choose_readers(prompt, shared)
+            shared = min(shared, held)
             self._held = target.truncate(shared)
-            if not heads:
+            # Another text has the target's cells, but not the hidden rows that a drafter lacks.
+            if held == len(prompt):
                 self._held = target.take_prefix(prompt)
             self.stats.prompt_again += max(0, shared - self._held)
             # Regenerating and editing return to the end of a text and to the end of its prompt.
@@ -145,7 +145,6 @@ class Decoder:
         self.stats.prompt_evaluated += 1
         with self._timing("prompt"):
             self.target.mark()
-        self.policy.begin()
         with self._timing("draft"):
             for drafter in self.policy.drafters:
                 drafter.begin(self.text)
@@ -173,6 +172,7 @@ class Decoder:
         with self._timing("draft"):
             decision, proposed = yield from self._propose(remaining, hurried=hurried)
             draft = self._verified_part(proposed)
+        self._reading = [each for each in self._readers if self.policy.reads(each)]
         with self._timing("verify"):
             for missing in self.target.catch_up():
                 scores = yield missing
@@ -186,29 +186,32 @@ class Decoder:
         path = verdict.path[: len(tokens) - 1]
         accepted = min(len(verdict.path), len(tokens))
         self._commit(decision, path, accepted, tokens)
-        if self._layers:
+        draft_seconds = self.stats.seconds.draft - draft_seconds
+        reading: dict[str, float] = {}
+        if self._reading:
             evaluated = (pending, *(draft.tokens[node] for node in path))
             rows = (0, *(node + 1 for node in path))
             start = len(self.text) - len(tokens) - 1
             with self._timing("draft"):
-                yield from self._show_hidden(start, evaluated, scores, rows)
+                reading = yield from self._show_hidden(start, evaluated, scores, rows)
         self.stats.count_step(len(draft), scores.width, scores.others)
         seconds = self.clock() - began
-        draft_seconds = self.stats.seconds.draft - draft_seconds
-        self.policy.learn(
-            Step(
-                proposed.tokens,
-                len(draft),
-                scores.width,
-                tokens,
-                seconds,
-                draft_seconds,
-                scores.again,
-                scores.others,
-                scores.seconds,
-                scores.share,
-            )
+        step = Step(
+            proposed.tokens,
+            len(draft),
+            scores.width,
+            tokens,
+            seconds,
+            draft_seconds,
+            scores.again,
+            scores.others,
+            scores.seconds,
+            scores.share,
+            reading,
         )
+        self.stats.seconds.steps += step.decoding_seconds
+        self.policy.learn(step)
+        self.stats.add_plain(len(tokens), self.policy.plain_time(step))
         self._accepted, self._emissions = accepted, emissions
 
     def _propose(self, remaining: int, *, hurried: bool) -> Passes[tuple[Decision, Draft]]:
@@ -312,27 +315,48 @@ class Decoder:
 
     # Drafters that read hidden rows of the target.
 
+    def _choose_readers(self, prompt: list[int], shared: int) -> int:
+        """Choose the drafters that read this text; return how many tokens all of them know.
+
+        shared: how many tokens the target's cache holds.
+        """
+        self._readers, fewest = [], len(prompt)
+        for each in self.policy.drafters:
+            if isinstance(each, HiddenReader):
+                held = each.held(prompt)
+                if self.policy.reads(each, max(0, shared - held)):
+                    self._readers.append(each)
+                    fewest = min(fewest, held)
+        self._reading = self._readers
+        return fewest
+
     @property
-    def _heads(self) -> list[HiddenReader]:
-        return [each for each in self.policy.drafters if isinstance(each, HiddenReader)]
+    def _layers(self) -> tuple[int, ...]:
+        """The layers whose rows are read."""
+        return tuple(sorted({i for each in self._reading for i in each.traits.reads_hidden}))
 
     def _show_hidden(
         self, start: int, tokens: Sequence[int], scores: Scores, rows: Sequence[int]
-    ) -> Passes[None]:
+    ) -> Passes[dict[str, float]]:
         """Hand the hidden rows of the last pass to the drafters that read them.
 
         start: the place of the first of `tokens` in the text. tokens: those of the pass that stay.
-        rows: their rows; those of tokens that were evaluated once more come before.
+        rows: their rows; those of tokens that were evaluated once more come before. Returns the
+        seconds that each drafter took, by its name.
         """
-        if not self._layers:
-            return
+        seconds: dict[str, float] = {}
+        if not self._reading:
+            return seconds
         again = scores.again
         kept = [*range(again), *(again + row for row in rows)]
         # A copy: later passes reuse the library's buffers.
         hidden = {layer: each[kept] for layer, each in scores.hidden.items()}
         evaluated = Evaluated(start - again, (*self.text[start - again : start], *tokens), hidden)
-        for head in self._heads:
-            yield from head.read(evaluated)
+        for reader in self._reading:
+            began = self.clock()
+            yield from reader.read(evaluated)
+            seconds[reader.name] = self.clock() - began
+        return seconds
 
 
 def _require_tree(draft: Draft, name: str) -> None:

@@ -76,6 +76,11 @@ class Traits:
         drafter that cannot estimate this before it proposes.
     branches: the most branches of its drafts; 1: it proposes chains.
     reads_hidden: the layers of the target whose input rows it reads (see HiddenReader).
+    deepest: the most tokens of its drafts; None: any number.
+    only_last_row: of the hidden rows it needs those of the last token alone, so that it may miss
+        others and draft again later.
+    parallel: it draws all tokens of a draft from one pass, which has a row for each token of
+        `Limit.depth`, drawn or not.
     """
 
     cheap: bool = False
@@ -84,6 +89,9 @@ class Traits:
     chances: Callable[[int], Sequence[float]] | None = None
     branches: int = 1
     reads_hidden: tuple[int, ...] = ()
+    deepest: int | None = None
+    parallel: bool = False
+    only_last_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+# Above any number of rows, and of tokens in a trial.
+_MOST = 1 << 20
 Groups = tuple[tuple[int, ...], ...]
-_BESIDE = {None: "", True: "; the same beside other texts", False: "; others beside other texts"}
+_BESIDE = {
+    None: "",
+    True: "; other texts in the cache do not change them",
+    False: "; other texts in the cache change their last digits",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +35,16 @@ class EqualDigits:
         return len(self.groups) == 1
 
     def __str__(self) -> str:
-        """One line, for instance `equal digits in passes of 2-8 rows, but not 1`."""
+        """One line, such as `equal logits, bit for bit, in passes over 2-8 tokens`."""
         equal = [_ranges(group) for group in self.groups if len(group) > 1]
         alone = _ranges(sorted(group[0] for group in self.groups if len(group) == 1))
         if not equal:
-            line = f"no two widths give equal digits (rows tried: {alone})"
+            line = f"logits differ in their last digits between passes over {alone} tokens"
         else:
-            but = f", but not {alone}" if alone else ""
-            line = f"equal digits in passes of {' rows, and of '.join(equal)} rows{but}"
+            but = f", but not over {alone}" if alone else ""
+            line = (
+                f"equal logits, bit for bit, in passes over {', and over '.join(equal)} tokens{but}"
+            )
         return line + _BESIDE[self.company]
 
     def as_dict(self) -> dict[str, Any]:
@@ -53,9 +61,13 @@ class EqualDigits:
         """The inverse of `as_dict`. Raises KeyError, TypeError or ValueError for anything else."""
         groups = tuple(tuple(int(width) for width in group) for group in record["equal_widths"])
         company = record["in_company"]
-        if not groups or not all(groups) or company not in (True, False, None):
+        behind = int(record["behind"])
+        numbers = [behind, *(width for group in groups for width in group)]
+        if not groups or not all(groups) or not isinstance(company, bool | None):
             raise ValueError("not a record of equal digits")
-        return cls(groups, int(record["behind"]), company)
+        if not all(0 <= number < _MOST for number in numbers):
+            raise ValueError("no numbers of tokens")
+        return cls(groups, behind, company)
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from localspec.speculation.draft import NOTHING, Draft
 
 _Result = TypeVar("_Result")
+# Stands among the layers of `Pass.hidden` for the rows behind the output norm, from which logits
+# are computed.
+OUTPUT = -1
 
 
 class Computer(Protocol):
@@ -43,7 +46,7 @@ class Pass:
     parents: the parent of each drafted token, as in Draft; None: a chain.
     wanted: the number of last tokens whose logits are needed.
     hidden: the layers whose input rows are needed (`Scores.hidden`). The number of layers stands
-        for the rows that leave the last one.
+        for the rows that leave the last one, OUTPUT for those behind the output norm.
     embeddings: (n, width) float32 rows for a head: beside `tokens`, or instead of them.
     encode: whether the head's encoder computes the pass.
     layer_offset: the number of the head among several in one model.
@@ -81,7 +84,8 @@ class Scores:
     again: the number of tokens of the text that were evaluated once more, after a rollback. Their
         rows are not in `logits` and not counted in `width`.
     hidden: by layer (again + tokens, n_embd) float32: the rows of the tokens evaluated once more
-        are the first.
+        are the first. OUTPUT may be missing: its rows come only with the logits of every row, not
+        with parts of a prompt.
     others: the rows of each other text in the same decode.
     seconds: of the whole decode. share: the part of it that this pass pays for.
     """

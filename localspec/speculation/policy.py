@@ -1,7 +1,7 @@
 """Policy: chooses the drafter and the depth of each step."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from localspec.speculation.draft import Draft
@@ -32,6 +32,8 @@ class Step:
     drafted: the proposed tokens. verified: how many of them the target verified.
     width: the rows of the target's pass, padding included. tokens: the committed tokens.
     seconds: the time of the whole step. draft_seconds: the part of it spent on drafting.
+    reading: by the name of each drafter that was shown hidden rows, the seconds in which it read
+        them. They are in `seconds`, but not in `draft_seconds`.
     again: how many tokens of the text the pass evaluated once more, after the rollback of an
         earlier draft.
     others: the rows of each other text in the same decode. decode_seconds: of this decode. share:
@@ -48,6 +50,12 @@ class Step:
     others: tuple[int, ...] = ()
     decode_seconds: float = 0.0
     share: float = 0.0
+    reading: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def decoding_seconds(self) -> float:
+        """The seconds without drafting, and without reading hidden rows."""
+        return self.seconds - self.draft_seconds - sum(self.reading.values())
 
 
 class Policy(Protocol):
@@ -60,6 +68,13 @@ class Policy(Protocol):
 
     def begin(self) -> None:
         """Start a generation."""
+        ...
+
+    def reads(self, drafter: Drafter, lacking: int = 0) -> bool:
+        """Whether to show a drafter hidden rows of the text, asked before it and in each step.
+
+        lacking: how many tokens of the prompt the target evaluates again only to show them.
+        """
         ...
 
     def decide(self, limit: Limit) -> Decision:
@@ -76,6 +91,10 @@ class Policy(Protocol):
 
     def learn(self, step: Step) -> None:
         """Learn from a step that is done."""
+        ...
+
+    def plain_time(self, step: Step) -> float | None:
+        """Seconds that plain steps would have taken for the tokens of a step; None: not known."""
         ...
 
 

@@ -14,9 +14,12 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
+from localspec.errors import LocalspecError
+from localspec.utils.closing import Closing
 from localspec.utils.format import printable
 from localspec.utils.progress import report_progress
 
@@ -79,7 +82,7 @@ class ChildExit:
         return self.last_error or self.signal_name or f"exit code {self.exit_code}"
 
 
-class ChildProcess:
+class ChildProcess(Closing):
     """A module that runs as `python -m module arguments...`; use it in a `with`, which kills it.
 
     Raises OSError where no process can be started.
@@ -135,15 +138,19 @@ class ChildProcess:
         with self._process:  # waits for its end
             self._close_lifeline()
 
-    def __enter__(self) -> "ChildProcess":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
     def _close_lifeline(self) -> None:
         os.close(self._lifeline)
         os.close(self._held_by_parent)
+
+
+def exit_code_of(work: Callable[[], object]) -> int:
+    """In the child: do the work; return its exit code. An error goes to standard error."""
+    try:
+        work()
+    except LocalspecError as error:
+        os.write(2, str(error).encode("utf-8", "replace"))
+        return error.exit_code
+    return 0
 
 
 def _end_with_parent() -> None:

@@ -11,6 +11,12 @@ _AGES = (
     (60, "minute"),
 )
 
+_CONTROLS = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029} - {ord("\n"), ord("\t")}
+_CONTROL_REPLACEMENTS: dict[int, str | None] = {
+    **dict.fromkeys(_CONTROLS, "\ufffd"),
+    ord("\r"): None,
+}
+
 
 def format_bytes(size: float) -> str:
     """Return a number of bytes as "4.70 GB", "81.5 MB" or "812 bytes" (1 GB is 1e9 bytes)."""
@@ -44,3 +50,23 @@ def printable(text: str, *, also: str = "", instead: str = "?") -> str:
     also: unprintable characters that stay. instead: what replaces the others.
     """
     return "".join(letter if letter.isprintable() or letter in also else instead for letter in text)
+
+
+def without_controls(text: str) -> str:
+    """Return a text whose control characters, which a terminal obeys, are replaced by U+FFFD.
+
+    Line feeds and tabs stay, carriage returns go. The pieces of a text may be passed one by one.
+    """
+    return text.translate(_CONTROL_REPLACEMENTS)
+
+
+def one_line(text: str, longest: int = 1000) -> str:
+    """Return a text from outside as one line without control characters; cut in its middle."""
+    if len(text) > longest:
+        text = f"{text[: longest * 2 // 3]} ... {text[-longest // 3 :]}"
+    return without_controls(" ".join(text.splitlines()))
+
+
+def excerpt(text: str, longest: int = 48) -> str:
+    """The beginning of a text in quotes, with its line breaks and quotes escaped."""
+    return repr(text if len(text) <= longest else text[: longest - 3] + "...")

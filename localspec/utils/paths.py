@@ -1,5 +1,6 @@
 """Where localspec keeps its own files. (Models from the Hub lie in huggingface_hub's cache.)"""
 
+import glob
 import hashlib
 import json
 import os
@@ -7,10 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedWriter
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+
+from localspec.errors import InvalidValueError
 
 _APP = "localspec"
 _TEMPORARY = ".tmp"
@@ -68,17 +72,16 @@ def atomic_writer(file: Path, suffix: str = _TEMPORARY) -> Iterator[BufferedWrit
     """Open a temporary file that replaces `file` when the block ends without an exception.
 
     Only its owner can read it. suffix: of the temporary file, whose name begins with `file.stem`;
-    it is left behind when the process is killed inside the block. Raises OSError.
+    it is left behind when the process is killed inside the block. A folder in the place of the file
+    is renamed. Raises OSError.
     """
+    if file.is_dir():
+        names = (file.with_name(f"{file.name}.aside-{number}") for number in count(1))
+        file.rename(next(name for name in names if not name.exists()))
     handle, name = tempfile.mkstemp(suffix, file.stem, file.parent)
-    try:
-        with os.fdopen(handle, "wb") as temporary:
-            yield temporary
-        os.replace(name, file)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+    # It is closed before it is renamed.
+    with _renamed_at_end(Path(name), file), os.fdopen(handle, "wb") as temporary:
+        yield temporary
 
 
 def make_private_folder(folder: Path) -> None:
@@ -91,4 +94,46 @@ def make_private_folder(folder: Path) -> None:
 def _home() -> Path | None:
     """Return LOCALSPEC_HOME, which holds all of localspec's own files where it is set."""
     home = os.environ.get("LOCALSPEC_HOME")
-    return Path(home).expanduser().absolute() if home else None
+    try:
+        return Path(home).expanduser().absolute() if home else None
+    except RuntimeError as error:
+        raise InvalidValueError(
+            f"LOCALSPEC_HOME is {home!r:.80}, and there is no such user; set it to a folder"
+        ) from error
+
+
+@contextmanager
+def written_whole(path: Path, *, keep: bool = True) -> Iterator[Path]:
+    """Yield a temporary name to write to; rename it to `path` at the end, or delete it if it fails.
+
+    keep: False deletes it in any case. What a killed process left of an earlier try is deleted.
+    """
+    _delete_parts_of_the_dead(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with _renamed_at_end(part, path if keep else None):
+        yield part
+
+
+@contextmanager
+def _renamed_at_end(part: Path, path: Path | None) -> Iterator[None]:
+    """Rename a temporary file at the end, or delete it if the block fails or `path` is None."""
+    try:
+        yield
+        if path:
+            os.replace(part, path)
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _delete_parts_of_the_dead(path: Path) -> None:
+    """Delete temporary files of processes that are gone; those of living ones stay."""
+    left = [*path.parent.glob(f".{glob.escape(path.name)}.*.part")]
+    if not left:
+        return
+    import psutil  # takes longer than most callers need altogether
+
+    for part in left:
+        process = part.name.removesuffix(".part").rpartition(".")[2]
+        if process.isdecimal() and not psutil.pid_exists(int(process)):
+            part.unlink(missing_ok=True)

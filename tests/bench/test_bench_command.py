@@ -7,12 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.pycode import PYCODE
 
 from localspec.bench.configurations import PLAIN, LoadedSweep, Sweep, tokenize_prompts
 from localspec.bench.equality import require_same_texts
 from localspec.bench.median import Median
 from localspec.bench.page import html_page
-from localspec.bench.prompt_sets import LONG, SETS, Task, bundled_tasks, load_tasks, read_tasks
+from localspec.bench.prompt_sets import (
+    LONG,
+    SETS,
+    TERMINAL,
+    Task,
+    bundled_tasks,
+    default_sets,
+    load_tasks,
+    read_tasks,
+)
 from localspec.bench.report import Conditions, Report, build_report
 from localspec.bench.report_text import COLUMNS, cells
 from localspec.bench.runner import Run, run_rounds
@@ -20,6 +30,7 @@ from localspec.bench.summary import accepted_lengths, summarise
 from localspec.bench.svg import ticks
 from localspec.errors import DrafterMismatchError, ExactnessError, InvalidValueError
 from localspec.loading.config import RuntimeConfig
+from localspec.models import registry
 from localspec.stats import Seconds, Stats
 
 RUNTIME = RuntimeConfig(threads=1)
@@ -78,6 +89,20 @@ def test_a_shipped_set_holds_different_prompts(name: str) -> None:
     assert [task.number for task in tasks] == [1, 2, 3, 4, 5]
     assert len({str(task.content) for task in tasks}) == 5
     assert all(50 < task.bytes < 1500 for task in tasks)
+
+
+def test_the_pair_that_comes_along_has_a_set_of_its_own(target_path: Path) -> None:
+    assert default_sets(registry.bundled().target) == [TERMINAL]
+    assert default_sets(target_path) == [name for name in SETS if name != TERMINAL]
+
+
+def test_the_set_of_the_terminal_is_questions_edits_and_a_second_turn() -> None:
+    tasks = [task.content for task in bundled_tasks(TERMINAL)]
+    chats = [each for each in tasks if not isinstance(each, str)]
+    assert len(chats) == len(tasks)
+    assert sorted(len(chat) for chat in chats) == [1, 1, 1, 1, 3]
+    assert all(chat[-1]["role"] == "user" for chat in chats)
+    assert sum("```" in chat[-1]["content"] for chat in chats) == 2
 
 
 def test_the_long_set_answers_behind_all_other_texts() -> None:
@@ -151,9 +176,13 @@ def test_by_default_everything_that_can_draft_takes_part() -> None:
     tasks = bundled_tasks("chat")
     with sweep_of(tasks) as sweep:
         names = [loaded.name for loaded in sweep.configurations]
-        assert names == [PLAIN, "suffix", "lookup", "ngram", "pycode-4m-q4_0", "auto"]
+        assert names == [PLAIN, "suffix", "lookup", "ngram", "terminal-5m-q4_0", "auto"]
         assert sweep.left_out == []
-        # The bundled model is not made for chats: it gets them as a transcript.
+
+
+def test_a_model_that_is_not_made_for_chats_gets_them_as_a_transcript() -> None:
+    tasks = bundled_tasks("chat")
+    with Sweep(PYCODE.target, None, None, ["none"]).load(RUNTIME, tasks, 16) as sweep:
         prompt = sweep.plain.model.tokenize(str(tasks[4].prompt_for(sweep.plain)))
         assert tokenize_prompts(sweep.plain, tasks, 16)[4] == prompt
 
@@ -162,7 +191,7 @@ def test_a_prompt_must_leave_room_for_its_text() -> None:
     tasks = [Task("mine", 1, "x " * 3000)]
     with sweep_of(tasks, drafts=["none"]) as sweep, pytest.raises(InvalidValueError) as raised:
         tokenize_prompts(sweep.plain, tasks, 16)
-    assert "--ctx" in str(raised.value)
+    assert "shorten it" in str(raised.value)
 
 
 def test_without_a_drafter_model_it_is_left_out_unless_asked_for(

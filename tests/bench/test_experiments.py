@@ -5,13 +5,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.eagle3 import write_head, write_target
+from fakes.pycode import PYCODE
+from fakes.served import serving
 
 from localspec.bench import experiments
 
 
-def printed(module: str, *options: str) -> list[list[str]]:
+def printed(module: str, *options: str | Path) -> list[list[str]]:
     run = subprocess.run(
-        [sys.executable, "-m", f"localspec.bench.experiments.{module}", *options],
+        [sys.executable, "-m", f"localspec.bench.experiments.{module}", *map(str, options)],
         check=True,
         capture_output=True,
         text=True,
@@ -24,7 +27,7 @@ NAMES = sorted(file.stem for file in FILES if "def main(" in file.read_text(enco
 
 
 def test_no_experiment_is_forgotten() -> None:
-    assert len(NAMES) == 9
+    assert len(NAMES) == 13
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -43,6 +46,34 @@ def test_rules_side_by_side_with_their_prediction() -> None:
     assert ("model", "match") in found
 
 
+def test_drafters_of_any_kind_beside_each_other(tmp_path: Path) -> None:
+    target, head = write_target(tmp_path / "target.gguf"), write_head(tmp_path / "head.gguf")
+    files = ["--model", target, "--draft", head, "--draft", "suffix", "--threads", "1"]
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("abc def", encoding="utf-8")
+    few = ["--file", prompts, "--tokens", "16", "--depth", "2", "--rounds", "1"]
+    _title, _more, _header, *rows = printed("drafters", *files, *few)
+    found = {(line[0], line[1]): line for line in rows if line[2] != "match"}
+    matched = {line[0]: line for line in rows if line[2] == "match"}
+    assert found.keys() == {(t, name) for t in ("0.0", "0.7", "1.0") for name in ("head", "suffix")}
+    assert matched.keys() == {"0.0", "0.7", "1.0"}
+    # At temperature 0 the most probable tokens are the coupled ones.
+    assert matched["0.0"][3:6] == found["0.0", "head"][2:5]
+    assert all(float(line[-1].rstrip(")")) > 0 for line in found.values())
+
+
+def test_siblings_never_lose_to_the_chain_that_they_are_beside() -> None:
+    few = ["--tokens", "24", "--prompts", "1", "--seeds", "1", "--threads", "1"]
+    lines = printed("siblings", "--model", PYCODE.target, "--draft", PYCODE.drafter, *few)
+    assert [line[0] for line in lines[:3]] == ["temperature"] * 3
+    rows = lines[4:]
+    assert len(rows) == 18
+    for row in rows:
+        *_, chain, _depth, tree, _tree_depth, siblings, gain = row
+        assert float(tree) >= float(chain) > 0
+        assert int(siblings) or gain == "0.0%"
+
+
 def test_host_time_covers_every_budget() -> None:
     _title, _header, *rows = printed("host_time", "--vocabulary", "4096", "--depth", "4")
     assert len(rows) == 12
@@ -50,7 +81,9 @@ def test_host_time_covers_every_budget() -> None:
 
 
 def test_several_texts_share_decodes_and_are_what_they_are_alone() -> None:
-    lines = printed("several_texts", "--tokens", "12", "--rounds", "2", "--texts", "3")
+    lines = printed(
+        "several_texts", "--model", PYCODE.target, "--tokens", "12", "--rounds", "2", "--texts", "3"
+    )
     rounds = [line for line in lines if len(line) == 4 and line[0] != "by"]
     assert len(rounds) == 4
     for before, after, ratio, _share in rounds:
@@ -59,6 +92,26 @@ def test_several_texts_share_decodes_and_are_what_they_are_alone() -> None:
     assert len(ends) == 2
     for words in ends:
         assert words[words.index("by") - 1] == "0", words
+
+
+def test_a_server_under_load() -> None:
+    with serving("--threads", "1", "--parallel", "3", "--ctx", "512") as served:
+        few = ["--clients", "3", "--minutes", "0.05", "--rounds", "1", "--vanish", "6"]
+        lines = [" ".join(line) for line in printed("server_load", served.url, *few)]
+    assert len([line for line in lines if line.count(" ") == 3 and line[0].isdigit()]) == 7
+    assert any(line.startswith("texts: ") and line.endswith(" 0 errors") for line in lines)
+    [fair] = [line for line in lines if line.startswith("fairness")]
+    assert 0 < float(fair.split()[-1]) <= 1
+    assert any("vanished" in line for line in lines)
+    assert any(line.startswith("all slots free after") for line in lines)
+
+
+@pytest.mark.parametrize("url", ["http://example.org:80", "127.0.0.1", "file:///etc"])
+def test_a_load_is_for_servers_of_this_machine(url: str) -> None:
+    module = "localspec.bench.experiments.server_load"
+    run = subprocess.run([sys.executable, "-m", module, url], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert f"url is {url!r}; it must be that of a server on this machine" in run.stderr
 
 
 def test_plain_decoding_is_held_against_the_library_s_own_loop() -> None:

@@ -3,9 +3,9 @@
 import sys
 
 import pytest
+from fakes.pycode import load
 
 from localspec.bench.experiments import width_table
-from localspec.engine.engine import load
 
 BEHIND = 40
 

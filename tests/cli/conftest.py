@@ -2,6 +2,7 @@
 
 import io
 import sys
+from typing import Any
 
 import pytest
 from fakes.command_line import Done, Run
@@ -38,7 +39,10 @@ def cli(
 
 @pytest.fixture
 def generate(cli: Run) -> Run:
-    """`localspec generate ARGS`, where every bit of arithmetic is the same on every run."""
-    from fakes.generate_runs import Generated
+    """`localspec generate ARGS` with pycode, where every bit is the same on every run."""
+    from fakes.generate_runs import Generated, with_model
 
-    return lambda *args, **kwargs: Generated(*cli("generate", "--threads", "1", *args, **kwargs))
+    def run(*args: str, **kwargs: Any) -> Generated:
+        return Generated(*cli("generate", "--threads", "1", *map(str, with_model(args)), **kwargs))
+
+    return run

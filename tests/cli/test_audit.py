@@ -11,7 +11,7 @@ from fakes.command_line import localspec
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
     options = ["--json", "--seed", "3", "-n", "32", "--logprobs", "2", "--depth", "3"]
-    made = localspec("generate", "def f(x):", *options)
+    made = localspec("generate", "-m", "pycode", "def f(x):", *options)
     assert made.code == 0, made.err
     parsed: dict[str, Any] = json.loads(made.out)
     return parsed
@@ -29,7 +29,7 @@ def test_a_true_text(record: dict[str, Any], tmp_path: Path) -> None:
 
 def test_a_text_drafted_as_deep_as_pays() -> None:
     """Its steps are read from the widths of its passes: no depth is recorded."""
-    made = localspec("generate", "def f(x):", "--json", "--seed", "3", "-n", "32")
+    made = localspec("generate", "-m", "pycode", "def f(x):", "--json", "--seed", "3", "-n", "32")
     record = json.loads(made.out)
     assert record["recipe"]["depth"] is None
     assert len(record["recipe"]["widths"]) == record["stats"]["steps"]
@@ -40,7 +40,7 @@ def test_a_text_drafted_as_deep_as_pays() -> None:
 
 def test_streamed_json_is_read_too() -> None:
     options = ["--stream", "--json", "-n", "8", "--rule", "block", "--depth", "3"]
-    made = localspec("generate", "def f(x):", *options)
+    made = localspec("generate", "-m", "pycode", "def f(x):", *options)
     done = localspec("audit", "-", stdin=made.out)
     assert done.code == 0, done.err
     assert done.out.startswith("8 of 8 tokens can be drawn")
@@ -51,7 +51,7 @@ def test_a_bug_is_exit_code_7(record: dict[str, Any]) -> None:
     done = localspec("audit", "-", stdin=json.dumps(touched))
     assert done.code == 7
     assert done.out.startswith("BUG: token 0 is ")
-    assert done.err.startswith("localspec: error: the text is not what its seed gives")
+    assert done.err.startswith("localspec: error: the text is not the one its seed gives")
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_a_bug_is_exit_code_7(record: dict[str, Any]) -> None:
     [
         ("", "holds no JSON"),
         ("{", "holds no JSON"),
-        ("[1]", "no record of localspec"),
-        ('{"text": "x"}', "no record of localspec"),
-        ('{"recipe": {}}', "no record of localspec"),
+        ("[1]", "not a record of localspec"),
+        ('{"text": "x"}', "not a record of localspec"),
+        ('{"recipe": {}}', "not a record of localspec"),
     ],
 )
 def test_what_is_no_record_is_said(text: str, message: str) -> None:
@@ -108,14 +108,18 @@ def test_that_copies_count_as_certain_is_said(
 ) -> None:
     """Of those drafters alone that copy, and of no rule under which it makes no difference."""
     chosen = draft.format(model=drafter_path)
-    err = localspec("generate", "a", "-n", "2", "--draft", chosen, "--rule", rule).err
+    err = localspec(
+        "generate", "-m", "pycode", "a", "-n", "2", "--draft", chosen, "--rule", rule
+    ).err
     assert "draft: " in err
     assert (said in err) if said else ("as certain" not in err)
 
 
 def test_a_text_under_a_grammar_is_audited_under_it() -> None:
     schema = '{"type": "array", "items": {"type": "integer"}, "minItems": 5}'
-    made = localspec("generate", "x = ", "--json", "--seed", "2", "-n", "40", "--schema", schema)
+    made = localspec(
+        "generate", "-m", "pycode", "x = ", "--json", "--seed", "2", "-n", "40", "--schema", schema
+    )
     assert localspec("audit", "-", stdin=made.out).code == 0
     record = json.loads(made.out)
     record["recipe"]["schema"] = '{"type": "boolean"}'

@@ -7,16 +7,24 @@ import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import pytest
 from fakes.command_line import Done, Run
 
-from localspec.bench import runner
+from localspec.bench import default_sets, runner
+from localspec.bench.median import Median
+from localspec.cli import bench_choice
+from localspec.cli.bench_output import quick_target_line
 from localspec.engine.generation import Result
+from localspec.models import registry
+from localspec.scaling.demo_pair import DemoPair
+from localspec.scaling.written_pair import written_pair
 
 SCHEMA = json.loads((resources.files("localspec.cli") / "bench.schema.json").read_text("utf-8"))
+BUNDLED = str(registry.bundled().target)
 QUICK = ("--threads", "1", "-n", "8", "--rounds", "1", "--seed", "3")
 
 
@@ -51,11 +59,18 @@ def test_the_schema_is_one() -> None:
 def test_the_table_has_every_configuration(bench: Any, prompts: Path) -> None:
     done = bench(*QUICK, "--prompts", str(prompts))
     assert done.code == 0
-    for name in ("plain", "suffix", "lookup", "ngram", "pycode-4m-q4_0", "auto"):
+    for name in ("plain", "suffix", "lookup", "ngram", "terminal-5m-q4_0", "auto"):
         assert name in done.out
     assert "mine (2)" in done.out and "seed 3" in done.out and "llama_cpp_python" in done.out
     assert "\x1b" not in done.out + done.err
     assert done.err.count("tok/s") == 2 * 6
+
+
+def test_a_context_beyond_the_model_is_its_own_and_said(bench: Any, prompts: Path) -> None:
+    options = ("--prompts", str(prompts), "--drafts", "suffix", "--ctx", "1000000", "--json")
+    done = bench(*QUICK, *options)
+    assert done.record["conditions"]["context"] == 2048
+    assert done.err.count("context 2048: 1000000 is more than") == 1
 
 
 def test_json_is_one_object(bench: Any, prompts: Path) -> None:
@@ -154,7 +169,7 @@ def test_an_interrupt_keeps_what_was_measured() -> None:
     ) as running:
         assert running.stderr is not None
         try:
-            for _ in range(3):
+            for _ in range(4):  # the model, then three texts
                 assert running.stderr.readline()
             running.send_signal(signal.SIGINT)
             out, err = running.communicate(timeout=60)
@@ -165,3 +180,70 @@ def test_an_interrupt_keeps_what_was_measured() -> None:
     assert record["interrupted"] is True
     assert sum(row["runs"] for row in record["rows"]) >= 3
     assert "Traceback" not in err
+
+
+def test_without_a_model_the_bundled_pair_and_how_to_get_a_larger_one(
+    bench: Any, prompts: Path
+) -> None:
+    done = bench(*QUICK, "--prompts", str(prompts), "--drafts", "lookup")
+    assert "no model named, so the bundled pair, which is too quick for drafts to pay" in done.err
+    assert "localspec demo writes a larger one" in done.err
+    named = bench(*QUICK, "--prompts", str(prompts), "--drafts", "lookup", "-m", BUNDLED)
+    assert "no model named" not in named.err
+
+
+def test_without_a_model_the_pair_that_the_demo_wrote(
+    bench: Any, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    pair = DemoPair("70M", "Q4_0")
+    assert written_pair() is None
+    pair.write()
+    assert default_sets(pair.target) == ["terminal"]
+    (pair.folder / f"{pair.target.stem.rpartition('-')[0]}-0123.gguf").touch()
+    found = written_pair()
+    assert found and (found.target, found.drafter) == (pair.target, pair.drafter)
+    done = bench(*QUICK, "--prompts", str(prompts), "--json")
+    assert f"so the pair that localspec demo wrote: {pair.target.stem}" in done.err
+    assert Path(done.record["target"]["file"]) == pair.target
+    assert done.record["conditions"]["temperature"] == 0
+    assert list(done.record["drafters"]) == ["plain", "suffix", pair.drafter.stem, "auto"]
+
+
+def test_the_pair_of_the_demo_gets_a_brief_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_choice, "written_pair", lambda: DemoPair("70M", "Q4_0"))
+    monkeypatch.setattr(bench_choice, "default_sets", lambda _target: ["terminal"])
+    nothing = {"model": None, "draft": None, "drafts": None, "sets": None, "file": None}
+    brief = bench_choice.choose(**nothing, depths=[None], rounds=None)
+    assert (brief.rounds, brief.temperature) == (1, 0)
+    assert {task.set for task in brief.tasks} == {"terminal"}
+    asked = {**nothing, "sets": "json", "drafts": "lookup"}
+    named = bench_choice.choose(**asked, depths=[None], rounds=2)
+    assert (named.rounds, named.sweep.drafts) == (2, ["lookup"])
+    assert {task.set for task in named.tasks} == {"json"}
+
+
+def test_sets_by_the_target(target_path: Path) -> None:
+    nothing = {"draft": None, "drafts": None, "sets": None, "file": None, "rounds": None}
+    for model in (None, "terminal", BUNDLED):
+        own = bench_choice.choose(model=model, depths=[None], **nothing)
+        assert {task.set for task in own.tasks} == {"terminal"}
+    other = bench_choice.choose(model=str(target_path), depths=[None], **nothing)
+    assert {task.set for task in other.tasks} == {"code", "edit", "prose", "json", "chat"}
+
+
+def test_a_target_that_is_too_quick_is_named() -> None:
+    def row(name: str, speed: float, ratio: float) -> Any:
+        return SimpleNamespace(
+            set="all",
+            configuration=name,
+            tokens_per_second=Median(speed),
+            ratio=Median(ratio),
+        )
+
+    quick, slow = row("plain", 2000, 1), row("plain", 40, 1)
+    said = "target 0.5 ms/token: too quick for drafts to pay"
+    assert quick_target_line([quick, row("suffix", 1800, 0.9)]) == said
+    assert quick_target_line([quick, row("suffix", 2800, 1.4)]) == ""
+    assert quick_target_line([slow, row("suffix", 36, 0.9)]) == ""
+    assert quick_target_line([quick]) == quick_target_line([]) == ""

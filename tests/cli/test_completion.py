@@ -52,6 +52,12 @@ def environment(place: Path) -> Mapping[str, str]:
     }
 
 
+@pytest.fixture(autouse=True)
+def same_pairs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pairs that the tests know are those that the command knows."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(place))
+
+
 def complete(place: Path, environment: Mapping[str, str], line: str) -> list[str]:
     """What bash is told the last word of a line may become."""
     done = subprocess.run(

@@ -11,9 +11,15 @@ from fakes.generate_runs import (
     BOTH,
     DRAFTER,
     PROMPT,
+    posix,
     real,
     streamed,
+    with_model,
 )
+from fakes.terminal import on_terminal
+
+from localspec.control.quick_target import too_quick_text
+from localspec.engine.engine import Engine
 
 pytestmark = pytest.mark.usefixtures("bare_environment")
 
@@ -152,6 +158,27 @@ def test_stats_without_a_drafter(generate: Run) -> None:
     assert "accept -" in done.lines[-1]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "ratio", "said"),
+    [
+        (0.0005, 0.9, "target 0.5 ms/token: too quick for drafts to pay"),
+        (0.0005, 1.4, ""),
+        (0.02, 0.9, ""),
+        (0, 0, ""),
+    ],
+)
+def test_a_target_that_is_too_quick_is_named(seconds: float, ratio: float, said: str) -> None:
+    assert too_quick_text(seconds, ratio) == said
+
+
+def test_stats_name_a_target_that_is_too_quick(
+    generate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "plain_seconds", 1e-6)
+    done = generate(PROMPT, "--stats", "-n", "5")
+    assert done.lines[-1].endswith("ms/token: too quick for drafts to pay")
+
+
 PLAN = re.compile(
     r"localspec: (?:plain \(.+; \d+\.\d tok/s\)"
     rf"|(?:suffix|{DRAFTER}), depth \d+ \(.+: \d+\.\d tokens at \d+\.\d tok/s, plain \d+\.\d\))"
@@ -176,16 +203,49 @@ def test_explain_gives_a_line_per_step(generate: Run, form: list[str]) -> None:
         streamed(done.out)
 
 
-@pytest.mark.parametrize("options", [["--depth", "3"], ["--draft", "none"]])
-def test_where_nothing_is_decided_nothing_is_explained(generate: Run, options: list[str]) -> None:
-    assert len(generate(PROMPT, "-n", "10", "--explain", *options).lines) == 1
+@posix
+def test_on_a_terminal_decisions_follow_the_text(generate: Run) -> None:
+    options = (PROMPT, "-n", "20", "--seed", "3", "--threads", "1")
+    text = generate(*options).out.strip()
+    code, shown = on_terminal("generate", *with_model(options), "--explain")
+    assert code == 0
+    before, whole, after = shown.replace("\r\n", "\n").partition(text)
+    assert whole and "tok/s" not in before
+    assert len(after.strip().splitlines()) > 5
+    for line in after.strip().splitlines():
+        assert PLAN.fullmatch(line), line
+
+
+def test_a_context_beyond_the_model_is_its_own_and_said(generate: Run) -> None:
+    """It is not allocated either, which would take minutes."""
+    own = generate(PROMPT, "-n", "5", "--seed", "3", "--ctx", "2048")
+    for size in ("2500", "2000000000"):
+        done = generate(PROMPT, "-n", "5", "--seed", "3", "--ctx", size)
+        assert done.out == own.out
+        said = f"localspec: context 2048: {size} is more than pycode-7m-q8_0.gguf was made for"
+        assert said in done.lines
+
+
+def test_where_nothing_is_decided_nothing_is_explained(generate: Run) -> None:
+    explained = PROMPT, "-n", "10", "--explain"
+    assert len(generate(*explained, "--draft", "none").lines) == 1
+    _, why = generate(*explained, "--depth", "3").lines
+    assert "--explain has nothing to say at a fixed depth" in why
+
+
+def test_with_no_model_named_the_bundled_pair_answers(cli: Run) -> None:
+    done = cli("generate", "How do I list files by size?", "-n", "60", "--temperature", "0")
+    assert done.code == 0 and "```sh" in done.out
+    assert (
+        "no model named, so the bundled terminal-9m-q8_0 · draft: suffix or terminal-" in done.err
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], f"no model named, so the bundled pycode-7m-q8_0 · draft: {BOTH}, as deep as pays · "),
-        (["--depth", "3"], f"the bundled pycode-7m-q8_0 · draft: {BOTH}, depth 3 · "),
+        ([], f"localspec: pycode-7m-q8_0 · draft: {BOTH}, as deep as pays · "),
+        (["--depth", "3"], f"pycode-7m-q8_0 · draft: {BOTH}, depth 3 · "),
         (["--draft", "none"], "pycode-7m-q8_0 · draft: off (drafting was turned off)"),
         (["--draft", "lookup", "--depth", "5"], "pycode-7m-q8_0 · draft: lookup, depth 5"),
         (["-m", "{target}"], f"localspec: pycode-7m-q8_0 · draft: {BOTH}, as deep as pays · "),
@@ -199,7 +259,6 @@ def test_where_nothing_is_decided_nothing_is_explained(generate: Run, options: l
             "localspec: copy · draft: suffix, as deep as pays "
             "(no drafter is known for copy.gguf) · ",
         ),
-        (["--ctx", "2500"], "context 2500 is beyond the model's 2048"),
     ],
 )
 def test_one_line_says_what_runs(  # noqa: PLR0917

@@ -13,6 +13,7 @@ from fakes.generate_runs import (
     posix,
     process,
     real,
+    with_model,
 )
 
 from localspec.cli.output import Output
@@ -37,7 +38,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(options: tuple[str, ...]) -> N
 
 def shell(redirection: str, *args: str) -> Done:
     """`localspec generate ARGS` with a redirection of the shell's."""
-    command = [sys.executable, "-m", "localspec", "generate", *args]
+    command = [sys.executable, "-m", "localspec", "generate", *with_model(args)]
     script = f'exec "$@" {redirection}'
     done = subprocess.run(
         ["sh", "-c", script, "sh", *command],

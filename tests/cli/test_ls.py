@@ -45,10 +45,10 @@ def test_lines_in_a_pipe(disk: HubDisk, tmp_path: Path) -> None:
     header, *rows = done.out.splitlines()
     assert header.split("  ")[0] == "name"
     cells = {row.split()[0]: row for row in rows}
-    assert [*cells] == ["zoo/other-GGUF:Q8_0", f"{REPO}:Q4_0", "mine", "pycode", str(drafter)]
+    assert [*cells] == ["zoo/other-GGUF:Q8_0", f"{REPO}:Q4_0", "mine", "terminal", drafter.stem]
     # Both drafters are the same file; what is as large as the target cannot draft for it.
-    assert re.search(rf"just now +{REPO}:Q4_0, {drafter.name}$", cells["mine"])
-    assert "8.1 MB  Q8_0" in cells["mine"]
+    assert re.search(rf"just now +{REPO}:Q4_0, {drafter.stem}$", cells["mine"])
+    assert "9.3 MB  Q8_0" in cells["mine"]
     assert cells[f"{REPO}:Q4_0"].endswith("-")
     # Another vocabulary.
     assert cells["zoo/other-GGUF:Q8_0"].endswith("-")
@@ -68,7 +68,7 @@ def test_json_and_what_is_incomplete(
     assert model["name"] == f"{REPO}:Q8_0" and model["repository"] == REPO
     assert model["files"] == [str(snapshot / "tiny-Q8_0.gguf")]
     assert model["size"] == bundled().target.stat().st_size
-    assert model["drafters"] == [str(bundled().drafter)]
+    assert model["drafters"] == [bundled().drafter.stem]
     assert [part["size"] for part in record["incomplete"]] == [2_000, 1_200_000]
     both = sum(path.stat().st_size for path in bundled())
     assert record["size"] == both + model["size"] + 1_202_000
@@ -78,10 +78,10 @@ def test_json_and_what_is_incomplete(
     said = run(tmp_path).err
     assert (
         "zoo/big-GGUF:Q8_0: incomplete, 1.5 MB of 4.70 GB kept; "
-        "localspec pull zoo/big-GGUF:Q8_0 goes on"
+        "localspec pull zoo/big-GGUF:Q8_0 continues it"
     ) in said
-    assert "zoo/big-GGUF: incomplete, 1.2 MB kept; localspec pull zoo/big-GGUF goes on" in said
-    assert "zoo/big-GGUF: 2.0 kB left by a download that cannot go on" in said
+    assert "zoo/big-GGUF: incomplete, 1.2 MB kept; localspec pull zoo/big-GGUF continues it" in said
+    assert "zoo/big-GGUF: 2.0 kB left by a download that cannot be continued" in said
 
 
 def untimed(output: str) -> list[list[str]]:
@@ -123,7 +123,7 @@ def test_every_pair(disk: HubDisk, tmp_path: Path) -> None:
     rows = {row.split()[0]: row for row in done.out.splitlines()}
     assert "target only" in rows["mine"] and rows["mine"].endswith("Trying.")
     assert rows["none"].split()[1:4] == ["no", "9.50", "GB"]
-    assert rows["pycode"].split()[1:4] == ["yes", "10.6", "MB"]
+    assert rows["terminal"].split()[1:4] == ["yes", "12.1", "MB"]
     record = json.loads(run(tmp_path, "--all", "--json").out)
     [mine] = [pair for pair in record["pairs"] if pair["name"] == "mine"]
     assert mine["drafter"] == "zoo/none-GGUF" and mine["files"]["drafter"] is None
@@ -150,9 +150,9 @@ def test_whether_the_hub_has_them(disk: HubDisk, tmp_path: Path) -> None:
         missing = run(tmp_path, "--remote", HF_ENDPOINT=hub.endpoint)
         assert missing.code == 3, missing.err
         good, bad = missing.out.splitlines()[1:]
-        assert good.split()[:3] == ["mine", "target", REPO] and good.endswith("ok, 8.1 MB")
+        assert good.split()[:3] == ["mine", "target", REPO] and good.endswith("ok, 9.3 MB")
         assert "drafter" in bad and "no model zoo/drafter-GGUF" in bad
-        assert "1 of 2 models are there" in missing.err
+        assert "1 of 2 models are on the Hub" in missing.err
         hub.repos["zoo/drafter-GGUF"] = Repo({"drafter-Q8_0.gguf": bundled().drafter})
         whole = run(tmp_path, "--remote", "--json", HF_ENDPOINT=hub.endpoint)
         assert whole.code == 0
@@ -167,4 +167,4 @@ def test_whether_the_hub_has_them(disk: HubDisk, tmp_path: Path) -> None:
 def test_a_table_on_a_terminal(tmp_path: Path) -> None:
     env = {**os.environ, **own_folders(tmp_path), "COLUMNS": "120", "TERM": "xterm"}
     code, shown = on_terminal("ls", env=env)
-    assert code == 0 and "─" in shown and "pycode-4m-q4_0.gguf" in shown
+    assert code == 0 and "─" in shown and "terminal-5m-q4_0" in shown

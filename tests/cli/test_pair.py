@@ -16,8 +16,11 @@ from huggingface_hub import constants
 
 import localspec
 from localspec.cli.main import localspec as command_line
+from localspec.control.acceptance import Tally
 from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
-from localspec.loading import acceptance_priors
+from localspec.loading import acceptance_priors, learnt_rates
+from localspec.models import speed_up
+from localspec.models.registry import bundled
 from localspec.utils.paths import config_folder
 
 FITS, HARMLESS, UNFIT = "fits", "differs, harmless", "does not fit"
@@ -27,7 +30,8 @@ Ask = Callable[..., tuple[int, dict[str, Any]]]
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No models but the bundled ones are known."""
+    """No models but the bundled ones are known, and small targets are taken for large ones."""
+    monkeypatch.setattr(speed_up, "_QUICK_BYTES", 0)
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 
@@ -203,21 +207,20 @@ def test_a_context_memory_cannot_hold(target: Path, tmp_path: Path, asked: Ask) 
 
 
 def test_candidates_come_the_most_promising_first(
-    target_path: Path,
-    drafter_path: Path,
     tmp_path: Path,
     asked: Ask,
 ) -> None:
     other = write_model(tmp_path / "other.gguf", words(), layers=1)
-    add_pair("pycode-7b", target_path, other)
-    code, record = asked("pycode")
+    target, drafter = bundled()
+    add_pair("terminal-7b", target, other)
+    code, record = asked("terminal")
     assert code == 0
     assert [(each["file"], each["fits"]) for each in record["candidates"]] == [
-        (str(drafter_path), True),
+        (str(drafter), True),
         (str(other), False),
     ]
     assert record["candidates"][1]["failed"]["name"] == "BOS"
-    assert record["conclusion"].startswith(f"best: {drafter_path}, about ")
+    assert record["conclusion"].startswith(f"best: {drafter.stem}, about ")
 
 
 def test_what_is_known_and_not_here_is_listed(target: Path, asked: Ask) -> None:
@@ -236,32 +239,71 @@ def test_a_model_is_known_by_its_name(target: Path, asked: Ask) -> None:
 
 def test_why_no_model_drafts(target: Path, asked: Ask) -> None:
     said = asked(target)[1]["conclusion"]
-    assert said.startswith("n-gram only, because no smaller model on this machine speaks its")
+    assert said.startswith("n-gram only, because no smaller model on this machine has the")
     assert "about 600 BPE tokens" in said
-    found = shutil.copy(target, target.with_name("gpt-oss-20b-mxfp4.gguf"))
+    found = shutil.copy(target, target.with_name("phi-4-Q8_0.gguf"))
     said = asked(found)[1]["conclusion"]
-    assert (
-        said == "n-gram only, because it is the smallest model with its vocabulary (201,088 tokens)"
-    )
+    assert said.startswith("n-gram only, because its vocabulary has 100,352 tokens")
 
 
-def test_what_was_measured_is_taken(target_path: Path, drafter_path: Path, asked: Ask) -> None:
-    files = target_path, [drafter_path]
-    rates = {drafter_path.stem: 0.5, "suffix": 0.9}
+def test_a_drafter_that_is_known_to_lose_is_no_answer(target: Path, asked: Ask) -> None:
+    found = shutil.copy(target, target.with_name("gpt-oss-20b-mxfp4.gguf"))
+    record = asked(found)[1]
+    [head] = record["missing"]
+    assert head["kind"] == "eagle3" and "0.82 x on an integrated GPU" in head["objection"]
+    assert record["conclusion"] == f"n-gram only, because {head['objection']}"
+
+
+def test_a_target_that_is_too_quick_gains_nothing(
+    asked: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table and the conclusion say the same."""
+    monkeypatch.setattr(speed_up, "_QUICK_BYTES", 32e6)
+    shown = asked("terminal", bundled().drafter)[1]["conclusion"]
+    assert "fits terminal, but gains nothing: the target is so small that" in shown
+    record = asked("terminal")[1]
+    assert record["conclusion"].startswith("no drafter pays: the target is so small that")
+    assert [each["fits"] for each in record["candidates"]] == [True]
+
+
+def test_drafters_that_fit_and_gain_nothing(asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed_up, "usual_rates", lambda _kind: (0.01, 0.02))
+    record = asked("terminal")[1]
+    assert [each["fits"] for each in record["candidates"]] == [True]
+    assert "the drafts of the models that fit cost more than they save" in record["conclusion"]
+
+
+def test_suggestions_are_named_without_their_folders(capsys: pytest.CaptureFixture[str]) -> None:
+    command_line(["pair", "terminal"], standalone_mode=False)
+    rows, conclusion = capsys.readouterr().out.split("\n\n")
+    name = bundled().drafter.stem
+    assert rows.splitlines()[1].startswith(f"{name} ")
+    assert conclusion.startswith(f"best: {name}, about ")
+
+
+def test_what_was_measured_is_taken(asked: Ask) -> None:
+    target, drafter = bundled()
+    files = target, [drafter]
+    rates = {drafter.stem: 0.5, "suffix": 0.9}
     best = acceptance_priors.BestSetting("suffix", "coupled", None, 1.5)
-    acceptance_priors.store(*files, acceptance_priors.stored_forecast(*files, 0.8, rates, best))
-    _, record = asked("pycode", drafter_path)
+    acceptance_priors.store(*files, acceptance_priors.stored_forecast(*files, 0.2, rates, best))
+    _, record = asked("terminal", drafter)
     gain = record["gain"]
     assert gain["rate"] == 0.5 and gain["timed"] is False
     assert gain["low"] == gain["high"]
     assert "from sizes; 50% of its tokens were right" in record["conclusion"]
+    learnt_rates.add(target, drafter, "coupled", 0.2, Tally(30, 40))
+    _, record = asked("terminal", drafter)
+    assert record["gain"]["rate"] == 0.75
+    assert "75% of its tokens were right for earlier texts" in record["conclusion"]
 
 
-def test_times_that_were_measured_are_taken(drafter_path: Path, asked: Ask) -> None:
-    assumed = asked("pycode", drafter_path)[1]["gain"]
+def test_times_that_were_measured_are_taken(asked: Ask) -> None:
+    drafter = bundled().drafter
+    assumed = asked("terminal", drafter)[1]["gain"]
     with localspec.load() as engine:  # which measures them
         engine.generate("def f", max_tokens=1)
-    _, record = asked("pycode", drafter_path)
+    _, record = asked("terminal", drafter)
     gain = record["gain"]
     assert gain["timed"] and not assumed["timed"] and gain["high"] != assumed["high"]
     if "gains nothing" not in record["conclusion"]:
@@ -277,35 +319,37 @@ def add_pair(name: str, target: Path, drafter: str | Path) -> None:
 # For people, and errors.
 
 
-def test_a_table_and_a_conclusion(drafter_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line(["pair", "pycode", str(drafter_path)], standalone_mode=False) == 0
+def test_a_table_and_a_conclusion(capsys: pytest.CaptureFixture[str]) -> None:
+    drafter = bundled().drafter
+    assert command_line(["pair", "terminal", str(drafter)], standalone_mode=False) == 0
     rows, conclusion = capsys.readouterr().out.split("\n\n")
     lines = rows.splitlines()
     assert lines[0].split() == ["check", "verdict", "detail"]
     assert len(lines) == 12 and all(" fits " in line for line in lines[1:])
-    assert conclusion.startswith(f"{drafter_path} fits pycode, about ")
+    assert conclusion.startswith(f"{drafter} fits terminal, about ")
     assert conclusion.count("\n") == 1
 
 
 def test_names_that_are_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFoundError, match="did you mean pycode"):
-        command_line(["pair", "pycodes"], standalone_mode=False)
+    with pytest.raises(ModelNotFoundError, match="did you mean terminal"):
+        command_line(["pair", "terminals"], standalone_mode=False)
     with pytest.raises(ModelNotFoundError, match="there is no model file"):
-        command_line(["pair", "pycode", str(tmp_path / "none.gguf")], standalone_mode=False)
+        command_line(["pair", "terminal", str(tmp_path / "none.gguf")], standalone_mode=False)
     with pytest.raises(InvalidValueError, match="context is 1"):
-        command_line(["pair", "pycode", "--ctx", "1"], standalone_mode=False)
+        command_line(["pair", "terminal", "--ctx", "1"], standalone_mode=False)
     text = tmp_path / "text.gguf"
     text.write_text("no model")
     with pytest.raises(ModelLoadError, match="is not a GGUF file"):
-        command_line(["pair", "pycode", str(text)], standalone_mode=False)
+        command_line(["pair", "terminal", str(text)], standalone_mode=False)
 
 
 @pytest.mark.parametrize(
     ("name", "known"),
     [
-        ("qwen3-8b", "its drafter is Qwen/Qwen3-0.6B-GGUF:Q8_0"),
-        ("Qwen/Qwen3-8B-GGUF:Q8_0", "its drafter is Qwen/Qwen3-0.6B-GGUF:Q8_0"),
-        ("gpt-oss-20b", "no model drafts for it: it is the smallest model"),
+        ("qwen3-14b", "its drafters are draft-model Qwen/Qwen3-0.6B-GGUF:Q8_0"),
+        ("Qwen/Qwen3-8B-GGUF:Q8_0", "draft-model Qwen/Qwen3-0.6B-GGUF:Q8_0, dflash AtomicChat/"),
+        ("qwen3.5-9b", "its drafters are mtp in the target, dflash onion515/Qwen3.5-9B-DFlash"),
+        ("phi4", "no model drafts for it: its vocabulary has 100,352 tokens"),
     ],
 )
 def test_a_pair_that_was_not_downloaded_is_known_all_the_same(name: str, known: str) -> None:
@@ -317,7 +361,12 @@ def test_a_pair_that_was_not_downloaded_is_known_all_the_same(name: str, known: 
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(["pycode", "pycode"], 0), (["pycode", "other.gguf"], 6), (["nope"], 3), (["text.gguf"], 5)],
+    [
+        (["terminal", "terminal"], 0),
+        (["terminal", "other.gguf"], 6),
+        (["nope"], 3),
+        (["text.gguf"], 5),
+    ],
 )
 def test_exit_codes(arguments: list[str], code: int, tmp_path: Path) -> None:
     write_model(tmp_path / "other.gguf", words(), layers=1)

@@ -21,7 +21,7 @@ def test_a_table_and_a_plan_that_generate_reads(tmp_path: Path) -> None:
     header, *rows = table.splitlines()
     assert header.split()[:3] == ["drafter", "rule", "depth"]
     assert {row.split()[0] for row in rows} == {
-        *("plain", "auto", "suffix", "lookup", "ngram", "pycode-4m-q4_0")
+        *("plain", "auto", "suffix", "lookup", "ngram", "terminal-5m-q4_0")
     }
     speed_ups = [float(row.split()[3]) for row in rows]
     assert speed_ups == sorted(speed_ups, reverse=True)
@@ -30,7 +30,7 @@ def test_a_table_and_a_plan_that_generate_reads(tmp_path: Path) -> None:
     assert "writing answer 1 of 2" in done.err
 
     [file] = (tmp_path / "cache" / "plans").iterdir()
-    assert f"kept for `auto` to start from: {file}" in done.err
+    assert f"stored, and `auto` starts from it: {file}" in done.err
     generate = ("generate", "def f", "-n", "2", "--threads", "1")
     assert "plan" not in run(tmp_path, *generate).err
 
@@ -46,7 +46,10 @@ def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
     done = run(tmp_path, "plan", *FEW, "--json", "--draft", "none", "--temperature", "0")
     assert done.code == 0, done.err
     record = json.loads(done.out)
-    assert record.keys() == {"model", "lines", "answers", "tokens", "rates", "seconds", "plan"}
+    assert record.keys() == {
+        *("model", "lines", "answers", "tokens", "rates", "assumed", "seconds", "plan")
+    }
+    assert record["assumed"] == {}
     assert record["answers"] == 2 and record["model"]["drafter"] is None
     # Nothing drafts, so there is no `auto`; copying can be predicted all the same.
     assert {line["drafter"] for line in record["lines"]} == {"plain", "suffix", "lookup", "ngram"}

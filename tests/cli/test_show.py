@@ -1,6 +1,7 @@
 """`localspec show`: what it says of real models, and of files built to be odd."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import gguf
@@ -29,47 +30,53 @@ def rows(text: str) -> dict[str, str]:
     return {name: value.strip() for name, value in parted}
 
 
-def test_all_of_a_pair(tmp_path: Path, target_model: Model) -> None:
-    done = run(tmp_path, "pycode")
+@pytest.fixture(scope="module")
+def own_model() -> Iterator[Model]:
+    with Model(bundled().target) as model:
+        yield model
+
+
+def test_all_of_a_pair(tmp_path: Path, own_model: Model) -> None:
+    done = run(tmp_path, "terminal")
     assert done.code == 0 and not done.err
     pair, target, drafter = done.out.split("\n\n")
-    assert "continues Python code" in pair
+    assert "answers questions about the terminal" in pair
     assert str(bundled().target) in target and str(bundled().drafter) in drafter
     shown = rows(target)
     assert shown["quantisation"] == "Q8_0 100% · 8.51 bits per weight"
-    assert shown["parameters"] == "7.5M (7,475,456)"
+    assert shown["parameters"] == "8.5M (8,524,032)"
     assert shown["shape"] == "8 layers, 256 wide, 4 heads, 4 heads of keys and values"
     assert shown["context"] == "2,048 tokens" and shown["cache"].startswith("8.2 kB per token")
     assert shown["memory"] == "attention" and shown["draft heads"] == "none"
-    short = target_model.vocabulary_fingerprint[:12]
-    assert shown["vocabulary"] == f"BPE, 4,096 tokens, fingerprint {short}"
+    short = own_model.vocabulary_fingerprint[:12]
+    assert shown["vocabulary"] == f"BPE, 8,192 tokens, fingerprint {short}"
     assert shown["BOS"] == "0 '<|endoftext|>', added to every prompt"
     assert shown["EOS"] == "2 '<|im_end|>', not added"
 
 
-def test_json_agrees_with_the_loaded_model(tmp_path: Path, target_model: Model) -> None:
+def test_json_agrees_with_the_loaded_model(tmp_path: Path, own_model: Model) -> None:
     record = json.loads(run(tmp_path, str(bundled().target), "--json").out)
     assert record["pair"] is None and record["drafter"] is None
     model = record["model"]
     assert model["files"] == [str(bundled().target)]
-    assert model["context"] == target_model.n_ctx_train
-    assert model["chat_template"] == target_model.chat_template
+    assert model["context"] == own_model.n_ctx_train
+    assert model["chat_template"] == own_model.chat_template
     assert model["vocabulary"] == {
         "type": "BPE",
-        "size": target_model.n_vocab,
-        "fingerprint": target_model.vocabulary_fingerprint,
-        "special": {"bos": target_model.bos, "eos": target_model.eos, "eot": target_model.eos},
-        "adds_bos": target_model.adds_bos,
-        "adds_eos": target_model.adds_eos,
+        "size": own_model.n_vocab,
+        "fingerprint": own_model.vocabulary_fingerprint,
+        "special": {"bos": own_model.bos, "eos": own_model.eos, "eot": own_model.eos},
+        "adds_bos": own_model.adds_bos,
+        "adds_eos": own_model.adds_eos,
     }
-    pair = json.loads(run(tmp_path, "pycode", "--json").out)
-    assert pair["model"] == model and pair["pair"]["name"] == "pycode"
+    pair = json.loads(run(tmp_path, "terminal", "--json").out)
+    assert pair["model"] == model and pair["pair"]["name"] == "terminal"
     assert pair["drafter"]["files"] == [str(bundled().drafter)]
 
 
-def test_the_whole_chat_template(tmp_path: Path, target_model: Model) -> None:
-    done = run(tmp_path, "pycode", "--template")
-    assert done.out.rstrip("\n") == (target_model.chat_template or "").rstrip("\n")
+def test_the_whole_chat_template(tmp_path: Path, own_model: Model) -> None:
+    done = run(tmp_path, "terminal", "--template")
+    assert done.out.rstrip("\n") == (own_model.chat_template or "").rstrip("\n")
     assert done.out.endswith("%}\n")
 
 
@@ -136,8 +143,11 @@ def test_layers_of_both_kinds_are_a_hybrid(tmp_path: Path) -> None:
 
 
 def test_heads_that_draft_are_named(tmp_path: Path) -> None:
-    path = odd(tmp_path / "m.gguf", "glm4moe", glm4moe__nextn_predict_layers=1)
+    named = {"glm4moe__nextn_predict_layers": 1}
+    path = odd(tmp_path / "m.gguf", "glm4moe", "blk.1.nextn.eh_proj.weight", **named)
     assert facts_of(path).hidden_state_heads == "MTP (NextN), 1 layer"
+    # Some files name heads that they do not have.
+    assert facts_of(odd(tmp_path / "n.gguf", "glm4moe", **named)).hidden_state_heads is None
     head = rows(run(tmp_path, str(odd(tmp_path / "e.gguf", "eagle3"))).out)
     assert head["draft heads"] == "EAGLE-3 head, for its own target"
     assert head["vocabulary"] == "none of its own"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from localspec.control.adaptive import Explanation
 from localspec.control.loss_budget import LossBudget
 from localspec.speculation.policy import Step
+from localspec.stats import Stats
 
 ALLOWANCE, SLACK = LossBudget.ALLOWANCE, LossBudget.OVERDRAFT + LossBudget.MAX_BALANCE
 
@@ -50,6 +51,13 @@ def test_it_is_as_good_as_the_best_fixed_depth(curve: str, chance: float, clock:
     machine = Machine(clock, curve)
     rate = tokens_per_second(machine.steps(machine.policy(costly), 4000))
     assert rate > 0.95 * best_fixed(curve, chance, costly.first, costly.further)
+
+
+def test_no_token_behind_the_deepest_is_counted(clock: FakeClock) -> None:
+    costly = CostlyDrafter(clock, coin(1), deepest=3)
+    machine = Machine(clock, "gpu")
+    steps = [step for step, _ in machine.steps(machine.policy(costly), 400)]
+    assert max(len(step.drafted) for step in steps) == 3
 
 
 def test_confidence_beats_every_fixed_depth(clock: FakeClock) -> None:
@@ -199,7 +207,43 @@ def test_a_plain_step_is_taken_now_and_then(clock: FakeClock) -> None:
     machine = Machine(clock, "gpu")
     policy = machine.policy(CheapDrafter(lambda: 7, lambda: True))
     steps = [step for step, _ in itertools.islice(machine.steps(policy), 600)]
-    assert sum(not step.verified for step in steps) == 2
+    plain = [number for number, step in enumerate(steps) if not step.verified]
+    # Until plain steps are measured, they are taken sooner.
+    measured = plain[:-2]
+    assert len(measured) == 3 and measured[-1] < 16
+
+
+# What plain steps would have taken.
+
+
+@pytest.mark.parametrize("wrong", [1 / 4, 1, 4])
+def test_the_plain_time_of_a_text_is_by_plain_steps_at_its_length(
+    clock: FakeClock, wrong: float
+) -> None:
+    """Passes slow down as the text grows, others keep the machine busy, the profile is wrong."""
+    rng = random.Random(1)
+    slowdown = [(1 + n / 500) * (20 if rng.random() < 0.1 else 1) for n in range(1000)]
+    machine = Machine(clock, "gpu", noise=slowdown)
+    policy = machine.policy(CheapDrafter(lambda: 7, lambda: True))
+    machine.plain, stats, exact = wrong, Stats(), 0.0
+    for number, (step, _) in enumerate(itertools.islice(machine.steps(policy), 1000)):
+        stats.add_plain(len(step.tokens), policy.plain_time(step))
+        exact += len(step.tokens) * wrong * slowdown[number] * (stats.plain_tokens > 0)
+    assert stats.seconds.plain == pytest.approx(exact, rel=0.05)
+
+
+def test_the_plain_time_is_not_known_before_plain_steps_were_measured(clock: FakeClock) -> None:
+    machine = Machine(clock, "gpu")
+    policy = machine.policy(CheapDrafter(lambda: 7, lambda: True))
+    stats = Stats()
+    for step, _ in itertools.islice(machine.steps(policy), 30):
+        stats.generated_tokens += len(step.tokens)
+        stats.add_plain(len(step.tokens), policy.plain_time(step))
+        if stats.seconds.plain is not None:
+            break
+        assert stats.gain is None and stats.plain_step is None
+    assert stats.plain_step == pytest.approx(machine.plain)
+    assert stats.generated_tokens > stats.plain_tokens > 0
 
 
 # Reading a long text before the first draft.
@@ -319,6 +363,100 @@ def test_a_wrong_cost_of_further_tokens_is_corrected(believed: float, clock: Fak
     policy = machine.policy(costly)
     policy.candidates[0].cost.further = believed
     assert tokens_per_second(machine.steps(policy, 2000)) > 2.5
+
+
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("chance", [0.5, 0.9])
+def test_the_cost_of_a_draft_in_one_pass_stays_right_at_every_depth(
+    curve: str, chance: float, clock: FakeClock
+) -> None:
+    parallel = CostlyDrafter(clock, coin(chance), further=0.08, parallel=True)
+    machine = Machine(clock, curve)
+    policy = machine.policy(parallel)
+    believed = [policy.candidates[0].cost.of(depth) for depth in range(1, 17)]
+    rate = tokens_per_second(machine.steps(policy, 2000))
+    cost = policy.candidates[0].cost
+    assert [cost.of(depth) for depth in range(1, 17)] == pytest.approx(believed)
+    assert rate > 0.93 * best_fixed(curve, chance, parallel.first, parallel.further)
+
+
+def test_a_wrong_cost_of_drafts_in_one_pass_is_corrected(clock: FakeClock) -> None:
+    parallel = CostlyDrafter(clock, coin(0.9), first=0.1, further=0.02, parallel=True)
+    machine = Machine(clock, "gpu")
+    policy = machine.policy(parallel)
+    parallel.first, parallel.further = 0.3, 0.06
+    list(machine.steps(policy, 1000))
+    cost = policy.candidates[0].cost
+    assert [cost.of(depth) for depth in (1, 4, 16)] == pytest.approx([0.3, 0.48, 1.2], rel=0.05)
+
+
+# Hidden rows, which heads read whether they draft or not.
+
+
+def heads_reading(steps: Iterator[tuple[Step, float]]) -> list[bool]:
+    return [bool(step.reading) for step, _ in steps]
+
+
+@pytest.mark.parametrize("reading", [0.003, 0.03, 0.3])
+@pytest.mark.parametrize("only_last_row", [True, False])
+def test_a_head_that_never_pays_is_no_longer_read(
+    reading: float, only_last_row: bool, clock: FakeClock
+) -> None:
+    head = CostlyDrafter(clock, lambda: False, reading=reading, only_last_row=only_last_row)
+    machine = Machine(clock, "cpu")
+    shown = heads_reading(machine.steps(machine.policy(head), 6000))
+    # It may read for as long as four plain steps take, and in the step before each trial and in it.
+    trials = 2 * 6000 / 128 if only_last_row else 0
+    assert sum(shown) <= 4 / reading + 1 + trials + 8
+    assert clock.now <= (1 + ALLOWANCE) * 6000 + SLACK + 4 + (1 + trials + 8) * reading
+
+
+def test_it_is_explained_that_a_head_is_no_longer_read(clock: FakeClock) -> None:
+    said: list[Explanation] = []
+    machine = Machine(clock, "cpu")
+    policy = machine.policy(CostlyDrafter(clock, lambda: False, reading=0.1), explain=said.append)
+    list(machine.steps(policy, 300))
+    assert said[0].reason != said[-1].reason == "a head that had not paid for long reads no more"
+
+
+def test_a_head_that_pays_is_read_in_every_step(clock: FakeClock) -> None:
+    head = CostlyDrafter(clock, coin(0.8), reading=0.05)
+    machine = Machine(clock, "gpu")
+    assert all(heads_reading(machine.steps(machine.policy(head), 3000)))
+
+
+def test_reading_is_charged_to_the_loss_budget(clock: FakeClock) -> None:
+    policy = Machine(clock).policy(CostlyDrafter(clock, coin(0.5), reading=0.1))
+    plain, allowed = policy._passes.seconds(1), policy.loss_budget.available(1.0)
+    policy.learn(Step((), 0, 1, (5,), 1.1 * plain, 0.0, reading={"costly": 0.1 * plain}))
+    assert policy.loss_budget.available(1.0) == pytest.approx(allowed - 0.08 * plain)
+    assert policy._passes.seconds(1) == plain
+
+
+def test_a_head_of_the_last_row_drafts_again_in_the_same_text(clock: FakeClock) -> None:
+    head = CostlyDrafter(clock, lambda: False, reading=0.05, only_last_row=True)
+    machine = Machine(clock, "gpu")
+    policy = machine.policy(head)
+    machine.write(policy, 2000)
+    assert head.missed
+    head.right = coin(0.9)
+    steps = [step for step, _ in machine.steps(policy, 2000)]
+    assert sum(bool(step.drafted) for step in steps[-100:]) > 90
+
+
+@pytest.mark.parametrize(("lacking", "reads"), [(20, True), (2000, False)])
+def test_another_head_is_read_again_in_another_text_if_little_is_missing(
+    lacking: int, reads: bool, clock: FakeClock
+) -> None:
+    head = CostlyDrafter(clock, lambda: False, reading=0.05)
+    machine = Machine(clock, "gpu")
+    policy = machine.policy(head)
+    machine.write(policy, 300)
+    assert head.missed
+    head.right = coin(0.9)
+    machine.write(policy, 300, lacking=lacking)
+    assert head.missed != reads
+    assert policy.reads(head) == reads
 
 
 # Explanations.

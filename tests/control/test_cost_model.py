@@ -115,6 +115,17 @@ def test_a_drafter_cost_of_first_token_further_tokens_and_reading() -> None:
     assert cost.reading_seconds(1000) == 500.0
 
 
+def test_the_rows_of_a_pass_cost_what_they_took_and_a_drawn_token_what_drawing_takes() -> None:
+    cost = DrafterCost(1.0, 0.25, reading=0.5)
+    for _ in range(9):
+        cost.learn_pass(4.0, rows=5, backlog=2)
+        cost.learn_further(0.01)
+        cost.learn_pass(4.0 + 3 * 0.5, rows=5, backlog=5)  # three tokens more in the same pass
+    assert cost.of(5) == pytest.approx(4.0 + 4 * 0.01)
+    assert cost.of(1) == pytest.approx(2.0)
+    assert cost.table(5)[1:] == pytest.approx([cost.of(depth) for depth in range(1, 6)])
+
+
 def test_reading_a_long_text_is_slower() -> None:
     costs = PassCosts({1: 1.0, 4: 1.2})
     assert costs.reading_slowdown == 1

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import llama_cpp
 import pytest
+from fakes.pycode import load
 from fakes.templates import BROKEN, GEMMA, NEEDY, R1
 from fakes.tiny import TURNS, write_tiny
 
 from localspec.conversation.events import Dropped, Ended, Event, Notice, Piece, Reading
 from localspec.conversation.session import Session
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundError
 from localspec.speculation.draft import Draft
@@ -32,7 +33,8 @@ def tiny(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     made: list[Engine] = []
 
     def make(family: str = "llama", template: str = TURNS, draft: object = "suffix") -> Engine:
-        path = write_tiny(tmp_path / f"{family}.gguf", family, template=template)
+        file = tmp_path / f"{family}.gguf"
+        path = write_tiny(file, family, template=template, context=OPTIONS["context"])
         drafter = path if draft == "itself" else draft
         made.append(load(path, drafter, **OPTIONS))  # type: ignore[arg-type]
         return made[-1]
@@ -264,7 +266,7 @@ def test_the_context_is_full(pair: Engine) -> None:
         with pytest.raises(InvalidValueError, match="512"):
             session.send("and?")
         assert session.turns == before
-        with pytest.raises(InvalidValueError, match="the message has"):
+        with pytest.raises(InvalidValueError, match="system prompt and template included"):
             session.send("b = " * 600)
 
 
@@ -329,7 +331,9 @@ def test_a_template_that_wants_turns_gets_them(tiny: Callable[..., Engine]) -> N
         answer.stop()
         assert answer.result().content == ""
         events = list(session.send("def"))
-        assert any(isinstance(event, Notice) and "as one" in event.line for event in events)
+        assert any(
+            isinstance(event, Notice) and "joined into one" in event.line for event in events
+        )
         assert "abc\n\ndef" in session._prompt_from(session.turns[:2], 0).text
 
 
@@ -366,7 +370,7 @@ def test_switching(pair: Engine, tiny: Callable[..., Engine], tmp_path: Path) ->
         expected = session.regenerate().result()
         assert expected.written == answer.written
         assert session._answer and session._answer.stats.prompt_evaluated == 1
-        path = write_tiny(tmp_path / "other.gguf", "qwen3", template=TURNS)
+        path = write_tiny(tmp_path / "other.gguf", "qwen3", template=TURNS, context=512)
         session.switch(model=path, temperature=0.5)
         assert session.engine.model.path == path
         # What the other model wrote is read as text now.
@@ -409,7 +413,7 @@ def test_saved_states(pair: Engine, tmp_path: Path, tiny: Callable[..., Engine])
         answer = session.send("\n    x")
         answer.result()
         assert answer.stats.prompt_evaluated < 15
-        assert session.load_state("b", store) == "nothing is kept by this name"
+        assert session.load_state("b", store) == "nothing was saved under this key"
     with Session(tiny("llama")) as other:
         complaint = other.load_state("a", store)
         assert complaint and "model file" in complaint
@@ -418,7 +422,8 @@ def test_saved_states(pair: Engine, tmp_path: Path, tiny: Callable[..., Engine])
 @pytest.mark.parametrize("draft", ["suffix", "itself"])
 def test_far_past_a_sliding_window(tmp_path: Path, draft: str) -> None:
     """2,000 tokens past a window of 16: drafts change nothing."""
-    path = write_tiny(tmp_path / "gemma3.gguf", "gemma3", quantised=False, template=TURNS)
+    file = tmp_path / "gemma3.gguf"
+    path = write_tiny(file, "gemma3", quantised=False, template=TURNS, context=2304)
     options = {"context": 2304, "threads": 1, "flash_attention": False, "kv_type": "f32"}
     drafter = path if draft == "itself" else draft
     with load(path, "none", **options) as plain, load(path, drafter, **options) as drafted:  # type: ignore[arg-type]

@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fakes.pycode import load
 from fakes.templates import R1
 from fakes.tiny import TURNS, write_tiny
 
 from localspec.conversation.events import Dropped, Ended, Piece
 from localspec.conversation.session import Session
 from localspec.engine.detokenizer import Detokenizer
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
 
 Make = Callable[..., Engine]
 
@@ -24,7 +26,7 @@ def tiny(tmp_path: Path) -> Iterator[Make]:
     made: list[Engine] = []
 
     def make(template: str = TURNS, context: int = 512, draft: object = "suffix") -> Engine:
-        path = write_tiny(tmp_path / "llama.gguf", "llama", template=template)
+        path = write_tiny(tmp_path / "llama.gguf", "llama", template=template, context=512)
         made.append(load(path, draft, context=context, threads=1))  # type: ignore[arg-type]
         return made[-1]
 
@@ -48,7 +50,7 @@ def test_sessions_that_nobody_closes(tiny: Make) -> None:
     gc.collect()
     with Session(engine) as session:
         assert session._slot is engine.slot
-        assert engine._further_slots == []
+        assert engine._slots.further == []
 
 
 def test_another_session_switches_the_model(tiny: Make, tmp_path: Path) -> None:
@@ -99,12 +101,13 @@ def test_caches_taken_from_under_a_text(tiny: Make, tmp_path: Path) -> None:
     with Session(engine, max_tokens=5) as session:
         session.send("abc").result()
         session.save_state("a", store)
-        running = engine.stream("def", max_tokens=20, ignore_eos=True)
+        config = GenerationConfig.of(max_tokens=20, ignore_eos=True)
+        running = session._slot.start(engine.tokenize("def"), config)
         next(running)
         assert session.load_state("a", store) is None
         assert running.stop_reason == "cancelled" and list(running) == []
         session.remove_state("a", store)
-        assert session.load_state("a", store) == "nothing is kept by this name"
+        assert session.load_state("a", store) == "nothing was saved under this key"
     with Session(tiny(context=24)) as small:
         with Session(engine, max_tokens=30, ignore_eos=True) as session:
             session.send("abcabcabc").result()
@@ -193,7 +196,7 @@ def test_dropped_is_said_once_and_only_if_it_is_so(tiny: Make) -> None:
         dropped = session._dropped
         assert dropped
         assert not any(isinstance(event, Dropped) for event in session.regenerate())
-        with pytest.raises(InvalidValueError, match="the message has"):
+        with pytest.raises(InvalidValueError, match="system prompt and template included"):
             session.send("x" * 400)
         assert session._dropped == dropped
 

@@ -13,7 +13,7 @@ from localspec.doctor.hub_findings import hub_findings
 from localspec.doctor.library_findings import library_findings
 from localspec.doctor.machine import memory, threads
 from localspec.doctor.probe import Probe, ProbeResult
-from localspec.doctor.versions import requirement, within
+from localspec.doctor.versions import rebuild, requirement, within
 from localspec.llama import library
 from localspec.llama.devices import cpu_features, devices
 from localspec.utils.cgroups import processor_limit
@@ -59,6 +59,22 @@ def test_the_range_is_that_of_the_package() -> None:
     assert requirement().startswith("llama-cpp-python")
     assert within(library.version(), requirement())
     assert not within("0.0.1", requirement())
+
+
+@pytest.mark.parametrize(
+    ("marker", "command"),
+    [
+        ("uv-receipt.toml", "uv pip install --python {folder} --force-reinstall"),
+        ("pipx_metadata.json", "pipx runpip {folder.name} install --force-reinstall"),
+        ("pyvenv.cfg", "pip install --force-reinstall"),
+    ],
+)
+def test_a_remedy_is_for_the_tool_that_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: str, command: str
+) -> None:
+    (tmp_path / marker).touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert rebuild().startswith(command.format(folder=tmp_path))
 
 
 # The library itself.

@@ -8,24 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.driven_text import GREEDY, PROMPT, WARM, DrivenText
 from fakes.eagle3 import LIKELY, READS, Eagle3Oracle, NumpyHeadCache, write_head, write_target
 from fakes.mutants import Code, Edit
+from fakes.numpy_llama import Floats
 from fakes.tiny import N_VOCAB
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.drafters.eagle3 import Eagle3
-from localspec.sampling.noise import Noise
-from localspec.sampling.params import SamplingParams
+from localspec.drafters.paired_head import PairedHead
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.drafter import Evaluated, Limit, Outcome
+from localspec.speculation.drafter import Limit, Outcome
 from localspec.speculation.passes import run
-from localspec.utils.tokens import common_prefix
-
-GREEDY = Sampler(SamplingParams(temperature=0), Noise(1))
-WARM = Sampler(SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0), Noise(1))
-PROMPT = [1, 259, 30, 266, 271, 90, 275]
-TOLERANCE = 1e-4
 
 
 @pytest.fixture(scope="module")
@@ -34,62 +29,20 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Eagle3Oracle:
     return Eagle3Oracle(write_target(folder / "target.gguf"), write_head(folder / "head.gguf"))
 
 
-class Text:
-    """A text that a head drafts for, as the decoder and a target drive it.
-
-    expected: checks each draft with the oracle, by the logits that its tokens were drawn from.
-    """
+class Text(DrivenText):
+    """A text of a target in numpy."""
 
     def __init__(self, oracle: Eagle3Oracle, head: type[Eagle3] = Eagle3, **cache: int) -> None:
-        self.text: list[int] = []
         self.cache = NumpyHeadCache(oracle, **cache)
-        self.drafter = head(self.cache, name="head", n_vocab=N_VOCAB, layers=READS)
         self.oracle = oracle
-        self.evaluated = 0
-        # The target's cache.
-        self._held: list[int] = []
+        super().__init__(head(self.cache, name="head", n_vocab=N_VOCAB, layers=READS))
 
-    def begin(self, text: list[int], chunk: int = 100) -> None:
-        prompt = text[:-1]
-        shared = min(common_prefix(self._held, prompt), self.drafter.held(prompt))
-        self._held = prompt[:shared]
-        for start in range(shared, len(prompt), chunk):
-            self._evaluate(start, prompt[start : start + chunk])
-        self.text = list(text)
-        self.drafter.begin(text)
+    def rows(self, tokens: list[int]) -> dict[int, Floats]:
+        states = self.oracle.target.hidden(tokens)
+        return {layer: states[layer] for layer in READS}
 
-    def draft(self, depth: int = 4, sampler: Sampler = WARM) -> list[int]:
-        limit = Limit(depth, sampler.prefix(self.text), sampler, needs_probs=True)
-        draft = run(self.drafter.passes(limit))
-        tokens = [int(token) for token in draft.tokens]
-        if tokens:
-            assert draft.probs is not None
-            rows = self.oracle.draft_logits(self.text, tokens)
-            prefix = sampler.prefix(self.text)
-            for row, probs, token in zip(rows, draft.probs, tokens, strict=True):
-                expected = sampler.distribution(row.astype(np.float32), prefix)
-                difference = probs.dense(N_VOCAB) - expected.dense(N_VOCAB)
-                assert np.abs(difference).max() < TOLERANCE
-                assert sampler.sample(expected, prefix) == token
-                prefix = prefix.then(token)
-        return tokens
-
-    def step(self, accepted: list[int], token: int) -> None:
-        """The target accepts some drafted tokens and gives one of its own."""
-        pending = self.text[-1]
-        committed = [*accepted, token]
-        self.text += committed
-        self.drafter.observe(Outcome(committed, len(accepted)))
-        self._evaluate(len(self.text) - len(committed) - 1, [pending, *accepted])
-
-    def _evaluate(self, start: int, tokens: list[int], again: int = 0) -> None:
-        """again: as many tokens before these are evaluated once more."""
-        self._held = [*self._held[:start], *tokens]
-        self.evaluated += len(tokens)
-        states = self.oracle.target.hidden(self._held)
-        start -= again
-        hidden = {layer: states[layer][start:].astype(np.float32) for layer in READS}
-        run(self.drafter.read(Evaluated(start, self._held[start:], hidden)))
+    def draft_logits(self, drafted: list[int]) -> Floats:
+        return self.oracle.draft_logits(self.text, drafted)
 
 
 def test_greedy_drafts_are_those_of_the_oracle(oracle: Eagle3Oracle) -> None:
@@ -191,15 +144,15 @@ def test_rows_that_come_again_change_nothing(oracle: Eagle3Oracle) -> None:
         text.draft()
         text.text += [259]
         text.drafter.observe(Outcome([259], 0))
-        text._evaluate(len(text.text) - 2, text.text[-2:-1], again)
+        text.evaluate(len(text.text) - 2, text.text[-2:-1], again)
         text.draft()
 
 
 def test_a_text_that_was_not_read_in_full_is_not_drafted_for(oracle: Eagle3Oracle) -> None:
     text = Text(oracle)
     text.begin(PROMPT)
-    text._held = [*PROMPT, 259, 266]
-    text._evaluate(9, [271, 275])
+    text.held = [*PROMPT, 259, 266]
+    text.evaluate(9, [271, 275])
     text.text = [*PROMPT, 259, 266, 271, 275, 259]
     text.drafter.begin(text.text)
     assert not text.draft()
@@ -236,7 +189,7 @@ def test_a_restored_cache_is_gone_on_with(oracle: Eagle3Oracle) -> None:
     text.draft()
     fresh.cache.tokens = list(text.cache.tokens)
     fresh.cache._states = list(text.cache._states)
-    fresh._held = list(text._held)
+    fresh.held = list(text.held)
     fresh.begin([*text.text, 33, 34])
     assert fresh.evaluated == 2
     fresh.draft()
@@ -310,8 +263,8 @@ def planted() -> Iterator[tuple[str, Callable[[], Code]]]:
         "a pair with its own token",
         lambda: Code(
             Edit(
-                Eagle3.passes,
-                "self._decode(self._text[self._pairs + 1 :]",
+                PairedHead._draw,
+                "self._decode(self._text[self._pairs + self.skipped :]",
                 "self._decode(self._text[self._pairs : -1]",
             )
         ),
@@ -320,21 +273,23 @@ def planted() -> Iterator[tuple[str, Callable[[], Code]]]:
         "a pair with the state after it",
         lambda: Code(
             Edit(
-                Eagle3._decode,
-                "self._states[self._pairs + place]",
-                "self._states.get(self._pairs + place + 1, self._states[self._pairs + place])",
+                PairedHead._state,
+                "self._states[place]",
+                "self._states.get(place + 1, self._states[place])",
             )
         ),
     )
     yield (
         "the drafter's state from the row before",
-        lambda: Code(Edit(Eagle3.passes, "scores.hidden[_OWN][-1:]", "scores.hidden[_OWN][:1]")),
+        lambda: Code(
+            Edit(PairedHead._draw, "hidden[self._own][-1:]", "hidden[self._own][:1]"),
+        ),
     )
     yield (
         "drafted pairs stay",
         lambda: Code(
             Edit(
-                Eagle3.passes,
+                PairedHead.passes,
                 "        self._cut_pairs(self._pairs)\n        return chain.draft",
                 "        self._pairs = len(self._cache.tokens)\n        return chain.draft",
             )
@@ -344,7 +299,7 @@ def planted() -> Iterator[tuple[str, Callable[[], Code]]]:
         "layers in another order",
         lambda: Code(
             Edit(
-                Eagle3.read,
+                PairedHead.read,
                 "for layer in self.traits.reads_hidden",
                 "for layer in reversed(self.traits.reads_hidden)",
             )
@@ -353,7 +308,11 @@ def planted() -> Iterator[tuple[str, Callable[[], Code]]]:
     yield (
         "the pair of another pending token stays",
         lambda: Code(
-            Edit(Eagle3.held, "if not pair or pair != list(tokens[kept : kept + 1])", "if not pair")
+            Edit(
+                PairedHead.held,
+                "if not pair or pair != list(tokens[kept : kept + 1])",
+                "if not pair",
+            )
         ),
     )
 

@@ -45,6 +45,17 @@ def test_it_is_a_drafter() -> None:
     assert proposed(Suffix()) == proposed(begun([])) == proposed(begun([1, 2, 3])) == []
 
 
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_text_that_was_forgotten_is_not_copied(
+    past: list[int], old: list[int], new: list[int]
+) -> None:
+    drafter, fresh = begun(old, past=[past]), Suffix(past=[past])
+    drafter.forget()
+    for each in (drafter, fresh):
+        each.begin(new)
+    assert proposed(drafter) == proposed(fresh)
+
+
 @given(TEXTS, TEXTS, st.integers(1, 4), st.integers(1, 8))
 def test_it_copies_after_the_longest_repeat(
     text: list[int], more: list[int], shortest: int, depth: int

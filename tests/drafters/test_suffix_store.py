@@ -108,14 +108,14 @@ def test_adding_to_a_broken_file_starts_a_new_one(tmp_path: Path) -> None:
     store.path.write_bytes(b"nonsense")
     store.add([5])
     assert store.load() == [[5]]
-    assert store.problem and "set aside" in store.problem
+    assert store.problem and "it was renamed" in store.problem
 
 
 def test_the_problem_says_why_nothing_can_be_kept(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     store = PastTexts("v", tmp_path / "file")
     store.add([1])
-    assert store.problem and store.problem.startswith("past texts cannot be kept")
+    assert store.problem and store.problem.startswith("past texts cannot be stored")
     assert store.load() == []
     assert store.problem.startswith("past texts cannot be read")
 
@@ -126,11 +126,11 @@ def test_a_file_that_cannot_be_read_now_is_not_overwritten(
     store = PastTexts("v", tmp_path)
     store.add([1])
 
-    def fails(self: Path) -> bytes:
+    def fails(*_: object) -> bytes:
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", fails)
+        patch.setattr(suffix_store, "read_regular", fails)
         store.add([2])
     assert store.problem and "Input/output error" in store.problem
     assert store.load() == [[1]]

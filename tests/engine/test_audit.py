@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes.prompts import PROMPTS
+from fakes.pycode import load
 
 from localspec.control.fixed_depth import FixedDepth
 from localspec.engine import audit as audit_module
 from localspec.engine.audit import Recorded, Report, audit
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Result
 from localspec.engine.recipe import Recipe
 from localspec.errors import InvalidValueError
@@ -191,7 +192,7 @@ def test_another_model_or_version_is_refused(engine: Engine, drafter_path) -> No
     older = dataclasses.replace(recipe, versions={**recipe.versions, "localspec": "0.0.1"})
     with pytest.raises(InvalidValueError, match=r"made with localspec 0\.0\.1"):
         older.require_same(engine.model.path)
-    with pytest.raises(InvalidValueError, match="no recipe"):
+    with pytest.raises(InvalidValueError, match="not a recipe"):
         Recipe.read({"depth": 3})
 
 

@@ -5,31 +5,24 @@ where its cells lie. So a text may differ from the one it is alone where two tok
 each difference is certified as such, and counted.
 """
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
 import pytest
 from fakes.company import PATIENCE, Threads
 from fakes.prompts import PROMPTS
-from fakes.tiny import TURNS, write_tiny
-from hypothesis import HealthCheck, Phase, settings
+from fakes.pycode import load
+from fakes.stateful import examples, run_machine
+from fakes.tiny import tiny_model
+from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from localspec.conversation.session import Session
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
 from localspec.engine.generation import Result
 from localspec.engine.slot import Slot
 from localspec.errors import DrafterMismatchError, InvalidValueError
@@ -40,20 +33,9 @@ from localspec.speculation.draft import ROOT, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 
 TEXTS, LENGTH = 4, 40
-EXAMPLES = int(os.environ.get("LOCALSPEC_EXAMPLES", "6"))
 KINDS = ["llama", "gemma3", "mamba", "qwen35"]
 # Logits of a text beside others differ by so much; those of a wrong state by 1 and more.
 NEAR_TIE = {"bundled": 0.7, "llama": 5e-3, "gemma3": 5e-3, "mamba": 5e-3, "qwen35": 5e-3}
-
-
-@cache
-def folder() -> Path:
-    return Path(mkdtemp())
-
-
-@cache
-def tiny_model(kind: str) -> Path:
-    return write_tiny(folder() / f"{kind}.gguf", kind, quantised=False, template=TURNS)
 
 
 def loaded(kind: str, draft: Any) -> Engine:
@@ -298,26 +280,15 @@ engine_of = cache(loaded)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sessions_in_threads(kind: str) -> None:
     machine = type(f"SessionsOf{kind}", (Sessions,), {"kind": kind})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=8,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-            derandomize=True,
-            # Threads take turns as they like, so an example may not fail twice.
-            phases=[Phase.generate],
-        ),
-    )
+    # Threads take turns as they like, so an example may not fail twice.
+    run_machine(machine, examples=examples(6), steps=8, phases=[Phase.generate])
 
 
 def test_a_session_abandoned_in_the_compute_thread() -> None:
     """The garbage collector may end it there, while the lock's owner waits for that thread."""
     with loaded("llama", "none") as engine:
         first, second = engine.open_slot(), engine.open_slot()
-        places = len(engine._further_slots)
+        places = len(engine._slots.further)
         threads = Threads()
 
         def decode() -> None:
@@ -328,7 +299,7 @@ def test_a_session_abandoned_in_the_compute_thread() -> None:
         threads.start(decode)
         threads.join()
         assert engine.open_slot() is not first
-        assert len(engine._further_slots) == places
+        assert len(engine._slots.further) == places
 
 
 # Trees.
@@ -396,7 +367,8 @@ def test_with_too_few_branches_a_chain_is_verified() -> None:
         KNOWN["text"] = [*prompt, *expected]
         result = engine.slot.start(prompt, config(1, 0.0, depth=len(TREE))).result()
         certify(plain, prompt, config(1, 0.0), result.token_ids, "bundled")
-        assert result.stats.trees_cut >= result.stats.steps - 2
+        # Where few tokens are left to write, a tree is cut to what has no further branch.
+        assert result.stats.trees_cut >= result.stats.steps - 4
         assert result.stats.accepted > 0
 
 
@@ -416,6 +388,8 @@ def test_parents_that_make_no_tree_are_refused(parents: list[int]) -> None:
         def propose(self, limit: Limit) -> Draft:
             return Draft([5, 6], parents)
 
-    said = pytest.raises(DrafterMismatchError, match="each token has one parent")
+    said = pytest.raises(
+        DrafterMismatchError, match=r"each token has one parent|2 tokens with 1 parents"
+    )
     with loaded("bundled", Wrong([ROOT, ROOT], 4)) as engine, said:
         engine.generate("def f(", max_tokens=20, depth=2)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from fakes.prompts import PROMPTS
+from fakes.pycode import load
 
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
 
 DRAFTS = ["none", "lookup", "model", "auto"]
 # How deep each drafts; None is as deep as pays.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes.prompts import PROMPTS
+from fakes.pycode import load
 from fakes.toy import fixed, proposed
 
 from localspec.control.adaptive import Explanation
@@ -18,7 +19,7 @@ from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
 from localspec.drafters.suffix import Suffix
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.sampling.noise import Noise
@@ -144,6 +145,9 @@ class Erratic:
 
     def learn(self, step: Step) -> None:
         pass
+
+    def plain_time(self, step: Step) -> None:
+        return None
 
     def padded(self, width: int) -> int:
         return width + int(self.rng.choice([0, 0, 0, 1, 3, 9, 19]))

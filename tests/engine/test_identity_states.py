@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes.pycode import load
 from fakes.tiny import write_tiny
 
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
 from localspec.llama.rollback import Rollback
 
 DEPTHS = range(1, 9)

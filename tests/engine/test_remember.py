@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.pycode import load
 
 from localspec.conversation.session import Session
 from localspec.drafters.suffix_store import default_folder
-from localspec.engine.engine import load
 from localspec.engine.state_store import StateStore
 
 PROMPT = "class Reader:\n    def read(self"
@@ -63,7 +63,7 @@ def test_forget_deletes_all_of_it() -> None:
     )
     assert (done.stdout, done.stderr) == (
         "",
-        f"localspec: nothing is kept in {default_folder()} and {states} any more\n",
+        f"localspec: all stored texts and caches in {default_folder()} and {states} are deleted\n",
     )
     assert not list(states.iterdir())
     assert not list(default_folder().glob("*.tokens"))
@@ -75,4 +75,4 @@ def test_a_cache_that_cannot_be_written_is_said_and_harmless(tmp_path: Path) -> 
         engine.generate(PROMPT, max_tokens=8)
         past = engine.drafter_set.past
     assert past is not None and past.problem is not None
-    assert "past texts cannot be kept" in past.problem
+    assert "past texts cannot be stored" in past.problem

@@ -3,10 +3,11 @@
 import llama_cpp
 import pytest
 from fakes.prompts import PROMPTS
+from fakes.pycode import load
 
 from localspec.control.adaptive import Explanation
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError
 from localspec.llama.batch_invariance import probe
 from localspec.llama.context import single_sequence

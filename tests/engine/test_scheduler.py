@@ -368,6 +368,23 @@ def test_a_long_prompt_lets_a_text_go_on(scheduler: Scheduler) -> None:
     assert len(waited) > 20
 
 
+@pytest.mark.parametrize(("seconds", "most"), [(0.2, 128), (0.001, 512)])
+def test_a_text_that_begins_waits_for_a_quick_prompt_pass(
+    scheduler: Scheduler, seconds: float, most: int
+) -> None:
+    """Also where no other text is written, a prompt is read in passes of a tenth of a second."""
+    context = FakeContext(seconds=seconds)
+    reader = Writer(scheduler, context)
+    assert reader.scheduled.chunk() > 512, "nobody else can begin"
+    other = Writer(scheduler, context)
+    assert reader.scheduled.chunk() == 128, "nothing is known yet"
+    assert other.steps == 0
+    for number in range(3):
+        with reader.scheduled.step():
+            reader.compute(number, min(512, reader.scheduled.chunk()))
+    assert min(512, reader.scheduled.chunk()) == most
+
+
 def test_the_waiting_is_not_the_text_s_own_time(scheduler: Scheduler) -> None:
     """Each text's clock shows its part of the decodes; together these are the decodes' time."""
     context, threads = FakeContext(seconds=0.01), Threads()

@@ -7,24 +7,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fakes.eagle3 import write_head, write_target
+from fakes.matrix_heads import write_medusa
+from fakes.pycode import load as load_pycode
 from fakes.tiny import N_VOCAB, write_tiny
 
-import localspec
 from localspec import Engine, Session
 from localspec.generation_config import GenerationConfig
 from localspec.llama.sequence import KVSequence
 
-LONG, NEW = 2_000, 24
+LONG, NEW, CONTEXT = 2_000, 24, 2_560
 SETTINGS: dict[str, Any] = {"temperature": 0, "max_tokens": NEW, "ignore_eos": True}
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("models") / "llama.gguf", "llama", quantised=False)
+    file = tmp_path_factory.mktemp("models") / "llama.gguf"
+    return write_tiny(file, "llama", quantised=False, context=CONTEXT)
 
 
 def load(path: Path, draft: Any = "none") -> Engine:
-    return localspec.load(path, draft, context=2560, threads=1, kv_type="f32", flash_attention=True)
+    return load_pycode(path, draft, context=CONTEXT, threads=1, kv_type="f32", flash_attention=True)
 
 
 @pytest.fixture(params=["none", "suffix", "model"])
@@ -80,6 +83,24 @@ def test_a_long_prefix_is_evaluated_once(engine: Engine, path: Path) -> None:
         engine.leave(slot)
 
 
+@pytest.mark.parametrize("kind", ["medusa", "eagle3"])
+def test_heads_that_need_no_rows_of_a_prompt_share_it(tmp_path: Path, kind: str) -> None:
+    target, head = write_target(tmp_path / "target.gguf"), tmp_path / "head.gguf"
+    (write_medusa if kind == "medusa" else write_head)(head)
+    prompt = [1, *range(100, 200), 40]
+    with load_pycode(target, head, context=256, threads=1) as engine:
+        slots = [engine.open_slot() for _ in range(2)]
+        config = GenerationConfig.of(depth=2, **SETTINGS)
+        first, second = (slot.start(prompt, config) for slot in slots)
+        written = next(first).id
+        assert next(second).id == written
+        assert first.stats.prompt_evaluated == len(prompt)
+        assert second.stats.prompt_evaluated == (1 if kind == "medusa" else len(prompt))
+        assert [each.id for each in first] == [each.id for each in second]
+        for slot in slots:
+            engine.leave(slot)
+
+
 def test_a_fork_shares_the_cells_of_its_conversation(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,8 +121,8 @@ def test_a_fork_shares_the_cells_of_its_conversation(
 
 def test_a_reproducible_text_takes_nothing_from_another(path: Path) -> None:
     asked = prompts(2)
-    options = {"context": 2560, "threads": 1, "reproducible": True}
-    with localspec.load(path, "none", **options) as engine:  # type: ignore[arg-type]
+    options = {"context": CONTEXT, "threads": 1, "reproducible": True}
+    with load_pycode(path, "none", **options) as engine:  # type: ignore[arg-type]
         slots = [engine.open_slot() for _ in asked]
         config = GenerationConfig.of(**SETTINGS)
         for slot, prompt in zip(slots, asked, strict=True):

@@ -218,7 +218,7 @@ def test_what_is_too_large_is_said_and_not_kept(tmp_path: Path) -> None:
     store.save("key", ORIGIN, {"target": state_of(900)})
     store.save("other", ORIGIN, {"target": state_of(1500), "drafter": state_of(500)})
     assert store.problem and store.problem.startswith("the state takes 2.")
-    assert "more than 2.0 kB; not kept" in store.problem
+    assert "more than 2.0 kB; it was not saved" in store.problem
     assert store.load("other", ORIGIN) == {} and len(store.load("key", ORIGIN)) == 1
     exact = file_of(store).stat().st_size
     for most, kept in ((exact, True), (exact - 1, False)):
@@ -233,7 +233,7 @@ def test_where_nothing_can_be_kept_it_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     store = StateStore(tmp_path / "file")
     store.save("key", ORIGIN, {"target": state_of(9)})
-    assert store.problem and store.problem.startswith("the state cannot be kept: ")
+    assert store.problem and store.problem.startswith("the state cannot be saved: ")
     assert store.load("key", ORIGIN) == {}
     assert store.problem.startswith("the saved state cannot be read: ")
     store.remove("key")
@@ -281,11 +281,11 @@ def test_a_file_that_cannot_be_read_now_is_kept(
     store = StateStore(tmp_path)
     store.save("key", ORIGIN, {"target": state_of(9)})
 
-    def fails(self: Path, mode: str) -> None:
+    def fails(path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", fails)
+        patch.setattr("localspec.engine.state_store.open_regular", fails)
         assert store.load("key", ORIGIN) == {}
     assert store.problem and "cannot be read: [Errno 13]" in store.problem
     assert len(store.load("key", ORIGIN)) == 1

@@ -12,7 +12,7 @@ import gguf
 import numpy as np
 from fakes import tiny
 from fakes.numpy_llama import Floats, NumpyLlama, Tensors, attention, feed_forward, rms_norm
-from fakes.tiny import N_VOCAB
+from fakes.tiny import LIKELY, N_VOCAB
 from numpy.typing import NDArray
 
 from localspec.speculation.passes import Pass, Scores
@@ -20,8 +20,7 @@ from localspec.speculation.passes import Pass, Scores
 WIDTH, LAYERS, HEADS, SHARED, NARROW, CONTEXT = 32, 5, 4, 2, 48, 512
 # The layers whose input rows the head reads.
 READS = (1, 2, 4)
-# The tokens that can be generated, and those among them that a head with d2t does not know.
-LIKELY = (259, 266, 271, 275)
+# Of the tokens that can be generated, those that a head with d2t does not know.
 UNKNOWN = (271,)
 _LEAN = 3.0
 
@@ -80,9 +79,9 @@ class _Weights:
         values[:, 0] = _LEAN
         self.put("token_embd.weight", values)
 
-    def output(self, tokens: list[int]) -> None:
+    def output(self, tokens: list[int], likely: Sequence[int] = LIKELY) -> None:
         values = self._random.standard_normal((len(tokens), self.width)) * 0.5
-        values[:, 0] = [8 if token in LIKELY else -8 for token in tokens]
+        values[:, 0] = [8 if token in likely else -8 for token in tokens]
         self.put("output.weight", values)
 
     def layer(self, blk: str, columns: int) -> None:
@@ -114,7 +113,7 @@ class _Weights:
         header.add_layer_norm_rms_eps(1e-5)
         header.add_rope_dimension_count(self.width // HEADS)
         header.add_rope_freq_base(10000.0)
-        vocabulary = tiny._pieces if family in ("llama", "gemma3") else tiny._byte_pairs
+        vocabulary = tiny._pieces if family in tiny.PIECES else tiny._byte_pairs
         vocabulary(header)
         if tokens < N_VOCAB:
             for name in ("tokens", "scores", "token_type"):
@@ -133,10 +132,12 @@ class _Weights:
         return self._path
 
 
-def write_target(path: Path, *, seed: int = 0, tokens: int = N_VOCAB) -> Path:
-    """A llama of LAYERS layers, as F32. tokens: of its vocabulary."""
+def write_target(
+    path: Path, *, seed: int = 0, tokens: int = N_VOCAB, family: str = "llama"
+) -> Path:
+    """A llama of LAYERS layers, as F32. tokens: of its vocabulary, which is a family's."""
     writer = _Weights(path, "llama", WIDTH, seed)
-    writer.header(LAYERS, tokens)
+    writer.header(LAYERS, tokens, family)
     writer.embedding(tokens)
     writer.output(list(range(tokens)))
     writer.norm("output_norm", WIDTH)
@@ -153,13 +154,14 @@ def write_head(
     seed: int = 1,
     embeddings: int = N_VOCAB,
     family: str = "llama",
+    likely: Sequence[int] = LIKELY,
     **metadata: Any,
 ) -> Path:
     """An EAGLE-3 head for the target, as F32.
 
     reads: the layers of the target that it reads. embeddings: the rows of its embedding. family: of
-    tiny models, whose vocabulary it has. metadata: numbers that replace those of the architecture,
-    such as block_count.
+    tiny models, whose vocabulary it has. likely: the tokens that it drafts. metadata:
+    numbers that replace those of the architecture, such as block_count.
     """
     writer = _Weights(path, "eagle3", shape.width, seed)
     width, fused = shape.width, len(reads) * WIDTH
@@ -186,7 +188,7 @@ def write_head(
     if shape.own_embedding:
         writer.embedding(embeddings)
     if shape.own_output:
-        writer.output(tokens)
+        writer.output(tokens, likely)
     writer.norm("output_norm", width)
     writer.layer("blk.0", 2 * width)
     writer.norm("blk.0.attn_norm_2", width)
@@ -196,8 +198,8 @@ def write_head(
 class Eagle3Oracle:
     """The drafts of an EAGLE-3 head, from the numpy forward of its target and its own."""
 
-    def __init__(self, target: Path, head: Path) -> None:
-        self.target = NumpyLlama(target)
+    def __init__(self, target: Path | NumpyLlama, head: Path) -> None:
+        self.target = target if isinstance(target, NumpyLlama) else NumpyLlama(target)
         self.weights = Tensors(head)
         self.reads = [int(layer) for layer in self.weights.own("target_layers")]
         self._eps = float(self.weights.own("attention.layer_norm_rms_epsilon"))

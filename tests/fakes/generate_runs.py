@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from typing import Any
@@ -38,10 +38,15 @@ class Generated(Done):
         return valid(super().record)
 
 
+def with_model(args: Sequence[str | bytes]) -> list[str | bytes]:
+    """The arguments, with pycode where they name no model."""
+    return [*args] if "-m" in args else ["-m", "pycode", *args]
+
+
 @contextmanager
 def process(*args: str | bytes, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """`python -m localspec generate ARGS`; standard output and error are pipes."""
-    command = [sys.executable, "-m", "localspec", "generate", *args]
+    """`python -m localspec generate ARGS`, with pycode; standard output and error are pipes."""
+    command = [sys.executable, "-m", "localspec", "generate", *with_model(args)]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **{**streams, **options}) as running:
         try:

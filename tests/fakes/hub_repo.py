@@ -41,7 +41,8 @@ class File:
     @property
     def git_id(self) -> str:
         """What git calls it: of a file in LFS, its pointer."""
-        return hashlib.sha1(f"{self.lfs} {self.sha256}".encode()).hexdigest()
+        content = self.sha256.encode() if self.lfs else self.content
+        return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
     def sibling(self) -> dict[str, Any]:
         """As model information with `blobs=true` lists it."""

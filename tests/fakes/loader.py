@@ -1,6 +1,7 @@
 """A child process that loads one model after another, as the smoke test and the engine do.
 
-It may use a gigabyte, and a minute for each.
+It may use a gigabyte, and a minute for each. What it does with a line is in the file that it runs,
+which is this one or another.
 """
 
 import os
@@ -9,6 +10,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 _SECONDS = 60
@@ -16,19 +18,20 @@ _MOST_BYTES = 1 << 30
 
 
 class Loader:
-    """Loads files in a child, which is started again when it dies."""
+    """Loads files in a child, which is started again when it dies. program: its file."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: str = __file__) -> None:
         self._child: subprocess.Popen[bytes] | None = None
+        self._program = program
 
-    def load(self, path: Path) -> list[str]:
+    def load(self, *names: Path | str) -> list[str]:
         """What came of it, the smoke test's way and the engine's: "decoded", or why it was refused.
 
         Raises AssertionError with the last words of a child that died or was silent.
         """
-        child = self._child = self._child or _start()
+        child = self._child = self._child or _start(self._program)
         assert child.stdin
-        child.stdin.write(bytes(path) + b"\n")
+        child.stdin.write(b"\t".join(map(os.fsencode, names)) + b"\n")
         child.stdin.flush()
         answer = _line(child)
         if answer is None:
@@ -50,9 +53,9 @@ class Loader:
         return f"{'silent' if silent else child.returncode}: {complaints[-300:]}"
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start(program: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, __file__],
+        [sys.executable, program],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GGML_NO_BACKTRACE": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -92,16 +95,16 @@ def _by_the_engine(path: Path) -> None:
         _ = model.end_tokens, model.suppressed_tokens, model.chat_template
 
 
-def _serve() -> None:
+def serve(*uses: Callable[..., None]) -> None:
+    """Answer each line of standard input, the names of files, with what came of each use."""
     from localspec.errors import LocalspecError
-    from localspec.llama.smoke_test import smoke_test
 
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
     for line in sys.stdin.buffer:
-        path, answers = Path(os.fsdecode(line.rstrip(b"\n"))), []
-        for decode in (smoke_test, _by_the_engine):
+        names, answers = [Path(name) for name in os.fsdecode(line.rstrip(b"\n")).split("\t")], []
+        for use in uses:
             try:
-                decode(path)
+                use(*names)
                 answers.append("decoded")
             except LocalspecError as error:
                 answers.append(" ".join(str(error).split()))
@@ -109,4 +112,6 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    from localspec.llama.smoke_test import smoke_test
+
+    serve(smoke_test, _by_the_engine)

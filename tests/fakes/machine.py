@@ -36,6 +36,10 @@ class CostlyDrafter:
     margin: the confidence that it reports, by whether the token is right.
     backlog: the number of text tokens that it has not read.
     each: seconds to read a token of the backlog; None: reading takes no time.
+    deepest: see Traits; only `Limit.go_on` keeps it from drafting more.
+    parallel: see Traits; all tokens take the time of one pass.
+    reading: the seconds to read the hidden rows of a token; 0 for a drafter that reads none.
+    only_last_row: see Traits. missed: whether it lacks hidden rows.
     """
 
     clock: "FakeClock"
@@ -46,18 +50,33 @@ class CostlyDrafter:
     backlog: int = 1
     each: float | None = None
     name: str = "costly"
+    deepest: int | None = None
+    parallel: bool = False
+    reading: float = 0.0
+    only_last_row: bool = False
+    missed: bool = False
 
     @property
     def traits(self) -> Traits:
-        return Traits(backlog=lambda: self.backlog)
+        return Traits(
+            backlog=lambda: self.backlog,
+            deepest=self.deepest,
+            parallel=self.parallel,
+            reads_hidden=(1,) if self.reading else (),
+            only_last_row=self.only_last_row,
+        )
 
     def begin(self, tokens: Sequence[int]) -> None: ...
 
     def propose(self, limit: Limit) -> Draft:
+        assert not self.missed
         tokens: list[int] = []
         self.clock.now += max(0, self.backlog - 2) * (self.each or 0.0)
+        if self.parallel:
+            self.clock.now += self.first + (limit.depth - 1) * self.further
         while len(tokens) < limit.depth:
-            self.clock.now += self.further if tokens else self.first
+            if not self.parallel:
+                self.clock.now += self.further if tokens else self.first
             right = self.right()
             tokens.append(int(right))
             if limit.go_on and not limit.go_on(self.margin(right)):
@@ -127,9 +146,17 @@ class Machine:
         options = {"clock": self.clock, **options}
         return AdaptivePolicy(drafters, CostModel(passes, costs), **options)  # type: ignore[arg-type]
 
-    def write(self, policy: AdaptivePolicy, tokens: int, most: int = 10**9) -> None:
-        """Generate a text that ends after `tokens` tokens, though the limit is `most`."""
+    def write(
+        self, policy: AdaptivePolicy, tokens: int, most: int = 10**9, lacking: int = 0
+    ) -> None:
+        """Generate a text that ends after `tokens` tokens, though the limit is `most`.
+
+        lacking: the tokens of the prompt whose hidden rows heads have missed.
+        """
         policy.begin()
+        for drafter in policy.drafters:
+            if drafter.traits.reads_hidden:
+                drafter.missed = not policy.reads(drafter, lacking)  # type: ignore[attr-defined]
         written = 0
         for step, _ in self.steps(policy, max(tokens, most)):
             written += len(step.tokens)
@@ -154,10 +181,25 @@ class Machine:
             width = policy._passes.padded(verified + 1)
             self.clock.now += self.plain * CURVES[self.curve][width] * next(factors)
             accepted = next((i for i in range(verified) if not draft.tokens[i]), verified)
+            done = [1] * (accepted + 1)
+            reading = self._read(policy, len(done))
             took = self.clock.now - began
-            step = Step(draft.tokens, verified, width, [1] * (accepted + 1), took, drafting)
+            step = Step(draft.tokens, verified, width, done, took, drafting, reading=reading)
             policy.learn(step)
             for drafter in policy.drafters:
                 drafter.observe(Outcome(step.tokens, accepted))
             tokens -= len(step.tokens)
             yield step, self.clock.now
+
+    def _read(self, policy: AdaptivePolicy, tokens: int) -> dict[str, float]:
+        """Show the hidden rows of a step to the drafters that the policy names."""
+        reading = {}
+        for drafter in policy.drafters:
+            if isinstance(drafter, CostlyDrafter) and drafter.reading:
+                if policy.reads(drafter):
+                    reading[drafter.name] = tokens * drafter.reading
+                    self.clock.now += reading[drafter.name]
+                    drafter.missed = drafter.missed and not drafter.only_last_row
+                else:
+                    drafter.missed = True
+        return reading

@@ -5,11 +5,13 @@ of randomness that mistakes need and the real rules never ask for.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from fakes.enumeration import Branches, Drawn, SharedNoise, exact, total_variation
@@ -57,13 +59,22 @@ class Code:
             )
             bodies[edit.where] = body.replace(edit.old, edit.new)
             sources[name] = source.replace(body, bodies[edit.where])
-        self._copies = {name: _executed(name, source) for name, source in sources.items()}
+        self._copies: dict[str, ModuleType] = {}
+        for name, source in sources.items():
+            # What a module imports from one that was edited before it is that one's copy.
+            with patch.dict(sys.modules, self._copies):
+                self._copies[name] = _executed(name, source)
 
     def of(self, thing: Any) -> Any:
         """A function or class of the package, as these modules have it."""
         name = thing.__module__
+        for base in reversed(getattr(thing, "__mro__", (thing,))[1:]):
+            if base.__module__.startswith("localspec."):
+                self.of(base)
         if name not in self._copies and self._imports_a_copy(_module(thing)):
-            self._copies[name] = _executed(name, inspect.getsource(_module(thing)))
+            # Classes are derived from those of the copies.
+            with patch.dict(sys.modules, self._copies):
+                self._copies[name] = _executed(name, inspect.getsource(_module(thing)))
             for used in self._imports_a_copy(self._copies[name]):
                 setattr(self._copies[name], used.__name__, self.of(used))
         return getattr(self._copies.get(name) or _module(thing), thing.__name__)

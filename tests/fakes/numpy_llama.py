@@ -56,8 +56,9 @@ class NumpyLlama:
 
     @cached_property
     def output(self) -> Floats:
-        """(n_vocab, width)."""
-        return self.weights["output.weight"]
+        """(n_vocab, width); the embedding where the file has none."""
+        tied = "output.weight" not in self.weights
+        return self.embedding if tied else self.weights["output.weight"]
 
     def hidden(self, tokens: list[int]) -> list[Floats]:
         """The rows that enter each layer, and those that leave the last: each (n, width)."""
@@ -74,8 +75,12 @@ class NumpyLlama:
 
     def logits(self, tokens: list[int]) -> Floats:
         """(n, n_vocab), one row after each token."""
+        return self.normed(tokens) @ self.output.T
+
+    def normed(self, tokens: list[int]) -> Floats:
+        """The rows behind the output norm: (n, width)."""
         last = self.hidden(tokens)[-1]
-        return rms_norm(last, self.weights["output_norm.weight"], self.eps) @ self.output.T
+        return rms_norm(last, self.weights["output_norm.weight"], self.eps)
 
 
 def rms_norm(x: Floats, weight: Floats, eps: float) -> Floats:

@@ -42,8 +42,13 @@ class ChatPilot:
 
     async def wait_idle(self) -> None:
         """Wait until the engine thread has nothing to do, and the screen shows its events."""
+        outbox = self.screen.outbox
         await self.until(
-            lambda: not self.app.engine_thread.busy and not self.app.engine_thread._events
+            lambda: (
+                not self.app.engine_thread.busy
+                and not self.app.engine_thread._events
+                and (not outbox.queued or outbox.held)
+            )
         )
         # The timers of the screen would do this a moment later.
         self.screen.event_handler.poll()

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from fakes.machine import FakeClock
 
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation
@@ -46,6 +47,8 @@ class Script:
     answers: in turn, again from the first after the last; the same prompt with the same seed gets
     the same answer. `<think>` works in them. rate: tokens per second, at most; 0 is as fast as can
     be.
+    plain_seconds: of one plain step; None: not measured. clock: advanced by as much in each step,
+    in place of the rate.
     origins: of one token after another; `draft` stands for the drafter's name, and any other ends
     a step. Without drafters all tokens are plain. names, reason: of the drafting that `auto` gives.
     fails: what is raised at `load`, `send`, `answer` (after its second token) or `switch`.
@@ -60,7 +63,8 @@ class Script:
     notes: Sequence[str] = ()
     context: int = 8192
     template: str | None = TEMPLATE
-    plain_seconds: float | None = 0.01
+    plain_seconds: float | None = 0.0055
+    clock: FakeClock | None = None
     digits: EqualDigits | None = None
     fails: dict[str, Exception] = field(default_factory=dict)
     engines: list["ScriptedEngine"] = field(default_factory=list)
@@ -117,12 +121,11 @@ class ScriptedEngine:
         return self._script.digits
 
     @property
-    def plain_seconds(self) -> float | None:
-        return self._script.plain_seconds if self.drafter_set.names else None
-
-    @property
     def prefers_chat(self) -> bool:
         return self.model.chat_template is not None
+
+    def fit_threads(self) -> None:
+        pass
 
     def open_slot(self) -> "ScriptedSlot":
         return self.slot
@@ -217,7 +220,7 @@ class ScriptedSlot:
         self.target = ScriptedTarget(engine.model, engine.context)
         self.started: list[GenerationConfig] = []
         self.scheduled = engine.scheduler.new_text()
-        self.loaded = SimpleNamespace(apart=None)
+        self.loaded = SimpleNamespace(apart=None, threads_note=None, notes=())
         self._script = script
         self._engine = engine
         self._running: Generation | None = None
@@ -321,6 +324,7 @@ class ScriptedDecoder:
             self.target.cache.append(self.text[-1])
             self.text.append(token)
             self.stats.count_token(position)
+            self.stats.add_plain(1, self.script.plain_seconds if self.names else None)
             yield Emission(token, origin)
 
     def _places(self) -> Iterator[tuple[str, int | None]]:
@@ -333,8 +337,15 @@ class ScriptedDecoder:
             yield step[-1], None
 
     def _wait(self, *, drafted: bool) -> None:
+        seconds = self.stats.seconds
+        if self.script.clock:
+            took = 0.0 if drafted else self.script.plain_seconds or 0.0
+            self.script.clock.now += took
+            seconds.steps += took
+            return
         with self.stats.timing("draft" if drafted else "verify"):
             sleep(1 / self.script.rate if self.script.rate else 0)
+        seconds.steps = seconds.verify
 
 
 def _steps(origins: Sequence[str]) -> Iterator[list[str]]:

@@ -13,13 +13,14 @@ def on_terminal(
     env: Mapping[str, str] | None = None,
     answer: bytes = b"",
     after: bytes = b"",
+    typed: bytes = b"",
     columns: int = COLUMNS,
     stdout: int | None = None,
 ) -> tuple[int, str]:
     """`localspec ARGUMENTS` with a terminal of its own; the exit code and all that was shown.
 
     env: None is this process's. answer: typed as soon as `after` is shown. stdout: not
-    the terminal, if given.
+    the terminal, if given. typed: typed before anything is shown.
     """
     # None of it exists on Windows.
     import fcntl
@@ -37,12 +38,13 @@ def on_terminal(
         stderr=inside,
     ) as running:
         os.close(inside)
-        shown, typed = b"", False
+        os.write(screen, typed)
+        shown, answered = b"", False
         try:
             while True:
-                if not typed and after in shown:
+                if not answered and after in shown:
                     os.write(screen, answer)
-                    typed = True
+                    answered = True
                 if not (piece := os.read(screen, 4096)):
                     break
                 shown += piece

@@ -1,7 +1,11 @@
 """Tiny models with random weights, one per family: they load and decode in milliseconds."""
 
+import atexit
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 
 import gguf
 import numpy as np
@@ -10,6 +14,9 @@ WIDTH, LAYERS, HEADS, KEY_VALUE_HEADS, HEAD, HIDDEN, EXPERTS = 32, 2, 4, 2, 8, 6
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 _WORDS = [f"▁{a}{b}" for a in "abcdef" for b in "nrst"]
 _SPECIAL = ["<unk>", "<s>", "</s>"]
+# The tokens that models which lean find likely.
+LIKELY = (259, 266, 271, 275)
+_LEAN = 3.0
 FIRST_MESSAGE = "{{ messages[0].content }}"
 # A chat in the special tokens there are.
 TURNS = """
@@ -20,19 +27,33 @@ TURNS = """
     {{- '<s>a ' }}
 {%- endif %}
 """
+# The families whose vocabulary is one of SentencePiece; others have byte-level BPE.
+PIECES = ("llama", "gemma3", "gemma4", "phi3")
 N_VOCAB = len(_SPECIAL) + len(_BYTES) + len(_WORDS)
 
 
 class _Writer:
-    """Adds tensors by their name, of rows by columns, or vectors of ones."""
+    """Adds tensors by their name, of rows by columns, or vectors of ones.
 
-    def __init__(self, path: Path, arch: str, *, quantised: bool) -> None:
+    leans: whether rows have a large first number, for which the output finds LIKELY tokens likely.
+    embedding: what the embeddings are multiplied with.
+    """
+
+    embedding = 1.0
+
+    def __init__(
+        self, path: Path, arch: str, *, quantised: bool, leans: bool = False, seed: int = 0
+    ) -> None:
         self.gguf = gguf.GGUFWriter(path, arch)
-        self._quantised = quantised
-        self._random = np.random.default_rng(0)
+        self._quantised, self._leans = quantised, leans
+        self._random = np.random.default_rng(seed)
 
     def matrix(self, name: str, *shape: int, kind: str = "F32") -> None:
         values = (self._random.standard_normal(shape) * 0.1).astype(np.float32)
+        if self._leans:
+            values = _leaning(name, values)
+        if name == "token_embd":
+            values *= self.embedding
         quantized = gguf.GGMLQuantizationType[kind if self._quantised else "F32"]
         self.gguf.add_tensor(
             f"{name}.weight", gguf.quants.quantize(values, quantized), raw_dtype=quantized
@@ -41,24 +62,53 @@ class _Writer:
     def vector(self, name: str, size: int = WIDTH, end: str = "weight") -> None:
         self.gguf.add_tensor(f"{name}.{end}", np.ones(size, np.float32))
 
+    def bias(self, name: str, *shape: int) -> None:
+        values = (self._random.standard_normal(shape) * 0.1).astype(np.float32)
+        values[..., 0] = 0
+        self.gguf.add_tensor(f"{name}.bias", values)
+
+
+def _leaning(name: str, values: np.ndarray) -> np.ndarray:
+    """The values of a matrix in a model that leans."""
+    if name == "token_embd":
+        values *= 10
+        values[:, 0] = _LEAN
+    elif name == "output":
+        values *= 5
+        values[:, 0] = [8 if token in LIKELY else -8 for token in range(len(values))]
+    else:
+        values *= 2.5
+        if values.shape[-2] == WIDTH:
+            values[..., 0, :] = 0  # the large first number stays
+    return values
+
 
 def write_tiny(
-    path: Path, family: str, *, quantised: bool = True, template: str = FIRST_MESSAGE
+    path: Path,
+    family: str,
+    *,
+    quantised: bool = True,
+    template: str = FIRST_MESSAGE,
+    context: int = 256,
+    layers: Callable[[_Writer], None] | None = None,
+    leans: bool = False,
+    seed: int = 0,
 ) -> Path:
     """A GGUF of one of FAMILIES: a few hundred tokens, two layers, width 32.
 
     quantised: some of its matrices are; else logits differ by the rounding of 32-bit floats only.
-    template: for chats.
+    template: for chats. context: tokens that it says it was made for. layers: adds what a family
+    that is not one of FAMILIES has. leans: whether it finds LIKELY tokens likely.
     """
-    writer = _Writer(path, family, quantised=quantised)
+    writer = _Writer(path, family, quantised=quantised, leans=leans, seed=seed)
     header = writer.gguf
-    header.add_context_length(256)
+    header.add_context_length(context)
     header.add_embedding_length(WIDTH)
     header.add_feed_forward_length(HIDDEN)
     header.add_block_count(LAYERS)
     header.add_head_count(HEADS)
     header.add_head_count_kv(KEY_VALUE_HEADS)
-    FAMILIES[family](writer)
+    (layers or FAMILIES[family])(writer)
     header.add_bos_token_id(1)
     header.add_eos_token_id(2)
     header.add_add_bos_token(True)
@@ -71,6 +121,21 @@ def write_tiny(
     header.write_tensors_to_file()
     header.close()
     return path
+
+
+@cache
+def tiny_folder() -> Path:
+    """Where the models of `tiny_model` are, until the tests end."""
+    folder = Path(mkdtemp())
+    atexit.register(rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def tiny_model(family: str) -> Path:
+    """A model of 32-bit floats that chats, made for 512 tokens; written once."""
+    file = tiny_folder() / f"{family}.gguf"
+    return write_tiny(file, family, quantised=False, template=TURNS, context=512)
 
 
 def _llama(writer: _Writer) -> None:

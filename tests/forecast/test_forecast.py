@@ -1,19 +1,21 @@
 """What is predicted is what happens: steps and acceptance, and which costs make what the best."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fakes.prompts import PROMPTS
+from fakes.pycode import load
 
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.drafter_cost import DrafterCost
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.suffix import Suffix
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
+from localspec.forecast.assumed_drafter import AssumedDrafter
 from localspec.forecast.confidence import ratio_interval
 from localspec.forecast.forecast import (
     DEPTHS,
@@ -21,6 +23,7 @@ from localspec.forecast.forecast import (
     forecast,
     forecast_auto,
     forecast_draft_model,
+    forecast_head,
     forecast_model_free,
     forecast_plain,
     ranked,
@@ -31,8 +34,9 @@ from localspec.forecast.simulated_run import model_free_run
 from localspec.forecast.simulation import Simulation
 from localspec.forecast.timing import DEEPEST, StepCosts
 from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.loading.first_guesses import Guess
 from localspec.speculation.decoder import Decoder
-from localspec.speculation.drafter import Limit
+from localspec.speculation.drafter import Limit, Outcome, Traits, backlog
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
@@ -145,19 +149,29 @@ class PolicyOfKnownCosts:
     def __init__(self, adaptive: AdaptivePolicy, known: StepCosts) -> None:
         self.drafters = adaptive.drafters
         self.begin, self.keep = adaptive.begin, adaptive.keep
+        self.plain_time = adaptive.plain_time
         self._adaptive = adaptive
         self._known = known
         self._plan = PLAIN_STEP
+        self._unread = 0
+        self.left = 0
 
     def decide(self, limit: Limit) -> Decision:
         self._plan = self._adaptive.decide(limit)
+        self._unread = backlog(self._plan.drafter) if self._plan.drafter else 0
         return self._plan
 
     def learn(self, step: Step) -> None:
+        # The simulation knows no tokens behind the end of an answer.
+        step = replace(step, tokens=step.tokens[: self.left])
+        self.left -= len(step.tokens)
         drafter, drafting = self._plan.drafter, 0.0
         if drafter:
             cost = self._known.drafters[drafter.name]
-            drafting = cost.of(1 if drafter.name == "suffix" else len(step.drafted))
+            cheap = drafter.name == "suffix"
+            drafting = cost.of(1 if cheap else len(step.drafted))
+            if step.drafted and not cheap:
+                drafting += cost.catch_up_seconds(self._unread)
         seconds = self._known.passes[step.width] + len(step.tokens) * self._known.host + drafting
         self._adaptive.learn(replace(step, seconds=seconds, draft_seconds=drafting))
 
@@ -178,7 +192,7 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
     with engine.slot.new_context(GenerationConfig.of(**options(temperature))) as context:
         context.padded = other._learnt.padded
         for answer, run in zip(answers, predicted, strict=True):
-            stats = Stats()
+            stats, policy.left = Stats(), len(answer.tokens)
             held = context.truncate(context.shared(answer.prompt[:-1]))
             context.extend(answer.prompt[held:-1])
             loop = Decoder(
@@ -189,6 +203,66 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
             seen = (stats.steps, stats.drafted, stats.accepted)
             assert (run.steps, run.drafted, run.accepted) == seen
     assert sum(run.tokens for run in predicted) > 1.5 * sum(run.steps for run in predicted)
+
+
+# Heads, whose acceptance rate is assumed.
+
+
+class Head:
+    name = "head"
+
+    def __init__(self, deepest: int | None = None) -> None:
+        self.traits = Traits(reads_hidden=(1, 2), deepest=deepest)
+
+    def begin(self, tokens: Sequence[int]) -> None: ...
+
+    def observe(self, outcome: Outcome) -> None: ...
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 0.9])
+def test_a_head_takes_the_steps_of_its_rate(
+    scored: Mapping[float, ScoredAnswers], rate: float
+) -> None:
+    answers = scored[0.8].answers
+    head = AssumedDrafter(Head(deepest=5), Guess(rate, "most"), answers)
+    known = replace(costs(), drafters={"head": DrafterCost(0.1, 0.1)})
+    lines = [*forecast_head(head, answers, known)]
+    assert [line.depth for line in lines] == [1, 2, 3, 4, 5]
+    for line in lines:
+        # Drafts are cut at the end of an answer.
+        most = sum(rate**position for position in range((line.depth or 0) + 1))
+        assert 0.85 * most < line.tokens_per_step.value <= most + 1e-9
+
+
+def test_the_stand_in_of_a_head_is_right_as_often_as_it_is_said(
+    scored: Mapping[float, ScoredAnswers],
+) -> None:
+    answers = scored[0.8].answers
+    head = AssumedDrafter(Head(), Guess(0.6, "most"), answers)
+    right: list[bool] = []
+    for answer in answers:
+        head.begin(answer.prompt)
+        for place, token in enumerate(answer.tokens):
+            limit = Limit(8, answer.sampler.prefix(answer.prompt), answer.sampler)
+            draft = head.propose(limit)
+            assert len(draft) == min(8, len(answer.tokens) - place)
+            right.append(draft.tokens[0] == token)
+            head.observe(Outcome([token], 0))
+    assert np.mean(right) == pytest.approx(0.6, abs=3 * (0.24 / len(right)) ** 0.5)
+
+
+def test_auto_drafts_with_the_stand_in(scored: Mapping[float, ScoredAnswers]) -> None:
+    answers, head = scored[0.8].answers, Head()
+    known = costs(drafts=0.02)
+    known.drafters["head"] = DrafterCost(0.02, 0.02)
+    good, bad = (
+        forecast_auto(
+            [head], scored[0.8], known, [AssumedDrafter(head, Guess(rate, "most"), answers)]
+        )
+        for rate in (0.9, 0.05)
+    )
+    assert good.speed_up.value > 1.5
+    assert 0.9 < bad.speed_up.value < 1.05
 
 
 # What is best.

@@ -158,9 +158,18 @@ def test_what_only_belongs_to_a_model_is_skipped() -> None:
         for model in group_files(files):
             assert not any(word in model.first for word in ("mmproj", "mtp-", "imatrix"))
     with pytest.raises(ModelNotFoundError, match="holds no GGUF model"):
-        choose_model(
-            ["mmproj-BF16.gguf", "imatrix.gguf", "MTP/mtp-model-Q8_0.gguf"], None, "user/repo"
-        )
+        choose_model(["mmproj-BF16.gguf", "imatrix.gguf"], None, "user/repo")
+
+
+def test_a_repository_of_heads_alone_is_one_of_drafters() -> None:
+    heads = ["mmproj-BF16.gguf", "MTP/mtp-model-Q8_0.gguf", "MTP/mtp-model-Q4_0.gguf"]
+    assert choose_model(heads, None, "user/repo").first == "MTP/mtp-model-Q4_0.gguf"
+    assert choose_model(heads, "q8_0", "user/repo").first == "MTP/mtp-model-Q8_0.gguf"
+    # Beside a model a head is named by its file.
+    with pytest.raises(ModelNotFoundError, match=r"has no BF16; it has Q4_K_M, Q8_0, UD-Q2_K_XL"):
+        choose_model(UNSLOTH, "BF16", "user/repo")
+    named = choose_model(UNSLOTH, "mtp-gemma-4-E2B-it-BF16.gguf", "user/repo")
+    assert named.first == "MTP/mtp-gemma-4-E2B-it-BF16.gguf"
 
 
 @pytest.mark.parametrize("quant", [None, "Q8_0"])

@@ -1,6 +1,5 @@
-"""Broken models by the hundred: each is refused in one line, or llama.cpp survives it."""
+"""Broken models and heads by the hundred: each is refused in one line, or survived."""
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -8,8 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from fakes import families
 from fakes.broken_gguf import broken
 from fakes.gguf_document import parse
+from fakes.stateful import examples
 from fakes.tiny import FAMILIES, write_tiny
 
 from localspec.errors import ModelLoadError
@@ -18,10 +19,11 @@ from localspec.gguf.check import check_generative
 if sys.platform == "win32":
     pytest.skip("needs limits of memory", allow_module_level=True)
 
+from fakes.broken_heads import BrokenHeads
 from fakes.loader import Loader
 
 # A quick look unless .ci/run asks for more examples.
-FILES = min(2000, 30 * int(os.environ.get("LOCALSPEC_EXAMPLES", "20")))
+FILES, HEADS = min(2000, 30 * examples(20)), min(500, examples(26))
 
 
 @pytest.fixture
@@ -52,6 +54,7 @@ def test_the_tiny_models_are_sound(family: str, tmp_path: Path, loader: Loader) 
 @pytest.mark.slow
 def test_a_broken_model_is_refused_or_survived(tmp_path: Path, loader: Loader) -> None:
     documents = [parse(write_tiny(tmp_path / f"{family}.gguf", family)) for family in FAMILIES]
+    documents += [parse(families.target(family)) for family in ("gemma4", "gpt-oss", "phi3")]
     path = tmp_path / "broken.gguf"
     ends, fatal = Counter[str](), {}
     for number in range(FILES):
@@ -74,3 +77,12 @@ def test_a_broken_model_is_refused_or_survived(tmp_path: Path, loader: Loader) -
     assert fatal == {}
     # The damage is neither harmless nor so coarse that nothing reaches the library.
     assert min(ends[end] for end in ("refused", "not loaded", "decoded")) > 0.07 * FILES, ends
+
+
+@pytest.mark.slow
+def test_a_broken_head_is_refused_in_one_line_or_drafts(tmp_path: Path) -> None:
+    heads = BrokenHeads(tmp_path)
+    heads.run(HEADS)
+    heads.close()
+    assert heads.wrong == {}
+    assert min(heads.ends[end] for end in ("drafted", "refused")) > 0.15 * HEADS, heads.ends

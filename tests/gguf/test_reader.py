@@ -274,6 +274,17 @@ UNFIT: dict[str, tuple[dict[str, Any], list[Change], str]] = {
     "mmproj": ({}, [lambda w: w.add_type("mmproj")], "mmproj"),
     "adapter": ({}, [lambda w: w.add_type("adapter")], "adapter"),
     "diffusion": ({"arch": "dream"}, [], "diffusion"),
+    "gptoss": ({"arch": "gptoss"}, [], "Ollama's own format (architecture gptoss)"),
+    "encoder-inside": (
+        {},
+        [add_tensor("v.blk.0.attn_k.weight", np.float32, 5, 32)],
+        "Ollama's own format (an image or audio encoder inside)",
+    ),
+    "rope-sections": (
+        {},
+        [lambda w: w.add_array("llama.rope.dimension_sections", [2, 1, 1])],
+        "Ollama's own format (3 rope sections, not 4)",
+    ),
     "draft-head": ({"arch": "eagle3"}, [], "draft head"),
     "no-architecture": ({}, [without_architecture], "architecture"),
     "no-tokenizer": ({"tokenizer": ""}, [], "no tokenizer"),
@@ -323,6 +334,37 @@ UNFIT: dict[str, tuple[dict[str, Any], list[Change], str]] = {
         "3 key-value heads among 4",
     ),
     "epsilon": ({}, [lambda w: w.add_layer_norm_rms_eps(-1e-5)], "rms_epsilon = -"),
+    "no-windowed-layer": (
+        {"arch": "gpt-oss"},
+        [
+            lambda w: w.add_sliding_window(16),
+            lambda w: w.add_sliding_window_pattern([False] * 2 + [True]),
+        ],
+        "16 tokens in none of its layers",
+    ),
+    "every-layer-without-window": (
+        {"arch": "gemma3"},
+        [lambda w: w.add_sliding_window(16), lambda w: w.add_sliding_window_pattern(1)],
+        "16 tokens in none of its layers",
+    ),
+    "half-a-layer": (
+        {"arch": "qwen35"},
+        [
+            lambda w: w.add_rope_dimension_count(8),
+            add_tensor("blk.0.ssm_conv1d.weight", np.float32, 8, 4),
+            add_tensor("blk.0.attn_qkv.weight", np.float32, 8, 32),
+        ],
+        "no tensor 'blk.0.attn_gate.weight'",
+    ),
+    "no-queries": (
+        {"arch": "phi3"},
+        [
+            lambda w: w.add_rope_dimension_count(8),
+            add_tensor("blk.0.attn_output.weight", np.float32, 8, 8),
+            add_tensor("blk.0.attn_q.weight", np.float32, 8, 8),
+        ],
+        "no tensor 'blk.0.attn_qkv.weight'",
+    ),
     "experts": ({}, [add_number("expert_count", 4)], "0 of 4 experts"),
     "no-experts": ({}, [add_number("expert_used_count", 2)], "2 of 0 experts"),
     "rope": ({}, [lambda w: w.add_string("llama.rope.scaling.type", "odd")], "rope scaling 'odd'"),

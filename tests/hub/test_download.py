@@ -9,6 +9,7 @@ import pytest
 from fakes.hub import Hub
 from fakes.hub_client import Child, asking, fetch, wait_for, why_not
 from fakes.hub_repo import Repo
+from fakes.pycode import PYCODE
 from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
@@ -17,14 +18,14 @@ from localspec.hub import store
 from localspec.hub.download import FileProgress, bytes_on_disk, download, require_space
 from localspec.hub.listing import look_up
 from localspec.hub.reference import Repository
-from localspec.models import registry
 
-TARGET, DRAFTER = registry.bundled()
+TARGET, DRAFTER = PYCODE
 SIZE = TARGET.stat().st_size
 SMALL = DRAFTER.stat().st_size
 SECRET, STRANGER = "hf_verySecretToken", "hf_somebodyElses"
 SNAKE, GATED = Repository("zoo/snake-GGUF"), Repository("zoo/gated-GGUF")
 SPLIT, WHALE = Repository("zoo/split-GGUF"), Repository("zoo/whale-GGUF")
+LONG = Repository("zoo/long-GGUF")
 # What huggingface_hub does itself.
 FETCH_BY_HUGGINGFACE = """
 import sys
@@ -50,6 +51,7 @@ def hub() -> Iterator[Hub]:
                 "split-00003-of-00003.gguf": DRAFTER,  # the same bytes again
             }
         ),
+        LONG.id: Repo({f"{'n' * 300}-Q4_0.gguf": DRAFTER}),
         WHALE.id: Repo({"whale-Q4_0.gguf": 10**18}),
     }
     with Hub(repos, strangers=[STRANGER]) as hub:
@@ -253,3 +255,14 @@ def test_it_can_be_cancelled_while_the_server_is_silent(hub: Hub) -> None:
     with pytest.raises(KeyboardInterrupt):
         download([model], lambda _: None, lambda: hub.sent > 0)
     assert 0 <= bytes_on_disk(model) < SIZE
+
+
+def test_a_name_that_no_disk_takes_is_refused_before_the_download(hub: Hub) -> None:
+    sent = hub.sent
+    model = look_up(LONG)
+    for ask in (bytes_on_disk, lambda each: require_space([each]), fetch):
+        with pytest.raises(
+            LocalspecError, match=r"the file name n{60}\.\.\. is longer than 255 bytes"
+        ):
+            ask(model)
+    assert hub.sent == sent

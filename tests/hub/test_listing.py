@@ -10,13 +10,13 @@ import pytest
 from fakes.hub import Hub
 from fakes.hub_client import Child, asking, why_not
 from fakes.hub_repo import Repo
+from fakes.pycode import PYCODE
 
 from localspec.errors import HubError, ModelNotFoundError
-from localspec.hub.listing import look_up
+from localspec.hub.listing import BadFileError, look_up
 from localspec.hub.reference import Repository
-from localspec.models import registry
 
-TARGET, DRAFTER = registry.bundled()
+TARGET, DRAFTER = PYCODE
 SECRET, STRANGER = "hf_verySecretToken", "hf_somebodyElses"
 SNAKE = Repository("zoo/snake-GGUF")
 # Ends the program at the first socket that anything opens.
@@ -110,7 +110,8 @@ def test_a_wrong_token_is_refused_and_not_told(client: pytest.MonkeyPatch, token
 
 @pytest.mark.usefixtures("client")
 @pytest.mark.parametrize(
-    ("status", "said"), [(403, "refuses"), (418, "refuses"), (500, "trouble"), (504, "trouble")]
+    ("status", "said"),
+    [(403, "refuses"), (418, "refuses"), (500, "has an error"), (504, "has an error")],
 )
 def test_a_status_is_told(hub: Hub, status: int, said: str) -> None:
     hub.faults.statuses["hub"] = [status] * 9
@@ -172,13 +173,13 @@ def test_a_server_that_is_no_hub(tmp_path: Path, body: bytes) -> None:
 
 @pytest.mark.usefixtures("client", "hub")
 def test_a_file_may_not_leave_the_cache() -> None:
-    message = why_not(HubError, Repository("zoo/escape-GGUF"))
+    message = why_not(BadFileError, Repository("zoo/escape-GGUF"))
     assert "'../../../escape-Q4_0.gguf'" in message
 
 
 @pytest.mark.usefixtures("client", "hub")
 def test_a_file_without_a_size_is_refused() -> None:
-    assert "empty-Q4_0.gguf" in why_not(HubError, Repository("zoo/empty-GGUF"))
+    assert "empty-Q4_0.gguf" in why_not(BadFileError, Repository("zoo/empty-GGUF"))
 
 
 @pytest.mark.usefixtures("client", "hub")

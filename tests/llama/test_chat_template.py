@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from fakes import templates
+from fakes.pycode import load
 
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message, mentions, render
 
@@ -163,18 +164,8 @@ def test_a_message_is_passed_on_as_it_is() -> None:
     assert '<tool_call>\n{"name": "f", ' in rendered(templates.CHATML, messages[1:])
 
 
-def test_what_a_template_is_given_is_not_the_caller_s() -> None:
-    tools = [{"name": "f", "parameters": {"type": "object"}}]
-    seen: list[Any] = []
-    options = {"look": seen.append}
-    rendered("{{ look(tools[0].parameters) }}{{ look(messages[0]) }}", tools=tools, options=options)
-    assert seen == [{"type": "object"}, HI[0]]
-    assert seen[0] is not tools[0]["parameters"]
-    assert seen[1] is not HI[0]
-
-
 def test_a_template_may_refuse_and_say_why() -> None:
-    with pytest.raises(InvalidValueError, match=r"roles must alternate.*try a raw prompt"):
+    with pytest.raises(InvalidValueError, match=r"roles must alternate.*\(--raw\)"):
         rendered("{{ raise_exception('roles must alternate') }}")
 
 
@@ -182,7 +173,7 @@ def test_a_refusal_is_one_line() -> None:
     with pytest.raises(InvalidValueError) as caught:
         rendered("{{ raise_exception('no\\n\\x1b[2Jtools') }}")
     assert str(caught.value) == (
-        "the model's chat template refuses these messages (no  [2Jtools); try a raw prompt"
+        "the model's chat template refuses these messages (no  [2Jtools); try a raw prompt (--raw)"
     )
 
 
@@ -213,7 +204,7 @@ def test_what_is_missing_is_named(template: str) -> None:
         rendered(template, options={"enable_thinking": True})
     assert str(caught.value) == (
         "the model's chat template needs persona, which it was not given; "
-        "give it with template_options or try a raw prompt"
+        "give it with template_options or try a raw prompt (--raw)"
     )
 
 
@@ -242,7 +233,7 @@ def test_what_is_missing_is_not_blamed_for_other_things(template: str) -> None:
     ],
 )
 def test_where_a_template_is_broken(template: str, line: int) -> None:
-    broken = rf"chat template is broken in line {line} \(.+\); try a raw prompt$"
+    broken = rf"chat template is broken in line {line} \(.+\); try a raw prompt \(--raw\)$"
     with pytest.raises(InvalidValueError, match=broken):
         rendered(template)
 
@@ -264,15 +255,25 @@ def test_where_a_template_is_broken(template: str, line: int) -> None:
 def test_whatever_goes_wrong_is_one_clear_error(template: str) -> None:
     with pytest.raises(InvalidValueError, match="chat template") as caught:
         rendered(template)
-    assert str(caught.value).endswith("try a raw prompt")
+    assert str(caught.value).endswith("try a raw prompt (--raw)")
     assert str(caught.value).isprintable()
 
 
-def test_messages_without_end_are_refused() -> None:
+def endless() -> dict[str, Any]:
     message: dict[str, Any] = {"role": "user"}
     message["content"] = [message]
-    with pytest.raises(InvalidValueError, match="refuses these messages"):
-        rendered(templates.CHATML, [message])
+    return message
+
+
+@pytest.mark.parametrize(
+    "content",
+    [endless(), b"bytes", object(), {(1, 2): 3}],
+    ids=["endless", "bytes", "an object", "a tuple as key"],
+)
+def test_messages_that_are_no_json_are_refused(content: object) -> None:
+    with pytest.raises(InvalidValueError, match="cannot be given to a chat template") as caught:
+        rendered(templates.CHATML, [{"role": "user", "content": content}])
+    assert str(caught.value).endswith("use texts, numbers, lists and dicts")
 
 
 # What a template reads.

@@ -116,6 +116,16 @@ def test_every_kind_of_memory_is_tried(family: str, models: dict[str, Model]) ->
     assert {1, 2, 4} <= {width for group in found.groups for width in group}
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_model_is_tried_within_its_positions(tmp_path: Path, family: str) -> None:
+    """Behind its last position, a model with a table of positions ends the process."""
+    with Model(write_tiny(tmp_path / "model.gguf", family)) as model:
+        assert model.n_ctx_train == 256
+        assert find(model, flash=True).behind < 256 - 64
+        model.n_ctx_train = 100
+        assert find_equal_digits(model, threads=1, flash_attention=True, kv_type=F16) is None
+
+
 def test_a_slow_model_is_tried_with_the_needed_widths_only(target_model: Model) -> None:
     found = find_equal_digits(
         target_model, threads=1, flash_attention=True, kv_type=F16, budget=0.0

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import llama_cpp
 import numpy as np
 import pytest
+from fakes.tiny import FAMILIES, write_tiny
 from fakes.toy import Scripted, fixed
 from numpy.typing import NDArray
 
@@ -153,6 +155,21 @@ def is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError as error:
         return error.reason == "unexpected end of data"
     return True
+
+
+FORCED = [" ", "a b", "  \\n  ", "é €", " nr", "\\t"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_forced_text_is_written_in_any_vocabulary(family: str, tmp_path: Path) -> None:
+    """Some of these have no token for the character that stands for a space."""
+    model = Model(write_tiny(tmp_path / "tiny.gguf", family))
+    for forced in FORCED:
+        for rule in (f'root ::= "{forced}"', f'root ::= "{forced}" | "{forced}!"'):
+            start = Grammar.begin(compile_gbnf(rule), model)
+            text = text_of(walk(start, model, seed=0, steps=20), model)
+            assert text.rstrip("!") == forced.replace("\\n", "\n").replace("\\t", "\t")
+    model.close()
 
 
 def test_then_never_changes_its_receiver(target_model: Model) -> None:

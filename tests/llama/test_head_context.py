@@ -17,6 +17,7 @@ from fakes.eagle3 import (
     write_head,
     write_target,
 )
+from fakes.head_texts import GREEDY, TOLERANCE, HeadText, prompt, side_by_side, steps, together
 from fakes.tiny import N_VOCAB
 
 from localspec.drafters.eagle3 import Eagle3
@@ -24,16 +25,10 @@ from localspec.errors import LocalspecError
 from localspec.llama.context import Context
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
-from localspec.llama.sequence import KVSequence
-from localspec.sampling.noise import Noise
-from localspec.sampling.params import SamplingParams
-from localspec.sampling.sampler import Sampler
-from localspec.speculation.drafter import Evaluated, Limit, Outcome
-from localspec.speculation.passes import Pass, Passes, Scores, direct, run
+from localspec.speculation.drafter import Limit
+from localspec.speculation.passes import Pass, run
 
-GREEDY = Sampler(SamplingParams(temperature=0), Noise(1))
 EXACT = {"flash_attention": False, "kv_type": llama_cpp.GGML_TYPE_F32, "threads": 1}
-TOLERANCE = 1e-4
 TEXTS = 4
 
 
@@ -76,93 +71,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Models]:
         yield Models(tmp_path_factory.mktemp("heads"), "target's embedding", undo)
 
 
-class Text:
-    """A text of a target with a head, driven as the decoder does; `compute` computes its passes."""
+class Text(HeadText):
+    """A text of a target with an EAGLE-3 head."""
 
     def __init__(self, models: Models, target: Context, head: HeadContext, text: list[int]) -> None:
-        self.text = text
-        self.models = models
-        self.target: KVSequence = target.new_sequence()
-        self.drafter = Eagle3(head.new_sequence(), name="head", n_vocab=N_VOCAB, layers=READS)
-
-    def begin(self, chunk: int = 512) -> Passes[None]:
-        prompt = self.text[:-1]
-        shared = min(self.target.shared(prompt), self.drafter.held(prompt))
-        self.target.truncate(shared)
-        for start in range(shared, len(prompt), chunk):
-            tokens = prompt[start : start + chunk]
-            scores = yield Pass(self.target, tokens, hidden=READS)
-            yield from self._read(start, tokens, scores)
-        self.drafter.begin(self.text)
-
-    def step(self, depth: int, kept: int) -> Passes[list[int]]:
-        """Draft, check the draft, and let the target accept `kept` of it; return the draft."""
-        text = list(self.text)
-        limit = Limit(depth, GREEDY.prefix(text), GREEDY)
-        draft = yield from self.drafter.passes(limit)
-        assert [*draft.tokens] == self.models.oracle.draft(text, depth)
-        drafted = list(draft.tokens)
-        scores = yield Pass(
-            self.target, [text[-1], *drafted], len(drafted), wanted=depth + 1, hidden=READS
-        )
-        expected = self.models.oracle.target.logits([*text, *drafted])[-depth - 1 :]
-        assert np.abs(scores.logits - expected).max() < TOLERANCE
-        own = int(scores.logits[kept].argmax())
-        hidden = {layer: rows[: kept + 1].copy() for layer, rows in scores.hidden.items()}
-        self.target.commit(range(kept))
-        committed = [*drafted[:kept], own]
-        self.text += committed
-        self.drafter.observe(Outcome(committed, kept))
-        yield from self._read(len(text) - 1, [text[-1], *drafted[:kept]], scores, hidden)
-        return drafted
-
-    def _read(
-        self, start: int, tokens: list[int], scores: Scores, hidden: dict | None = None
-    ) -> Passes[None]:
-        found = {layer: rows.copy() for layer, rows in (hidden or scores.hidden).items()}
-        states = self.models.oracle.target.hidden(self.text[: start + len(tokens)])
-        for layer, rows in found.items():
-            assert np.abs(rows - states[layer][start:]).max() < TOLERANCE
-        yield from self.drafter.read(Evaluated(start, tokens, found))
-
-
-def prompt(seed: int, length: int) -> list[int]:
-    rng = np.random.default_rng(seed)
-    return [1, *(int(token) for token in rng.integers(3, N_VOCAB, length - 1))]
-
-
-def together(flows: list[Passes[object]]) -> int:
-    """Run computations side by side, putting passes that fit into one decode; return the decodes.
-
-    Which of them go ahead is drawn at random, so that their steps are not in time.
-    """
-    rng = np.random.default_rng(5)
-    waiting = {i: next(flow) for i, flow in enumerate(flows)}
-    decodes = 0
-    while waiting:
-        chosen: list[int] = []
-        for i in rng.permutation(list(waiting)).tolist()[: 1 + int(rng.integers(len(waiting)))]:
-            group = [waiting[each] for each in (*chosen, i)]
-            contexts = {id(each.sequence.context) for each in group}
-            if len(contexts) == 1 and group[0].sequence.context.fits(group):
-                chosen.append(i)
-        passes = [waiting[i] for i in chosen]
-        decodes += 1
-        # Each text uses its scores before the next decode.
-        for i, scores in zip(chosen, passes[0].sequence.context.decode(passes), strict=True):
-            try:
-                waiting[i] = flows[i].send(scores)
-            except StopIteration:
-                del waiting[i]
-    return decodes
-
-
-def steps(text: Text, seed: int, count: int = 6) -> Passes[None]:
-    rng = np.random.default_rng(seed)
-    yield from text.begin(chunk=int(rng.integers(3, 40)))
-    for _ in range(count):
-        depth = int(rng.integers(1, 6))
-        yield from text.step(depth, int(rng.integers(0, depth + 1)))
+        drafter = Eagle3(head.new_sequence(), name="head", n_vocab=N_VOCAB, layers=READS)
+        super().__init__(models.oracle, target.new_sequence(), drafter, text)
 
 
 def test_hidden_rows_and_drafts_alone(every: Models) -> None:
@@ -171,20 +85,9 @@ def test_hidden_rows_and_drafts_alone(every: Models) -> None:
 
 
 def test_hidden_rows_and_drafts_beside_three_other_texts(every: Models) -> None:
-    contexts = every.contexts()
-    lengths = (30, 3, 70, 11)
-    texts = [Text(every, *contexts, prompt(i, length)) for i, length in enumerate(lengths)]
-    alone = 0
-    for i, text in enumerate(texts):
-        lone = Text(every, *every.contexts(texts=1), prompt(i, lengths[i]))
-        counted: list[int] = []
-        run(steps(lone, i), lambda one, counted=counted: counted.append(1) or direct(one))
-        alone += len(counted)
-        text.expected = lone.text  # type: ignore[attr-defined]
-    decodes = together([steps(text, i) for i, text in enumerate(texts)])
-    assert decodes < alone
-    for text in texts:
-        assert text.text == text.expected  # type: ignore[attr-defined]
+    contexts, prompts = every.contexts(), [prompt(i, n) for i, n in enumerate((30, 3, 70, 11))]
+    texts = [Text(every, *contexts, list(each)) for each in prompts]
+    side_by_side(texts, [Text(every, *every.contexts(texts=1), each) for each in prompts])
 
 
 def test_rows_are_those_of_each_text_in_a_decode(models: Models) -> None:
@@ -251,7 +154,7 @@ def test_a_head_is_closed_with_its_target(models: Models) -> None:
         run(text.drafter.passes(Limit(3, GREEDY.prefix(text.text), GREEDY)))
 
 
-@pytest.mark.parametrize("layer", [-1, LAYERS + 1])
+@pytest.mark.parametrize("layer", [-2, LAYERS + 1])
 def test_a_layer_that_is_not_there_is_refused(models: Models, layer: int) -> None:
     target, _ = models.contexts(texts=1)
     sequence = target.new_sequence()

@@ -5,7 +5,6 @@ copied, interrupted and moved to a larger cache. Each row of logits, and after e
 row of every text, is compared with that of a context that never held another text.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,16 +13,11 @@ import numpy as np
 import pytest
 from fakes import tiny
 from fakes.checked import KINDS, STATES, company_of, context_of, small_passes
-from hypothesis import HealthCheck, Phase, settings
+from fakes.stateful import examples, run_machine
+from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from localspec.errors import LocalspecError
 from localspec.llama.context import CHUNK, MAX_IDS, OUTPUT_ROWS, Context
@@ -33,7 +27,6 @@ from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import ROOT, Draft
 from localspec.speculation.passes import Pass, Scores, draft_pass
 
-EXAMPLES = int(os.environ.get("LOCALSPEC_EXAMPLES", "12"))
 # Rows of other widths and places differ by 1e-3 at most; a wrong window by 0.1, a wrong state by 1.
 TOLERANCE = 5e-3
 N_CTX, TEXTS, BRANCHES = 200, 5, 3
@@ -352,23 +345,8 @@ def machine(models: dict[str, Model]) -> Any:
         each.close()
 
 
-def run(machine: type[Texts], examples: int, phases: Sequence[Phase] = tuple(Phase)) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-            derandomize=True,
-            phases=phases,
-        ),
-    )
-
-
 def test_every_text_is_as_if_alone(machine: Callable[[str], type[Texts]], kind: str) -> None:
-    run(machine(kind), EXAMPLES)
+    run_machine(machine(kind), examples=examples(12), steps=25)
 
 
 def texts_of(context: Context, lengths: Sequence[int]) -> list[KVSequence]:
@@ -669,7 +647,7 @@ def test_mutants_are_caught(
     monkeypatch.setattr(owner, name, mutant)
     # Flaky is what Hypothesis calls caches that spoil the examples after them.
     with pytest.raises((AssertionError, LocalspecError, Flaky)):
-        run(made, 100, [Phase.generate])
+        run_machine(made, examples=100, steps=25, phases=[Phase.generate])
 
 
 @pytest.mark.parametrize("equal", [True, False])

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.pycode import load
 
 from localspec.control.acceptance import AcceptancePrior
-from localspec.engine.engine import load
 from localspec.loading import acceptance_priors
 from localspec.loading.acceptance_priors import BestSetting, StoredForecast
 from localspec.utils.paths import cache_folder

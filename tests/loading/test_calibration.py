@@ -2,21 +2,38 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import astuple
 from pathlib import Path
 
 import pytest
+from fakes.assistant import write_assistant
+from fakes.assistant import write_target as write_gemma4
+from fakes.mtp import write_target
+from fakes.pycode import load
 
 from localspec.control.cost_profile import CostProfile
-from localspec.engine.engine import load
+from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
+from localspec.llama.rollback import SNAPSHOTS
 from localspec.llama.sequence import KVSequence
+from localspec.llama.shared_context import SharedContext
 from localspec.loading import calibration
-from localspec.loading.calibration import calibrate
+from localspec.loading.calibration import (
+    Measured,
+    calibrate,
+    seconds_beside_text,
+    seconds_in_one_pass,
+    seconds_one_by_one,
+)
 from localspec.loading.config import RuntimeConfig
 from localspec.utils.paths import cache_folder
 
 Make = Callable[..., KVSequence]
+
+
+def one_by_one(cache: KVSequence) -> Measured:
+    return Measured(cache.model.path, lambda: seconds_one_by_one(cache))
 
 
 @pytest.fixture(autouse=True)
@@ -30,15 +47,15 @@ def test_it_is_measured_once(
 ) -> None:
     target, drafter = make_context(target_model), make_context(drafter_model)
     target.extend([1, 2, 3])
-    first = calibrate(target, {"small": drafter}, RuntimeConfig())
+    first = calibrate(target, {"small": one_by_one(drafter)}, RuntimeConfig())
     assert target.tokens == [] and drafter.tokens == []
     assert {1, 2, 4, 8, 16} <= first.passes.keys()
     assert all(seconds > 0 for seconds in first.passes.values())
     assert all(seconds > 0 for seconds in astuple(first.drafters["small"]))
-    assert calibrate(target, {"small": drafter}, RuntimeConfig()) == first
+    assert calibrate(target, {"small": one_by_one(drafter)}, RuntimeConfig()) == first
     assert len(list(cache.iterdir())) == 1
     # Other threads or another drafter are measured separately.
-    calibrate(target, {"small": drafter}, RuntimeConfig(threads=1))
+    calibrate(target, {"small": one_by_one(drafter)}, RuntimeConfig(threads=1))
     assert calibrate(target, {}, RuntimeConfig()).drafters == {}
     assert len(list(cache.iterdir())) == 3
 
@@ -81,7 +98,7 @@ def test_a_small_context_is_measured_as_far_as_it_reaches(
 @pytest.mark.parametrize(("usual", "times"), [(0.001, 5), (0.1, 2)])
 def test_a_first_pass_that_was_slow_does_not_count(usual: float, times: int) -> None:
     took = iter([3.0, *[usual] * 9])
-    assert calibration._least_seconds(lambda: next(took)) == usual
+    assert calibration.least_seconds(lambda: next(took)) == usual
     assert len([*took]) == 10 - times
 
 
@@ -100,7 +117,7 @@ def test_reading_is_measured_with_many_tokens_where_few_are_quick(
     monkeypatch.setattr(
         calibration, "_seconds_of_reading", lambda _context, count: of_pass + count * of_token
     )
-    measured = calibration._drafter(make_context(drafter_model, n_ctx=600))
+    measured = seconds_one_by_one(make_context(drafter_model, n_ctx=600))
     assert measured.reading == pytest.approx(expected)
 
 
@@ -109,13 +126,16 @@ def test_a_drafter_slower_than_its_target_is_measured_again(
 ) -> None:
     """It would never draft, so the wrong cost would never be corrected."""
     target, drafter = make_context(target_model), make_context(drafter_model)
-    calibrate(target, {"small": drafter}, RuntimeConfig())
+    calibrate(target, {"small": one_by_one(drafter)}, RuntimeConfig())
     [file] = cache.iterdir()
     record = json.loads(file.read_text())
     file.write_text(
         json.dumps(record | {"drafters": {"small": {"first": 9.0, "further": 9.0, "reading": 0.1}}})
     )
-    assert calibrate(target, {"small": drafter}, RuntimeConfig()).drafters["small"].further < 1
+    assert (
+        calibrate(target, {"small": one_by_one(drafter)}, RuntimeConfig()).drafters["small"].further
+        < 1
+    )
 
 
 def test_a_wrong_profile_is_measured_again(cache: Path) -> None:
@@ -128,3 +148,68 @@ def test_a_wrong_profile_is_measured_again(cache: Path) -> None:
     with load(draft="suffix", threads=1) as engine:
         engine.generate("def f(", max_tokens=20)
     assert not list(cache.iterdir())
+
+
+def test_one_file_that_drafts_in_two_ways_is_measured_twice(
+    make_context: Make, target_model: Model, drafter_model: Model, cache: Path
+) -> None:
+    target, drafter = make_context(target_model), make_context(drafter_model)
+    in_one_pass = Measured(
+        drafter.model.path, lambda: seconds_in_one_pass(drafter), way="in one pass"
+    )
+    usual = calibrate(target, {"small": one_by_one(drafter)}, RuntimeConfig())
+    other = calibrate(target, {"small": in_one_pass}, RuntimeConfig())
+    assert drafter.tokens == []
+    assert len(list(cache.iterdir())) == 2
+    # A further token is a row, not a pass.
+    assert 0 <= other.drafters["small"].further < usual.drafters["small"].further
+    assert other.drafters["small"].first > 0
+    calibration.forget(target, {"small": in_one_pass}, RuntimeConfig())
+    assert len(list(cache.iterdir())) == 1
+
+
+@pytest.mark.parametrize("kept", [0, SNAPSHOTS])
+def test_passes_with_snapshots_are_measured_separately(
+    tmp_path: Path, cache: Path, kept: int
+) -> None:
+    path, other = write_target(tmp_path / "hybrid.gguf", heads=0), SNAPSHOTS - kept
+    with Model(path, gpu_layers=0) as model, cache_of(model, snapshots=kept) as target:
+        found = calibrate(target, {}, RuntimeConfig())
+        for snapshots, expected in {kept: found, None: found, other: None}.items():
+            stored = calibration.remembered(path, {}, RuntimeConfig(), snapshots=snapshots)
+            assert stored == expected
+        calibration.forget(target, {}, RuntimeConfig())
+    assert not list(cache.iterdir())
+
+
+def test_attention_has_one_profile_whatever_snapshots_were_asked_for(
+    target_model: Model, cache: Path
+) -> None:
+    for snapshots in (0, SNAPSHOTS):
+        with cache_of(target_model, snapshots=snapshots) as target:
+            calibrate(target, {}, RuntimeConfig())
+    assert len(list(cache.iterdir())) == 1
+
+
+def cache_of(model: Model, *, snapshots: int) -> closing[KVSequence]:
+    return closing(single_sequence(model, n_ctx=128, threads=1, snapshots=snapshots))
+
+
+@pytest.mark.parametrize("text", [[], [1, 30, 40]], ids=["empty", "some"])
+def test_a_head_that_reads_its_targets_cache_leaves_the_text(
+    tmp_path: Path, text: list[int]
+) -> None:
+    path = write_gemma4(tmp_path / "target.gguf"), write_assistant(tmp_path / "assistant.gguf")
+    with (
+        Model(path[0], gpu_layers=0) as model,
+        Model(path[1], gpu_layers=0, mtp=True) as head,
+        cache_of(model, snapshots=0) as target,
+    ):
+        shared = SharedContext(head, target=target.context, threads=1)
+        place = shared.sequence_beside(target)
+        target.set_tokens(text)
+        found = seconds_beside_text(place)
+        assert (target.tokens, place.tokens) == (text, [])
+        assert target.memory.length == place.cells == len(text)
+    # Nothing is read, and every token takes one pass.
+    assert found.first == found.further > 0 == found.reading

@@ -10,10 +10,11 @@ from typing import Any
 import llama_cpp
 import pytest
 from fakes.mamba import write_mamba
+from fakes.pycode import load
 from fakes.toy import Repeat
 
+import localspec
 from localspec.drafters.suffix import Suffix
-from localspec.engine.engine import load
 from localspec.errors import (
     DrafterMismatchError,
     InvalidValueError,
@@ -21,9 +22,10 @@ from localspec.errors import (
     ModelNotFoundError,
 )
 from localspec.llama.model import Model
-from localspec.loading.drafter_loader import LoadedDrafter
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
-from localspec.models import pair_finder, registry
+from localspec.loading.loaded_drafter import LoadedDrafter
+from localspec.models import own_drafters, registry
+from localspec.models.listed_drafter import ListedDrafter
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit, Traits
 from localspec.speculation.passes import Passes
@@ -61,8 +63,9 @@ def test_the_reason_names_a_known_drafter_that_cannot_be_used(
     """`auto` continues without the known drafter."""
     (tmp_path / "cut.gguf").write_bytes(target_path.read_bytes()[:10_000])
     bundled = registry.bundled()
-    pair = registry.Pair(name="cut", target=bundled.target, drafter=tmp_path / "cut.gguf")
-    monkeypatch.setattr(pair_finder, "pair_of", lambda _target: pair)
+    listed = ListedDrafter(file=tmp_path / "cut.gguf")
+    pair = registry.Pair(name="cut", target=bundled.target, drafters=(listed,))
+    monkeypatch.setattr(own_drafters, "pair_of", lambda _target: pair)
     drafter_set = drafters_of("auto")
     assert drafter_set.names == ["suffix"]
     assert drafter_set.reason is not None
@@ -121,7 +124,7 @@ def test_a_custom_drafter_among_others(drafter_path: Path) -> None:
     own = Repeat()
     drafter_set = drafters_of([own, "lookup", str(drafter_path)])
     assert drafter_set.names == ["lookup", "repeat", drafter_path.stem]
-    assert drafter_set.drafters[1] is own
+    assert drafter_set.drafters[1].drafter is own  # type: ignore[attr-defined]
     assert drafter_set.one_hot == ["lookup", "repeat"]
 
 
@@ -291,6 +294,28 @@ def test_a_target_can_draft_for_itself(target_path: Path) -> None:
     assert result.stats.acceptance_rate == 1
 
 
+@pytest.mark.parametrize("name", ["terminal", "Terminal-9M-Q8_0"])
+def test_a_name_of_the_target_is_no_drafter(name: str) -> None:
+    with pytest.raises(DrafterMismatchError) as refused:
+        localspec.load(draft=name)
+    assert str(refused.value) == (
+        f"{name} is the target, which cannot speed itself up; "
+        "its drafter is terminal-5m-q4_0, which auto takes by itself"
+    )
+
+
+def test_the_bundled_drafter_is_named_without_its_folder() -> None:
+    with localspec.load(draft="terminal-5m-q4_0", threads=1) as engine:
+        assert engine.drafter_set.model_paths == [registry.bundled().drafter]
+
+
+def test_a_target_without_a_drafter_says_how_to_find_one(tmp_path: Path, target_path: Path) -> None:
+    own = Path(shutil.copy(target_path, tmp_path / "mine.gguf"))
+    with pytest.raises(DrafterMismatchError, match="localspec pair mine lists them"):
+        own_drafters.require_another("mine", own, own)
+    own_drafters.require_another("other", target_path, own)
+
+
 def test_the_error_names_an_object_that_is_no_drafter() -> None:
     with pytest.raises(
         ModelNotFoundError, match="there is no model 'nothing'; choose auto, none, suffix"
@@ -388,7 +413,7 @@ def test_a_suffix_drafter_of_one_s_own_takes_the_place_of_that_of_auto(drafter_p
     own = Suffix(shortest=3)
     drafter_set = drafters_of([own, "auto"])
     assert drafter_set.names == ["suffix", drafter_path.stem]
-    assert drafter_set.drafters[0] is own
+    assert drafter_set.drafters[0].drafter is own  # type: ignore[attr-defined]
 
 
 def test_a_model_that_auto_leaves_out_is_freed(

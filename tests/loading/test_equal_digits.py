@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from fakes.pycode import load
 
-from localspec.engine.engine import load
 from localspec.errors import ModelLoadError
 from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import Header

@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import families, mtp
+from fakes.dflash import KINDS, write_block_head
 from fakes.eagle3 import READS, SHAPES, HeadShape, write_head, write_target
+from fakes.pycode import load
 from fakes.tiny import write_tiny
 
 from localspec.errors import DrafterMismatchError, ModelLoadError
@@ -37,7 +40,10 @@ def probed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 def check(tmp_path: Path, probed: list[str]) -> Check:
     def checked(shape: HeadShape = SHAPES["own"], *, family: str = "", **head: Any) -> Any:
         path = tmp_path / "target.gguf"
-        target = write_tiny(path, family) if family else write_target(path)
+        if family in families.DEAF:
+            target = families.target(family)
+        else:
+            target = write_tiny(path, family) if family else write_target(path)
         drafter = write_head(tmp_path / "head.gguf", shape, family=family or "llama", **head)
         return checked_head(
             facts_of(target, check_generative(target)), facts_of(drafter, check_drafter(drafter))
@@ -51,15 +57,42 @@ def test_heads_of_all_shapes_fit_their_target(check: Check, shape: str) -> None:
     assert check(SHAPES[shape]).layers == READS
 
 
-@pytest.mark.parametrize("family", ["gpt2", "mamba", "gemma3"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_that_draft_blocks_fit_their_target(
+    tmp_path: Path, probed: list[str], kind: str
+) -> None:
+    target = write_target(tmp_path / "target.gguf")
+    head = write_block_head(tmp_path / "head.gguf", KINDS[kind][0])
+    found = checked_head(facts_of(target), facts_of(head))
+    assert found.layers == READS and found.block and probed == ["head.gguf"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "without"),
+    [
+        ("dflash", "blk.1.attn_k_norm.weight"),
+        ("dspark", "markov_w2.weight"),
+        ("dflash2", "blk.0.ffn_conv_base"),
+    ],
+)
+def test_a_head_without_a_tensor_is_refused(
+    tmp_path: Path, probed: list[str], kind: str, without: str
+) -> None:
+    target = write_target(tmp_path / "target.gguf")
+    head = write_block_head(tmp_path / "head.gguf", KINDS[kind][0], without=without)
+    with pytest.raises(DrafterMismatchError, match=without):
+        checked_head(facts_of(target), facts_of(head))
+
+
+@pytest.mark.parametrize("family", ["gpt2", *families.DEAF])
 def test_an_architecture_without_hidden_states_is_refused(
     check: Check, probed: list[str], family: str
 ) -> None:
     for _ in range(2):
         with pytest.raises(DrafterMismatchError) as refusal:
             check(family=family, reads=(0, 1, 1))
-        assert str(refusal.value).startswith("head.gguf cannot draft for target.gguf: llama.cpp")
-        assert "no hidden states of this architecture" in str(refusal.value)
+        assert str(refusal.value).startswith("head.gguf cannot draft for ")
+        assert f"hidden rows of {family} cannot be read by this llama.cpp (" in str(refusal.value)
         assert str(refusal.value).endswith("use --draft suffix")
 
 
@@ -123,3 +156,19 @@ def test_where_no_process_can_be_started_it_is_said(
     monkeypatch.setattr(head_check, "run_hidden_states_probe", refuse)
     with pytest.raises(ModelLoadError, match="Resource temporarily unavailable"):
         check()
+
+
+def test_a_head_that_reads_the_last_rows_leaves_the_text(tmp_path: Path) -> None:
+    trunk = mtp.write_target(tmp_path / "trunk.gguf", heads=0)
+    sidecar = mtp.write_sidecar(tmp_path / "sidecar.gguf")
+    options = {"max_tokens": 8, "seed": 2, "ignore_eos": True}
+    with load(trunk, "suffix", threads=1, context=256, gpu_layers=0) as engine:
+        first = engine.generate([1, 5, 9], **options)
+        cached = list(engine.slot.target.tokens)
+        assert len(cached) > 8
+        engine.switch(draft=sidecar)
+        assert engine.slot.target.tokens == cached
+        longer = [1, 5, 9, *first.token_ids]
+        found = engine.generate(longer, **options)
+        engine.switch(draft="none")
+        assert engine.generate(longer, **options).token_ids == found.token_ids

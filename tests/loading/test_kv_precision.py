@@ -84,7 +84,7 @@ def test_bits_too_few_for_these_keys_are_rejected(uneven: Path) -> None:
         assert kv_type == "f16"
         assert line == (
             "the drafter's cache is kept as f16: "
-            f"as q4_0 it would agree with itself only {100 * agreed:.0f} %"
+            f"as q4_0 it would agree with itself only {agreed:.0%}"
         )
         assert choose_kv_type(model, RUNTIME, header, "q8_0") == ("q8_0", None)
 

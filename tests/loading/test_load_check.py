@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -217,3 +218,34 @@ def test_the_child_does_not_outlive_its_parent(how: signal.Signals, tmp_path: Pa
         complaints = parent.communicate()[1]
     assert parent.returncode == -how
     assert (b"KeyboardInterrupt" in complaints) == (how is signal.SIGINT)
+
+
+def not_a_number(value: float) -> Change:
+    """Of the output: its norm for infinity; for NaN, which some kernels lose, all its rows."""
+
+    def change(document: Document) -> None:
+        tensors = {each.name: each for each in document.tensors}
+        norm = tensors[b"output_norm.weight"]
+        norm.data = struct.pack("<f", value) + norm.data[4:]
+        if math.isnan(value):
+            output = tensors.get(b"output.weight") or tensors[b"token_embd.weight"]
+            of_floats = TENSOR_TYPES[output.kind].name == "F32"
+            # A quantised block begins with its scale.
+            first = struct.pack("<f" if of_floats else "<e", value)
+            row = len(output.data) // output.shape[-1]
+            rows = range(0, len(output.data), row)
+            output.data = b"".join(first + output.data[at + len(first) : at + row] for at in rows)
+
+    return change
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3", "gpt2", "mamba"])
+def test_weights_that_are_not_numbers_are_seen_by_the_trial(
+    tmp_path: Path, value: float, family: str
+) -> None:
+    path = tiny(tmp_path / "model.gguf", not_a_number(value), family=family)
+    with pytest.raises(ModelLoadError, match="logits that are no numbers") as caught:
+        require_loadable(path, read_header(path))
+    assert caught.value.exit_code == 5
+    assert "model.gguf" in str(caught.value)

@@ -7,9 +7,9 @@ from typing import Any
 
 import llama_cpp
 import pytest
+from fakes.pycode import load as load_pycode
 from fakes.tiny import write_tiny
 
-import localspec
 from localspec import Engine, Session
 from localspec.conversation.events import Notice
 from localspec.errors import ModelLoadError
@@ -36,7 +36,7 @@ def load(path: Path) -> Iterator[Load]:
 
         def fresh(**options: Any) -> Engine:
             given = {"draft": "none", "context": N_CTX, "threads": 1, **options}
-            return undo.enter_context(localspec.load(path, **given))
+            return undo.enter_context(load_pycode(path, **given))
 
         yield fresh
 

@@ -6,19 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fakes.mtp import write_target
 
 import localspec
 from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.gguf.facts import facts_of
+from localspec.llama.rollback import SNAPSHOTS
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
-from localspec.models import registry
+from localspec.models.registry import bundled
 from localspec.utils.format import format_bytes
 
 CONTEXT = 8192
-PAIR = registry.bundled()
+PAIR = bundled()
 MIB = 2**20
 
 
@@ -27,9 +29,11 @@ def request() -> MemoryRequest:
     return MemoryRequest(target=target, drafters=(drafter,), context=CONTEXT, gpu_layers=0)
 
 
-def needed(path: Path | None, context: int = CONTEXT, kv_type: str = "f16") -> int:
+def needed(
+    path: Path | None, context: int = CONTEXT, kv_type: str = "f16", *, snapshots: int = 0
+) -> int:
     assert path is not None
-    model = ModelMemory(facts_of(path), gpu_layers=0, flash_attention=None)
+    model = ModelMemory(facts_of(path), gpu_layers=0, flash_attention=None, snapshots=snapshots)
     try:
         return model.bytes_by_device(context, kv_type).total()
     finally:
@@ -51,9 +55,28 @@ def test_a_drafter_nobody_asked_for_goes_first() -> None:
     plan = memory_plan(replace(request(), optional_drafter=True), {HOST: BOTH - 1})
     assert (plan.context, plan.notes) == (CONTEXT, ())
     assert plan.no_drafter == (
-        f"pycode-4m-q4_0.gguf is left out: both would need {format_bytes(BOTH)}, "
+        f"terminal-5m-q4_0.gguf is left out: both would need {format_bytes(BOTH)}, "
         f"and {format_bytes(BOTH - 1)} are free"
     )
+
+
+def test_with_heads_inside_their_snapshots_go_too(tmp_path: Path) -> None:
+    path = write_target(tmp_path / "target.gguf")
+    target, alone = facts_of(path), needed(path, 256)
+    assert alone < needed(path, 256, snapshots=SNAPSHOTS)
+    with_heads = MemoryRequest(
+        target=target,
+        context=256,
+        fixed_context=True,
+        drafters=(target,),
+        optional_drafter=True,
+        gpu_layers=0,
+        snapshots=SNAPSHOTS,
+    )
+    plan = memory_plan(with_heads, {HOST: alone})
+    assert (plan.context, plan.snapshots) == (256, 0)
+    assert plan.no_drafter and "is left out" in plan.no_drafter
+    assert memory_plan(with_heads, {HOST: 100 * alone}).snapshots == SNAPSHOTS
 
 
 def test_a_drafter_asked_for_keeps_its_cache_in_fewer_bits() -> None:
@@ -124,11 +147,11 @@ except ModelLoadError as error:
 @pytest.mark.parametrize(
     ("mebibytes", "draft", "says"),
     [
-        (96 + 100, "auto", "2048 ['suffix', 'pycode-4m-q4_0'] None\n"),
-        (96 + 45, "auto", "2048 ['suffix'] pycode-4m-q4_0.gguf is left out: both would need"),
-        (96 + 52, str(PAIR.drafter), "2048 ['pycode-4m-q4_0'] None the drafter's cache is kept"),
-        (96 + 25, "auto", " ['suffix'] pycode-4m-q4_0.gguf is left out: both would need"),
-        (96 + 5, "auto", "refused: pycode-7m-q8_0.gguf: a context of 2048 tokens would need"),
+        (96 + 100, "auto", "2048 ['suffix', 'terminal-5m-q4_0'] None\n"),
+        (96 + 45, "auto", "2048 ['suffix'] terminal-5m-q4_0.gguf is left out: both would need"),
+        (96 + 55, str(PAIR.drafter), "2048 ['terminal-5m-q4_0'] None the drafter's cache is kept"),
+        (96 + 25, "auto", " ['suffix'] terminal-5m-q4_0.gguf is left out: both would need"),
+        (96 + 5, "auto", "refused: terminal-9m-q8_0.gguf: a context of 2048 tokens would need"),
     ],
 )
 def test_what_is_left_loads_and_generates(mebibytes: int, draft: str, says: str) -> None:

@@ -18,6 +18,12 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubDisk:
     return HubDisk(tmp_path / "hub")
 
 
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without pairs of their own."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+
+
 @pytest.fixture
 def users_pairs() -> Iterator[Path]:
     file = config_folder() / "models.toml"
@@ -29,7 +35,7 @@ def users_pairs() -> Iterator[Path]:
 def test_the_bundled_pair_comes_after_the_hubs_cache(disk: HubDisk) -> None:
     disk.add("zoo/tiny-GGUF", {"tiny-Q8_0.gguf": b"eight"})
     names = [stored.name for stored in all_models()]
-    assert names == ["zoo/tiny-GGUF:Q8_0", *map(str, bundled())]
+    assert names == ["zoo/tiny-GGUF:Q8_0", *(file.stem for file in bundled())]
 
 
 def test_files_of_the_users_pairs_are_found(

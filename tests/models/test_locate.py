@@ -9,6 +9,7 @@ import pytest
 from localspec.errors import ModelNotFoundError
 from localspec.hub.reference import Repository
 from localspec.models import registry
+from localspec.models.bundled_files import name_of
 from localspec.models.locate import locate, reference_of, require_file
 
 QWEN = "Qwen/Qwen3-8B-GGUF"
@@ -74,7 +75,7 @@ def test_a_pairs_name_is_its_target(download: Download) -> None:
 
 
 def test_the_bundled_pair_is_always_there() -> None:
-    assert locate("pycode") == registry.bundled().target
+    assert locate("terminal") == registry.bundled().target
 
 
 def test_a_name_takes_a_quantisation(download: Download) -> None:
@@ -159,7 +160,8 @@ def test_a_revision_without_the_model_is_passed_over(download: Download) -> None
         ("qwen3-8b:q8_0", f"{QWEN}:q8_0 is not on this machine; localspec pull qwen3-8b:q8_0"),
         ("qwen3-8", "there is no model 'qwen3-8'; did you mean qwen3-8b"),
         ("GEMMA3-12", "there is no model 'GEMMA3-12'; did you mean gemma3-12b"),
-        ("pycode:Q8_0", "there is no model 'pycode:Q8_0'; did you mean pycode?"),
+        ("terminal:Q8_0", "there is no model 'terminal:Q8_0'; did you mean terminal?"),
+        ("terminal-5m", "there is no model 'terminal-5m'; did you mean terminal-5m-q4_0?"),
         ("nonsense", "there is no model 'nonsense'; choose a path, user/repo[:quant]"),
         ("missing.gguf", "there is no model file missing.gguf; check the path"),
         ("models/missing.gguf", "there is no model file models/missing.gguf; check the path"),
@@ -169,6 +171,17 @@ def test_a_revision_without_the_model_is_passed_over(download: Download) -> None
 )
 def test_a_model_that_is_not_there_says_what_to_do(name: str, said: str) -> None:
     assert refusal(name).startswith(said)
+
+
+@pytest.mark.parametrize("name", ["terminal-5m-q4_0", "Terminal-5M-Q4_0.gguf"])
+def test_a_file_that_comes_along_has_a_name(name: str) -> None:
+    assert locate(name) == registry.bundled().drafter
+    assert name_of(locate(name)) == "terminal-5m-q4_0"
+
+
+def test_other_files_are_named_by_their_path(tmp_path: Path) -> None:
+    assert name_of(tmp_path / "mine.gguf") == str(tmp_path / "mine.gguf")
+    assert name_of(Repository("me/mine", "Q8_0")) == "me/mine:Q8_0"
 
 
 def test_what_else_could_be_meant_is_suggested_too() -> None:

@@ -42,7 +42,7 @@ def test_a_file_of_the_cache_has_the_pair_of_its_repository(disk: HubDisk) -> No
     for quant in ("Q4_K_M", "Q8_0"):
         found = pair_of(downloaded(disk, QWEN, f"Qwen3-8B-{quant}.gguf"))
         assert found is registry.pairs()["qwen3-8b"]
-    assert pair_of(registry.bundled().target) is registry.pairs()["pycode"]
+    assert pair_of(registry.bundled().target) is registry.pairs()["terminal"]
 
 
 def test_a_repository_has_a_pair_in_any_quantisation() -> None:
@@ -54,7 +54,7 @@ def test_a_repository_has_a_pair_in_any_quantisation() -> None:
 def test_a_link_to_a_target_has_its_pair(tmp_path: Path) -> None:
     link = tmp_path / "link.gguf"
     link.symlink_to(registry.bundled().target)
-    assert pair_of(link) is registry.pairs()["pycode"]
+    assert pair_of(link) is registry.pairs()["terminal"]
 
 
 def test_other_files_have_no_pair(disk: HubDisk, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_other_files_have_no_pair(disk: HubDisk, tmp_path: Path) -> None:
 def test_a_users_pair_for_a_curated_target_is_taken(users_file: Path, disk: HubDisk) -> None:
     users_file.write_text(f'[pairs.mine]\ntarget = "{QWEN}"\ndrafter = "me/small:Q8_0"\n')
     pair = pair_of(downloaded(disk, QWEN, "Qwen3-8B-Q4_K_M.gguf"))
-    assert pair and pair.drafter == Repository("me/small", "Q8_0")
+    assert pair and pair.files == [Repository(QWEN), Repository("me/small", "Q8_0")]
 
 
 def test_of_several_pairs_the_one_that_was_named_is_taken(users_file: Path) -> None:

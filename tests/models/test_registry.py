@@ -16,6 +16,8 @@ from localspec.errors import InvalidValueError
 from localspec.gguf.files import ModelFiles
 from localspec.hub.reference import Repository, repository
 from localspec.models import registry
+from localspec.models.kinds import DRAFT_MODEL
+from localspec.models.listed_drafter import IN_TARGET, ListedDrafter
 from localspec.models.registry import Pair
 
 MODELS_TOML = Path(__file__).parents[2] / "models.toml"
@@ -31,6 +33,10 @@ BITS = {
     "Q5_K_M": (5.5, 6.0),
     "Q6_K": (6.5, 6.9),
     "Q8_0": (8.5, 8.8),
+    "UD-Q4_K_XL": (4.2, 5.9),
+    "UD-Q6_K": (6.5, 7.5),
+    "UD-Q6_K_XL": (6.5, 8.5),
+    "MXFP4_MOE": (4.25, 4.8),
 }
 UNITS = {"B": 1e9, "M": 1e6}
 
@@ -57,16 +63,17 @@ def counts(words: str) -> tuple[float, float]:
 
 def test_the_bundled_pair_comes_first_and_its_files_are_there() -> None:
     first = next(iter(registry.pairs().values()))
-    assert (first.target, first.drafter) == registry.bundled()
+    assert tuple(first.files) == registry.bundled()
     assert all(file.is_file() for file in registry.bundled())
 
 
 def test_the_families_people_run_are_there() -> None:
     names = list(registry.pairs())
-    assert len(names) >= 18
+    assert len(names) >= 45
     families = (
         *("qwen3-", "qwen3.5-", "llama3", "gemma3-", "gemma4-", "mistral", "smollm"),
         *("deepseek-r1-", "gpt-oss-", "qwen2.5-coder-", "qwen3-coder-", "devstral"),
+        *("qwen3.6-", "qwen3.8-", "gemma4-e", "lfm2.5-", "nemotron3.5-", "muse-", "glm4.7-"),
     )
     for family in families:
         assert any(name.startswith(family) for name in names), family
@@ -88,26 +95,53 @@ class TestCurated:
 
     def test_its_models_are_bundled_or_repositories(self, name: str) -> None:
         entry, pair = ENTRIES[name], registry.pairs()[name]
-        for role, reference in (("target", pair.target), ("drafter", pair.drafter)):
+        drafters = [entry["drafter"]] if "drafter" in entry else []
+        drafters += [each["file"] for each in entry.get("drafters", ())]
+        texts = [entry["target"], *(each for each in drafters if each != IN_TARGET)]
+        for reference, text in zip(pair.files, texts, strict=True):
             if isinstance(reference, Path):
-                assert entry[role] == f"bundled:{reference.name}" and reference.is_file()
-            elif reference:
-                assert str(reference) == entry[role]
-                assert repository(entry[role]) == reference
+                assert text == f"bundled:{reference.name}" and reference.is_file()
+            else:
+                assert str(reference) == text and repository(text) == reference
 
-    def test_the_drafter_is_one_certain_file(self, name: str) -> None:
-        drafter = registry.pairs()[name].drafter
-        assert not isinstance(drafter, Repository) or drafter.quant in BITS
+    def test_every_drafter_is_one_certain_file(self, name: str) -> None:
+        for each in registry.pairs()[name].drafters:
+            if isinstance(each.file, Repository) and "file" not in each.unverified:
+                assert each.file.quant in BITS or str(each.file.quant).endswith(".gguf")
 
     def test_it_has_a_drafter_or_says_why_not(self, name: str) -> None:
         pair = registry.pairs()[name]
-        assert (pair.drafter is None) == bool(pair.no_drafter)
+        assert bool(pair.drafters) != bool(pair.no_drafter)
 
-    def test_the_drafter_computes_less_per_token(self, name: str) -> None:
+    def test_a_draft_model_computes_less_per_token(self, name: str) -> None:
         pair = registry.pairs()[name]
         target, _, drafter = pair.parameters.partition(" + ")
-        assert bool(drafter) == bool(pair.drafter)
+        assert bool(drafter) == any(each.kind == DRAFT_MODEL for each in pair.drafters)
         assert not drafter or counts(drafter)[1] < counts(target)[1]
+
+    def test_every_listed_drafter_says_who_knows_it(self, name: str) -> None:
+        pair = registry.pairs()[name]
+        for each in pair.drafters:
+            assert each.source or tuple(pair.files) == registry.bundled()
+            assert not {each.report, each.loses} & {"none", "unknown"}
+            assert not (each.report and each.loses), "what loses is not reported to pay"
+
+    def test_what_no_source_checked_of_a_file_is_said(self, name: str) -> None:
+        listed = registry.pairs()[name].drafters if "drafters" in ENTRIES[name] else ()
+        for each in listed:
+            known = {"size": each.size, "sha256": each.sha256}
+            missing = {key for key, value in known.items() if each.file and not value}
+            assert missing <= {*each.unverified}
+            assert each.file is not None or not (each.size or each.sha256)
+
+    def test_a_drafter_is_much_smaller_than_its_target(self, name: str) -> None:
+        pair = registry.pairs()[name]
+        smallest = min(pair.sizes.values()) * 1e9
+        assert all(each.size < 0.5 * smallest for each in pair.drafters)
+
+    def test_files_without_heads_belong_to_one_with(self, name: str) -> None:
+        pair = registry.pairs()[name]
+        assert not pair.without_heads or any(each.file is None for each in pair.drafters)
 
     def test_its_sizes_follow_from_its_parameters(self, name: str) -> None:
         pair = registry.pairs()[name]
@@ -144,7 +178,9 @@ def test_a_user_adds_a_pair(home: Path) -> None:
     write(f'[pairs.mine]\ntarget = "{home}/target.gguf"\ndrafter = "someone/small:q8_0"\n')
     pairs = registry.pairs()
     assert pairs["mine"] == Pair(
-        name="mine", target=home / "target.gguf", drafter=Repository("someone/small", "q8_0")
+        name="mine",
+        target=home / "target.gguf",
+        drafters=(ListedDrafter(file=Repository("someone/small", "q8_0")),),
     )
     assert set(pairs) == {"mine", *ENTRIES}
 
@@ -185,13 +221,39 @@ def test_every_key_can_be_given() -> None:
     )
 
 
+def test_several_drafters_of_any_kind_can_be_given(home: Path) -> None:
+    write(
+        f'[pairs.mine]\ntarget = "me/mine"\nwithout_heads = ["me/plain"]\n'
+        '[[pairs.mine.drafters]]\nkind = "mtp"\nfile = "in the target"\n'
+        f'[[pairs.mine.drafters]]\nkind = "eagle3"\nfile = "{home}/head.gguf"\nsize = 12\n'
+        f'sha256 = "{"ab" * 32}"\nreport = "2 x"\nloses = "here"\nsource = "me"\n'
+        'unverified = ["size"]\n'
+    )
+    pair = registry.pairs()["mine"]
+    assert pair.drafters == (
+        ListedDrafter(kind="mtp"),
+        ListedDrafter(
+            kind="eagle3",
+            file=home / "head.gguf",
+            size=12,
+            sha256="ab" * 32,
+            report="2 x",
+            loses="here",
+            source="me",
+            unverified=("size",),
+        ),
+    )
+    assert pair.files == [Repository("me/mine"), home / "head.gguf"]
+    assert pair.without_heads == (Repository("me/plain"),)
+
+
 def test_the_example_in_models_toml_is_right() -> None:
     example = re.findall(r"^#     (\S.*)$", MODELS_TOML.read_text("utf-8"), re.MULTILINE)
     write("\n".join(example))
     added = registry.pairs().keys() - ENTRIES
     assert len(added) == 1
     pair = registry.pairs()[added.pop()]
-    assert isinstance(pair.target, Path) and isinstance(pair.drafter, Path)
+    assert [type(each) for each in pair.files] == [type(Path())] * 2
 
 
 def refusal() -> str:
@@ -206,18 +268,21 @@ def refusal() -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("pairs", " is no TOML: "),
-        ("[pairs.a]\n[pairs.a]", " is no TOML: "),
-        (f"a = {'[' * 100_000}", " is no TOML: "),
-        (f"a = {'9' * 10_000}", " is no TOML: "),
-        ("pairs = 1", ": 'pairs' is no pair"),
-        ('[pair.a]\ntarget = "b/c"', ": 'pair' is no pair; a pair begins with [pairs.NAME]"),
-        ('["new\\nline"]', r": 'new\nline' is no pair"),
+        ("pairs", " is not valid TOML: "),
+        ("[pairs.a]\n[pairs.a]", " is not valid TOML: "),
+        (f"a = {'[' * 100_000}", " is not valid TOML: "),
+        (f"a = {'9' * 10_000}", " is not valid TOML: "),
+        ("pairs = 1", ": 'pairs' is not a pair"),
+        ('[pair.a]\ntarget = "b/c"', ": 'pair' is not a pair; a pair begins with [pairs.NAME]"),
+        ('["new\\nline"]', r": 'new\nline' is not a pair"),
         ("[pairs]\na = 1", ": [pairs.a] is 1; write target = "),
         ("[pairs.a]", ': [pairs.a] has no target; add target = "user/repo", or an absolute path'),
         ('[pairs.qwen3.5]\ntarget = "b/c"', ": [pairs.qwen3] has an unknown key '5'; a name with"),
-        ('[pairs."b/c"]\ntarget = "b/c"', ": 'b/c' is no name of a pair; use letters, digits"),
-        ('[pairs."new\\nline"]\ntarget = "b/c"', r": 'new\nline' is no name"),
+        (
+            '[pairs."b/c"]\ntarget = "b/c"',
+            ": 'b/c' is not a valid name of a pair; use letters, digits",
+        ),
+        ('[pairs."new\\nline"]\ntarget = "b/c"', r": 'new\nline' is not a valid name"),
         ("targte = 1", ": [pairs.a] has an unknown key 'targte'; did you mean target?"),
         ('name = "b"', ": [pairs.a] has an unknown key 'name'; remove it: the keys"),
         ("layers = 4", ": [pairs.a] has an unknown key 'layers'; remove it: the keys are target, "),
@@ -230,6 +295,43 @@ def refusal() -> str:
         ('target = "~nobody-here/b.gguf"', ": [pairs.a]: target is '~nobody-here/b.gguf'"),
         ("drafter = false", ": [pairs.a]: drafter is False; it is an absolute path"),
         ('drafter = "d/e"\nno_drafter = "f"', ": [pairs.a] has both drafter and no_drafter"),
+        ('drafter = "d/e"\ndrafters = []', ": [pairs.a] has both drafter and drafters; keep one"),
+        ("drafters = []", ": [pairs.a]: drafters is []; it is a list of tables with a kind"),
+        ("drafters = [1]", ": [pairs.a]: drafter 1 is 1; it is a table with a kind and a file"),
+        ('drafters = [{ kind = "mtp" }]', ": [pairs.a]: drafter 1 has no file; add it"),
+        (
+            'drafters = [{ kind = "mpt", file = "b/c" }]',
+            ": [pairs.a]: drafter 1: kind is 'mpt'; it is one of mtp, assistant, dflash2, dspark, ",
+        ),
+        (
+            'drafters = [{ kind = [], file = "b/c" }]',
+            ": [pairs.a]: drafter 1: kind is []; it is one of mtp",
+        ),
+        (
+            'drafters = [{ kind = "pard", file = "in the target" }]',
+            ": [pairs.a]: drafter 1: a pard is never in the target; name its file",
+        ),
+        (
+            'drafters = [{ kind = "mtp", file = "b.gguf" }]',
+            ": [pairs.a]: drafter 1: file is 'b.gguf'; it is an absolute path or user/repo[:quant]",
+        ),
+        (
+            'drafters = [{ kind = "mtp", file = "b/c", sha256 = "AB" }]',
+            ": [pairs.a]: drafter 1: sha256 is 'AB'; it is 64 lower-case hexadecimal digits",
+        ),
+        (
+            'drafters = [{ kind = "mtp", file = "b/c", size = 1.5 }]',
+            ": [pairs.a]: drafter 1: size is 1.5; it is a whole number of bytes",
+        ),
+        (
+            'drafters = [{ kind = "mtp", file = "b/c", depth = 2 }]',
+            ": [pairs.a]: drafter 1 has an unknown key 'depth'; the keys are kind, file, size",
+        ),
+        (
+            'drafters = [{ kind = "mtp", file = "b/c", unverified = ["depth"] }]',
+            ": [pairs.a]: drafter 1: unverified is ['depth']; it is a list of kind, file",
+        ),
+        ("without_heads = [1]", ": [pairs.a]: without_heads is [1]; it is a list of user/repo"),
         ("no_drafter = true", ": [pairs.a]: no_drafter is True; it is a text"),
         ('prompt = "talk"', ": [pairs.a]: prompt is 'talk'; it is chat or raw"),
         ('prompt = ["raw"]', ": [pairs.a]: prompt is ['raw']; it is chat or raw"),
@@ -260,7 +362,7 @@ def test_a_wrong_file_is_told_in_one_line(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[mine]\ntarget = "b/c"', ": 'mine' is no pair; a pair begins with [pairs.NAME]"),
+        ('[mine]\ntarget = "b/c"', ": 'mine' is not a pair; a pair begins with [pairs.NAME]"),
         (
             '[pairs.mine]\nmodel = "b/c"',
             ": [pairs.mine] has an unknown key 'model'; remove it: the",
@@ -297,7 +399,8 @@ def test_a_file_may_name_the_version_of_its_format() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["ls"], ["ls", "--all"], ["show", "pycode"], ["pair", "pycode"], ["generate", "x"]]
+    "command",
+    [["ls"], ["ls", "--all"], ["show", "terminal"], ["pair", "terminal"], ["generate", "x"]],
 )
 def test_commands_refuse_a_file_of_another_version(command: list[str]) -> None:
     write("version = 2\n")
@@ -326,7 +429,7 @@ def test_a_file_that_is_no_text_is_told_in_one_line() -> None:
 
 def test_a_folder_in_place_of_the_file_is_told_in_one_line() -> None:
     registry.user_file().mkdir()
-    assert refusal() == " cannot be read: Is a directory; mend or move it"
+    assert refusal() == " cannot be read: Is a directory; repair or move it"
 
 
 VALUES = st.recursive(
@@ -334,7 +437,20 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3),
     max_leaves=5,
 )
-KEYS = st.sampled_from(["target", "drafter", "no_drafter", "prompt", "context", "sizes", "note"])
+KEYS = st.sampled_from(
+    [
+        "target",
+        "drafter",
+        "drafters",
+        "no_drafter",
+        "kind",
+        "file",
+        "prompt",
+        "context",
+        "sizes",
+        "note",
+    ]
+)
 
 
 @given(st.dictionaries(KEYS | st.text(max_size=5), VALUES | st.dictionaries(KEYS, VALUES)))

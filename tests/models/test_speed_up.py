@@ -7,6 +7,7 @@ import pytest
 
 from localspec.gguf.facts import Facts
 from localspec.gguf.reader import Header, TensorInfo
+from localspec.models.kinds import KINDS, usual_rates
 from localspec.models.speed_up import (
     PairMeasurement,
     bytes_read,
@@ -51,6 +52,17 @@ def test_without_a_rate_it_is_a_range() -> None:
     )
     assert (found.low, found.high) == (worse, better)
     assert 1 < found.low < found.high and found.rate is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_range_is_that_of_the_kind(kind: str) -> None:
+    low, high = usual_rates(kind)
+    assert 0 < low < high < 1
+    found, worse, better = (
+        estimate_speed_up(of_size(1000), of_size(100), PairMeasurement(rate), kind)
+        for rate in (None, low, high)
+    )
+    assert (found.low, found.high) == (worse.high, better.high)
 
 
 def test_a_drafter_as_large_as_the_target_does_not_pay() -> None:

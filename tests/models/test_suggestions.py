@@ -9,13 +9,15 @@ from fakes.vocabularies import words, write_model
 from huggingface_hub import constants
 
 from localspec.gguf.facts import Facts
+from localspec.models import speed_up
 from localspec.models.speed_up import UNMEASURED, PairMeasurement
 from localspec.models.suggestions import suggest_drafters, text_model
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of the Hub, and no models of the user's own."""
+    """An empty cache of the Hub, no models of the user's own; small targets count as large ones."""
+    monkeypatch.setattr(speed_up, "_QUICK_BYTES", 0)
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "hub"

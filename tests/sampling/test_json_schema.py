@@ -1,15 +1,17 @@
 """Schemas: what is written satisfies them; what cannot be kept to is refused by name."""
 
 import json
+import time
+from random import Random
 from typing import Any
 
 import pytest
-from llguidance import LLMatcher, LLTokenizer
+from fuzz.campaign import Campaign
+from fuzz.schemas import random_case, satisfies, takes, written
 
 from localspec.errors import InvalidValueError
 from localspec.sampling.json_schema import compile_schema
 
-BYTES = LLTokenizer("byte")
 NODE = {
     "type": "object",
     "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}},
@@ -30,19 +32,39 @@ KEPT: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
         [{"b": 1}],
     ),
     ({"anyOf": [{"type": "null"}, NEEDS_ITSELF], "$defs": {"node": NODE}}, [None], [1]),
-    ({"type": "string", "format": "date"}, ["2024-02-29"], ["2024-13-01"]),
+    (
+        {"type": "string", "format": "date"},
+        ["2024-02-29", "2000-02-29", "2023-02-28", "1999-12-31"],
+        ["2024-13-01", "2023-02-29", "1900-02-29", "2024-04-31", "0000-01-01"],
+    ),
+    (
+        {"format": "date-time"},
+        ["2024-02-29T23:59:59.25+01:00", "2024-02-29t00:00:00z", 1],
+        ["2023-02-29T00:00:00Z", "2016-12-31T23:59:60Z", "2024-02-29T24:00:00Z"],
+    ),
+    (
+        {"format": "hostname"},
+        ["a", "a-b.example", "x--y", "a1.b2.c3"],
+        ["xn--X", "xn--l-fda.example", "a.xn--vek", "-a", "a-", "a" * 64, "a." * 127 + "a"],
+    ),
+    (
+        {"pattern": r"^[\s\d]\S\\s$"},
+        ["\ufeffx\\s", "1x\\s", "\u3000x\\s"],
+        ["\x85x\\s", " \ufeff\\s", "  \\s", " x "],
+    ),
+    ({"$ref": "#foo", "$defs": {"A": {"$anchor": "foo", "type": "integer"}}}, [1], ["1"]),
+    ({"type": "number", "minimum": 0.1, "multipleOf": 0.01}, [0.1, 0.57], [0.09, 0.555]),
+    ({"type": "integer", "maximum": 2**53}, [2**53], [2**53 + 1, 2**63 - 1]),
+    ({"const": {"a": [2**53, 1e15, "\x01"]}}, [{"a": [2**53, 10**15, "\x01"]}], [{"a": []}]),
+    ({"type": "object", "required": ["a"], "minProperties": 2}, [{"a": 1, "b": 1}], [{"a": 1}]),
 ]
 
 
 @pytest.mark.parametrize("schema, good, bad", KEPT, ids=range(len(KEPT)))
 def test_what_may_be_written(schema: Any, good: list[Any], bad: list[Any]) -> None:
-    def takes(value: Any) -> bool:
-        matcher = LLMatcher(BYTES, compile_schema(json.dumps(schema)), log_level=0)
-        text = json.dumps(value, ensure_ascii=False).encode()
-        return matcher.consume_tokens(list(text)) and matcher.is_accepting()
-
-    assert all(takes(value) for value in good)
-    assert not any(takes(value) for value in bad)
+    grammar = compile_schema(json.dumps(schema))
+    assert all(takes(grammar, value) for value in good)
+    assert not any(takes(grammar, value) for value in bad)
 
 
 REFUSED = [
@@ -56,6 +78,13 @@ REFUSED = [
     ('{"$ref": "#/x"}', "Pointer '/x' does not exist"),
     ('{"type": "integer", "minimum": 5, "maximum": 3}', "Unsatisfiable"),
     ('{"enum": []}', "Unsatisfiable"),
+    ('{"extends": {"type": "string"}}', "extends is of draft 3"),
+    ('{"divisibleBy": 2}', "divisibleBy is of draft 3"),
+    ('{"type": "object", "minProperties": 2}', "minProperties is 2; it is supported up to one"),
+    ('{"x-guidance": {"lenient": true}, "not": {}}', 'Unimplemented keys: \\["not"\\]'),
+    ('{"const": "\\ud800"}', "unexpected end of hex escape"),
+    ('{"properties": {"a": {"const": "\\u0001"}}}', "'.x01' has a control character"),
+    ('{"properties": {"a": {"pattern": "^\\\\x01"}}}', "has a control character"),
 ]
 
 
@@ -78,3 +107,92 @@ ENDLESS = [
 def test_what_only_an_endless_value_would_satisfy_is_refused(schema: Any) -> None:
     with pytest.raises(InvalidValueError, match="without end"):
         compile_schema(json.dumps(schema))
+
+
+# What a 64-bit float rounds, what 64 bits do not hold, and what is no number of JSON.
+INEXACT = [
+    "10000000000000000000001", "-100000000000000000007", "9007199254740993", "9223372036854775807",
+    "18446744073709551617", "0.12345678901234567", "1e300", "1e-300", "1e400", "1e-400", "5e-324",
+    "1e999999999", "1e99999999999999999999", "9" * 5000, "0." + "1" * 5000, "NaN", "-Infinity",
+]  # fmt: skip
+KEYWORDS = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const"]
+
+
+@pytest.mark.parametrize("place", [*(f'"{key}": %s' for key in KEYWORDS), '"enum": [[1, %s]]'])
+@pytest.mark.parametrize("number", INEXACT, ids=range(len(INEXACT)))
+def test_a_number_that_would_become_another_is_refused(place: str, number: str) -> None:
+    schema = '{"type": ["number", "array"], "items": {' + place % number + "}}"
+    with pytest.raises(InvalidValueError, match=r"^schema: ") as error:
+        compile_schema(schema)
+    assert len(str(error.value)) < 200
+
+
+def test_a_number_that_asks_for_nothing_is_not_looked_at() -> None:
+    grammar = compile_schema('{"type": "integer", "default": 1e400, "examples": [1e99]}')
+    assert takes(grammar, 10**30)
+
+
+@pytest.mark.parametrize("multiple", ["0", "-2", "65537", "99999999", "0.123456"])
+def test_a_multiple_that_would_take_minutes_is_refused(multiple: str) -> None:
+    with pytest.raises(InvalidValueError, match="multipleOf is"):
+        compile_schema(f'{{"type": "number", "multipleOf": {multiple}}}')
+
+
+def definitions(count: int, of: Any) -> dict[str, Any]:
+    """A schema of many definitions, each made of the next. of: makes one from a reference."""
+    links = {f"d{i}": of({"$ref": f"#/$defs/d{i + 1}"}) for i in range(count)}
+    return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{count}": {"type": "integer"}}}
+
+
+def _array(inner: Any) -> Any:
+    return {"type": "array", "items": inner}
+
+
+def _pair(inner: Any) -> Any:
+    return {"type": "array", "prefixItems": [inner, inner], "minItems": 2}
+
+
+@pytest.mark.parametrize(
+    "of", [lambda inner: inner, _array, _pair], ids=["refs", "arrays", "pairs"]
+)
+def test_what_is_nested_so_deeply_that_it_would_end_the_process_is_refused(of: Any) -> None:
+    with pytest.raises(InvalidValueError, match="nested too deeply"):
+        compile_schema(json.dumps(definitions(3000, of)))
+
+
+def test_what_is_nested_too_deeply_by_itself_is_refused() -> None:
+    nested: Any = {"type": "integer"}
+    for _ in range(150):
+        nested = _array(nested)
+    with pytest.raises(InvalidValueError, match=r"schema: .*(deep|recursion)"):
+        compile_schema(json.dumps(nested))
+
+
+@pytest.mark.parametrize(
+    "of", [_pair, lambda inner: {"allOf": [inner, inner]}], ids=["pairs", "all"]
+)
+def test_references_that_unfold_without_bound_take_no_time(of: Any) -> None:
+    start = time.perf_counter()
+    compile_schema(json.dumps(definitions(40, of)))
+    assert time.perf_counter() - start < 5
+
+
+NAMED = [
+    {"type": "object", "properties": {"a": {"type": "integer"}}},
+    {"type": "object", "patternProperties": {"^a": {"type": "integer"}}},
+    {"type": "array", "items": {"properties": {"a": {"type": "integer"}}}, "minItems": 1},
+]
+
+
+@pytest.mark.parametrize("schema", NAMED, ids=range(len(NAMED)))
+def test_no_name_passes_for_another(schema: dict[str, Any]) -> None:
+    grammar = compile_schema(json.dumps(schema))
+    for seed in range(200):
+        text = written(grammar, Random(seed))
+        assert text is None or satisfies(text, schema), text
+
+
+def test_what_random_schemas_write_satisfies_them() -> None:
+    campaign = Campaign().run(random_case, range(600))
+    assert not campaign.faults, campaign.report()
+    assert campaign.ends["valid"] > 250 and campaign.ends["refused"] > 100

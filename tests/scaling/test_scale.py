@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from fakes.mamba import write_mamba
 from fakes.prompts import PROMPTS
+from fakes.pycode import load
 
-from localspec.engine.engine import load
 from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.gguf.check import check_generative
 from localspec.llama import quantize
@@ -263,8 +263,10 @@ def test_a_second_request_finds_the_file(
         ((Size(512, 10, 1056), "Q4_K_M", None), "ffn 1056 is no multiple of 256"),
         ((SIZE, "Q9", None), "type 'Q9' is unknown"),
         (("1.5", "Q4_0", None), "'1.5' is no number of parameters"),
+        (("5M", "Q4_0", None), "5M are too few parameters, .* the least for this model is 5.M"),
         (("B", "Q4_0", None), "'B' is no number of parameters"),
-        (("200B", "Q4_0", None), "needs .* GiB .* are free"),
+        (("200B", "Q4_0", None), "needs .* GiB .* are free; the most here is about .*B, or take"),
+        (("9000B", "Q4_0", None), "'9000B' is no number of parameters below 1000B"),
     ],
 )
 def test_refusals(

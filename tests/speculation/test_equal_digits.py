@@ -7,17 +7,24 @@ import pytest
 from localspec.speculation.equal_digits import EqualDigits
 
 FINDINGS = [
-    (EqualDigits(((1, 2, 3, 4, 8),), 640), "equal digits in passes of 1-4, 8 rows"),
+    (
+        EqualDigits(((1, 2, 3, 4, 8),), 640),
+        "equal logits, bit for bit, in passes over 1-4, 8 tokens",
+    ),
     (
         EqualDigits(((1,), (2, 3)), 640, company=False),
-        "equal digits in passes of 2-3 rows, but not 1; others beside other texts",
+        "equal logits, bit for bit, in passes over 2-3 tokens, but not over 1; "
+        "other texts in the cache change their last digits",
     ),
     (
         EqualDigits(((1, 2, 3), (4,), (5,), (8, 16)), 640, company=True),
-        "equal digits in passes of 1-3 rows, and of 8, 16 rows, but not 4-5; "
-        "the same beside other texts",
+        "equal logits, bit for bit, in passes over 1-3, and over 8, 16 tokens, but not over 4-5; "
+        "other texts in the cache do not change them",
     ),
-    (EqualDigits(((1,), (4,)), 5), "no two widths give equal digits (rows tried: 1, 4)"),
+    (
+        EqualDigits(((1,), (4,)), 5),
+        "logits differ in their last digits between passes over 1, 4 tokens",
+    ),
 ]
 
 

@@ -39,7 +39,7 @@ def loaded_pair() -> Iterator[EventRecorder]:
     engine_thread.load(context=512, threads=1, flash_attention=True, max_tokens=24, temperature=0)
     ready = recorder.wait_done()[-1]
     assert isinstance(ready, ModelReady), ready
-    assert ready.bundled and ready.model == "pycode"
+    assert ready.bundled and ready.model == "terminal"
     yield recorder
     engine_thread.close()
 

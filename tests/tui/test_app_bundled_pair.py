@@ -14,7 +14,7 @@ from localspec_tui.engine_thread import EngineThread
 from localspec_tui.launch_options import LaunchOptions
 
 RUNTIME = {"context": 2048, "threads": 1, "reproducible": True}
-PROMPT = "def fibonacci(n):"
+PROMPT = "How do I list files by size?"
 
 
 def app_in(folder: Path, **sampling: object) -> ChatApp:

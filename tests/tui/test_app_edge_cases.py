@@ -84,7 +84,8 @@ def test_the_highlighted_session_is_visible_without_colours(
             await chat.press("ctrl+o")
             await chat.wait_idle()
             assert style_of(chat, "hi (open)") == "bold underline default on default"
-            assert "underline" in style_of(chat, "F")
+            # The cursor blinks.
+            await chat.until(lambda: "underline" in style_of(chat, "F"))
 
     asyncio.run(body())
 
@@ -216,7 +217,7 @@ def test_a_damaged_session_file_is_moved_aside_with_a_note(tmp_path: Path) -> No
 
     async def body() -> None:
         async with running_chat(Script(), tmp_path, size=(120, 24)) as chat:
-            assert "is kept as" in chat.notes[0]
+            assert "was renamed to" in chat.notes[0]
             await chat.ask("hi")
             assert len(chat.app.archive.list()) == 1
 
@@ -243,7 +244,7 @@ def test_a_home_folder_that_is_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
 async def _chat_without_home(closed: Path) -> None:
     async with running_chat(Script(), closed, size=(120, 24), model="m.gguf") as chat:
         assert any("this one is lost when the chat ends" in note for note in chat.notes)
-        assert any("what you choose is not remembered" in note for note in chat.notes)
+        assert any("your choices cannot be saved" in note for note in chat.notes)
         await chat.ask("hi")
         assert "Hello, I am a script." in chat.text
 
@@ -254,7 +255,7 @@ def test_settings_open_with_a_broken_models_toml(home: Path, tmp_path: Path) -> 
     async def body() -> None:
         async with running_chat(Script(), tmp_path, size=(250, 24)) as chat:
             await chat.press("ctrl+s")
-            await chat.until(lambda: "models.toml is no TOML" in chat.text)
+            await chat.until(lambda: "models.toml is not valid TOML" in chat.text)
             assert isinstance(chat.app.screen, SettingsScreen)
 
     asyncio.run(body())
@@ -268,20 +269,5 @@ def test_keys_without_effect_in_an_empty_chat(tmp_path: Path) -> None:
                 await chat.wait_idle()
             assert chat.contents == []
             assert chat.notes == []
-
-    asyncio.run(body())
-
-
-def test_a_message_stops_the_answer_that_is_being_written(tmp_path: Path) -> None:
-    async def body() -> None:
-        script = Script(["word " * 300, "short"], rate=200)
-        async with running_chat(script, tmp_path) as chat:
-            await chat.send("count")
-            await chat.until(lambda: len(chat.contents) == 2)
-            await chat.send("no, stop")
-            await chat.until(lambda: chat.contents[-1:] == ["short"])
-            await chat.wait_idle()
-            assert "stopped" in chat.text
-            assert chat.contents[2:] == ["no, stop", "short"]
 
     asyncio.run(body())

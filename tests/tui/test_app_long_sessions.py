@@ -110,7 +110,7 @@ def test_the_arrow_keys_reach_turns_that_were_not_mounted(tmp_path: Path) -> Non
     async def body() -> None:
         async with running_chat(Script(), tmp_path, latest=True) as chat:
             for number in reversed(range(60)):
-                await chat.press("up")
+                await chat.press("up" if number < 59 else "shift+tab")
                 await chat.until(
                     lambda number=number: (
                         chat.screen.view.focused_turn_view

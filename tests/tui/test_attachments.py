@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import InvalidValueError
-from localspec_tui.attachments import MAX_BYTES, attach_files, complete_path
+from localspec_tui.attachments import MAX_BYTES, attach_files, complete_path, missing_file
 
 
 @pytest.fixture
@@ -144,3 +144,21 @@ def test_every_completed_file_can_be_attached(folder: Path) -> None:
     assert complete_path("a", folder) == ['"a b/']
     for name in [*complete_path('"a b/', folder), *complete_path("m", folder)]:
         assert attach_files(f"@{name}", folder)[1] == [name.strip('"')]
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("Read @nothere.txt, please", "nothere.txt"),
+        ("Read (@src/gone)", "src/gone"),
+        ('Read @"my gone notes"', "my gone notes"),
+        ("@main.py and @~/gone.md.", "~/gone.md"),
+        ("Read @main.py", None),
+        ("Ask @alice.", None),
+        ("@property and `@nothere.txt`", None),
+        ("@app.route('/')", None),
+        ("me@example.com", None),
+    ],
+)
+def test_a_file_that_is_missing(folder: Path, text: str, missing: str | None) -> None:
+    assert missing_file(text, folder) == missing

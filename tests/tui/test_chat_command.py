@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from fakes.terminal import on_terminal
 
-from localspec.cli.chat import _merged_preset
+from localspec.cli.chat import _merged_preset, chat
 from localspec.conversation.turns import Conversation, Turn
+from localspec.drafters.spec import split_names
 from localspec.utils.paths import data_folder
-from localspec_tui import presets
+from localspec_tui import launch, presets
 from localspec_tui.archive import Archive
+from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.presets import Preset
 
 pty = pytest.mark.skipif(os.name == "nt", reason="there is no pty")
@@ -107,6 +110,26 @@ def test_a_session_opens_without_its_model(arguments: list[str]) -> None:
     code, shown = on_terminal("chat", *arguments, answer=CTRL_Q, after=b"message")
     assert code == 0
     assert "Traceback" not in shown
+
+
+def test_relative_paths_are_kept_as_absolute_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TEXTUAL_DRIVER", "none")
+    for name in ("target.gguf", "small.gguf", "a,b.gguf"):
+        (tmp_path / name).touch()
+    started: list[LaunchOptions] = []
+    monkeypatch.setattr(launch, "launch", lambda options, _: started.append(options) or 0)
+    for draft in ("suffix,pard=3:small.gguf", "a,b.gguf"):
+        CliRunner().invoke(chat, ["target.gguf", "--draft", draft])
+    assert [each.model for each in started[:2]] == [str(tmp_path / "target.gguf")] * 2
+    CliRunner().invoke(chat, ["target.gguf"])
+    CliRunner().invoke(chat, ["target.gguf", "--draft", "auto"])
+    CliRunner().invoke(chat, ["target.gguf"], default_map={"draft": "ngram"})
+    assert [each.draft for each in started[2:]] == [None, "auto", "ngram"]
+    assert started[0].draft == f"suffix,pard=3:{tmp_path / 'small.gguf'}"
+    assert split_names(started[1].draft) == [str(tmp_path / "a,b.gguf")]
 
 
 def test_the_command_line_overrides_a_preset(home: Path) -> None:

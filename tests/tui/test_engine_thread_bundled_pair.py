@@ -59,6 +59,15 @@ def test_a_failed_switch_returns_to_the_loaded_model(
         assert bundled_pair.contents[-1] == before
 
 
+def test_a_context_beyond_the_model_is_its_own_and_said() -> None:
+    recorder = EventRecorder(EngineThread())
+    recorder.engine_thread.load(context=1_000_000, threads=1)
+    ready = recorder.wait_done()[-1]
+    recorder.engine_thread.close()
+    assert isinstance(ready, ModelReady) and ready.context == 2048
+    assert any(note.startswith("context 2048: 1000000 is more than") for note in ready.notes)
+
+
 def test_close_ends_an_answer_and_frees_the_models() -> None:
     recorder = EventRecorder(EngineThread())
     recorder.engine_thread.load(context=2048, threads=1, ignore_eos=True)

@@ -52,7 +52,7 @@ def test_markdown_has_the_active_branch() -> None:
         ("stop", ""),
         ("cancelled", "*(stopped)*"),
         ("interrupted", "*(interrupted)*"),
-        ("length", "*(cut off: it was as long as it might be)*"),
+        ("length", "*(cut off: the limit of tokens was reached)*"),
         ("context", "*(cut off: the context was full)*"),
         ("of tomorrow", "*(of tomorrow)*"),
         (None, "*(not finished yet)*"),

@@ -1,7 +1,7 @@
 """The model that a chat starts with, and how its loading is shown."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,7 +13,7 @@ from fakes.scripted import Script, ScriptedEngine
 from localspec.conversation.turns import Turn
 from localspec.utils.progress import report_progress
 from localspec_tui import launch
-from localspec_tui.archive import Archive
+from localspec_tui.archive import Archive, SessionSettings
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.settings import SettingsScreen
@@ -37,15 +37,87 @@ class Case:
         Case("named", False, None, "named"),
     ],
 )
-@pytest.mark.usefixtures("home")
-def test_the_default_model_is_that_of_the_session_or_the_last_one(case: Case) -> None:
-    Preferences().remember(model=case.remembered)
+def test_the_default_model_is_that_of_the_session_or_the_last_one(home: Path, case: Case) -> None:
+    named, used_last, of_the_session = on_disk(home, "named", "used-last", "of-the-session")
+    files = {"named": named, "used-last": used_last, "of-the-session": of_the_session, None: None}
+    Preferences().remember(model=files[case.remembered])
     archive = Archive()
-    key = archive.create("of-the-session", None)
+    key = archive.create(str(of_the_session), None)
     archive.save(key, [], Turn("user", "hi"))
-    options = LaunchOptions(model=case.named, session=key if case.continued else None)
-    assert launch.with_default_model(options, archive).model == case.model
+    options = LaunchOptions(model=files[case.named], session=key if case.continued else None)
+    assert launch.with_defaults(options, archive).model == files[case.model]
     archive.close()
+
+
+def on_disk(home: Path, *names: str) -> list[str]:
+    """Paths of files that are there."""
+    paths = [home / f"{name}.gguf" for name in names]
+    for path in paths:
+        path.touch()
+    return [str(path) for path in paths]
+
+
+def continued(settings: SessionSettings, kept: str, **given: Any) -> LaunchOptions:
+    """What `chat -c` begins with, after a session with these settings."""
+    archive = Archive()
+    key = archive.create(kept, None, settings)
+    archive.save(key, [], Turn("user", "hi"))
+    options = launch.with_defaults(LaunchOptions(session=key, **given), archive)
+    archive.close()
+    return options
+
+
+def test_a_continued_session_keeps_drafters_and_sampling(home: Path) -> None:
+    model, drafter = on_disk(home, "model", "drafter")
+    settings = SessionSettings(f"suffix,pard:{drafter}", {"temperature": 0.2, "top_k": 7})
+    options = continued(settings, model)
+    assert (options.draft, options.sampling) == (settings.draft, settings.sampling)
+    options = continued(settings, model, draft="none", sampling={"top_k": 3})
+    assert (options.draft, options.sampling) == ("none", {"temperature": 0.2, "top_k": 3})
+    options = continued(settings, "", model=drafter)
+    assert (options.draft, options.sampling) == (None, settings.sampling)
+    assert continued(settings, model, draft="auto").draft == "auto"
+
+
+def test_a_model_that_was_deleted_is_a_note_and_the_bundled_pair(home: Path) -> None:
+    model, drafter = on_disk(home, "model", "drafter")
+    settings = SessionSettings(drafter, {"temperature": 0.2})
+    Path(drafter).unlink()
+    options = continued(settings, model)
+    assert (options.model, options.draft) == (model, None)
+    assert options.notes == (
+        "drafter.gguf is not on this machine any more; the drafters are those of --draft auto",
+    )
+    Path(model).unlink()
+    options = continued(settings, model)
+    assert (options.model, options.draft) == (None, None)
+    assert options.sampling == settings.sampling
+    note = "model.gguf is not on this machine any more; this is the bundled pair"
+    assert options.notes == (note,)
+    Preferences().remember(model=model)
+    archive = Archive()
+    assert launch.with_defaults(LaunchOptions(), archive).notes == (note,)
+    archive.close()
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "nonsense", '{"sampling": {"top_k": "x"}}'])
+def test_settings_of_a_session_that_cannot_be_used_are_the_default(text: str | None) -> None:
+    assert SessionSettings.parse(text) == SessionSettings()
+
+
+def test_the_chat_saves_drafters_and_sampling_with_the_session(tmp_path: Path) -> None:
+    async def body() -> None:
+        sampling = {"temperature": 0.3}
+        async with running_chat(Script(), tmp_path, draft="ngram", sampling=sampling) as chat:
+            await chat.ask("hi")
+            key = chat.app.autosave.key or ""
+            assert chat.app.archive.settings(key) == SessionSettings("ngram", sampling)
+            changed = replace(chat.app.settings, sampling={"temperature": 0.5})
+            chat.app.apply_settings(changed)
+            await chat.ask("again")
+            assert chat.app.archive.settings(key) == SessionSettings("ngram", {"temperature": 0.5})
+
+    asyncio.run(body())
 
 
 class SlowScript(Script):
@@ -64,7 +136,7 @@ def test_loading_shows_its_progress_and_escape_ends_it(tmp_path: Path) -> None:
         script = SlowScript()
         async with running_chat(script, tmp_path, loaded=False) as chat:
             bar = "█" * 6 + "░" * 18
-            await chat.until(lambda: f"{bar} loading big.gguf: 25 %" in chat.text)
+            await chat.until(lambda: f"{bar} loading big.gguf: 25%" in chat.text)
             await chat.press("escape")
             await chat.until(lambda: isinstance(chat.app.screen, SettingsScreen))
             assert "loading was stopped" in chat.text

@@ -2,8 +2,10 @@
 
 import asyncio
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import pytest
+from fakes.pilot import running_chat
 from fakes.scripted import Script
 from fakes.widget_pilot import WidgetPilot, showing
 from hypothesis import given
@@ -12,10 +14,10 @@ from hypothesis import strategies as st
 from localspec.conversation.events import Ended, Piece
 from localspec.conversation.session import Session
 from localspec_tui.origins import Origins
-from localspec_tui.widgets.origin_view import OriginView
+from localspec_tui.widgets.origin_view import OriginLegend, OriginView
 from localspec_tui.widgets.turn_view import TurnView
 
-ORIGINS = ["suffix", "pycode-4m-q4_0", "corrected", "bonus", "plain"]
+ORIGINS = ["suffix", "terminal-5m-q4_0", "corrected", "bonus", "plain"]
 TOKENS = st.lists(st.tuples(st.text(max_size=4), st.sampled_from(ORIGINS)), max_size=40)
 WORDS = [("def ", "plain"), ("f", "suffix"), ("(", "corrected"), ("n", "bonus"), (")", "lookup")]
 
@@ -87,14 +89,29 @@ def test_origins_differ_without_colours(monkeypatch: pytest.MonkeyPatch, theme: 
 
 def test_the_legend_names_and_counts_the_origins() -> None:
     async def body() -> None:
-        view = OriginView(Origins.of([("a", "suffix"), ("b", "plain")]))
-        async with showing(view) as pilot:
-            assert pilot.rows()[0] == "suffix · plain"
-            view.set_segments([])
+        legend, origins = OriginLegend(), Origins()
+        async with showing(legend) as pilot:
+            legend.show(Origins.of([("a", "suffix"), ("b", "plain")]))
+            await pilot.until(lambda: pilot.rows()[0].strip() == "suffix · plain")
             for text, origin in [*WORDS, ("", "suffix"), ("!", "plain")]:
-                view.append(text, origin)
-            await pilot.until(lambda: pilot.rows()[2] == "def f(n)!")
-            assert pilot.rows()[0] == "suffix 2 · lookup 1 · corrected 1 · bonus 1 · plain 2"
+                origins.append(text, origin)
+            legend.show(origins)
+            counts = "suffix 2 · lookup 1 · corrected 1 · bonus 1 · plain 2"
+            await pilot.until(lambda: pilot.rows()[0].strip() == counts)
+
+    asyncio.run(body())
+
+
+def test_the_legend_stays_in_sight_under_a_long_answer(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["line\n\n" * 60]), tmp_path, size=(60, 20)) as chat:
+            await chat.ask("go on")
+            assert "corrected" not in chat.text
+            await chat.press("ctrl+t")
+            await chat.until(lambda: "corrected" in chat.text and "suffix" in chat.text)
+            chat.screen.view.scroll_home(animate=False)
+            await chat.pilot.pause()
+            assert "corrected" in chat.text
 
     asyncio.run(body())
 
@@ -106,7 +123,7 @@ def test_final_lines_are_laid_out_once() -> None:
             for number in range(300):
                 view.append(f"line {number}\n", ORIGINS[number % 5])
             view.finish()
-            [_, text] = view.children
+            [text] = view.children
             before = [*text.lines(70)]  # type: ignore[attr-defined]
             for _ in range(50):
                 view.append("more ", "suffix")

@@ -32,9 +32,9 @@ def test_a_preset_without_a_system_prompt() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("", "'' is no name; letters, digits, dots, hyphens"),
-        ("a b", "'a b' is no name; letters, digits, dots, hyphens"),
-        ("there", "there is a preset 'there'; change it in "),
+        ("", "'' is no name of a preset; use letters, digits, dots and hyphens"),
+        ("a b", "'a b' is no name of a preset; use letters, digits, dots and hyphens"),
+        ("there", "there is a preset 'there' already; change it in "),
     ],
 )
 def test_bad_names_are_refused(name: str, message: str) -> None:
@@ -47,11 +47,11 @@ def test_bad_names_are_refused(name: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[presets.a", "presets.toml is no TOML: "),
+        ("[presets.a", "presets.toml is not valid TOML: "),
         ("[other]\n", "presets.toml: a preset begins with [presets.NAME]"),
         ("presets = 1", "presets.toml: a preset begins with [presets.NAME]"),
-        ("[presets]\na = 1", "presets.toml: [presets.a] is no table"),
-        ("[presets.a]\nsystem = 1", "presets.toml: [presets.a]: system is 1; it is a text"),
+        ("[presets]\na = 1", "presets.toml: [presets.a] is not a table"),
+        ("[presets.a]\nsystem = 1", "presets.toml: [presets.a]: system is 1; it must be a text"),
         ("[presets.a]\ntop_q = 1", "presets.toml: [presets.a]: there is no setting 'top_q'"),
         ("[presets.a]\ntop_p = 2", "presets.toml: [presets.a]: top_p is 2; it must be above 0"),
     ],

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
-from textual.widgets import Input, TextArea
+from textual.widgets import Input, OptionList, TextArea
+from textual.widgets._toast import ToastRack
 
 from localspec.errors import ModelLoadError
+from localspec.models import registry
 from localspec_tui import presets
 from localspec_tui.app import key_groups
 from localspec_tui.presets import Preset
@@ -98,15 +100,96 @@ def test_model_and_drafter_can_be_changed(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_paths_typed_in_the_settings_are_kept_as_absolute_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("target.gguf", "small.gguf"):
+        (tmp_path / name).touch()
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.press("ctrl+s")
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
+            await type_in(chat, "model", "target.gguf")
+            await type_in(chat, "draft", "suffix, small.gguf")
+            await chat.press("ctrl+s")
+            await chat.wait_idle()
+            await chat.ask("hi")
+            [summary] = chat.app.archive.list()
+            assert summary.model == str(tmp_path / "target.gguf")
+            kept = chat.app.archive.settings(summary.key)
+            assert kept.draft == f"suffix,{tmp_path / 'small.gguf'}"
+
+    asyncio.run(body())
+
+
 def test_a_model_is_chosen_from_the_list(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
             await chat.press("ctrl+s")
             await chat.until(lambda: chat.is_on_top(SettingsScreen) and chat.options)
-            assert chat.options[0].startswith("pycode ")
+            assert chat.options[0].startswith("terminal ")
             await chat.press("tab", "enter")
             await chat.pilot.pause()
-            assert chat.app.screen.query_one("#model", Input).value == "pycode"
+            assert chat.app.screen.query_one("#model", Input).value == "terminal"
+
+    asyncio.run(body())
+
+
+def test_the_settings_offer_the_drafters_that_fit(tmp_path: Path) -> None:
+    async def body() -> None:
+        bundled = registry.bundled()
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.press("ctrl+s")
+            await chat.until(lambda: chat.is_on_top(SettingsScreen) and chat.options)
+            drafts = chat.app.screen.query_one("#drafts", OptionList)
+            offered = [option.id for option in drafts.options]
+            assert offered == ["auto", "none", "suffix", "lookup", "ngram"]
+            await type_in(chat, "model", str(bundled.target))
+            await chat.until(lambda: drafts.option_count == 6)
+            assert bundled.drafter.stem in str(drafts.options[5].id)
+            assert not drafts.display or not drafts.region.height
+            chat.app.screen.query_one("#draft", Input).focus()
+            await chat.until(lambda: drafts.display and drafts.region.height)
+            assert not chat.app.screen.query_one("#models", OptionList).display
+            await chat.press("tab", "down", "enter")
+            assert chat.app.screen.query_one("#draft", Input).value == "none"
+
+    asyncio.run(body())
+
+
+def test_the_settings_tell_how_many_tokens_fit(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(context=300), tmp_path) as chat:
+            await chat.ask("x")
+            session = chat.app.engine_thread.session
+            assert session
+            await chat.press("ctrl+s")
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
+            left = session.gauge.size - session.gauge.used
+            await chat.until(lambda: f"{left}, as many as fit" in chat.text)
+
+    asyncio.run(body())
+
+
+def test_typing_replaces_the_path_of_a_broken_model(tmp_path: Path) -> None:
+    async def body() -> None:
+        script = Script(fails={"load": ModelLoadError("there is no model file /no/x.gguf")})
+        async with running_chat(script, tmp_path, model="/no/x.gguf") as chat:
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
+            await chat.press(*"new")
+            assert chat.app.screen.query_one("#model", Input).value == "new"
+
+    asyncio.run(body())
+
+
+def test_toasts_leave_the_text_box_free(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            rack = ToastRack()
+            await chat.screen.mount(rack)
+            assert rack.styles.dock == "top"
 
     asyncio.run(body())
 
@@ -136,7 +219,7 @@ def test_without_a_model_the_settings_list_those_on_disk(tmp_path: Path) -> None
         async with running_chat(script, tmp_path, model="no.gguf") as chat:
             await chat.until(lambda: chat.is_on_top(SettingsScreen) and chat.options)
             assert "no.gguf is no GGUF file" in chat.text
-            assert any(row.startswith("pycode ") for row in chat.options)
+            assert any(row.startswith("terminal ") for row in chat.options)
             await chat.press("escape")
             await chat.send("anybody there?")
             await chat.until(lambda: chat.is_on_top(SettingsScreen))
@@ -171,7 +254,7 @@ def test_a_full_context_asks_the_user_and_drops_turns(tmp_path: Path) -> None:
             await chat.press("down", "enter")
             await chat.wait_idle()
             assert chat.contents[-2:] == ["third", "short"]
-            assert any("does not see the oldest" in note for note in chat.notes)
+            assert any("messages were dropped" in note for note in chat.notes)
             await chat.press("ctrl+s")
             await chat.until(lambda: chat.is_on_top(SettingsScreen))
             assert chat.app.screen.query_one("#when_full", Input).value == "drop"
@@ -237,7 +320,7 @@ def test_a_preset_is_saved_by_name(tmp_path: Path) -> None:
                 chat.app.screen.query_one(Input).value = name
                 await chat.press("enter")
                 await chat.until(lambda: chat.is_on_top(SystemPromptScreen))
-                assert ("is no name" in chat.text) == (name == "bad name")
+                assert ("is no name of a preset" in chat.text) == (name == "bad name")
                 if name == "bad name":
                     await chat.press("ctrl+n")
             assert presets.load("good") == Preset("Hm.", {"top_k": 3})
@@ -252,7 +335,7 @@ def test_every_key_has_a_description_in_help_and_palette(tmp_path: Path) -> None
     async def body() -> None:
         async with running_chat(Script(), tmp_path, size=(100, 200)) as chat:
             await chat.ask("x")
-            await chat.press("up")
+            await chat.press("shift+tab")
             commands = {each.title for each in chat.app.get_system_commands(chat.screen)}
             for owner in (chat.app, chat.screen, chat.screen.view, chat.screen.composer, TurnView):
                 assert {each.description for each in as_bindings(owner.BINDINGS)} <= commands
@@ -306,5 +389,16 @@ def test_themes_are_remembered(tmp_path: Path) -> None:
             assert chat.app.theme == "ansi-light"
         async with running_chat(Script(), tmp_path, theme="nord") as chat:
             assert chat.app.theme == "nord"
+
+    asyncio.run(body())
+
+
+def test_ctrl_q_quits_from_any_screen(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            await chat.press("f1")
+            await chat.until(lambda: chat.is_on_top(HelpScreen))
+            await chat.press("ctrl+q")
+            await chat.until(lambda: not chat.app.is_running)
 
     asyncio.run(body())

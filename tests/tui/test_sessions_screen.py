@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes.pilot import ChatPilot, running_chat
+from fakes.saved_sessions import save_session
 from fakes.scripted import Script
 from textual.widgets import Input
 
@@ -78,6 +79,42 @@ def test_sessions_are_renamed_exported_and_deleted(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("size", [(120, 36), (80, 24), (60, 20), (40, 12)])
+def test_the_question_before_a_deletion_is_shown_whole(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["They sing."]), tmp_path, size=size) as chat:
+            await chat.ask("Tell me everything about whales and their songs, please, and slowly")
+            await chat.press("ctrl+n", "ctrl+o")
+            await chat.until(lambda: chat.is_on_top(SessionsScreen))
+            await chat.press("ctrl+d")
+            await chat.until(lambda: chat.is_on_top(ChoiceDialog))
+            await chat.pilot.pause()
+            shown = " ".join(chat.text.replace("│", " ").split())
+            assert "Delete “Tell me everything about whales" in shown
+            assert "2 messages?" in shown
+            assert "Keep it" in shown and "Delete this conversation" in shown
+
+    asyncio.run(body())
+
+
+def test_a_first_message_is_suggested_in_an_empty_conversation_only(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path, bundled=True) as chat:
+            save_session(chat.app.archive, "Sort a list in Rust")
+            assert "Tab takes this" in chat.text
+            await chat.press("ctrl+o")
+            await chat.until(lambda: chat.is_on_top(SessionsScreen))
+            await chat.press("enter")
+            await chat.wait_idle()
+            assert "Write a message" in chat.text
+            await chat.press("tab")
+            assert chat.screen.composer.text == ""
+
+    asyncio.run(body())
+
+
 def test_the_open_session_cannot_be_deleted(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
@@ -96,7 +133,7 @@ def test_an_empty_list_of_sessions(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(), tmp_path) as chat:
             await chat.press("ctrl+o")
-            await chat.until(lambda: "Nothing is kept yet" in chat.text)
+            await chat.until(lambda: "No conversation found" in chat.text)
             await chat.press("ctrl+t", "ctrl+s", "ctrl+d", "enter", "escape")
             await chat.until(lambda: not chat.is_on_top(SessionsScreen))
 

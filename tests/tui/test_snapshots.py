@@ -1,4 +1,4 @@
-"""The screens, cell by cell, at three sizes and in three kinds of themes.
+"""The screens, cell by cell, at four sizes and in three kinds of themes.
 
     LOCALSPEC_SNAPSHOTS=write pytest tests/tui/test_snapshots.py
 
@@ -30,7 +30,7 @@ from localspec_tui.screens import settings
 from localspec_tui.widgets import thought_view
 
 FOLDER = Path(__file__).parent / "snapshots"
-SIZES = [(120, 40), (80, 24), (60, 20)]
+SIZES = [(120, 40), (80, 24), (60, 20), (40, 12)]
 THEMES = ["textual-dark", "textual-light", "ansi-dark"]
 WRITE = os.environ.get("LOCALSPEC_SNAPSHOTS") == "write"
 ANSWER = """<think>A list first,
@@ -90,7 +90,7 @@ async def others(chat: ChatPilot) -> AsyncIterator[str]:
     await chat.press("ctrl+r")
     await chat.wait_idle()
     show_again(chat)
-    await chat.press("up", "up")
+    await chat.press("shift+tab", "up")
     yield "focused"
     await chat.press("escape", "ctrl+t", "ctrl+l")
     yield "origins"
@@ -118,6 +118,7 @@ async def settle(chat: ChatPilot) -> None:
     for box in chat.app.screen.query("Input, TextArea"):
         assert isinstance(box, (Input, TextArea))
         box.cursor_blink = False
+        box._cursor_visible = True  # it may be in the middle of a blink
     await chat.wait_idle()
     seen = [snapshot(chat.app)]
     while seen[-3:] != [seen[-1]] * 3:

@@ -1,189 +1,20 @@
-"""The status line, the live panel, the progress line and turn views."""
+"""The progress line and turn views."""
 
 import asyncio
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fakes.scripted import Script
-from fakes.widget_pilot import WidgetPilot, showing
-from rich.cells import cell_len
+from fakes.widget_pilot import showing
 
 from localspec.conversation.events import Ended, Event, Gauge, Piece
 from localspec.conversation.session import Session
 from localspec.conversation.turns import Turn
-from localspec.stats import Seconds, Stats
-from localspec_tui.widgets.live_panel import LivePanel, SpeedSampler, accepted_lengths, sparkline
+from localspec.stats import Stats
 from localspec_tui.widgets.progress_line import bar
-from localspec_tui.widgets.status_line import Status, StatusLine, status_text
 from localspec_tui.widgets.turn_view import TurnView
-
-STATS = Stats(
-    generated_tokens=421,
-    steps=136,
-    drafted=400,
-    accepted=284,
-    widths=[5, 4],
-    accepted_per_position=[120, 90, 50, 24],
-    seconds=Seconds(prompt=0.3, generate=10.0, draft=1.0, verify=7.0, first_token=0.31),
-)
-STATUS = Status(STATS, Gauge(1204, 8192), 0.0428, ("suffix",), None, "answering")
-OFF = STATUS._replace(draft=(), reason="vocabulary differs at token 151,643")
-
-
-# The status line.
-
-
-@pytest.mark.parametrize(
-    ("width", "line"),
-    [
-        (
-            120,
-            "42.1 tok/s · 1.8x plain · accept 71 % (3.1 tok/step) · TTFT 0.31 s · ctx 1,204/8,192 "
-            "· draft: suffix",
-        ),
-        (80, "42.1 tok/s · 1.8x plain · ctx 1,204/8,192 · draft: suffix"),
-        (60, "42.1 tok/s · 1.8x plain · ctx 1,204/8,192 · draft: suffix"),
-        (40, "42.1 tok/s · draft: suffix"),
-        (20, "42.1 tok/s"),
-        (3, ""),
-    ],
-)
-def test_the_status_line_leaves_out_the_least_important_fields(width: int, line: str) -> None:
-    assert status_text(STATUS, width) == line
-
-
-@pytest.mark.parametrize(
-    ("width", "line"),
-    [
-        (
-            120,
-            "42.1 tok/s · TTFT 0.31 s · ctx 1,204/8,192 · draft: off (vocabulary differs at token "
-            "151,643)",
-        ),
-        (80, "42.1 tok/s · ctx 1,204/8,192 · draft: off (vocabulary differs at token 151,643)"),
-        (70, "42.1 tok/s · draft: off (vocabulary differs at token 151,643)"),
-        (60, "42.1 tok/s · draft: off (vocabulary differs at token 151,64…"),
-        (40, "42.1 tok/s · draft: off (vocabulary dif…"),
-    ],
-)
-def test_the_status_line_says_why_nothing_drafts(width: int, line: str) -> None:
-    stats = replace(STATS, drafted=0, accepted=0)
-    assert status_text(OFF._replace(stats=stats, plain_seconds=None), width) == line
-
-
-@pytest.mark.parametrize("width", range(1, 130))
-def test_the_status_line_fits_any_width(width: int) -> None:
-    for status in (STATUS, OFF, STATUS._replace(gauge=Gauge(8192, 8192), state="reading")):
-        assert cell_len(status_text(status, width)) <= width
-
-
-@pytest.mark.parametrize(
-    ("status", "line"),
-    [
-        (Status(), "draft: off"),
-        (Status(state="no model"), "no model · draft: off"),
-        (Status(stats=Stats(), gauge=Gauge(0, 8192)), "ctx 0/8,192 · draft: off"),
-        (Status(draft=("suffix", "draft-model")), "draft: suffix or draft-model"),
-        (
-            STATUS._replace(plain_seconds=None, gauge=None, state="reading"),
-            "reading · 42.1 tok/s · accept 71 % (3.1 tok/step) · TTFT 0.31 s · draft: suffix",
-        ),
-    ],
-)
-def test_the_status_line_leaves_out_what_is_not_known(status: Status, line: str) -> None:
-    assert status_text(status, 120) == line
-
-
-def test_a_context_warning_is_more_important_than_the_drafter() -> None:
-    assert (
-        status_text(STATUS._replace(gauge=Gauge(6554, 8192)), 30) == "42.1 tok/s · ctx 6,554/8,192"
-    )
-    assert status_text(STATUS._replace(gauge=Gauge(6553, 8192)), 30) == "42.1 tok/s · draft: suffix"
-    assert status_text(STATUS._replace(gauge=Gauge(8192, 8192)), 22) == "ctx 8,192/8,192 full"
-
-
-def look(pilot: WidgetPilot, part: str) -> Any:
-    """The style of a part of the screen."""
-    found = [each for row in pilot.segments() for each in row if part in each.text]
-    assert found, pilot.rows()
-    return found[0].style
-
-
-def test_a_context_warning_has_its_own_style() -> None:
-    async def body() -> None:
-        line = StatusLine()
-        async with showing(line) as pilot:
-            styles = []
-            for used in (6000, 7000, 8192):
-                line.show(STATUS._replace(gauge=Gauge(used, 8192)))
-                await pilot.settle()
-                styles.append(look(pilot, f"ctx {used:,}"))
-            calm, warned, full = styles
-            assert not calm.bold and warned.bold and full.underline
-            assert calm.color != warned.color
-            assert not look(pilot, "suffix").bold
-
-    asyncio.run(body())
-
-
-# The live panel.
-
-
-def test_accepted_lengths_count_all_steps() -> None:
-    assert accepted_lengths(STATS) == [16, 30, 40, 26, 24]
-    assert sum(accepted_lengths(STATS)) == STATS.steps
-    lengths = enumerate(accepted_lengths(STATS))
-    assert sum(length * count for length, count in lengths) == STATS.accepted
-    assert accepted_lengths(Stats(steps=7)) == [7]
-
-
-def test_a_sparkline_shows_the_latest_samples() -> None:
-    assert sparkline([], 5) == ""
-    assert sparkline([0.0, 0.0], 5) == "▁▁"
-    assert sparkline([9.0, 0.0, 3.5, 7.0], 3) == "▁▄█"
-
-
-def test_the_speed_sampler_measures_since_the_last_sample() -> None:
-    sampler, stats = SpeedSampler(), Stats()
-    for tokens, seconds in [(10, 1.0), (10, 1.0), (40, 2.0)]:
-        stats.generated_tokens, stats.seconds.generate = tokens, seconds
-        sampler.sample(stats)
-    assert sampler.samples == [10.0, 30.0]
-    sampler.sample(Stats(generated_tokens=5, seconds=Seconds(generate=1.0)))
-    assert sampler.samples == [5.0]
-
-
-def test_the_live_panel_shows_times_and_accepted_lengths() -> None:
-    async def body() -> None:
-        panel = LivePanel()
-        async with showing(panel, size=(60, 24)) as pilot:
-            assert pilot.rows()[0] == "nothing was generated yet"
-            panel.show(STATS, 0.05, "suffix")
-            await pilot.settle()
-            rows = pilot.rows()
-            assert rows[0].split() == ["speed", "█"]
-            assert rows[1].strip() == "42.1 tok/s · plain 20.0"
-            assert rows[2].split(maxsplit=1) == ["drafts", "suffix, depth 3"]
-            assert rows[3].split(maxsplit=1) == ["time", "target 70 % · draft 10 % · host 20 %"]
-            shares = [re.findall(r"(\d)\s+█* (\d+) %", row) for row in rows[4:9]]
-            assert shares == [[("0", "12")], [("1", "22")], [("2", "29")], [("3", "19")],
-                              [("4", "18")]]  # fmt: skip
-
-    asyncio.run(body())
-
-
-@pytest.mark.parametrize("width", [12, 36, 60, 118])
-def test_the_live_panel_fits_any_width(width: int) -> None:
-    panel = LivePanel()
-    panel.show(replace(STATS, accepted_per_position=[9] * 20), None)
-    rows = panel.rows(width)
-    assert len(rows) <= 14
-    if width >= 36:
-        assert all(cell_len(row) <= width for row in rows)
-
 
 # The progress line.
 
@@ -248,6 +79,23 @@ def piece(said: str = "", thought: str = "") -> Piece:
     return Piece(token, said, thought, Gauge(1, 2))
 
 
+def test_an_answer_that_ends_before_its_view_is_mounted_is_shown_whole() -> None:
+    async def body() -> None:
+        session, events = answered("Use `ls`:\n```sh\nls -lS\n```")
+        whole = session.turns[-1]
+        turn = Turn("assistant", whole.content.removesuffix("```"), key=whole.key)
+        view = TurnView(turn)
+        turn.content, turn.stop_reason = whole.content, whole.stop_reason
+        async with showing(view, TurnView(whole)) as pilot:
+            feed(view, events)
+            await pilot.settle()
+            rows = pilot.rows()
+            assert rows[:3] == ["  Answer", "  Use ls:", "  ▏ ls -lS"]
+            assert rows[4:7] == rows[:3] and not rows[3]
+
+    asyncio.run(body())
+
+
 def test_a_growing_thought_is_shown_and_then_folded_up() -> None:
     async def body() -> None:
         turn = Turn("assistant", "")
@@ -289,7 +137,7 @@ def test_a_finished_thought_is_folded_up() -> None:
         ("stop", ""),
         ("cancelled", "stopped"),
         ("interrupted", "interrupted"),
-        ("length", "cut off: as long as it may be"),
+        ("length", "cut off: the limit of tokens is reached"),
         ("context", "cut off: the context is full"),
     ],
 )
@@ -340,8 +188,8 @@ def test_the_origin_view_replaces_the_text_and_back() -> None:
                 each.show_origins(True)
             await pilot.settle()
             rows = pilot.rows()
-            assert re.fullmatch(r"  suffix \d+ · corrected \d+.*", rows[1])
-            assert rows[3] == "  Some *words* to draft."
+            assert [*view.origins.counts][:2] == ["suffix", "corrected"]
+            assert rows[1] == "  Some *words* to draft."
             assert "  old" in rows
             assert view.latest_drafter == "suffix" and old.latest_drafter is None
             for each in (view, old):
@@ -358,7 +206,8 @@ def test_saved_origins_are_shown() -> None:
         view = TurnView(turn, origins=[("a ", "lookup"), ("*b*", "plain")])
         view.show_origins(True)
         async with showing(view) as pilot:
-            assert [row.strip() for row in pilot.rows()[1:4]] == ["lookup · plain", "", "a *b*"]
+            assert pilot.rows()[1].strip() == "a *b*"
+            assert view.origins.names == ["lookup", "plain"]
 
     asyncio.run(body())
 

@@ -4,11 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.pycode import PYCODE, load
 from fakes.tiny import write_tiny
 
-from localspec.engine.engine import load
 from localspec.loading.load_check import loadable_header
-from localspec.models import registry
 from localspec.utils.progress import report_progress, watched
 
 PROMPT = "def f("
@@ -33,7 +32,7 @@ def enough_at(words: str, share: float | None = None) -> list[str]:
 
 
 def test_both_models_are_reported_from_beginning_to_end() -> None:
-    pair, reports = registry.bundled(), list[tuple[str, float | None]]()
+    pair, reports = PYCODE, list[tuple[str, float | None]]()
     with watched(lambda doing, share: reports.append((doing, share))), load(threads=1) as engine:
         engine.generate(PROMPT, max_tokens=2)
     for path in (pair.target, pair.drafter):
@@ -51,7 +50,7 @@ def test_nothing_is_reported_without_a_watcher() -> None:
 
 
 def test_a_watcher_ends_it_at_any_share() -> None:
-    pair = registry.bundled()
+    pair = PYCODE
     for words, share in (
         (pair.target.name, 0.0),
         (pair.target.name, 0.5),
@@ -81,8 +80,8 @@ def test_a_switch_that_is_ended_leaves_what_was_there(tmp_path: Path) -> None:
             raise EnoughError(doing)
 
         with watched(watcher), pytest.raises(EnoughError):
-            engine.switch(model=registry.bundled().drafter)
-        assert engine.model.path == registry.bundled().target
+            engine.switch(model=PYCODE.drafter)
+        assert engine.model.path == PYCODE.target
         assert engine.generate(PROMPT, max_tokens=8, seed=1).token_ids == before
 
 

@@ -1,31 +1,38 @@
 """Chat screen: the conversation, and the composer below it."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import on
-from textual.app import ComposeResult
+from textual import events, on
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec_tui.attachments import attach_files, complete_path
+from localspec_tui.completion import completion, objection
+from localspec_tui.editor import edit
 from localspec_tui.event_handler import EngineEventHandler
+from localspec_tui.figures import longest_answer, show_figures
+from localspec_tui.message_history import MessageHistory
+from localspec_tui.outbox import Outbox
 from localspec_tui.presets import Preset
 from localspec_tui.screens.sessions import SessionsScreen
 from localspec_tui.screens.settings import ChatSettings, SettingsScreen
 from localspec_tui.screens.system_prompt import SystemPromptScreen
+from localspec_tui.slash_commands import SlashCommands, as_typed, is_command
+from localspec_tui.unsent_text import UnsentText
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
+from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.live_panel import LivePanel
+from localspec_tui.widgets.message_queue import MessageQueue
+from localspec_tui.widgets.origin_view import OriginLegend
 from localspec_tui.widgets.progress_line import ProgressLine
-from localspec_tui.widgets.status_line import Status, StatusLine
+from localspec_tui.widgets.status_line import StatusLine
 from localspec_tui.widgets.turn_view import TurnView
 
 if TYPE_CHECKING:
@@ -33,17 +40,10 @@ if TYPE_CHECKING:
 
 # Seconds between two saves of an answer that is being written.
 SAVE_INTERVAL = 1.0
+# Messages of earlier sessions that Up brings back.
+HISTORY_LENGTH = 500
 # Times per second: engine events are handled, the status line and the live panel are updated.
 _EVENT_RATE, _STATUS_RATE = 20, 2
-
-
-def _complete_attachment(line: str) -> str:
-    """The rest of the path at the end of a line that begins with @; empty if nothing matches."""
-    before, at, prefix = line.rpartition("@")
-    if not at or (before and not before[-1].isspace()):
-        return ""
-    paths = complete_path(prefix, Path.cwd())
-    return paths[0].removeprefix(prefix) if paths and paths[0].startswith(prefix) else ""
 
 
 class ChatScreen(Screen[None]):
@@ -51,18 +51,20 @@ class ChatScreen(Screen[None]):
 
     conversation: the one on the screen. show_origins: whether answers are in origin view.
     pending_changes: one callback for each ConversationChanged event that is still to come.
-    sent_text: the last message, to be put back into the composer if it is refused.
+    outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
+    history: those that Up brings back. composer: the text box.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "stop", "Stop", tooltip="what was said so far stays"),
+        Binding("escape", "drop_queued", "Drop queued", tooltip="all messages that wait"),
+        Binding("escape", "stop", "Stop", tooltip="the text so far stays"),
         Binding("escape", "back", "Back", tooltip="to the text box"),
         Binding("ctrl+r", "regenerate", "Regenerate", tooltip="this answer stays as a variant"),
-        Binding("ctrl+n", "new", "New chat", tooltip="this one is kept"),
-        Binding("ctrl+o", "sessions", "Sessions", tooltip="past ones: find, open, save, delete"),
-        Binding("ctrl+s", "settings", "Model", tooltip="what drafts for it, and sampling"),
+        Binding("ctrl+n", "new", "New chat", tooltip="this chat is kept"),
+        Binding("ctrl+o", "sessions", "Sessions", tooltip="find, open, save, delete"),
+        Binding("ctrl+s", "settings", "Model", tooltip="drafters and sampling"),
         Binding("f2", "system", "System prompt", tooltip="and presets", show=False),
-        Binding("ctrl+t", "origins", "Origin view", tooltip="who wrote each token", show=False),
+        Binding("ctrl+t", "origins", "Origin view", tooltip="where each token is from", show=False),
         Binding("ctrl+b", "compare", "Compare", tooltip="with plain decoding", show=False),
         Binding("ctrl+l", "panel", "Live panel", tooltip="what drafting does", show=False),
     ]
@@ -73,26 +75,33 @@ class ChatScreen(Screen[None]):
         self.event_handler = EngineEventHandler(self)
         self.show_origins = False
         self.pending_changes: deque[Callable[[], None]] = deque()
-        self.sent_text = ""
-        # The question that is being edited, and the text of the composer before that.
-        self._edited_turn: Turn | None = None
-        self._unsent_text = ""
+        self.outbox = Outbox(self)
+        self.unsent = UnsentText(self)
+        self.history = MessageHistory(self._earlier_messages)
+        # Its text is saved at the end, when the widget is not on the screen any more.
+        self.composer = Composer(
+            completion, objection, self.outbox.take_last, self.history, id="composer"
+        )
+        self._commands = SlashCommands(self)
 
     def compose(self) -> ComposeResult:
         with Container(id="upper"):
             yield LivePanel(id="panel")
             with Vertical():
                 yield ConversationView(self._make_turn_view, id="conversation")
+                yield OriginLegend(id="legend")
                 yield ProgressLine(id="progress")
-                yield Composer(_complete_attachment, id="composer")
+                yield MessageQueue(id="queue")
+                yield self.composer
         yield StatusLine(id="status")
-        yield Footer()
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(LivePanel).display = False
+        self.query_one(OriginLegend).display = False
         self.set_interval(1 / _EVENT_RATE, self.event_handler.poll)
         self.set_interval(1 / _STATUS_RATE, self.update_status)
-        self.set_interval(SAVE_INTERVAL, self.chat.autosave.save_answer)
+        self.set_interval(SAVE_INTERVAL, self._save)
         self.composer.focus()
 
     @property
@@ -106,9 +115,9 @@ class ChatScreen(Screen[None]):
         return self.query_one(ConversationView)
 
     @property
-    def composer(self) -> Composer:
-        """The text box."""
-        return self.query_one(Composer)
+    def queue(self) -> MessageQueue:
+        """Where the messages that wait are shown."""
+        return self.query_one(MessageQueue)
 
     @property
     def progress(self) -> ProgressLine:
@@ -117,25 +126,14 @@ class ChatScreen(Screen[None]):
 
     def update_status(self) -> None:
         """Show the current speed, acceptance rate and context in the status line and live panel."""
-        engine_thread, ready = self.chat.engine_thread, self.event_handler.ready
-        stats, session = engine_thread.stats, engine_thread.session
-        if ready is None:
-            return
-        self.query_one(StatusLine).show(
-            Status(
-                stats,
-                session.gauge if session else None,
-                engine_thread.plain_seconds,
-                ready.draft,
-                ready.reason,
-                self.event_handler.state,
-            )
-        )
-        panel = self.query_one(LivePanel)
-        if panel.display:
-            turn_views = self.view.turn_views
-            drafter = turn_views[-1].latest_drafter if turn_views else None
-            panel.show(stats, engine_thread.plain_seconds, drafter)
+        if self.event_handler.ready:
+            show_figures(self)
+
+    def _save(self) -> None:
+        """Save what has changed within the last second. A session begins with a message."""
+        self.chat.autosave.save_answer()
+        if self.chat.autosave.key:
+            self.chat.save_unsent(self.unsent.text)
 
     def set_system_prompt(self, system: str | None) -> None:
         """Continue the conversation on the screen with this system prompt."""
@@ -144,18 +142,29 @@ class ChatScreen(Screen[None]):
         self.chat.engine_thread.reset(self.conversation, system)
 
     def switch_conversation(
-        self, conversation: Conversation, system: str | None, then: Callable[[], None]
+        self,
+        conversation: Conversation,
+        system: str | None,
+        take_over: Callable[[], None],
+        then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Continue another conversation. then: called once the engine thread has it."""
+        """Continue another conversation.
+
+        take_over, then: called once the engine thread has it, before and after it is shown.
+        """
         self.chat.system = system
+        self.outbox.hold("written in another conversation")
 
         def switched() -> None:
-            then()
+            take_over()
             self.conversation = conversation
+            if conversation.turns:
+                self.composer.suggest_first_message("")
             if self.view.turn_views:
                 self.view.clear()
             self.view.show(conversation.turns)
             self.view.follow_end()
+            then()
 
         self.pending_changes.append(switched)
         self.chat.engine_thread.reset(conversation, system)
@@ -175,37 +184,42 @@ class ChatScreen(Screen[None]):
 
     @on(Composer.Sent)
     def _send(self, event: Composer.Sent) -> None:
-        self.sent_text = event.text
-        try:
-            text, _ = attach_files(event.text, Path.cwd())
-        except InvalidValueError as error:
-            self.return_message(str(error))
-            return
-        edited = self._edited_turn
-        self._end_edit()
+        self.history.add(event.text)
+        edited = self.unsent.end_edit()
         if edited and edited in self.conversation.turns:
-            self.chat.engine_thread.edit(self.conversation.turns.index(edited), text)
+            self.outbox.edit(edited, event.text)
+        elif is_command(event.text):
+            self._run_command(event.text)
         else:
-            self.chat.engine_thread.send(text)
+            self.outbox.send(event.text)
+
+    def _run_command(self, text: str) -> None:
+        try:
+            self._commands.run(text)
+        except InvalidValueError as error:
+            self.view.note(str(error), warning=True)
+            if not self.composer.text:
+                self.composer.set_text(text)
+
+    def _earlier_messages(self) -> Sequence[str]:
+        try:
+            return [as_typed(each) for each in self.chat.archive.messages(HISTORY_LENGTH)]
+        except LocalspecError:
+            # The archive says what is wrong with it where it matters more.
+            return ()
+
+    @on(Composer.Objected)
+    def _say_objection(self, event: Composer.Objected) -> None:
+        self.view.note(event.problem, warning=True)
         self.view.follow_end()
 
-    def return_message(self, problem: str) -> None:
-        """Put a refused message back into the composer. problem: why it was refused."""
-        self.view.note(problem, warning=True)
-        if not self.composer.text:
-            self.composer.set_text(self.sent_text)
+    @on(Composer.SentNothing)
+    def _send_queued(self) -> None:
+        self.outbox.release()
 
     @on(ConversationView.EditRequested)
     def _edit(self, event: ConversationView.EditRequested) -> None:
-        if self._edited_turn is None:
-            self._unsent_text = self.composer.text
-        self._edited_turn = event.turn
-        self.composer.border_title = "Ask it otherwise (Esc leaves it)"
-        self.composer.set_text(event.turn.content)
-
-    def _end_edit(self) -> None:
-        self._edited_turn = None
-        self.composer.border_title = ""
+        self.unsent.begin_edit(event.turn, as_typed(event.turn.content))
 
     @on(ConversationView.VariantRequested)
     def _switch_variant(self, event: ConversationView.VariantRequested) -> None:
@@ -225,6 +239,18 @@ class ChatScreen(Screen[None]):
     def _copy(self, event: ConversationView.CopyRequested) -> None:
         self.chat.copy(event.turn.content, code=event.code)
 
+    @on(Composer.EditorRequested)
+    def _write_in_editor(self) -> None:
+        try:
+            with self.app.suspend():
+                # An error must not leave the block, or the app is not resumed.
+                text, problem = edit(self.composer.text)
+        except SuspendNotSupported:
+            text, problem = self.composer.text, "an editor needs a terminal"
+        self.composer.set_text(text)
+        if problem:
+            self.view.note(problem, warning=True)
+
     @on(Composer.Exited)
     def _focus_last_turn(self) -> None:
         self.view.action_move_focus(-1)
@@ -235,27 +261,41 @@ class ChatScreen(Screen[None]):
 
     # Keys.
 
+    def focus_for(self, event: events.Key | events.Paste) -> None:
+        """Focus the composer if a key is a letter that nothing else here uses, or for a paste."""
+        if not self.is_mounted or self.focused is self.composer:
+            return
+        is_command = isinstance(event, events.Key) and self.view.uses(event.key)
+        if isinstance(event, events.Paste) or (event.is_printable and not is_command):
+            self.set_focus(self.composer)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether the key of an action works now, and is in the footer."""
         match action:
+            case "drop_queued":
+                return bool(self.outbox.queued)
             case "stop":
                 return self.chat.engine_thread.busy
             case "back":
-                away = self._edited_turn is not None or not self.composer.has_focus
+                away = self.unsent.edited is not None or not self.composer.has_focus
                 return away and not self.chat.engine_thread.busy
             case "regenerate" | "compare":
                 return bool(self.conversation.turns)
         return True
 
+    def action_drop_queued(self) -> None:
+        """Drop the messages that wait. Up brings them back."""
+        if count := self.outbox.drop():
+            self.view.note(f"{count} queued message{'s' if count > 1 else ''} dropped")
+
     def action_stop(self) -> None:
         """Stop the answer that is being written, or the loading of a model."""
+        self.outbox.hold("because the answer was stopped")
         self.chat.engine_thread.stop()
 
     def action_back(self) -> None:
         """Focus the composer. An edit is given up."""
-        if self._edited_turn:
-            self._end_edit()
-            self.composer.load_text(self._unsent_text)
+        self.unsent.give_up_edit()
         self.composer.focus()
 
     def action_regenerate(self) -> None:
@@ -266,7 +306,7 @@ class ChatScreen(Screen[None]):
     def action_compare(self) -> None:
         """Generate the last answer again without drafts, and compare the two."""
         self.event_handler.state = "comparing"
-        self.progress.show_action("writing the last answer again without drafts; Esc leaves it")
+        self.progress.show_action("writing the last answer again without drafts; Esc stops that")
         self.chat.engine_thread.compare()
 
     def action_origins(self) -> None:
@@ -274,6 +314,8 @@ class ChatScreen(Screen[None]):
         self.show_origins = not self.show_origins
         for view in self.view.turn_views:
             view.show_origins(self.show_origins)
+        self.query_one(OriginLegend).display = self.show_origins
+        self.update_status()
 
     def action_panel(self) -> None:
         """Show or hide the live panel."""
@@ -282,8 +324,13 @@ class ChatScreen(Screen[None]):
         self.update_status()
 
     def action_new(self) -> None:
-        """Start an empty conversation."""
-        self.switch_conversation(Conversation(), self.chat.system, self.chat.autosave.start_session)
+        """Start an empty conversation. What is in the text box stays there."""
+
+        def take_over() -> None:
+            self.chat.save_unsent("")
+            self.chat.autosave.start_session()
+
+        self.switch_conversation(Conversation(), self.chat.system, take_over)
         self.composer.focus()
 
     def action_sessions(self) -> None:
@@ -295,18 +342,29 @@ class ChatScreen(Screen[None]):
 
         self.app.push_screen(SessionsScreen(self.chat.archive, self.chat.autosave.key), chosen)
 
-    def resume(self, key: str, system: str | None = None) -> None:
-        """Continue a saved session. system: replaces its system prompt; None keeps it."""
+    def resume(self, key: str, system: str | None = None, *, at_start: bool = False) -> None:
+        """Continue a saved session. system: replaces its system prompt; None keeps it.
+
+        at_start: whether the chat begins with it, with settings that are chosen already.
+        """
         try:
             session = self.chat.archive.open(key)
         except LocalspecError as error:
             self.view.note(str(error), warning=True)
             return
-        self.switch_conversation(
-            session.conversation,
-            session.system if system is None else system,
-            lambda: self.chat.autosave.resume_session(session),
-        )
+
+        def take_over() -> None:
+            if not at_start:
+                self.unsent.leave()
+            self.chat.autosave.resume_session(session)
+
+        def then() -> None:
+            self.unsent.put_back(session.unsent)
+            if not at_start:
+                self.chat.continue_as_saved(session)
+
+        system = session.system if system is None else system
+        self.switch_conversation(session.conversation, system, take_over, then)
 
     def action_settings(self) -> None:
         """Open the settings."""
@@ -321,7 +379,8 @@ class ChatScreen(Screen[None]):
             if settings:
                 self.chat.apply_settings(settings)
 
-        self.app.push_screen(SettingsScreen(self.chat.settings, problem), chosen)
+        screen = SettingsScreen(self.chat.settings, problem, longest_answer(self))
+        self.app.push_screen(screen, chosen)
 
     def action_system(self) -> None:
         """Open the system prompt and the presets."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 from textual.app import App
@@ -37,7 +38,12 @@ def ask_export(app: App[Any], archive: Archive, key: str) -> None:
         app.notify(str(error), severity="error", markup=False)
         return
     name = _NO_LETTERS.sub("-", session.title).strip("-").lower() or "session"
-    app.push_screen(InputDialog("Write it to (.json has all variants):", f"{name}.md"), write)
+    app.push_screen(InputDialog("Save to this file (.json has all variants):", f"{name}.md"), write)
+
+
+def export_session(archive: Archive, key: str, path: str) -> Path:
+    """Write a session to a new file, and return its absolute path. Raises LocalspecError."""
+    return write_export(path, _export(archive.open(key), as_data=path.endswith(".json")))
 
 
 def _export(session: SavedSession, *, as_data: bool) -> str:

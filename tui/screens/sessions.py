@@ -10,16 +10,17 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.fuzzy import FuzzySearch
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, Label, OptionList
+from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
 from localspec.errors import LocalspecError
 from localspec.utils.format import ago
 from localspec_tui.archive import Archive, SessionSummary
-from localspec_tui.notes import model_label
+from localspec_tui.labels import messages_text, model_label
 from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.export_dialog import ask_export
 from localspec_tui.screens.input_dialog import InputDialog
+from localspec_tui.widgets.key_bar import KeyBar
 
 _MAX_ROWS = 200
 # Letters of a key that are shown, for --resume.
@@ -52,8 +53,8 @@ class SessionsScreen(ModalScreen[str | None]):
         with Vertical(classes="page"):
             yield Input(placeholder="Find by title or by what was said", compact=True)
             yield OptionList(markup=False)
-            yield Label("Nothing is kept yet, or nothing is alike.", id="nothing")
-        yield Footer()
+            yield Label("No conversation found.", id="nothing")
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self._refresh_list()
@@ -95,7 +96,7 @@ class SessionsScreen(ModalScreen[str | None]):
         open_now = " (open)" if summary.key == self._current else ""
         facts = [
             model_label(summary.model),
-            f"{summary.turns} messages",
+            messages_text(summary.turns),
             ago(summary.changed.timestamp()),
             summary.key[:_KEY_LETTERS],
         ]
@@ -153,13 +154,13 @@ class SessionsScreen(ModalScreen[str | None]):
         session = self._highlighted
         if not session or session.key == self._current:
             if session:
-                self.notify("it is open; begin another one first", timeout=3)
+                self.notify("it is open; open another first", timeout=3)
             return
 
         def answered(choice: str | None) -> None:
             if choice == "delete":
                 self._change(lambda: self._archive.delete(session.key))
 
-        choices = {"keep": "Keep it", "delete": "Delete it for good"}
-        question = f"Delete “{session.title}”, {session.turns} messages?"
+        choices = {"keep": "Keep it", "delete": "Delete this conversation"}
+        question = f"Delete “{session.title}”, {messages_text(session.turns)}?"
         self.app.push_screen(ChoiceDialog(question, choices), answered)

@@ -7,36 +7,45 @@ from typing import Any, ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
-from textual.widgets import Footer, Input, Label, OptionList
+from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO, NONE
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig
+from localspec.models import registry
 from localspec.models.inventory import InventoryEntry, model_inventory
 from localspec.utils.format import format_bytes
+from localspec_tui.labels import model_label
+from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.problem_line import ProblemLine
 
-_MODELS_OWN = "the model's own, else {}"
+_MODELS_OWN = "model's, else {}"
 # What an empty input stands for, by the option of GenerationConfig.
 SAMPLING_DEFAULTS = {
     "temperature": _MODELS_OWN.format("0.8"),
     "top_k": _MODELS_OWN.format("40"),
     "top_p": _MODELS_OWN.format("0.95"),
     "min_p": _MODELS_OWN.format("0.05"),
-    "typical_p": "1, which is off",
-    "repeat_penalty": "1, which is off",
-    "frequency_penalty": "0, which is off",
-    "presence_penalty": "0, which is off",
+    "typical_p": "1 (off)",
+    "repeat_penalty": "1 (off)",
+    "frequency_penalty": "0 (off)",
+    "presence_penalty": "0 (off)",
     "penalty_window": "64",
     "max_tokens": "as many as fit",
-    "seed": "drawn for each answer",
-    "depth": "as many as pay",
+    "seed": "random for each answer",
+    "depth": "the fastest number",
     "rule": "coupled",
+}
+# What `draft` may be without a model.
+_DRAFTERS = {
+    AUTO: "what fits the model, and suffix",
+    NONE: "plain decoding",
+    **dict.fromkeys(MODEL_FREE, "copies from the text"),
 }
 _INTEGERS = {"top_k", "penalty_window", "max_tokens", "seed", "depth"}
 
@@ -57,7 +66,8 @@ class ChatSettings:
 class SettingsScreen(ModalScreen[ChatSettings | None]):
     """Returns the new settings, or None if the user pressed Escape.
 
-    current: the settings in use. problem: why no model is loaded; empty if one is.
+    current: the settings in use. problem: why no model is loaded; empty if one is. longest: what
+    an empty max_tokens stands for now.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -65,34 +75,54 @@ class SettingsScreen(ModalScreen[ChatSettings | None]):
         Binding("ctrl+s,enter", "apply", "Use this"),
     ]
 
-    def __init__(self, current: ChatSettings, problem: str = "") -> None:
+    def __init__(
+        self,
+        current: ChatSettings,
+        problem: str = "",
+        longest: str = SAMPLING_DEFAULTS["max_tokens"],
+    ) -> None:
         super().__init__()
         self._current = current
         self._problem = problem
+        self._defaults = {**SAMPLING_DEFAULTS, "max_tokens": longest}
         self._models: Sequence[InventoryEntry] = ()
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="page", can_focus=False):
             yield ProblemLine(id="problem")
-            yield from self._row("model", self._current.model or "", "the one that comes along")
-            yield OptionList(id="models", markup=False)
-            yield from self._row("draft", self._current.draft, AUTO)
-            for name, default in SAMPLING_DEFAULTS.items():
+            yield from self._choice("model", self._current.model or "", "the bundled pair")
+            yield from self._choice("draft", self._current.draft, AUTO)
+            for name, default in self._defaults.items():
                 value = self._current.sampling.get(name)
                 yield from self._row(name, "" if value is None else str(value), default)
             when_full = "drop" if self._current.drop_oldest else ""
-            yield from self._row("when_full", when_full, "stop; drop: the oldest messages go")
-        yield Footer()
+            yield from self._row("when_full", when_full, "stop (or drop the oldest messages)")
+        yield KeyBar()
 
-    def _row(self, name: str, value: str, default: str) -> ComposeResult:
+    def _row(
+        self, name: str, value: str, default: str, *, select_on_focus: bool = False
+    ) -> ComposeResult:
         with Horizontal(classes="row"):
             yield Label(name.replace("_", " "))
-            yield Input(value, placeholder=default, id=name, compact=True, select_on_focus=False)
+            yield Input(
+                value, placeholder=default, id=name, compact=True, select_on_focus=select_on_focus
+            )
+
+    def _choice(self, name: str, value: str, default: str) -> ComposeResult:
+        """A row, and below it a list of known values while the row has the focus."""
+        with Vertical(classes="choice"):
+            yield from self._row(name, value, default, select_on_focus=True)
+            yield OptionList(id=f"{name}s", markup=False)
 
     def on_mount(self) -> None:
         self._show_problem(self._problem)
-        self.query_one("#models", OptionList).display = False
         self._find_models()
+
+    def on_descendant_focus(self) -> None:
+        """Show the list of the row that has the focus."""
+        for choice in self.query(".choice"):
+            options = choice.query_one(OptionList)
+            options.display = bool(options.option_count) and self.focused in [*choice.query("*")]
 
     @work(thread=True)
     def _find_models(self) -> None:
@@ -100,30 +130,47 @@ class SettingsScreen(ModalScreen[ChatSettings | None]):
         try:
             models = model_inventory()
         except (LocalspecError, OSError) as error:
-            problem = f"the models on this disk are not known: {error}"
+            problem = f"the models on this disk cannot be listed: {error}"
             self.app.call_from_thread(self._show_problem, problem)
             return
         self.app.call_from_thread(self._list_models, models)
 
     def _list_models(self, models: Sequence[InventoryEntry]) -> None:
         self._models = models
-        options = self.query_one("#models", OptionList)
-        options.add_options(
-            Option(f"{each.name}  {format_bytes(each.stored.size)}", id=str(number))
-            for number, each in enumerate(models)
-        )
-        options.display = bool(models)
-        options.highlighted = 0 if models else None
         names = [each.name for each in models]
         self.query_one("#model", Input).suggester = SuggestFromList(names)
-        drafts = [AUTO, NONE, *MODEL_FREE, *names]
-        self.query_one("#draft", Input).suggester = SuggestFromList(drafts)
+        sizes = {each.name: format_bytes(each.stored.size) for each in models}
+        self._offer("model", sizes)
+        self._offer_drafters()
+
+    def _offer(self, name: str, values: Mapping[str, str]) -> None:
+        """Fill the list of a row. values: what each stands for."""
+        options = self.query_one(f"#{name}s", OptionList)
+        options.set_options(
+            Option(f"{model_label(value)}  {about}", id=value) for value, about in values.items()
+        )
+        options.highlighted = 0 if values else None
+        self.on_descendant_focus()
+
+    @on(Input.Changed, "#model")
+    def _offer_drafters(self) -> None:
+        """Offer the drafters that fit the model that is typed."""
+        typed = self._typed("model") or str(registry.bundled().target)
+        fitting = [
+            drafter
+            for each in self._models
+            if typed in (each.name, str(each.stored.files[0]))
+            for drafter in each.drafters
+        ]
+        drafters = {**_DRAFTERS, **dict.fromkeys(fitting, "a smaller model that fits")}
+        self._offer("draft", drafters)
+        self.query_one("#draft", Input).suggester = SuggestFromList([*drafters])
 
     @on(OptionList.OptionSelected)
-    def _select_model(self, event: OptionList.OptionSelected) -> None:
-        model_input = self.query_one("#model", Input)
-        model_input.value = self._models[event.option_index].name
-        model_input.focus()
+    def _select(self, event: OptionList.OptionSelected) -> None:
+        chosen = self.query_one(f"#{str(event.option_list.id)[:-1]}", Input)
+        chosen.value = str(event.option_id)
+        chosen.focus()
 
     @on(Input.Submitted)
     def action_apply(self) -> None:

@@ -8,13 +8,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Label, OptionList, TextArea
+from textual.widgets import Label, OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from localspec.errors import InvalidValueError
 from localspec_tui import presets
 from localspec_tui.presets import Preset
 from localspec_tui.screens.input_dialog import InputDialog
+from localspec_tui.widgets.key_bar import KeyBar
 from localspec_tui.widgets.problem_line import ProblemLine
 
 
@@ -27,7 +28,7 @@ class SystemPromptScreen(ModalScreen[Preset | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave it", priority=True),
         Binding("ctrl+s", "apply", "Use this"),
-        Binding("ctrl+n", "save_preset", "Keep as a preset"),
+        Binding("ctrl+n", "save_preset", "Save as a preset"),
     ]
 
     def __init__(self, current: Preset) -> None:
@@ -37,11 +38,11 @@ class SystemPromptScreen(ModalScreen[Preset | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="page"):
-            yield Label("What the model is told before everything else:", classes="heading")
+            yield Label("System prompt:", classes="heading")
             yield TextArea(self._current.system or "", highlight_cursor_line=False)
             yield ProblemLine(id="problem")
             yield OptionList(markup=False)
-        yield Footer()
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self._list_presets()
@@ -86,7 +87,7 @@ class SystemPromptScreen(ModalScreen[Preset | None]):
             self._show_problem("")
             self._list_presets()
 
-        self.app.push_screen(InputDialog("Keep it by the name:"), save)
+        self.app.push_screen(InputDialog("Name of the preset:"), save)
 
     def _show_problem(self, problem: str) -> None:
         self.query_one(ProblemLine).show(problem)

@@ -4,27 +4,45 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from textual import events
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
+from localspec_tui.message_history import MessageHistory
+
 _PLACEHOLDER = "Write a message"
 
 # Takes a line up to the cursor, and returns text that completes it, or an empty text.
 Complete = Callable[[str], str]
+# Says why a text should not be sent as it is, or returns None.
+Object = Callable[[str], str | None]
+# Takes back the message that was sent last and still waits, or returns None.
+TakeBack = Callable[[], str | None]
 
 
 class Composer(TextArea):
     """Enter sends the message; Tab accepts the suggestion, which is shown in grey.
 
-    complete: makes the suggestions.
+    complete: makes the suggestions. object_to: a text that it objects to is sent by the second
+    Enter. take_back, history: what Up brings back.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "send", "Send", priority=True),
-        Binding("ctrl+j,shift+enter", "newline", "New line", priority=True, show=False),
-        Binding("tab", "accept", "Take what is suggested", priority=True, show=False),
+        Binding("enter", "send", "Send"),
+        Binding("ctrl+j,shift+enter", "newline", "New line", show=False),
+        Binding("tab", "accept", "Accept the suggestion", show=False),
+        Binding("up", "cursor_up", "Up", tooltip="earlier messages, in an empty box", show=False),
+        Binding(
+            "down", "cursor_down", "Down", tooltip="later messages, in an empty box", show=False
+        ),
+        Binding(
+            "shift+tab,ctrl+up", "leave", "Messages", tooltip="go to the last message", show=False
+        ),
+        Binding("ctrl+x", "cut", "Cut", tooltip="then ctrl+e opens your editor", show=False),
+        Binding("f4", "editor", "Editor", tooltip="edit the text in $EDITOR", show=False),
+        Binding("ctrl+d", "delete_or_quit", "Quit", tooltip="in an empty box", show=False),
     ]
 
     @dataclass
@@ -33,18 +51,66 @@ class Composer(TextArea):
 
         text: str
 
-    class Exited(Message):
-        """The user moved the cursor up in an empty composer."""
+    @dataclass
+    class Objected(Message):
+        """The text was not sent. problem: why; a line."""
 
-    def __init__(self, complete: Complete, *, id: str | None = None) -> None:
+        problem: str
+
+    class SentNothing(Message):
+        """The user pressed Enter in an empty composer."""
+
+    class EditorRequested(Message):
+        """The user wants to write the message in an editor."""
+
+    class Exited(Message):
+        """The user wants to go to the messages above."""
+
+    def __init__(
+        self,
+        complete: Complete,
+        object_to: Object,
+        take_back: TakeBack,
+        history: MessageHistory,
+        *,
+        id: str | None = None,
+    ) -> None:
         super().__init__(id=id, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
-        self._complete = complete
+        self._complete, self._object_to = complete, object_to
+        self._take_back, self._history = take_back, history
+        # The text that was objected to last.
+        self._questioned = ""
+        # The text that `history` gave last, and whether the last key was ctrl+x.
+        self._recalled = ""
+        self._after_ctrl_x = False
         self._first_message = ""
 
+    async def _on_key(self, event: events.Key) -> None:
+        """Run the action of a key before the next key is handled.
+
+        Textual runs it later: keys with priority overtake the letters typed before them, and
+        letters overtake the other keys.
+        """
+        after_ctrl_x, self._after_ctrl_x = self._after_ctrl_x, event.key == "ctrl+x"
+        if after_ctrl_x and event.key == "ctrl+e":
+            self.action_editor()
+            event.stop()
+            event.prevent_default()
+            return
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
+
+    def _tell(self, message: Message) -> None:
+        """Give a message to the screen before any key that is waiting here."""
+        self.screen.post_message(message)
+
     def suggest_first_message(self, text: str) -> None:
-        """Suggest a whole message while the composer is empty; Tab accepts it."""
+        """Suggest a whole message while the composer is empty; Tab accepts it. Empty: none."""
         self._first_message = text
-        self.placeholder = f"{text}   (Tab takes this)"
+        self.placeholder = f"{text}   (Tab takes this)" if text else _PLACEHOLDER
 
     def set_text(self, text: str) -> None:
         """Replace the text, put the cursor at its end, and focus the composer."""
@@ -59,11 +125,17 @@ class Composer(TextArea):
         self.suggestion = self._complete(line) if column == len(line) else ""
 
     def action_send(self) -> None:
-        """Send the message, if there is one."""
-        if self.text.strip():
-            self.post_message(self.Sent(self.text))
+        """Send the message, if there is one; one that is objected to, the second time."""
+        problem = None if self.text == self._questioned else self._object_to(self.text)
+        self._questioned = self.text if problem else ""
+        if problem:
+            self._tell(self.Objected(f"{problem}, or press Enter again to send the text as it is"))
+        elif self.text.strip():
+            self._tell(self.Sent(self.text))
             self.load_text("")
-            self._first_message, self.placeholder = "", _PLACEHOLDER
+            self.suggest_first_message("")
+        else:
+            self._tell(self.SentNothing())
 
     def action_newline(self) -> None:
         """Insert a line break."""
@@ -79,8 +151,50 @@ class Composer(TextArea):
             raise SkipAction
 
     def action_cursor_up(self, select: bool = False) -> None:
-        """Move up by a line; in an empty composer, post Exited."""
-        if self.text:
-            super().action_cursor_up(select)
+        """Move up by a line; in an empty composer, bring back an earlier message."""
+        if not self.text and (waiting := self._take_back()) is not None:
+            self.set_text(waiting)
+        elif not self.text:
+            self._recall(self._history.last())
+        elif self._is_recalled and self.cursor_at_first_line:
+            self._recall(self._history.move(-1))
         else:
-            self.post_message(self.Exited())
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        """Move down by a line; from the end of an earlier message, go to the one after it."""
+        if self._is_recalled and self.cursor_at_last_line:
+            later = self._history.move(1)
+            self._recall("" if later is None else later)
+        else:
+            super().action_cursor_down(select)
+
+    @property
+    def _is_recalled(self) -> bool:
+        """Whether the text is an earlier message as it was."""
+        return bool(self.text) and self.text == self._recalled
+
+    def _recall(self, text: str | None) -> None:
+        if text is not None:
+            self._recalled = text
+            self.set_text(text)
+
+    def action_leave(self) -> None:
+        """Go to the messages above."""
+        self._tell(self.Exited())
+
+    def action_cut(self) -> None:
+        """Cut the selection, if there is one. Textual would cut the whole line without one."""
+        if self.selected_text:
+            super().action_cut()
+
+    def action_editor(self) -> None:
+        """Write the message in an editor."""
+        self._tell(self.EditorRequested())
+
+    async def action_delete_or_quit(self) -> None:
+        """Delete the next letter; in an empty composer, quit."""
+        if self.text:
+            self.action_delete_right()
+        else:
+            await self.app.action_quit()

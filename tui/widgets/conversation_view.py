@@ -44,9 +44,9 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
         Binding("down", "move_focus(1)", "Next message", show=False),
         Binding("left", "switch_variant(-1)", "Previous variant", group=_VARIANTS),
         Binding("right", "switch_variant(1)", "Next variant", group=_VARIANTS),
-        Binding("e", "edit", "Edit", tooltip="and ask again; the rest stays as a branch"),
+        Binding("e", "edit", "Edit", tooltip="ask again; the rest stays a branch"),
         Binding("y", "copy", "Copy"),
-        Binding("c", "copy_code", "Copy code", tooltip="the last block of it"),
+        Binding("c", "copy_code", "Copy code", tooltip="its last block"),
     ]
 
     @dataclass
@@ -201,6 +201,10 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
         focused = self.screen.focused
         nodes = focused.ancestors_with_self if focused else []
         return next((node for node in nodes if isinstance(node, TurnView)), None)
+
+    def uses(self, key: str) -> bool:
+        """Whether a key is a command for the turn that has the focus."""
+        return self.focused_turn_view is not None and key in self._bindings.key_to_bindings
 
     def focus_turn(self, turn: Turn) -> None:
         """Focus a turn, if it is mounted."""

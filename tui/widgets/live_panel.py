@@ -69,19 +69,13 @@ class LivePanel(Widget):
         super().__init__(id=id)
         self._sampler = SpeedSampler()
         self._stats: Stats | None = None
-        self._plain_seconds: float | None = None
         self._drafter: str | None = None
 
-    def show(
-        self, stats: Stats | None, plain_seconds: float | None, drafter: str | None = None
-    ) -> None:
-        """Show the current figures.
-
-        plain_seconds: of one step without drafts. drafter: of the last drafted token.
-        """
+    def show(self, stats: Stats | None, drafter: str | None = None) -> None:
+        """Show the current figures. drafter: of the last drafted token."""
         if stats:
             self._sampler.sample(stats)
-        self._stats, self._plain_seconds, self._drafter = stats, plain_seconds, drafter
+        self._stats, self._drafter = stats, drafter
         self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -97,18 +91,18 @@ class LivePanel(Widget):
         if stats is None or not stats.steps:
             return ["nothing was generated yet"]
         groups = {
-            "speed": self._speed(width - _LABEL_WIDTH),
+            "speed": self._speed(stats, width - _LABEL_WIDTH),
             "drafts": self._drafts(stats),
             "time": self._time(stats, width - _LABEL_WIDTH),
             "accepted": _accepted(stats, width - _LABEL_WIDTH),
         }
         return [row for label, rows in groups.items() for row in _labelled(label, rows)]
 
-    def _speed(self, width: int) -> Iterator[str]:
+    def _speed(self, stats: Stats, width: int) -> Iterator[str]:
         samples = self._sampler.samples
         if samples:
             yield sparkline(samples, width)
-            plain = f" · plain {1 / self._plain_seconds:.1f}" if self._plain_seconds else ""
+            plain = f" · plain {1 / stats.plain_step:.1f}" if stats.plain_step else ""
             yield f"{samples[-1]:.1f} tok/s{plain}"
 
     def _drafts(self, stats: Stats) -> Iterator[str]:
@@ -119,7 +113,7 @@ class LivePanel(Widget):
         spent = stats.seconds
         seconds = {"target": spent.verify, "draft": spent.draft, "host": spent.host}
         total = sum(seconds.values()) or 1.0
-        shares = [f"{name} {100 * each / total:.0f} %" for name, each in seconds.items()]
+        shares = [f"{name} {each / total:.0%}" for name, each in seconds.items()]
         line = " · ".join(shares)
         yield from [line] if len(line) <= width else shares
 
@@ -133,7 +127,7 @@ def _accepted(stats: Stats, width: int) -> Iterator[str]:
         share = count / (sum(rows) or 1)
         name = f"{length}{'+' if len(rows) < len(counts) and length == len(rows) - 1 else ''}"
         full = "█" * round(share * max(0, width - _BESIDE_BAR))
-        yield f"{name:<2} {full} {100 * share:.0f} %"
+        yield f"{name:<2} {full} {share:.0%}"
 
 
 def _labelled(label: str, rows: Iterator[str]) -> Iterator[str]:

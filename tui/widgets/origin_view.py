@@ -6,54 +6,40 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
 
 from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
 from localspec_tui.origins import Origins, OriginSegment
 from localspec_tui.widgets.styled_text import StyledText
-from localspec_tui.widgets.throttle import Throttle
 
 _TARGET_STYLES = {CORRECTED: ".origin--corrected", BONUS: ".origin--bonus", PLAIN: ""}
 _DRAFTED_STYLE = ".origin--drafted"
 
 
+_CLASSES = {"origin--drafted", "origin--corrected", "origin--bonus"}
+_CSS = """
+        & > .origin--drafted { color: $text-success; text-style: bold; }
+        & > .origin--corrected { color: $text-warning; text-style: underline; }
+        & > .origin--bonus { color: $text-secondary; text-style: italic; }
+"""
+
+
 class OriginView(Widget):
-    """Grows at its end. The styles differ without colours too; a legend explains them.
+    """Grows at its end. The styles differ without colours too; an OriginLegend explains them.
 
     origins: what to show. `append` changes this object.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "origin--drafted",
-        "origin--corrected",
-        "origin--bonus",
-    }
-    DEFAULT_CSS = """
-    OriginView {
-        width: 1fr;
-        height: auto;
-        & > .origin--drafted { color: $text-success; text-style: bold; }
-        & > .origin--corrected { color: $text-warning; text-style: underline; }
-        & > .origin--bonus { color: $text-secondary; text-style: italic; }
-        & > #legend { color: $foreground 60%; height: auto; margin: 0 0 1 0; }
-        &:ansi > #legend { color: ansi_default; }
-    }
-    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
+    DEFAULT_CSS = f"OriginView {{ width: 1fr; height: auto; {_CSS} }}"
 
     def __init__(self, origins: Origins | None = None, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.origins = origins or Origins()
         self._text = StyledText()
-        self._legend = Static(id="legend")
-        self._throttle = Throttle(self, self._show_legend)
         self._append_segments(self.origins.segments)
 
     def compose(self) -> ComposeResult:
-        yield self._legend
         yield self._text
-
-    def on_mount(self) -> None:
-        self._show_legend()
 
     def set_segments(self, segments: Iterable[OriginSegment]) -> None:
         """Show another text."""
@@ -72,20 +58,43 @@ class OriginView(Widget):
         if rest:
             self._append_segments([(rest, self.origins.segments[-1].origin)])
         self._text.flush()
-        self._show_legend()
 
     def _append_segments(self, segments: Iterable[tuple[str, str]]) -> None:
         for text, origin in segments:
             self._text.append(text, _style(origin))
-        self._throttle.request()
 
-    def _show_legend(self) -> None:
-        self._legend.update(Content(" · ").join(map(self._legend_entry, self.origins.names)))
 
-    def _legend_entry(self, origin: str) -> Content:
-        count = self.origins.counts[origin]
-        number = f" {count:,}" if count else ""
-        return Content.assemble((origin, _style(origin)), number)
+class OriginLegend(Widget):
+    """Names the origins of one text in their styles, with their counts. It stays in sight."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
+    DEFAULT_CSS = f"""
+    OriginLegend {{
+        width: 1fr;
+        height: auto;
+        margin: 0 2;
+        color: $foreground 60%;
+        {_CSS}
+        &:ansi {{ color: ansi_default; }}
+    }}
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._entries: list[tuple[str, int]] = []
+
+    def show(self, origins: Origins) -> None:
+        """Explain the styles of this text."""
+        entries = [(name, origins.counts[name]) for name in origins.names]
+        if entries != self._entries:
+            self._entries = entries
+            self.refresh(layout=True)
+
+    def render(self) -> Content:
+        return Content(" · ").join(
+            Content.assemble((name, _style(name)), f" {count:,}" if count else "")
+            for name, count in self._entries
+        )
 
 
 def _style(origin: str) -> str:

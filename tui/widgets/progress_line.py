@@ -21,7 +21,7 @@ class ProgressLine(Static):
 
     def show_percent(self, action: str, percent: int) -> None:
         """Show how much of an action is done."""
-        self._show(f"{bar(percent, 100)} {action}: {percent} %")
+        self._show(f"{bar(percent, 100)} {action}: {percent}%")
 
     def clear(self) -> None:
         """Hide the line."""

@@ -1,17 +1,18 @@
 """Throttle: limits how often a growing widget is redrawn, so that the engine keeps its speed."""
 
-import os
 from collections.abc import Callable
 from time import perf_counter, process_time
 
 from textual.widget import Widget
+
+from localspec.utils.busy_cores import allowed_cores
 
 _MIN_DELAY, _MAX_DELAY = 0.05, 0.3
 # The delay as a multiple of the last drawing time: with idle cores, and without. Without idle cores
 # a drawing delays all compute threads of the engine, because they wait for each other.
 _FACTOR, _BUSY_FACTOR = 3, 24
 _BUSY = 0.8
-_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_CORES = len(allowed_cores())
 
 
 def delay(drawing_seconds: float, cpu_share: float) -> float:

@@ -22,7 +22,7 @@ _NAMES = {"user": "You", "assistant": "Answer", "system": "System", "tool": "Too
 _STOP_REASONS = {
     "cancelled": "stopped",
     "interrupted": "interrupted",
-    "length": "cut off: as long as it may be",
+    "length": "cut off: the limit of tokens is reached",
     "context": "cut off: the context is full",
 }
 
@@ -34,6 +34,8 @@ class TurnView(SingleLayout, can_focus=True):
     markdown: whether answers are Markdown; if not, they are shown as plain text.
     """
 
+    # A click, perhaps just into the window, must not make letters commands.
+    FOCUS_ON_CLICK = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "thought", "Thoughts", tooltip="show or hide what it thought before"),
     ]
@@ -92,6 +94,8 @@ class TurnView(SingleLayout, can_focus=True):
 
     def on_mount(self) -> None:
         if not self._is_growing:
+            # It may have ended since it was made.
+            self._show_growth()
             self._finish()
         self._show_stop_reason()
 
@@ -128,6 +132,11 @@ class TurnView(SingleLayout, can_focus=True):
     def has_variants(self) -> bool:
         """Whether the turn has other variants."""
         return self._variant[1] > 1
+
+    @property
+    def origins(self) -> Origins:
+        """The origins of the text so far."""
+        return self._origin_view.origins if self._origin_view else self._origins
 
     @property
     def latest_drafter(self) -> str | None:

@@ -53,9 +53,9 @@ def main() -> None:
     options = parser.parse_args()
     context = 128 + options.tokens
     with load(options.model, "none", context=context, threads=options.threads) as engine:
-        threads = engine.slot.loaded.runtime.threads_of(engine.model)
+        engine.keep_threads()
         table, ratios = Table(("localspec", "9.1f"), ("library", "8.1f"), ("ratio", "6.2f")), []
-        with ReferenceLoop(engine.model, n_ctx=context, threads=threads) as library:
+        with ReferenceLoop(engine.model, n_ctx=context, threads=engine.threads) as library:
             for ours, theirs in _speeds(
                 engine, library, options.tokens, options.temperature, options.rounds
             ):

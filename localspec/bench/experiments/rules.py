@@ -14,9 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 from typing import TypedDict
 
 from localspec.bench.experiments.command_line import Table, argument_parser
+from localspec.bench.experiments.greedy_drafter import greedy
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Result
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
@@ -24,9 +26,7 @@ from localspec.forecast.replay import Prediction, ScoredText, predict, score_tex
 from localspec.llama.context import single_sequence
 from localspec.models import registry
 from localspec.sampling.params import SamplingParams
-from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome, Traits, proposal
-from localspec.speculation.passes import Passes
+from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES
 
 # The standard library's modules that the bundled pair was not trained on.
@@ -51,34 +51,6 @@ class _Filters(TypedDict):
 
 # Spelled out, so that generating and replaying cannot differ.
 _FILTERS = _Filters(top_k=40, top_p=0.95, min_p=0.05)
-
-
-class _GreedyDrafter:
-    """Drafts a model's most probable tokens: with the rule `coupled`, this is sample-and-match.
-
-    The target's token is drawn with noise that the draft does not depend on, so the two are equal
-    as often as with an independent draw.
-    """
-
-    name = MATCH
-    traits = Traits()
-
-    def __init__(self, model: Drafter) -> None:
-        self._model = model
-
-    def begin(self, tokens: Sequence[int]) -> None:
-        """Set the text."""
-        self._model.begin(tokens)
-
-    def passes(self, limit: Limit) -> Passes[Draft]:
-        """Draft the model's greedy continuation, through the same filters."""
-        greedy = replace(limit.sampler.params, temperature=0.0)
-        sampler = replace(limit.sampler, params=greedy)
-        return (yield from proposal(self._model, replace(limit, sampler=sampler)))
-
-    def observe(self, outcome: Outcome) -> None:
-        """Append what was committed."""
-        self._model.observe(outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +117,8 @@ def held_out_prompts(per_module: int = 2) -> list[str]:
 
 
 @contextmanager
-def bundled_engines() -> Iterator[dict[str, Engine]]:
-    """Load the bundled pair with each drafter, and without (`none`): drafter -> engine.
+def engines_of(target: Path, small: Path) -> Iterator[dict[str, Engine]]:
+    """Load a pair with each drafter, and without (`none`): drafter -> engine.
 
     With one thread and flash attention, so that the logits of a pass do not depend on its width:
     replay computes the very logits that generating computed.
@@ -154,16 +126,15 @@ def bundled_engines() -> Iterator[dict[str, Engine]]:
     with ExitStack() as stack:
 
         def opened(draft: str | Drafter) -> Engine:
-            return stack.enter_context(load(draft=draft, threads=1, flash_attention=True))
+            return stack.enter_context(load(target, draft, threads=1, flash_attention=True))
 
-        small = registry.bundled().drafter
         engines = {
             MODEL: opened(str(small)),
             **{name: opened(name) for name in (*_MODEL_FREE, "none")},
         }
         [drafter] = engines[MODEL].drafter_set.drafters
         # Both use one cache: `begin` sets it to the text at hand.
-        engines[MATCH] = opened(_GreedyDrafter(drafter))
+        engines[MATCH] = opened(greedy(drafter, MATCH))
         yield engines
 
 
@@ -246,7 +217,7 @@ def main() -> None:
         *(("accepted", "8.1%"), ("tok/step", ">15")),
         *(("replayed", "8.1%"), ("tok/step", ">15")),
     )
-    with bundled_engines() as engines:
+    with engines_of(*registry.bundled()) as engines:
         for temperature in _TEMPERATURES:
             # Greedy texts of a prompt are all the same.
             texts = options.seeds if temperature else 1

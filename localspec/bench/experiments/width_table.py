@@ -134,6 +134,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.texts:
         with load(options.model, options.draft, context=1024, threads=options.threads) as engine:
+            engine.keep_threads()
             _print_histories(engine, options.pieces, options.texts)
         return
     for reproducible in (False, True):

@@ -1,0 +1,50 @@
+"""Users text: the figures of several users as table cells, for the terminal and for the page."""
+
+from localspec.bench.report_text import speed_text, with_interval
+from localspec.bench.users_summary import UsersSummary
+
+USER_COLUMNS = (
+    "users",
+    "drafter",
+    "tok/s",
+    "x in turn",
+    "x plain",
+    "each",
+    "first",
+    "in turn",
+    "same text",
+)
+USER_LEGEND = (
+    "tok/s: of all users together · x in turn: times as fast as the same texts one after the other "
+    "· each: tok/s of one user from the first token on · first: time to a user's first token after "
+    "all have asked; in turn: where they are served one after the other · ties: "
+    "other texts, by rounding alone"
+)
+
+
+def user_cells(row: UsersSummary) -> tuple[str, ...]:
+    """The text of each of the USER_COLUMNS."""
+    return (
+        str(row.users),
+        row.configuration,
+        speed_text(row.total.value),
+        with_interval(row.ratio),
+        with_interval(row.plain_ratio) if row.plain_ratio else "-",
+        speed_text(row.each.value),
+        _duration(row.first_token.value),
+        _duration(row.first_token_in_turn.value),
+        _same_text(row),
+    )
+
+
+def _duration(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _same_text(row: UsersSummary) -> str:
+    if not row.compared:
+        return "-"
+    if row.same == row.compared:
+        return "yes"
+    ties = f"{row.near_ties} {'tie' if row.near_ties == 1 else 'ties'}"
+    return f"{row.same} of {row.compared}, {ties}"

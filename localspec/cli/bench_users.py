@@ -1,0 +1,90 @@
+"""`localspec bench --users`: several users at once, for plain decoding and for each drafter."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from localspec.bench import MOST_USERS, LoadedSweep, UsersRun, UsersSummary, run_users
+from localspec.cli.bench_output import with_progress
+from localspec.cli.options import comma_separated
+from localspec.cli.output import join_facts
+from localspec.engine.slot import Slot
+from localspec.errors import ExactnessError, InvalidValueError
+
+
+def _counts(value: str | None) -> list[int]:
+    try:
+        counts = sorted({int(each) for each in comma_separated(value or "")})
+    except ValueError:
+        counts = [0]
+    if counts and not 1 <= counts[0] <= counts[-1] <= MOST_USERS:
+        raise InvalidValueError(
+            f"users is {value!r}; it must be numbers from 1 to {MOST_USERS} with commas between, "
+            "such as 1,2,4,8"
+        )
+    return counts
+
+
+users_option = click.option(
+    "--users",
+    metavar="N,...",
+    callback=lambda _context, _option, value: _counts(value),
+    help="Measure so many users at once against the same users one after the other, such as "
+    "1,2,4,8. [default drafter: auto]",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How often texts are measured, and with which options, seed and way to stop."""
+
+    rounds: int
+    options: Mapping[str, Any]
+    seed: int
+    cancel: threading.Event
+
+
+def measure_users(
+    loaded: LoadedSweep,
+    slots: Mapping[str, Sequence[Slot]],
+    prompts: Sequence[Sequence[int]],
+    users: Sequence[int],
+    how: How,
+) -> list[UsersRun]:
+    """Return the runs with each of these numbers of users that there are slots for."""
+    most = min(map(len, slots.values()))
+    fitting = [count for count in users if count <= most]
+    runs = run_users(
+        loaded.configurations,
+        slots,
+        prompts,
+        users=fitting,
+        rounds=how.rounds,
+        options=how.options,
+        seed=how.seed,
+        cancel=how.cancel,
+    )
+    count = how.rounds * len(fitting) * len(loaded.configurations)
+    return list(with_progress(runs, _about, count) if fitting else ())
+
+
+def require_texts_alone(rows: Sequence[UsersSummary]) -> int:
+    """Return how many texts were compared with those written alone.
+
+    Raises ExactnessError, naming the first row in which a text differs in any token.
+    """
+    for row in rows:
+        if row.same != row.compared:
+            raise ExactnessError(
+                f"{row.configuration} with {row.users} users gives {row.compared - row.same} of "
+                f"{row.compared} texts other tokens than alone; please report this"
+            )
+    return sum(row.compared for row in rows)
+
+
+def _about(run: UsersRun) -> str:
+    users = f"{run.users} user{'s' if run.users > 1 else ''}"
+    return join_facts([f"round {run.round + 1}", users, run.configuration])

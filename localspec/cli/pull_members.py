@@ -1,0 +1,275 @@
+"""What `localspec pull` fetches: a target, and the drafter that is chosen for it."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.cli.output import join_facts
+from localspec.errors import HubError, LocalspecError, ModelNotFoundError
+from localspec.gguf.facts import facts_of
+from localspec.gguf.files import bytes_of, files_of
+from localspec.hub import store
+from localspec.hub.download import bytes_on_disk
+from localspec.hub.listing import (
+    BadFileError,
+    RemoteModel,
+    RemoteRepository,
+    list_files,
+    look_up,
+)
+from localspec.hub.reference import Reference, Repository
+from localspec.imports import links
+from localspec.models import locate
+from localspec.models.drafter_choice import of_kind, promising
+from localspec.models.heads_elsewhere import heads_elsewhere
+from localspec.models.kinds import DRAFT_MODEL, KINDS, is_kind
+from localspec.models.own_drafters import (
+    OwnDrafter,
+    listed_drafters,
+    own_drafters,
+    sidecar_drafters,
+    with_others,
+)
+from localspec.models.pair_finder import lacks_heads, pair_of
+from localspec.utils.format import format_bytes
+
+AUTO, NONE = "auto", "none"
+_OFFLINE = "; the Hub could not be asked for anything newer"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A target or a drafter that is pulled.
+
+    name: what to call it. remote: what the Hub says of it; None if it is on this disk and the Hub
+    was not asked. paths: its files on this disk; empty until they are fetched. kind: of a drafter,
+    where it is known.
+    """
+
+    role: str
+    name: str
+    remote: RemoteModel | None
+    paths: tuple[Path, ...] = ()
+    kind: str | None = None
+
+    @property
+    def missing(self) -> int:
+        """The number of bytes to fetch."""
+        return self.remote.size - bytes_on_disk(self.remote) if self.remote else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The target and its drafter, if there is one. notes: what to tell of the choice.
+
+    remark: ends the line that says that everything is here.
+    """
+
+    found: list[Member]
+    notes: Sequence[str] = ()
+    remark: str = ""
+
+
+def chosen_members(name: str, wanted: str) -> Members:
+    """Return the target and its drafter as the Hub has them, else as they are on this disk.
+
+    wanted: AUTO, NONE, a kind, a model, or a file of the target's repository. Raises HubError if
+    the Hub cannot be asked and something is missing, and ModelNotFoundError for what there is not.
+    """
+    target = _reference(name)
+    try:
+        return _on_hub(name, target, wanted)
+    except BadFileError:
+        raise
+    except HubError:
+        if (here := _all_on_disk(name, target, wanted)) is None:
+            raise
+        return Members(here, remark=_OFFLINE)
+
+
+def about(member: Member) -> str:
+    """Return one line: the file that was chosen, and how much of it is here."""
+    model, role = member.remote, member.role
+    if member.kind not in (None, DRAFT_MODEL):
+        role = f"{role} ({member.kind})"
+    if model is None:
+        return f"{role}: {member.paths[0]} is here already"
+    more = f" and {len(model.files) - 1} more" if len(model.files) > 1 else ""
+    here = model.size - member.missing
+    state = f"{format_bytes(here)} of it here already" if here else ""
+    if not member.missing:
+        state = "here already"
+    facts = [model.names.first + more, model.names.quant or "", format_bytes(model.size)]
+    return f"{role}: {join_facts([*facts, model.repository.id, state])}"
+
+
+def heads_note(members: Sequence[Member]) -> str | None:
+    """Say where the heads are that a fetched target lacks; None if it has a drafter, or heads."""
+    if len(members) > 1 or not members[0].paths:
+        return None
+    try:
+        return heads_elsewhere(facts_of(members[0].paths[0]))
+    except LocalspecError:
+        return None  # no model; the command that loads it explains why
+
+
+def _on_hub(name: str, target: Reference, wanted: str) -> Members:
+    """Choose among what the Hub lists."""
+    if isinstance(target, Path):
+        listing, own = None, Member("target", name, None, _on_disk(target))
+        known = own_drafters(own.paths[0]) if wanted in (AUTO, *KINDS) else []
+    else:
+        listing = list_files(target)
+        model = listing.model(target.quant)
+        own = _here_or_on_hub("target", name, model)
+        known = _known(name, target, listing, model)
+    if wanted == NONE:
+        return Members([own])
+    if wanted == AUTO:
+        return _with_best(name, target, own, known, listing)
+    if wanted in KINDS:
+        chosen = of_kind(known, wanted, name)
+        if chosen.reference is None:
+            return Members([own], [f"drafter: {chosen.name}"])
+        notes = [chosen.objection] if chosen.objection else []
+        return Members([own, _member(chosen, listing)], notes)
+    return Members([own, _named(wanted, listing)], _of_other_pair(name, target))
+
+
+def _here_or_on_hub(role: str, name: str, model: RemoteModel, kind: str | None = None) -> Member:
+    """Return a model of the Hub, or the same one as another tool fetched it and it was imported.
+
+    That is told by its name and size; what the Hub's cache has of it comes first.
+    """
+    if not bytes_on_disk(model) and (path := links.find_repository(model.repository)):
+        files = files_of(path)
+        if bytes_of(files) == model.size:
+            return Member(role, name, None, files, kind)
+    return Member(role, name, model, kind=kind)
+
+
+def _known(
+    name: str, target: Repository, listing: RemoteRepository, model: RemoteModel
+) -> list[OwnDrafter]:
+    """Return the drafters of a target on the Hub: those of models.toml, then its sidecars."""
+    pair = pair_of(target, name)
+    listed = listed_drafters(pair) if pair else []
+    if pair and lacks_heads(target, pair):
+        listed = [each for each in listed if each.reference]
+    beside = sidecar_drafters(listing.siblings, model.names, target.id)
+    return with_others(listed, beside)
+
+
+def _with_best(
+    name: str,
+    target: Reference,
+    own: Member,
+    known: Sequence[OwnDrafter],
+    listing: RemoteRepository | None,
+) -> Members:
+    """Add the first drafter that nothing speaks against and that is there."""
+    usable, notes = promising(known)
+    if pair := _twin(target):
+        notes.append(f"{name} has no MTP heads inside; the file with heads is in {pair}")
+    for each in usable:
+        if each.reference is None:
+            return Members([own], [*notes, f"drafter: {each.name}"])
+        try:
+            drafter = _member(each, listing)
+        except (ModelNotFoundError, BadFileError) as error:
+            notes.append(f"{each.name} is left out: {error}")
+            continue
+        notes += [*_of_other_pair(name, target), *_other_revision(each, drafter)]
+        return Members([own, drafter], notes)
+    known_pair = pair_of(target, name)
+    unknown = (known_pair and known_pair.no_drafter) or (
+        f"none is known for {name}; --drafter names one"
+    )
+    return Members([own], notes or [f"no drafter: {unknown}"])
+
+
+def _twin(target: Reference) -> Reference | None:
+    """Return the target with heads, for one without."""
+    pair = pair_of(target)
+    return pair.target if pair and lacks_heads(target, pair) else None
+
+
+def _of_other_pair(name: str, target: Reference) -> list[str]:
+    """Say which pair a target is of that was not named by its pair."""
+    pair = pair_of(target, name)
+    if pair is None or isinstance(target, Path) or lacks_heads(target, pair):
+        return []
+    if name.partition(":")[0].lower() == pair.name.lower():
+        return []
+    return [f"{name} is the target of {pair.name}, whose drafter comes with it"]
+
+
+def _other_revision(chosen: OwnDrafter, member: Member) -> list[str]:
+    """Say that a file is not the one that models.toml describes."""
+    listed = chosen.listed
+    if listed is None or member.remote is None or not listed.sha256:
+        return []
+    if member.remote.files[0].sha256 == listed.sha256:
+        return []
+    return [f"{chosen.reference} has another content than models.toml describes; it may be newer"]
+
+
+def _member(chosen: OwnDrafter, listing: RemoteRepository | None) -> Member:
+    """Return a chosen drafter. listing: of the target's repository, which is not asked again."""
+    reference, name = chosen.reference, str(chosen.reference)
+    if not isinstance(reference, Repository):
+        path = chosen.file or reference
+        return Member("drafter", name, None, _on_disk(path) if path else (), chosen.kind)
+    if listing and reference.id == listing.id:
+        remote = listing.model(reference.quant)
+    else:
+        remote = look_up(reference)
+    return _here_or_on_hub("drafter", name, remote, chosen.kind)
+
+
+def _named(wanted: str, listing: RemoteRepository | None) -> Member:
+    """Return the drafter that a user names: a model, or a file of the target's repository."""
+    is_file = wanted.lower().endswith(".gguf") and not os.path.isfile(wanted)
+    files = listing.siblings if listing and is_file else ()
+    if listing and any(wanted in (path, path.rpartition("/")[2]) for path in files):
+        return Member("drafter", f"{listing.id}:{wanted}", listing.model(wanted))
+    reference = _reference(wanted, [AUTO, NONE, *KINDS])
+    if isinstance(reference, Repository):
+        return Member("drafter", wanted, look_up(reference))
+    return Member("drafter", wanted, None, _on_disk(reference))
+
+
+def _all_on_disk(name: str, target: Reference, wanted: str) -> list[Member] | None:
+    """Return the target and its drafter from this disk; None where one of them is not here."""
+    if not (paths := _on_disk(target)):
+        return None
+    own = Member("target", name, None, paths)
+    if wanted == NONE:
+        return [own]
+    if wanted not in (AUTO, *KINDS):
+        file = _on_disk(_reference(wanted, [AUTO, NONE, *KINDS]))
+        return [own, Member("drafter", wanted, None, file)] if file else None
+    known = own_drafters(paths[0])
+    if wanted == AUTO:
+        known = promising(known)[0]
+    fitting = [each for each in known if wanted == AUTO or is_kind(each.kind, wanted)]
+    here = next((each for each in fitting if each.file), None)
+    if here and here.file:
+        drafter = Member("drafter", str(here.reference), None, files_of(here.file), here.kind)
+        return [own, drafter] if here.reference else [own]
+    return None if fitting or wanted != AUTO else [own]
+
+
+def _reference(name: str, others: Sequence[str] = ()) -> Reference:
+    return Path(name) if os.path.isfile(name) else locate.reference_of(name, others)
+
+
+def _on_disk(reference: Reference) -> tuple[Path, ...]:
+    """Return the files of a model that is complete on this disk (several if split), else none."""
+    if isinstance(reference, Repository):
+        first = store.find(reference)
+        return files_of(first) if first else ()
+    if not os.path.isfile(reference):
+        raise ModelNotFoundError(f"there is no model file {reference}; check the path")
+    return files_of(reference)

@@ -1,0 +1,190 @@
+"""`localspec serve`: a server on this machine."""
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localspec.cli.interrupt import exit_at_once, on_interrupt
+from localspec.cli.options import file_text, model_options, pop_runtime_options
+from localspec.cli.output import Output
+from localspec.engine.engine import Engine, load
+from localspec.errors import InvalidValueError
+from localspec.models import registry
+from localspec.models.pair_finder import pair_of
+from localspec.server.client_setup import CLIENTS
+from localspec.server.client_setup import setup as settings_of_client
+
+if TYPE_CHECKING:
+    from localspec.server.service import Service
+
+_PORT = 8080
+_KEY_VARIABLE = "LOCALSPEC_API_KEY"
+
+
+@click.command()
+@click.argument("name", metavar="[MODEL]", required=False)
+@model_options
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=int, default=_PORT, show_default=True, help="Port to listen on.")
+@click.option(
+    "--parallel",
+    type=int,
+    default=4,
+    show_default=True,
+    help="Texts that are written at once; fewer if memory is too small.",
+)
+@click.option(
+    "--queue",
+    "queue_limit",
+    type=int,
+    default=64,
+    show_default=True,
+    help="Requests that may wait; further ones are told to come again later.",
+)
+@click.option("--alias", multiple=True, help="A name that clients may use. Repeatable.")
+@click.option(
+    "--api-key-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help=f"Clients must send the key in this file (or in {_KEY_VARIABLE}).",
+)
+@click.option("--cors", multiple=True, metavar="ORIGIN", help="A page that may use it. Repeatable.")
+@click.option(
+    "--allow-host", multiple=True, metavar="NAME", help="A name it is reached by. Repeatable."
+)
+@click.option(
+    "--setup",
+    type=click.Choice(list(CLIENTS)),
+    help="Print the settings that this client needs, and do not serve.",
+)
+@click.option("--json-logs", is_flag=True, help="Write the log as JSON, an object per line.")
+def serve(
+    *,
+    name: str | None,
+    model: str | None,
+    draft: str,
+    depth: int | None,
+    host: str,
+    port: int,
+    parallel: int,
+    queue_limit: int,
+    alias: tuple[str, ...],
+    api_key_file: Path | None,
+    cors: tuple[str, ...],
+    allow_host: tuple[str, ...],
+    setup: str | None,
+    json_logs: bool,
+    **options: Any,
+) -> int:
+    """Serve MODEL to other programs, in the protocols of OpenAI and Anthropic.
+
+    With no model named, it is the tiny bundled one.
+    """
+    from localspec.server.run import Address, listen
+    from localspec.server.run import serve as run
+
+    if name and model:
+        raise InvalidValueError(f"model is {model!r} and {name!r}; name one")
+    for setting, value, least in (("parallel", parallel, 1), ("queue", queue_limit, 0)):
+        if not least <= value <= 1024:
+            raise InvalidValueError(f"{setting} is {value}; it must be {least} to 1024")
+    if not 0 < port < 65536:
+        raise InvalidValueError(f"port is {port}; it must be 1 to 65535")
+    asked = name or model
+    address = Address(host, port, hosts=allow_host, origins=cors, key=_key(api_key_file))
+    runtime = pop_runtime_options(options)
+    output = Output(color=False)
+    if setup:
+        shown = alias[0] if alias else _shown_name(asked)
+        output.data(f"{settings_of_client(setup, address.url, shown, key=bool(address.key))}\n")
+        return 0
+    _show_log(as_json=json_logs)
+    opened = listen(address)
+    with on_interrupt(exit_at_once):
+        engine = load(asked, draft, **runtime)
+    with engine:
+        service = _service(engine, asked, alias, parallel, queue_limit)
+        service.usual = {"depth": depth}
+
+        def ready() -> None:
+            for line in _greeting(service.name, address.url, engine, len(service.pool.slots)):
+                output.note(line)
+            if service.pool.note:
+                output.note(service.pool.note)
+
+        run(service, address, opened, ready)
+        service.pool.close()
+    return 0
+
+
+def _service(
+    engine: Engine, asked: str | None, alias: tuple[str, ...], parallel: int, queue_limit: int
+) -> "Service":
+    from localspec.server.service import Service
+    from localspec.server.slot_pool import SlotPool
+
+    path = engine.model.path
+    pair = pair_of(path)
+    known = [path.stem, *([pair.name] if pair else []), "localspec", "default"]
+    names = dict.fromkeys([*alias, _shown_name(asked), *known])
+    return Service(engine, SlotPool(engine, parallel, queue_limit), list(names))
+
+
+def _shown_name(asked: str | None) -> str:
+    """The model's name for clients: as it was asked for, without folders."""
+    if asked is None:
+        return registry.bundled().target.stem
+    return Path(asked).stem if Path(asked).suffix == ".gguf" else asked
+
+
+def _greeting(name: str, url: str, engine: Engine, slots: int) -> list[str]:
+    draft = " or ".join(engine.drafter_set.names) or f"off ({engine.drafter_set.reason})"
+    return [
+        f"{name} · draft: {draft} · {slots} texts at once, {engine.context} tokens each",
+        f"serving at {url}/v1 (OpenAI) and {url} (Anthropic); Ctrl-C ends it",
+        f"chat in a browser: {url}",
+        f"Claude Code: ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN=none ANTHROPIC_MODEL={name} "
+        "claude",
+        f"others: localspec serve --setup {'|'.join(CLIENTS)}",
+        *engine.notes,
+    ]
+
+
+def _key(file: Path | None) -> str | None:
+    """The API key, from a file or from the environment."""
+    key = os.environ.get(_KEY_VARIABLE) if file is None else file_text("--api-key-file", str(file))
+    if key is None:
+        return None
+    key = key.strip()
+    if not key or not key.isascii() or not key.isprintable():
+        source = _KEY_VARIABLE if file is None else f"--api-key-file {file}"
+        raise InvalidValueError(f"{source} holds no key; write one of ASCII characters into it")
+    return key
+
+
+def _show_log(*, as_json: bool) -> None:
+    """Write the server's log to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s %(message)s"))
+    log = logging.getLogger("localspec.server")
+    log.handlers[:] = [handler]
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+
+class _JsonLines(logging.Formatter):
+    """A log record as a JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": self.formatTime(record),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["error"] = self.formatException(record.exc_info)
+        return json.dumps(entry)

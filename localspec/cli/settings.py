@@ -1,0 +1,220 @@
+"""Settings: what an option is where the command line does not name it.
+
+A variable LOCALSPEC_NAME comes first, then config.toml, then localspec's own default. Only the
+command line reads them: `localspec.load` takes what it is given.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from localspec.cli.output import write_note
+from localspec.errors import InvalidValueError
+from localspec.utils.paths import config_folder
+from localspec.utils.similar_names import did_you_mean
+from localspec.utils.toml_file import parse_toml, read_text
+
+Value = str | int
+# As in memory.estimate, which takes long to import.
+_KV_TYPES = ("f16", "bf16", "f32", "q8_0", "q4_0")
+# Values of --draft that need no model.
+_NO_MODELS = {"auto", "none", "suffix", "lookup", "ngram", "mtp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """An option that can be set for good.
+
+    name: its key in config.toml. default: what it is where nobody sets it, in words. least: the
+    smallest whole number; None: the value is a text. choices: the texts there are; () is any.
+    parameter: the name of the option's value in a command, where that is another one.
+    """
+
+    name: str
+    default: str
+    least: int | None = None
+    choices: tuple[str, ...] = ()
+    parameter: str = ""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return f"LOCALSPEC_{self.name.upper()}"
+
+    @property
+    def option(self) -> str:
+        """The option of the command line that sets it."""
+        return f"--{self.name.replace('_', '-')}"
+
+    def checked(self, value: Any, where: str) -> Value:
+        """Return a value of the file. Raises InvalidValueError, which begins with `where`."""
+        if self.least is not None:
+            fits = type(value) is int and value >= self.least
+            wanted = f"a whole number of at least {self.least}"
+        else:
+            fits = isinstance(value, str) and bool(value) and value in (self.choices or [value])
+            wanted = f"one of {', '.join(self.choices)}" if self.choices else "a text in quotes"
+        if not fits:
+            raise InvalidValueError(f"{where} is {value!r}; it must be {wanted}")
+        checked: Value = value
+        return _expanded(str(value)) if self.name in ("model", "draft") else checked
+
+    def parsed(self, text: str, where: str) -> Value:
+        """Return the value that a text means. Raises InvalidValueError as `checked` does."""
+        is_number = self.least is not None and text.removeprefix("-").isdecimal()
+        return self.checked(int(text) if is_number else text, where)
+
+    def in_variable(self) -> "Found | None":
+        """Return what its variable sets, if it does. Raises InvalidValueError as `checked` does."""
+        if text := os.environ.get(self.variable):
+            return Found(self.parsed(text, self.variable), self.variable)
+        return None
+
+
+SETTINGS = {
+    each.name: each
+    for each in (
+        Setting("model", "the bundled pair"),
+        Setting("draft", "auto"),
+        Setting("ctx", "the model's, at most 8192", 2, parameter="context"),
+        Setting("threads", "by model size, at most one per physical core", 1),
+        Setting("gpu_layers", "all", -1),
+        Setting("kv_type", "f16", choices=_KV_TYPES),
+        Setting("draft_kv_type", "f16", choices=_KV_TYPES, parameter="drafter_kv_type"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The value of a setting, None for the default, and where it is from."""
+
+    value: Value | None
+    source: str
+
+
+class Settings:
+    """The settings of this user; the file is read when the first one is asked for."""
+
+    def __init__(self) -> None:
+        self.file = config_file()
+
+    def find(self, name: str) -> Found:
+        """Return a setting. Raises InvalidValueError for a wrong value, and for a broken file."""
+        if found := SETTINGS[name].in_variable():
+            return found
+        if name in self._in_file:
+            return Found(self._in_file[name], self.file.name)
+        return Found(None, "default")
+
+    @cached_property
+    def _in_file(self) -> Mapping[str, Value]:
+        """The values in the file, all of them checked; unknown keys are named and left out."""
+        found = parse_toml(read_text(self.file), str(self.file))
+        for key in (key for key in found if key not in SETTINGS):
+            hint = did_you_mean(key, SETTINGS, most=1) or f"the keys are {', '.join(SETTINGS)}"
+            write_note(f"{self.file}: the unknown key {key!r} is ignored; {hint}")
+        return {
+            key: SETTINGS[key].checked(value, f"{self.file}: {key}")
+            for key, value in found.items()
+            if key in SETTINGS
+        }
+
+
+class CommandDefaults(Mapping[str, Any]):
+    """The settings as defaults of one command's options, by the names of their values.
+
+    For click's `default_map`: it asks for what the command line does not name.
+    """
+
+    def __init__(self, command: str, settings: Settings) -> None:
+        self._command = command
+        self._settings = settings
+        self._names = {each.parameter or each.name: each.name for each in _obeyed(command)}
+        self._known: dict[str, Value | None] = {}
+
+    def __getitem__(self, parameter: str) -> Value:
+        name = self._names[parameter]
+        if name not in self._known:
+            self._known[name] = self._value(name)
+        if (value := self._known[name]) is None:
+            raise KeyError(parameter)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (parameter for parameter in self._names if parameter in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def origin(self, text: str) -> str:
+        """Return where a model or drafter in a message was set, such as `model: config.toml`.
+
+        Empty if the message is about neither.
+        """
+        for name in ("model", "draft"):
+            value = self._known.get(name)
+            if value and any(each in text for each in _models(str(value))):
+                return f"{name}: {self._settings.find(name).source}"
+        return ""
+
+    def _value(self, name: str) -> Value | None:
+        if name in ("model", "draft") and self._has_own_model():
+            return None
+        value = self._settings.find(name).value
+        return self._draft(str(value)) if value and name == "draft" else value
+
+    def _has_own_model(self) -> bool:
+        """Whether a conversation goes on, or a recorded text is scored, which names its model."""
+        own = {"chat": ("latest", "resume"), "audit": ("file",)}.get(self._command, ())
+        return any(map(_named, own))
+
+    def _draft(self, value: str) -> str | None:
+        """Return what drafts; of `bench`, which compares all that need no model, the model."""
+        models = _models(value)
+        model, named = self._settings.find("model").value, _named("model")
+        if models and model and named and named != model:
+            write_note(f"draft {value} was set for {model}, not for {named}, which gets auto")
+            return None
+        if self._command == "bench":
+            return models[0] if models else None
+        return value
+
+
+def config_file() -> Path:
+    """Return the file of the settings, which may not exist."""
+    return config_folder() / "config.toml"
+
+
+def _obeyed(command: str) -> Iterator[Setting]:
+    """Yield the settings that a command obeys, if it has options for them."""
+    # `bench` makes its contexts as large as its prompts need; `pull` fetches what is named.
+    others = {"bench": {*SETTINGS} - {"ctx"}, "pair": {"ctx"}, "pull": set()}
+    wanted = others.get(command, {*SETTINGS})
+    return (setting for setting in SETTINGS.values() if setting.name in wanted)
+
+
+def _named(parameter: str) -> Any:
+    """Return what the command line names for a parameter, None where it names nothing."""
+    context = click.get_current_context(silent=True)
+    if context and context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
+        return context.params.get(parameter)
+    return None
+
+
+def _models(value: str) -> list[str]:
+    """Return the names in a value that are models."""
+    return [name for name in value.split(",") if name.strip() not in _NO_MODELS]
+
+
+def _expanded(value: str) -> str:
+    """Return names of models with the home folder for ~, as a shell would write it."""
+    return ",".join(
+        os.path.expanduser(name) if name.startswith("~/") else name for name in value.split(",")
+    )

@@ -1,0 +1,105 @@
+"""Running draft: the draft of the current step, and whether a further token is worth drawing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from localspec.control.candidate import Candidate, DraftTimer
+from localspec.control.loss_budget import LossBudget
+
+# Depths whose last token is accepted with a lower probability are not considered.
+LEAST_SURVIVAL = 0.02
+
+
+@dataclass(slots=True)
+class Option:
+    """The best depth of one candidate.
+
+    expected: the expected number of committed tokens. rate: tokens per second, without `reading`.
+    reading: seconds to read the unread part of the prompt. catching_up: seconds to read the unread
+    part of the answer. slowdown: see `PassCosts.reading_slowdown`.
+    """
+
+    candidate: Candidate
+    depth: int
+    expected: float
+    rate: float
+    reading: float
+    catching_up: float
+    slowdown: float
+
+
+class RunningDraft:
+    """The draft of the current step, while the drafter draws it.
+
+    plain_or_best_rate: tokens per second of the chosen step, or of plain decoding if that is more;
+        a further token must bring more tokens per second than this.
+    passes: seconds of a target pass by width. deepest: the most tokens of the draft.
+    reading, catching_up: see `Option`; only `catching_up` is charged to the loss budget.
+    survivals: entry i is the probability that the first i + 1 drafted tokens are all accepted,
+        estimated from the drafter's confidence in each.
+    """
+
+    def __init__(
+        self,
+        option: Option,
+        plain_or_best_rate: float,
+        passes: list[float],
+        loss_budget: LossBudget,
+        deepest: int,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self.candidate = candidate = option.candidate
+        self.plain_or_best_rate = plain_or_best_rate
+        self.reading, self.catching_up = option.reading, option.catching_up
+        self.survivals: list[float] = []
+        self.timer: DraftTimer = candidate.start_draft(deepest, option.slowdown, clock)
+        self.passes = passes
+        # The rates stay the same during one draft.
+        self._acceptance_rates = candidate.acceptance_rates.chances(deepest)
+        self._loss_budget = loss_budget
+        self._deepest = deepest
+        self._survival = 1.0
+
+    def cost_of(self, drafted: int) -> float:
+        """Seconds of a draft of which so many tokens are drawn."""
+        cost = self.candidate.cost
+        if not self.candidate.parallel:
+            return cost.of(drafted)
+        return cost.of(self._deepest) - (self._deepest - drafted) * cost.further
+
+    def go_on(self, margin: float) -> bool:
+        """Record a token drawn with this margin; return whether to draw another one."""
+        self.timer.tick()
+        self._survival *= self.candidate.add_margin(margin)
+        self.survivals.append(self._survival)
+        drafted = len(self.survivals)
+        return (
+            drafted < self._deepest
+            and self._affordable(drafted + 1)
+            and self._worth_drawing(drafted)
+        )
+
+    def _affordable(self, depth: int) -> bool:
+        plain = self.passes[1]
+        seconds = self.passes[depth + 1] + self.cost_of(depth)
+        return seconds - plain <= self._loss_budget.available(plain)
+
+    def _worth_drawing(self, drafted: int) -> bool:
+        """Whether another token pays, or is needed to measure the cost of a further token."""
+        return not self.candidate.cost.knows_further or self._pays(drafted)
+
+    def _pays(self, drafted: int) -> bool:
+        """Whether some number of further tokens is worth its seconds."""
+        further = self.candidate.cost.further
+        now = self.passes[drafted + 1]
+        expected, survival = 0.0, self._survival
+        for more, rate in enumerate(self._acceptance_rates[drafted:], start=1):
+            survival *= rate
+            expected += survival
+            seconds = more * further + self.passes[drafted + more + 1] - now
+            if expected > self.plain_or_best_rate * seconds:
+                return True
+            if survival < LEAST_SURVIVAL:
+                return False
+        return False

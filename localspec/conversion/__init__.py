@@ -1,0 +1,1 @@
+"""Conversion: published heads as GGUFs for one target, and heads with a smaller vocabulary."""

@@ -1,0 +1,175 @@
+"""Convert: a published head, as safetensors, to a GGUF for one target."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.conversion.eagle3 import eagle3_head
+from localspec.conversion.eagle3_layout import is_eagle3
+from localspec.conversion.head import ConvertedHead
+from localspec.conversion.matrix_heads import matrix_heads
+from localspec.conversion.published import TYPES, Checkpoint, file_type, require_type
+from localspec.conversion.target import Target
+from localspec.errors import InvalidValueError, LocalspecError
+from localspec.gguf import matrix_heads as matrix_files
+from localspec.gguf.files import ModelFiles
+from localspec.gguf.heads import EAGLE3, require_fitting
+from localspec.gguf.reader import display_name, read_header
+from localspec.gguf.writer import TensorType, write_gguf
+from localspec.hub.store import repository_of
+from localspec.loading.fingerprints import fingerprint
+from localspec.loading.matrix_heads import require_target
+from localspec.utils.format import format_bytes
+from localspec.utils.paths import written_whole
+
+# Metadata of a converted file: what it was made from, the sha256 of its files, what it was made
+# for, and the whole request.
+SOURCE, HASHES, TARGET, RECIPE = (
+    f"localspec.converted.{key}" for key in ("source", "sha256", "target", "recipe")
+)
+_REPOSITORY = "general.source.huggingface.repository"
+# Goes up when the same request makes another file.
+_REVISION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a checkpoint is from. repository: of the Hub, None for a folder. commit: of it."""
+
+    name: str
+    repository: str | None = None
+    commit: str | None = None
+
+    @property
+    def metadata(self) -> dict[str, object]:
+        """What a converted file says of it."""
+        said = f"{self.repository}@{self.commit}" if self.repository else self.name
+        found: dict[str, object] = {"general.name": self.name, SOURCE: said}
+        return found | ({_REPOSITORY: self.repository} if self.repository else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What `convert` did. kind: the architecture. written: False where the file was there."""
+
+    path: Path
+    kind: str
+    notes: Sequence[str]
+    written: bool
+
+
+def convert(
+    source: Path,
+    target: Path,
+    out: Path | None = None,
+    type_name: str = "Q8_0",
+    *,
+    origin: Origin | None = None,
+    own_output: bool = True,
+    layers: Sequence[int] | None = None,
+) -> Conversion:
+    """Write the head in `source` to a GGUF.
+
+    source: a folder with config.json and *.safetensors, or one such file. target: the GGUF of the
+    model that the head was made for. out: None is a file beside the target with a name by which it
+    is found. type_name: of the matrices. origin: None is the source itself. own_output: of Medusa
+    heads and MLP speculators; False leaves their output matrices out, so that the target's is used.
+    layers: of the target, as in `eagle3_head`.
+
+    A file that another request made is never replaced, and one that is not finished never has this
+    name. Raises LocalspecError: ModelLoadError for a checkpoint that cannot be converted,
+    DrafterMismatchError for one of another target, InvalidValueError for options.
+    """
+    checkpoint, model = Checkpoint(source), Target(target)
+    eagle3 = is_eagle3(checkpoint)
+    type_ = require_type(type_name, TYPES if eagle3 else matrix_files.TYPES)
+    if eagle3:
+        head = eagle3_head(checkpoint, model, type_, layers)
+    else:
+        head = matrix_heads(checkpoint, type_, own_output=own_output)
+    path = out or default_path(model, head.architecture, type_)
+    hashes = checkpoint.sha256()
+    request = [_REVISION, hashes, dict(checkpoint.config), type_name, own_output, layers]
+    recipe = hashlib.sha256(json.dumps([*request, fingerprint(model.path)]).encode()).hexdigest()
+    if is_here(path, recipe):
+        return Conversion(path, head.architecture, head.notes, written=False)
+    about = (origin or Origin(source.resolve().name)).metadata | {
+        "general.type": "model",
+        "general.file_type": file_type(type_),
+        HASHES: hashes,
+        TARGET: model.name,
+        RECIPE: recipe,
+    }
+    with new_file(path, head.size) as part:
+        write_gguf(part, head.architecture, {**about, **head.metadata}, head.tensors)
+        _require_usable(part, head, model)
+    return Conversion(path, head.architecture, head.notes, written=True)
+
+
+def default_path(target: Target, architecture: str, type_: TensorType) -> Path:
+    """The file beside the target that belongs to it by its name."""
+    of = ModelFiles((target.path.name,)).base_name
+    return beside(target.path) / f"{architecture}-{of}-{type_.name}.gguf"
+
+
+def beside(path: Path) -> Path:
+    """The folder of a file; for a file of the Hub's cache, into which nothing is written, `.`."""
+    return Path() if repository_of(path) else path.parent
+
+
+def is_here(path: Path, recipe: str) -> bool:
+    """Whether a file is what the same request wrote.
+
+    Raises InvalidValueError for any other file of this name.
+    """
+    if not os.path.exists(path):
+        return False
+    try:
+        metadata: Mapping[str, object] = read_header(path).metadata
+    except LocalspecError:
+        metadata = {}
+    if metadata.get(RECIPE) == recipe:
+        return True
+    raise InvalidValueError(
+        f"{display_name(path)} exists and is another file; delete it, or name one with -o"
+    )
+
+
+@contextmanager
+def new_file(path: Path, size: int) -> Iterator[Path]:
+    """Yield a temporary name that becomes `path` at the end. size: of the tensors, in bytes.
+
+    Raises LocalspecError where there is no room, or nothing can be written.
+    """
+    shown = display_name(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(path.parent).free
+        if size > free:
+            raise LocalspecError(
+                f"{shown} needs {format_bytes(size)}, and {format_bytes(free)} are free there; "
+                "make room, or name another place with -o"
+            )
+        with written_whole(path) as part:
+            yield part
+    except LocalspecError:  # some of which are OSErrors as well
+        raise
+    except OSError as error:
+        raise LocalspecError(
+            f"{shown} cannot be written: {error.strerror or error}; make room, or name another "
+            "place with -o"
+        ) from error
+
+
+def _require_usable(part: Path, head: ConvertedHead, target: Target) -> None:
+    """Check the file as it is checked before it drafts."""
+    header = read_header(part)
+    if head.architecture == EAGLE3:
+        require_fitting(part, header, target.path, target.header)
+    else:
+        require_target(part, matrix_files.matrix_head_of(part, header), target.facts)

@@ -1,0 +1,181 @@
+"""A Drafter object of the caller: whatever it returns or raises is one error with its name."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from operator import index
+from typing import Any, TypeVar
+
+from localspec.errors import DrafterMismatchError, InvalidValueError, LocalspecError
+from localspec.sampling.distribution import Distribution
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import (
+    Evaluated,
+    HiddenReader,
+    Limit,
+    Outcome,
+    Traits,
+    runs_model,
+)
+from localspec.speculation.passes import Passes
+
+T = TypeVar("T")
+
+_LONGEST_NAME = 100
+
+
+def checked(drafter: Any) -> "CustomDrafter":
+    """A drafter that asks `drafter` and checks what it says.
+
+    Raises InvalidValueError if its name or its traits are of no use.
+    """
+    try:
+        name, traits = drafter.name, drafter.traits
+    except Exception as error:
+        raise InvalidValueError(
+            f"draft is {type(drafter).__name__!r}, whose name and traits cannot be read: "
+            f"{_described(error)}"
+        ) from error
+    if not isinstance(name, str) or not 0 < len(name.strip()) <= _LONGEST_NAME:
+        raise InvalidValueError(
+            f"draft is {type(drafter).__name__!r}, whose name is {name!r:.80}; it must be a text "
+            f"of at most {_LONGEST_NAME} characters"
+        )
+    if not isinstance(traits, Traits) or not _is_sound(traits):
+        raise InvalidValueError(
+            f"draft is {name!r}, whose traits are {traits!r:.80}; they must be a Traits, with "
+            "numbers from 1 for branches and deepest"
+        )
+    if isinstance(drafter, HiddenReader):
+        return _CustomHead(drafter, name, traits)
+    return (
+        _CustomModel(drafter, name, traits)
+        if runs_model(drafter)
+        else _Computed(drafter, name, traits)
+    )
+
+
+def _is_sound(traits: Traits) -> bool:
+    callables = (traits.backlog, traits.chances)
+    return (
+        isinstance(traits.branches, int)
+        and traits.branches >= 1
+        and (traits.deepest is None or (isinstance(traits.deepest, int) and traits.deepest >= 1))
+        and all(each is None or callable(each) for each in callables)
+    )
+
+
+class CustomDrafter:
+    """What all drafters have, of a caller's object."""
+
+    def __init__(self, drafter: Any, name: str, traits: Traits) -> None:
+        self.drafter, self.name = drafter, name
+        self.traits = replace(
+            traits,
+            backlog=traits.backlog and self._checked("backlog", traits.backlog, _whole),
+            chances=traits.chances and self._checked("chances", traits.chances, _probabilities),
+        )
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Start on a text."""
+        with self._named("begin"):
+            self.drafter.begin(tokens)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Go on with a text."""
+        with self._named("observe"):
+            self.drafter.observe(outcome)
+
+    @contextmanager
+    def _named(self, doing: str) -> Iterator[None]:
+        """Turn what the object raises into one error."""
+        try:
+            yield
+        except LocalspecError:
+            raise
+        except Exception as error:
+            raise DrafterMismatchError(
+                f"drafter {self.name!r} failed in {doing}: {_described(error)}"
+            ) from error
+
+    def _checked(
+        self, doing: str, ask: Callable[..., Any], check: Callable[[Any], T]
+    ) -> Callable[..., T]:
+        def asked(*arguments: Any) -> T:
+            with self._named(doing):
+                answer = ask(*arguments)
+                return check(answer)
+
+        return asked
+
+    def _sound(self, proposal: Any, limit: Limit) -> Draft:
+        """The draft, its tokens as Python's numbers."""
+        if not isinstance(proposal, Draft):
+            raise self._wrong(f"proposed {proposal!r:.80}, of type {type(proposal).__name__}")
+        parts: list[Any] = [proposal.tokens, proposal.parents, proposal.probs]
+        for part in parts:
+            if part is not None and (not isinstance(part, Sequence) or isinstance(part, str)):
+                raise self._wrong(f"proposed a Draft with {part!r:.80}, which is no list")
+        for part in (proposal.parents, proposal.probs):
+            if part is not None and len(part) != len(proposal.tokens):
+                raise self._wrong(
+                    f"proposed {len(proposal.tokens)} tokens with {len(part)} parents or probs"
+                )
+        # One that ignores its limit may have proposed millions.
+        short = proposal.first(limit.depth)
+        for probs in short.probs or ():
+            if not isinstance(probs, Distribution):
+                raise self._wrong(f"proposed a token with the probs {probs!r:.80}")
+        try:
+            tokens = [index(token) for token in short.tokens]
+            parents = short.parents and [index(parent) for parent in short.parents]
+        except TypeError as error:
+            raise self._wrong(f"proposed the tokens {list(short.tokens)!r:.80}") from error
+        return Draft(tokens, parents, short.probs)
+
+    def _wrong(self, what: str) -> DrafterMismatchError:
+        return DrafterMismatchError(
+            f"drafter {self.name!r} {what}; it must be a Draft, with a list of token ids"
+        )
+
+
+class _Computed(CustomDrafter):
+    def propose(self, limit: Limit) -> Draft:
+        """Propose tokens."""
+        with self._named("propose"):
+            return self._sound(self.drafter.propose(limit), limit)
+
+
+class _CustomModel(CustomDrafter):
+    def passes(self, limit: Limit) -> Passes[Draft]:
+        """Yield the passes of a proposal."""
+        with self._named("passes"):
+            return self._sound((yield from self.drafter.passes(limit)), limit)
+
+
+class _CustomHead(_CustomModel):
+    def held(self, tokens: Sequence[int]) -> int:
+        """Start on a text."""
+        with self._named("held"):
+            return _whole(self.drafter.held(tokens))
+
+    def read(self, evaluated: Evaluated) -> Passes[None]:
+        """Yield the passes that read hidden rows."""
+        with self._named("read"):
+            yield from self.drafter.read(evaluated)
+
+
+def _whole(answer: Any) -> int:
+    return max(0, index(answer))
+
+
+def _probabilities(answer: Any) -> list[float]:
+    chances = [float(each) for each in answer]
+    if not all(0 <= each <= 1 for each in chances):
+        raise ValueError(f"{chances!r:.80} are no probabilities")
+    return chances
+
+
+def _described(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200].rstrip(": ")

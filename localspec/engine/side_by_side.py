@@ -1,0 +1,42 @@
+"""Side by side: several texts, each in a thread of its own."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from localspec.utils.stop_flag import StopFlag
+
+_Prompt = TypeVar("_Prompt")
+_Result = TypeVar("_Result")
+
+# The most texts at once; the others wait.
+AT_ONCE = 16
+
+
+def side_by_side(
+    prompts: Sequence[_Prompt],
+    write: Callable[[_Prompt, Callable[[], bool]], _Result],
+    cancelled: Callable[[], bool],
+) -> list[_Result]:
+    """Write the text of each prompt; returns the results in the order of the prompts.
+
+    write: given a prompt, and a function that tells whether to stop. The first error stops the
+    other texts and is raised; so does an interrupt of the calling thread.
+    """
+    if not prompts:
+        return []
+    stop = StopFlag()
+
+    def stopped() -> bool:
+        return stop.is_set() or cancelled()
+
+    with ThreadPoolExecutor(min(len(prompts), AT_ONCE), "localspec-text") as pool:
+        try:
+            texts = [pool.submit(write, prompt, stopped) for prompt in prompts]
+            ended = wait(texts, return_when=FIRST_EXCEPTION).done
+            for text in ended:
+                text.result()  # raises the error of the text
+            return [text.result() for text in texts]
+        finally:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,156 @@
+"""Slots: the slots of an engine, and who uses them."""
+
+from collections.abc import Callable
+from weakref import finalize
+
+from localspec.engine.generation import Generation
+from localspec.engine.scheduler import Scheduler
+from localspec.engine.slot import Slot
+from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
+from localspec.llama import compute_thread
+from localspec.loading.loader import LoadedModels
+from localspec.loading.thread_change import thread_change
+
+# A text whose reader stays away for so many seconds is not waited for.
+_READER_AWAY = 10.0
+# How often a text that waits for a slot looks for generations that were left without `close`.
+_LOOK_EVERY = 0.1
+
+
+class Slots:
+    """The slots of an engine.
+
+    own: the first slot. Its KV cache stays warm from one text to the next. further: more of them,
+    while sessions are open or several texts are generated at once. lock: the scheduler's.
+    threads_are_fixed: whether the number of threads stays as it is from now on.
+    """
+
+    def __init__(self, loaded: LoadedModels, scheduler: Scheduler) -> None:
+        self.own = Slot(loaded, scheduler)
+        self.further: list[Slot] = []
+        self.lock = scheduler.lock
+        self.threads_are_fixed = False
+        self._scheduler = scheduler
+        self._own_in_session = False
+        # Slots of single texts, which are given back when the text ends.
+        self._with_text: set[Slot] = set()
+        # Slots to give back at the next occasion. The garbage collector adds to them.
+        self._abandoned: list[Slot] = []
+
+    @property
+    def all(self) -> list[Slot]:
+        """The own slot and the further ones."""
+        return [self.own, *self.further]
+
+    def open(self) -> Slot:
+        """A slot for a session; give it back with `leave`.
+
+        Raises ModelLoadError if memory is too small for another.
+        """
+        with self.lock:
+            self._leave_abandoned()
+            if self._own_is_free:
+                self._own_in_session = True
+                return self.own
+            return self._open_further()
+
+    def fit_threads(self) -> None:
+        """Between texts, change the number of threads if the load of the machine has changed.
+
+        In a text it never changes: digits depend on it.
+        """
+        with self.lock:
+            watch = self.own.loaded.watch
+            if watch is None or self.threads_are_fixed or any(slot.is_writing for slot in self.all):
+                return
+            busy = watch.look()
+            if busy is None:
+                return
+            with self._scheduler.exclusive():
+                change = thread_change(self.own.loaded, busy)
+                if change is None:
+                    return
+                for slot in self.all:
+                    slot.replace_models(change.applied_to(slot.loaded))
+                if self.further:
+                    self._start_compute_thread(self.own)
+
+    def open_for_text(self, cancelled: Callable[[], bool]) -> Slot | None:
+        """A slot for one text; give it back with `leave`, or let `leave_at_end` do it.
+
+        The lock is held. Where there is no room for another slot, wait until a text has ended.
+        cancelled: whether to give up waiting; then there is no slot. Raises ModelLoadError if there
+        is no room, and no other text that goes on.
+        """
+        while True:
+            self._leave_abandoned()
+            try:
+                slot = self.own if self._own_is_free else self._open_further()
+            except (ModelLoadError, InvalidValueError) as error:
+                if not self._wait_for_end(error, cancelled):
+                    return None
+                continue
+            self._with_text.add(slot)
+            slot.scheduled.begin()
+            return slot
+
+    def leave_at_end(self, slot: Slot, generation: Generation) -> None:
+        """Give the slot back when the generation has ended, or when nothing refers to it."""
+        # The garbage collector may run in any thread, so it must not take a lock.
+        abandoned = finalize(generation, self._abandoned.append, slot)
+        abandoned.atexit = False
+
+        def leave() -> None:
+            if abandoned.detach():
+                self.leave(slot)
+
+        generation.on_end = leave
+
+    def leave(self, slot: Slot) -> None:
+        """Give a slot back; the KV caches of a further slot are freed."""
+        if compute_thread.is_current():
+            # The garbage collector runs in any thread; the lock's owner may wait for this one.
+            self._abandoned.append(slot)
+            return
+        with self.lock:
+            # The garbage collector may run within a step.
+            if not slot.in_step:
+                slot.stop()
+            self._with_text.discard(slot)
+            if slot is self.own:
+                self._own_in_session = False
+            elif slot in self.further:
+                self.further.remove(slot)
+                slot.close()
+            self.lock.notify_all()
+
+    @property
+    def _own_is_free(self) -> bool:
+        return not self._own_in_session and self.own not in self._with_text
+
+    def _leave_abandoned(self) -> None:
+        while self._abandoned:
+            self.leave(self._abandoned.pop())
+
+    def _open_further(self) -> Slot:
+        # More room for texts means other caches, which no step may be using.
+        with self._scheduler.exclusive():
+            slot = Slot(self.own.loaded.for_another_text(), self._scheduler)
+            self._start_compute_thread(slot)
+            self.further.append(slot)
+        return slot
+
+    def _start_compute_thread(self, slot: Slot) -> None:
+        if slot.loaded.runtime.threads_of(slot.target.model) > 1:
+            compute_thread.start()
+
+    def _wait_for_end(self, no_room: LocalspecError, cancelled: Callable[[], bool]) -> bool:
+        """Wait until a text has ended; False if cancelled. Raises `no_room` if none goes on."""
+        full = len(self._with_text)
+        while len(self._with_text) >= full and not self._abandoned:
+            if cancelled():
+                return False
+            if not any(each.scheduled.goes_on(_READER_AWAY) for each in self._with_text):
+                raise no_room
+            self._scheduler.wait(_LOOK_EVERY)
+        return True

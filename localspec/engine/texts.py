@@ -1,0 +1,239 @@
+"""Texts: what an engine writes for a prompt or for many, at once, in parts, or in an event loop."""
+
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Unpack, overload
+
+from localspec.control.adaptive import Explain
+from localspec.engine.background import Background
+from localspec.engine.detokenizer import Detokenizer
+from localspec.engine.generation import Generation, Result, Token
+from localspec.engine.prompt import (
+    Prompt,
+    Prompts,
+    TextPrompt,
+    checked_ids,
+    prompts_of,
+    text_tokens,
+)
+from localspec.engine.side_by_side import side_by_side
+from localspec.engine.slots import Slots
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.stats import Seconds, Stats
+
+Cancelled = Callable[[], bool]
+
+
+class TextOptions(GenerationOptions, total=False):
+    """The keyword arguments of `Texts.generate`, as a type."""
+
+    cancel: threading.Event | None
+    explain: Explain | None
+
+
+class AsyncGeneration(Background[Token, Result]):
+    """A text for `async for`, token by token; `await` it for the whole `Result`.
+
+    `Engine.astream` returns it. It is written in a thread of its own, a few tokens ahead. To stop,
+    cancel the task that reads it, call `aclose`, or leave the `async with`: the text ends within
+    one step, and the KV caches stay consistent.
+    """
+
+
+class Texts:
+    """The texts of an engine: `generate` and `stream`, `agenerate` and `astream`.
+
+    slots: where texts are written. load_seconds: what loading took, for the texts' stats.
+    """
+
+    def __init__(self, slots: Slots, load_seconds: float) -> None:
+        self._slots = slots
+        self._load_seconds = load_seconds
+
+    @overload
+    def generate(self, prompt: Prompt, **options: Unpack[TextOptions]) -> Result: ...
+
+    @overload
+    def generate(self, prompt: Prompts, **options: Unpack[TextOptions]) -> list[Result]: ...
+
+    def generate(
+        self,
+        prompt: Prompt | Prompts,
+        *,
+        cancel: threading.Event | None = None,
+        explain: Explain | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> Result | list[Result]:
+        """Generate the whole text. The arguments are those of `stream`.
+
+        prompt: also a list of prompts. Their texts are written side by side; the results come in
+        the order of the prompts. A list of messages is one prompt, and so is a list of token ids;
+        an empty list is no prompt, and its result is [].
+        Log-probabilities are computed only with `logprobs=True`.
+
+        The first error of one of several texts stops the others, and is raised.
+        """
+        return self._generate(prompt, options, _asked(cancel), explain)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        cancel: threading.Event | None = None,
+        explain: Explain | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> Generation:
+        """Generate token by token.
+
+        prompt: a text to continue, token ids, or chat messages for the model's template.
+        cancel: set this event, from any thread, to stop within one step.
+        explain: called before each step with the reasons of the policy's decision (not at a fixed
+        depth), in the thread that writes.
+        options: the fields of GenerationConfig and SamplingParams. An option that is not given has
+        the GGUF's value if there is one, else the default; `logprobs` is on by default.
+
+        The stream may be left at any token: close it, or forget it. Other texts may be written
+        meanwhile; each has KV caches of its own. Where memory has no room for more, a new text
+        waits until another one has ended.
+
+        Raises InvalidValueError for a value that makes no sense and for a prompt that does not fit;
+        ModelLoadError if there is no room for another text, and nothing to wait for.
+        """
+        settings = GenerationConfig.of(**{"logprobs": True, **options})
+        return self._start(TextPrompt(prompt), settings, _asked(cancel), explain)
+
+    @overload
+    async def agenerate(self, prompt: Prompt, **options: Unpack[TextOptions]) -> Result: ...
+
+    @overload
+    async def agenerate(self, prompt: Prompts, **options: Unpack[TextOptions]) -> list[Result]: ...
+
+    async def agenerate(
+        self,
+        prompt: Prompt | Prompts,
+        *,
+        cancel: threading.Event | None = None,
+        explain: Explain | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> Result | list[Result]:
+        """`generate` for an event loop, which goes on meanwhile.
+
+        Cancelling the task ends the text within one step.
+        """
+        GenerationConfig.of(**options)
+
+        def work(stopped: Cancelled) -> Generator[None, None, Result | list[Result]]:
+            yield from ()
+            return self._generate(prompt, options, _asked(cancel, stopped), explain)
+
+        return await Background(work)
+
+    def astream(
+        self,
+        prompt: Prompt,
+        *,
+        cancel: threading.Event | None = None,
+        explain: Explain | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> AsyncGeneration:
+        """`stream` for an event loop: `async for token in engine.astream(...)`.
+
+        An error of the prompt is raised by the first `await`.
+        """
+        settings = GenerationConfig.of(**{"logprobs": True, **options})
+        asked = TextPrompt(prompt)
+
+        def work(stopped: Cancelled) -> Generator[Token, None, Result]:
+            with self._start(asked, settings, _asked(cancel, stopped), explain) as running:
+                yield from running
+                return running.result()
+
+        return AsyncGeneration(work)
+
+    def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
+        """The token ids of a text.
+
+        add_special: add the tokens that begin and end a text, where the model wants them, as
+        `generate` does with a text to continue.
+        """
+        with self._slots.lock:
+            model = self._slots.own.target.model
+            return text_tokens(text, lambda each: model.tokenize(each, add_special=add_special))
+
+    def detokenize(self, ids: Iterable[int]) -> str:
+        """The text of token ids; control tokens, such as those that end a text, have none.
+
+        Raises InvalidValueError for a token id that the model does not have.
+        """
+        with self._slots.lock:
+            model = self._slots.own.target.model
+            try:
+                known = checked_ids("token", ids, model)
+            except TypeError as error:
+                raise InvalidValueError(f"ids is {ids!r:.60}; it must be token ids") from error
+            text = Detokenizer()
+            return "".join([text.push(model.piece(token)) for token in known]) + text.flush()
+
+    def _generate(
+        self,
+        prompt: Prompt | Prompts,
+        options: GenerationOptions,
+        cancelled: Cancelled,
+        explain: Explain | None,
+    ) -> Result | list[Result]:
+        def write(each: TextPrompt, stopped: Cancelled) -> Result:
+            return self._start(each, GenerationConfig.of(**options), stopped, explain).result()
+
+        several = prompts_of(prompt)
+        if several is None:
+            return write(TextPrompt(prompt), cancelled)
+        return side_by_side(self._checked(several), write, cancelled)
+
+    def _checked(self, prompts: Sequence[Prompt]) -> list[TextPrompt]:
+        """The prompts, tokenized. Raises InvalidValueError before any text is begun."""
+        checked = [TextPrompt(prompt) for prompt in prompts]
+        with self._slots.lock:
+            for number, prompt in enumerate(checked):
+                try:
+                    self._check(prompt)
+                except InvalidValueError as error:
+                    raise InvalidValueError(f"in the list, number {number}: {error}") from error
+        return checked
+
+    def _check(self, prompt: TextPrompt) -> list[int]:
+        """The token ids of a prompt that has no slot yet; the lock is held."""
+        target = self._slots.own.target
+        return prompt.tokens(target.model, target.n_cells)
+
+    def _start(
+        self,
+        prompt: TextPrompt,
+        settings: GenerationConfig,
+        cancelled: Cancelled,
+        explain: Explain | None,
+    ) -> Generation:
+        """Begin a text; one that is cancelled while it waits for a slot has ended already."""
+        slots, stats = self._slots, Stats(seconds=Seconds(load=self._load_seconds))
+        with slots.lock:
+            tokens = self._check(prompt)
+            slots.fit_threads()
+            slot = slots.open_for_text(cancelled)
+            if slot is None:
+                return slots.own.closed_generation(tokens, settings, stats)
+            try:
+                # The model may be another one by now.
+                tokens = prompt.tokens(slot.target.model, slot.set_pass_width(settings))
+                generation = slot.start(
+                    tokens, settings, stats=stats, cancelled=cancelled, explain=explain
+                )
+                slots.leave_at_end(slot, generation)
+            except BaseException:
+                slots.leave(slot)
+                raise
+        return generation
+
+
+def _asked(cancel: threading.Event | None, stopped: Cancelled = lambda: False) -> Cancelled:
+    """Whether a text shall end."""
+    return stopped if cancel is None else lambda: cancel.is_set() or stopped()

@@ -1,0 +1,1 @@
+"""Models that other tools have on this disk: found, and linked."""

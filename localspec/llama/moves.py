@@ -1,0 +1,48 @@
+"""Moves: all texts of a context leave its cache, for a larger one or for a while."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import llama_cpp
+
+if TYPE_CHECKING:
+    from localspec.llama.context import Context
+
+
+def resize(context: "Context", texts: int) -> None:
+    """Make a cache for so many texts, and those of heads beside it, and copy all texts to them.
+
+    Raises ModelLoadError, and changes nothing, if the new caches do not fit beside the old ones.
+    """
+    with ExitStack() as undo:
+        handle = context.new_handle(texts)
+        undo.callback(llama_cpp.llama_free, handle)
+        moves: list[tuple[Context, Any, int]] = [(context, handle, texts)]
+        for head in context.head_contexts:
+            places = head.places_beside(texts)
+            moves.append((head, head.new_handle(places, handle), places))
+            undo.callback(llama_cpp.llama_free, moves[-1][1])
+        undo.pop_all()
+    # Called last to first, and all of them, also after an interrupt.
+    with ExitStack() as rest:
+        for each, handle, places in moves:
+            rest.callback(llama_cpp.llama_free, each.handle)
+            rest.callback(each.move_to, handle, places)
+
+
+@contextmanager
+def emptied(context: "Context") -> Iterator[None]:
+    """Copy all texts out of the cache, which may be emptied, and back into it at the end.
+
+    No scores may be in use. A text that cannot be copied is evaluated again with its next pass.
+    """
+    copies = []
+    for sequence in context.sequences:
+        sequence.roll_back()
+        copies.append(sequence.memory.copy() if sequence.memory.length else None)
+    try:
+        yield
+    finally:
+        for sequence, copy in zip(context.sequences, copies, strict=True):
+            sequence.memory.move(copy)

@@ -1,0 +1,84 @@
+"""Drafter plan: which of the drafters that were found fit in memory."""
+
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+from localspec.drafters.spec import DraftRequest
+from localspec.gguf.facts import Facts
+from localspec.gguf.heads import MTP_KINDS, kind_of
+from localspec.llama.rollback import SNAPSHOTS
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.drafter_finder import (
+    FoundDrafter,
+    FoundDrafters,
+    find_drafters,
+    with_own_drafter,
+)
+from localspec.memory.available import HOST, free_memory, lacking, shortage_text
+from localspec.memory.model_memory import ModelMemory
+from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
+
+
+def plan_drafters(
+    request: DraftRequest, target: Facts, runtime: RuntimeConfig
+) -> tuple[FoundDrafters, MemoryPlan]:
+    """Find the drafters, and plan the memory of all models and caches; nothing is loaded.
+
+    A draft model that `auto` added is left out if it does not fit, and the next one is tried.
+    Raises ModelLoadError if the target or a named drafter does not fit.
+    """
+    found, unfit = find_drafters(request, target.files[0]), list[Path]()
+    while (plan := memory_plan(_memory_request(found, target, runtime))).no_drafter:
+        # Another of the target's own drafters may be smaller.
+        unfit += [each.facts.files[0] for each in found.drafters if each.facts]
+        alone = found.without_models(plan.no_drafter)
+        found = with_own_drafter(alone, target.files[0], unfit)
+        if not found.optional:
+            return alone, plan
+    return found, plan
+
+
+def _memory_request(found: FoundDrafters, target: Facts, runtime: RuntimeConfig) -> MemoryRequest:
+    request = found.request
+    return MemoryRequest(
+        target=target,
+        context=runtime.context_size(target.header),
+        fixed_context=runtime.context is not None,
+        drafters=found.models,
+        optional_drafter=found.optional,
+        kv_type=runtime.kv_type,
+        drafter_kv_type=runtime.drafter_kv_type,
+        gpu_layers=runtime.gpu_layers,
+        flash_attention=runtime.flash,
+        # Snapshots make drafts cheaper and plain passes a little slower, so they are used only for
+        # named drafters and heads inside; otherwise checkpoints are used.
+        snapshots=SNAPSHOTS if found.inside or not (request.auto or request.is_off) else 0,
+        branches=found.branches - 1,
+        matrix_heads=found.matrix_heads,
+    )
+
+
+def shortage(own: FoundDrafter, target: Facts, n_ctx: int, runtime: RuntimeConfig) -> str | None:
+    """Why a drafter does not fit beside its target, which is loaded; None if it does.
+
+    n_ctx: the target's context in tokens.
+    """
+    inside = own.spec.is_inside
+    facts = target if inside or own.facts is None else own.facts
+    with closing(
+        ModelMemory(
+            facts,
+            gpu_layers=runtime.gpu_layers,
+            flash_attention=runtime.flash_attention,
+            mtp=inside or kind_of(facts.header) in MTP_KINDS,
+            inside=inside,
+        )
+    ) as memory:
+        if own.matrices:
+            needed = Counter({HOST: facts.size})
+        else:
+            needed = memory.bytes_by_device(n_ctx, runtime.drafter_kv_type)
+    free = free_memory(gpu_layers=runtime.gpu_layers)
+    found = lacking(needed, free)
+    return shortage_text(*found, free) if found else None

@@ -1,0 +1,142 @@
+"""Loaded drafter: a drafter with its model, which drafts for texts of its target."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from localspec.drafters.assistant import Assistant
+from localspec.drafters.dflash import Dflash
+from localspec.drafters.dflash2 import Dflash2
+from localspec.drafters.draft_model import DraftModel
+from localspec.drafters.dspark import Dspark
+from localspec.drafters.eagle3 import Eagle3
+from localspec.drafters.model_free import model_free_drafter
+from localspec.drafters.mtp import ChainedMtp, Mtp
+from localspec.drafters.pard import Pard
+from localspec.drafters.spec import DrafterSpec
+from localspec.drafters.suffix_store import PastTexts
+from localspec.errors import DrafterMismatchError
+from localspec.gguf.assistant import ASSISTANT
+from localspec.gguf.block_heads import DFLASH, DFLASH2, DSPARK
+from localspec.gguf.heads import MTP, Head
+from localspec.gguf.reader import Header
+from localspec.llama.model import Model
+from localspec.llama.rollback import Rollback
+from localspec.llama.sequence import KVSequence
+from localspec.llama.shared_context import SharedContext, SharedSequence
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.drafter_set import SequenceDrafter
+from localspec.loading.matrix_heads import LoadedMatrixHead
+from localspec.loading.places import place_beside, sequence_beside
+from localspec.speculation.drafter import Drafter
+
+_BLOCK_DRAFTERS = {DFLASH: Dflash, DFLASH2: Dflash2, DSPARK: Dspark}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedDrafter:
+    """A drafter with its model, if it has one; each text gets its own cache of the model.
+
+    header: of the model's file. kv_type: the type of the keys and values in its caches. head: what
+    a head reads of its target. inside: whether the model is the target's, which has the heads.
+    matrices: a head that needs no cache.
+    """
+
+    spec: DrafterSpec
+    model: Model | None = None
+    header: Header | None = None
+    kv_type: str = "f16"
+    head: Head | None = None
+    inside: bool = False
+    matrices: LoadedMatrixHead | None = None
+
+    def for_sequence(
+        self,
+        target: KVSequence,
+        runtime: RuntimeConfig,
+        past: PastTexts | None,
+        beside: KVSequence | None = None,
+    ) -> SequenceDrafter:
+        """Make a drafter for the text in the target's cache.
+
+        beside: another text in a cache of the draft model, which takes this text too. Raises
+        DrafterMismatchError if the draft model's cache cannot be rolled back.
+        """
+        if self.spec.custom is not None:
+            return SequenceDrafter(self.spec.custom)
+        if self.matrices:
+            drafter = self.matrices.drafter(target.n_vocab)
+            return SequenceDrafter(drafter, matrices=self.matrices, kind=self.spec.kind)
+        if self.model is None or self.header is None:
+            return SequenceDrafter(model_free_drafter(self.spec.kind, past.load() if past else ()))
+        sequence = self._sequence(self.model, self.header, target, runtime, beside)
+        if sequence.rollback is Rollback.NOTHING:
+            sequence.close()
+            raise DrafterMismatchError(
+                f"{self.model.path.name} cannot draft: its cache can forget "
+                f"{sequence.rollback.value}; use --draft suffix"
+            )
+        drafter = self._model_drafter(sequence, self._name(self.model), target.n_vocab)
+        return SequenceDrafter(drafter, sequence, self.kv_type, kind=self.spec.kind)
+
+    def _model_drafter(self, sequence: KVSequence, name: str, n_vocab: int) -> Drafter:
+        """The drafter of this kind for a text in a cache of its model."""
+        if self.head:
+            return self._head_drafter(self.head, sequence, name, n_vocab)
+        if self.spec.mask_token is not None:
+            return Pard(sequence, name=name, n_vocab=n_vocab, mask=self.spec.mask_token)
+        return DraftModel(sequence, name=name, n_vocab=n_vocab)
+
+    @staticmethod
+    def _head_drafter(head: Head, sequence: KVSequence, name: str, n_vocab: int) -> Drafter:
+        """The drafter of a head for a text in its cache, or in its target's."""
+        options: dict[str, Any] = {"name": name, "n_vocab": n_vocab, "layers": head.layers}
+        if isinstance(sequence, SharedSequence):
+            return Assistant(sequence, **options)
+        if head.block:
+            return _BLOCK_DRAFTERS[head.kind](sequence, block=head.block, **options)
+        if head.kind != MTP:
+            return Eagle3(sequence, **options)
+        options |= {"own": head.own, "width": head.width}
+        if head.count > 1:
+            return ChainedMtp(sequence, count=head.count, **options)
+        return Mtp(sequence, **options)
+
+    def _sequence(
+        self,
+        model: Model,
+        header: Header,
+        target: KVSequence,
+        runtime: RuntimeConfig,
+        beside: KVSequence | None,
+    ) -> KVSequence:
+        """Make room for a text in a cache of the model."""
+        if self.head and self.head.kind == ASSISTANT:
+            return self._shared(model, target, runtime)
+        if self.head:
+            # A head's cache is closed with the cache of its target.
+            if beside and beside.context in target.context.head_contexts:
+                place = place_beside(beside, runtime, header, self.kv_type)
+                if place:
+                    return place
+            return runtime.head_context_for(model, header, self.head, target, self.kv_type)
+        if beside is None:
+            return runtime.context_for(model, header, target.n_ctx, self.kv_type)
+        return sequence_beside(beside, runtime, header, self.kv_type).sequence
+
+    @staticmethod
+    def _shared(model: Model, target: KVSequence, runtime: RuntimeConfig) -> KVSequence:
+        """The place of an assistant in a text of its target: all texts of a cache have one each."""
+        for each in target.context.head_contexts:
+            if isinstance(each, SharedContext) and each.model is model:
+                return each.sequence_beside(target)
+        threads = runtime.threads_of(model)
+        context = SharedContext(model, target=target.context, threads=threads)
+        return context.sequence_beside(target)
+
+    def _name(self, model: Model) -> str:
+        return self.spec.kind if self.inside else model.path.stem
+
+    def close(self) -> None:
+        """Free the model, if it is not the target's; close its caches before."""
+        if self.model and not self.inside:
+            self.model.close()

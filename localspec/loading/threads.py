@@ -1,0 +1,145 @@
+"""Threads: fewer than by default where other programs keep cores busy and fewer are quicker."""
+
+import time
+from dataclasses import replace
+
+from localspec.llama.batch_invariance import seconds_of_pass
+from localspec.llama.model import Model
+from localspec.llama.sequence import KVSequence
+from localspec.loading.config import RuntimeConfig, threads_for
+from localspec.utils.busy_cores import BusyCores
+from localspec.utils.progress import report_progress
+
+# Seconds over which the use of the cores is measured at load.
+_WATCHED = 0.15
+# From this many busy cores on, fewer threads are tried out. The share of a core that counts as one.
+_BUSY, _SHARE = 0.4, 0.4
+# A trial alternates between both numbers of threads: for so many seconds, and rounds at least. Then
+# it ends early if one number takes so many times as long.
+_SECONDS, _ROUNDS, _CLEAR = 0.6, 2, 4
+# Fewer threads must save this share of the time.
+_GAIN = 0.05
+# The least seconds between two looks at the machine, and before the look that follows a decision.
+_BETWEEN_LOOKS, _AFTER_DECISION = 5.0, 60.0
+
+
+def fit_threads(target: KVSequence, runtime: RuntimeConfig) -> tuple[RuntimeConfig, str | None]:
+    """Try out fewer threads if the machine is busy and the user named no number.
+
+    Threads wait for the last of them many times per pass. If that one shares its core with another
+    program, all of them wait, and one thread less can be twice as fast.
+
+    Returns the configuration to go on with, and a line for the user if it has fewer threads. Sets
+    the threads of the target's context; empties its cache.
+    """
+    usual = threads_for(target.model.size)
+    if runtime.most_threads and runtime.most_threads >= usual:
+        # Not reduced: what was measured with the usual number holds.
+        return replace(runtime, most_threads=None), None
+    if runtime.threads or runtime.most_threads or usual == 1:
+        return runtime, None
+    return quicker_threads(target, runtime, busy_cores())
+
+
+def quicker_threads(
+    target: KVSequence, runtime: RuntimeConfig, busy: float
+) -> tuple[RuntimeConfig, str | None]:
+    """Try out fewer threads where other programs keep `busy` cores busy; as `fit_threads`."""
+    usual = threads_for(target.model.size)
+    fewer = threads_beside(busy, usual)
+    if fewer == usual:
+        return runtime, None
+    report_progress("other programs are running: testing fewer threads")
+    with_usual, with_fewer = _seconds(target, usual, fewer)
+    if with_fewer > (1 - _GAIN) * with_usual:
+        target.context.set_threads(usual)
+        return runtime, None
+    target.context.set_threads(fewer)
+    note = (
+        f"threads: {fewer}, not {usual}: other programs keep {busy:.1f} cores busy, and a token "
+        f"takes {1e3 * with_fewer:.1f} ms with {fewer} and {1e3 * with_usual:.1f} ms with {usual}; "
+        "--threads sets the number"
+    )
+    return replace(runtime, most_threads=fewer), note
+
+
+def threads_beside(busy: float, usual: int) -> int:
+    """Return the number of threads to try where other programs keep so many cores busy."""
+    return usual if busy < _BUSY else max(1, usual - int(busy + 1 - _SHARE))
+
+
+def busy_cores() -> float:
+    """Return how many of the cores of this process other programs use; takes a moment."""
+    cores = BusyCores()
+    time.sleep(_WATCHED)
+    return cores.mean() or 0.0
+
+
+class ThreadWatch:
+    """Sees, between texts, that other programs leave room for another number of threads.
+
+    usual: the number on an idle machine. present: the number that was chosen at load.
+    """
+
+    def __init__(self, usual: int, present: int) -> None:
+        self._usual = usual
+        self._decided = self._last = present
+        self._pause = _BETWEEN_LOOKS
+        self._cores = BusyCores()
+
+    def look(self) -> float | None:
+        """Return how many cores other programs keep busy, if that asks for a decision.
+
+        It does if two looks in a row find room for the same number of threads, and this is not the
+        number of the last decision. Looks follow each other after some seconds at least; a call in
+        between costs next to nothing.
+        """
+        busy = self._cores.mean(self._pause)
+        if busy is None:
+            return None
+        self._pause = _BETWEEN_LOOKS
+        before, self._last = self._last, threads_beside(busy, self._usual)
+        if self._last != before or self._last == self._decided:
+            return None
+        self._decided, self._pause = self._last, _AFTER_DECISION
+        return busy
+
+
+def thread_watch(model: Model, asked: RuntimeConfig, chosen: RuntimeConfig) -> ThreadWatch | None:
+    """Make a watch for a target; None where the number of threads must stay as it is.
+
+    It does where the user named it, where one thread is enough, and with `reproducible`, as digits
+    depend on it. On a GPU it hardly matters, and there may be no room for a trial.
+    asked, chosen: before and after `fit_threads`.
+    """
+    usual = threads_for(model.size)
+    named = asked.threads or asked.most_threads
+    if named or usual == 1 or asked.reproducible or model.is_offloaded:
+        return None
+    return ThreadWatch(usual, chosen.threads_of(model))
+
+
+def _seconds(target: KVSequence, *threads: int) -> list[float]:
+    """Return the mean seconds of a pass with each number of threads.
+
+    The mean, not the least: sharing a core costs nothing in those passes in which the other program
+    happens to wait.
+    """
+    target.truncate(0)
+    for count in threads:
+        _seconds_with(target, count)  # a first pass takes many times as long as those after it
+    began, rounds = time.perf_counter(), 0
+    total = dict.fromkeys(threads, 0.0)
+    while rounds < _ROUNDS or time.perf_counter() - began < _SECONDS:
+        for count in threads if rounds % 2 == 0 else reversed(threads):
+            total[count] += _seconds_with(target, count)
+        rounds += 1
+        if rounds >= _ROUNDS and max(total.values()) > _CLEAR * min(total.values()):
+            break
+    target.truncate(0)
+    return [total[count] / rounds for count in threads]
+
+
+def _seconds_with(target: KVSequence, threads: int) -> float:
+    target.context.set_threads(threads)
+    return seconds_of_pass(target, 1)

@@ -1,0 +1,184 @@
+"""Own drafters: those that a target has by models.toml, in its file, and beside it."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.errors import DrafterMismatchError
+from localspec.gguf.facts import facts_of
+from localspec.gguf.files import ModelFiles, group_files, sidecar_kind
+from localspec.gguf.sidecars import best_sidecars, is_named_like
+from localspec.hub import store
+from localspec.hub.reference import Reference, Repository
+from localspec.imports import links
+from localspec.models.bundled_files import name_of
+from localspec.models.kinds import ASSISTANT, DRIVEN, KINDS, MTP
+from localspec.models.listed_drafter import IN_TARGET, ListedDrafter
+from localspec.models.locate import find_file
+from localspec.models.pair_finder import pair_of
+from localspec.models.registry import Pair
+
+_GEMMA = "gemma-4-"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDrafter:
+    """A drafter that was made for a target.
+
+    reference: where it is; None for heads inside the target. file: on this disk, None where it was
+    not fetched; the target for heads inside. listed: what models.toml says of it. pair: the name of
+    its pair there.
+    """
+
+    kind: str
+    reference: Reference | None
+    file: Path | None = None
+    listed: ListedDrafter | None = None
+    pair: str | None = None
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return f"{self.kind} {name_of(self.reference) if self.reference else IN_TARGET}"
+
+    @property
+    def typed(self) -> str:
+        """What to type after --draft for it."""
+        return name_of(self.reference) if self.reference else self.kind
+
+    @property
+    def missing(self) -> str:
+        """Why there is no file, and what fetches it."""
+        if self.reference is None:
+            return f"the file has no heads inside; localspec pull {self.pair} fetches one that has"
+        if isinstance(self.reference, Path):
+            return f"there is no file {self.reference}"
+        whole = f"{self.pair} --drafter {self.kind}" if self.pair else self.reference
+        return f"{self.reference} is not on this machine; localspec pull {whole} fetches it"
+
+    @property
+    def objection(self) -> str | None:
+        """Why it does not draft unless the user names it; None where nothing speaks against it."""
+        if self.listed and self.listed.loses:
+            return f"{self.name} is left out: {self.listed.loses}"
+        if self.kind not in DRIVEN:
+            return f"{self.name} is left out: this version does not draft with {self.kind}"
+        return None
+
+
+def own_drafters(target: Path, has_heads: bool | None = None) -> list[OwnDrafter]:
+    """Return the drafters of a target: heads inside, those of models.toml, and its sidecars.
+
+    Those of models.toml keep their order. has_heads: whether heads are inside; None reads the
+    target's header. Raises InvalidValueError for a user's models.toml that
+    cannot be used, and ModelLoadError or ModelNotFoundError for a target that cannot be read.
+    """
+    pair = pair_of(target)
+    inside = facts_of(target).has_mtp if has_heads is None else has_heads
+    found = listed_drafters(pair, target if inside else None) if pair else []
+    if inside and not any(each.reference is None for each in found):
+        found.insert(0, OwnDrafter(MTP, None, target))
+    beside = [OwnDrafter(kind, path, path) for kind, path in _beside(target)]
+    return with_others(found, beside)
+
+
+def require_another(name: str, path: Path, target: Path) -> None:
+    """Raise DrafterMismatchError if a name means the target, as the name of its own pair does.
+
+    A path is taken as it is: whoever types that twice means it.
+    """
+    if not (path.is_file() and path.samefile(target)) or facts_of(target).has_mtp:
+        return
+    own = next((each for each in own_drafters(target) if each.file), None)
+    way_out = (
+        f"its drafter is {own.typed}, which auto takes by itself"
+        if own
+        else f"name a smaller model (localspec pair {name} lists them), or suffix"
+    )
+    raise DrafterMismatchError(f"{name} is the target, which cannot speed itself up; {way_out}")
+
+
+def listed_drafters(pair: Pair, heads_in: Path | None = None) -> list[OwnDrafter]:
+    """Return the drafters of a pair, in its order. heads_in: the target, if it has heads inside."""
+    return [
+        OwnDrafter(
+            each.kind, each.file, find_file(each.file) if each.file else heads_in, each, pair.name
+        )
+        for each in pair.drafters
+    ]
+
+
+def sidecar_drafters(files: Iterable[str], target: ModelFiles, repository: str) -> list[OwnDrafter]:
+    """Return the sidecars of a target in its repository on the Hub, the most promising kind first.
+
+    files: the paths of all files of the repository.
+    """
+    return [
+        OwnDrafter(kind, Repository(repository, each.first))
+        for kind, each in _by_kind(best_sidecars(files, target), target)
+    ]
+
+
+def with_others(first: Sequence[OwnDrafter], others: Iterable[OwnDrafter]) -> list[OwnDrafter]:
+    """Add the drafters that are not the file of one that is there already."""
+    known = [each.file for each in first if each.file]
+    named = {str(each.reference).lower() for each in first}
+    return [
+        *first,
+        *(
+            each
+            for each in others
+            if str(each.reference).lower() not in named
+            and not (each.file and any(each.file.samefile(path) for path in known))
+        ),
+    ]
+
+
+def _beside(target: Path) -> list[tuple[str, Path]]:
+    """Return the sidecars beside a target on this disk, by kind."""
+    root, files = _folder(target)
+    names = ModelFiles((target.absolute().relative_to(root).as_posix(),))
+    of_one = store.repository_of(target) or links.repository_of(target)
+    if not of_one and len(group_files(files)) > 1:
+        # A folder of many models, where only the name tells what belongs together.
+        files = [
+            file
+            for file in files
+            if not sidecar_kind(file) or is_named_like(ModelFiles((file,)), names)
+        ]
+    found = _by_kind(best_sidecars(files, names), names)
+    return [(kind, root / each.first) for kind, each in found]
+
+
+def _by_kind(
+    sidecars: Mapping[str, ModelFiles], target: ModelFiles
+) -> list[tuple[str, ModelFiles]]:
+    """Return sidecars with their kind, the most promising first."""
+    found = {
+        # Gemma 4 has no heads: what is called mtp there is its assistant.
+        ASSISTANT if kind == MTP and _GEMMA in target.base_name else kind: each
+        for kind, each in sidecars.items()
+    }
+    return [(kind, found[kind]) for kind in KINDS if kind in found]
+
+
+def _folder(target: Path) -> tuple[Path, list[str]]:
+    """Return the folder in which a target's sidecars are, and the files in it by their paths."""
+    path = target.absolute()
+    if store.repository_of(path):
+        snapshots = store.folder_of(store.repository_of(path) or "") / "snapshots"
+        if path.is_relative_to(snapshots):
+            root = snapshots / path.relative_to(snapshots).parts[0]
+            return root, [each.relative_to(root).as_posix() for each in root.rglob("*.gguf")]
+    if imported := links.root_of(path):
+        there = (each for each in imported.rglob("*.gguf") if os.path.isfile(each))
+        return imported, [each.relative_to(imported).as_posix() for each in there]
+    root = path.parent
+    try:
+        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+        folders = [each.name for each in entries if each.is_dir() and sidecar_kind(f"{each.name}/")]
+        inside = [f"{folder}/{name}" for folder in folders for name in os.listdir(root / folder)]
+    except OSError:
+        return root, []
+    return root, [*(each.name for each in entries if not each.is_dir()), *inside]

@@ -1,0 +1,1 @@
+"""Server: one engine behind the protocols that local tools speak."""

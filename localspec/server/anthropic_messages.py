@@ -1,0 +1,328 @@
+"""POST /v1/messages, as Anthropic's clients and Claude Code speak it."""
+
+import json
+import logging
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+
+from localspec.engine.detokenizer import Detokenizer
+from localspec.generation_config import GenerationConfig
+from localspec.server.errors import JSON, ApiError
+from localspec.server.fields import Fields
+from localspec.server.messages import one_system_message
+from localspec.server.metrics import speculation
+from localspec.server.options import most_tokens, settings_of
+from localspec.server.reply import Reply
+from localspec.server.service import Service
+from localspec.server.tool_calls import Arguments, CallBegun, Event, Reasoning, Text
+from localspec.server.tool_use import ToolUse, anthropic_tools
+
+log = logging.getLogger("localspec.server")
+
+_REASONS = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
+# Claude Code puts this block first, with a number that changes in every request: nothing behind it
+# would ever be found in a cache.
+_BILLING = "x-anthropic-billing-header"
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesRequest:
+    """A request, read and checked."""
+
+    messages: list[Mapping[str, Any]]
+    settings: GenerationConfig
+    template_options: Mapping[str, Any]
+    tools: ToolUse
+    stream: bool
+
+
+def read(body: Fields, service: Service, *, counts_only: bool = False) -> MessagesRequest:
+    """Read a request. counts_only: whether its tokens are counted, and nothing is written."""
+    service.require_model(body.text("model"))
+    body.needed("messages")
+    if not counts_only:
+        body.needed("max_tokens")
+    thinking = body.member("thinking")
+    settings = settings_of(
+        body,
+        service.usual,
+        max_tokens=most_tokens(body, "max_tokens", context=service.engine.context),
+        stop=body.texts("stop_sequences") or None,
+    )
+    options = {}
+    if thinking is not None:
+        kind = thinking.one_of("type", ("enabled", "disabled", "adaptive"))
+        options["enable_thinking"] = kind != "disabled"
+    messages = [*_system(body), *_messages(body)]
+    return MessagesRequest(
+        one_system_message(messages),
+        settings,
+        options,
+        anthropic_tools(body),
+        bool(body.flag("stream")),
+    )
+
+
+def _system(body: Fields) -> Iterator[Mapping[str, Any]]:
+    """The system prompt: a text, or blocks of text."""
+    given = body.values.get("system")
+    if isinstance(given, str):
+        yield {"role": "system", "content": given}
+        return
+    for block in body.objects("system"):
+        text = block.text("text") or ""
+        if text.startswith(_BILLING):
+            log.info("left out the block %s, which would end the reuse of caches", _BILLING)
+        else:
+            yield {"role": "system", "content": text}
+
+
+def _messages(body: Fields) -> Iterator[Mapping[str, Any]]:
+    found = False
+    for message in body.objects("messages"):
+        found = True
+        role = message.text("role")
+        if role not in ("user", "assistant", "system"):
+            raise message.wrong("role", "user or assistant")
+        if isinstance(message.values.get("content"), str):
+            yield {"role": role, "content": message.values["content"]}
+        else:
+            yield from _blocks(message, role)
+    if not found:
+        raise ApiError(400, "messages is empty; send one at least", param="messages")
+
+
+def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:
+    """The messages that a list of blocks makes: results of tools are messages of their own."""
+    texts, thoughts, calls = [], [], []
+    for block in message.objects("content"):
+        match block.text("type"):
+            case "text":
+                texts.append(block.text("text") or "")
+            case "thinking":
+                thoughts.append(block.text("thinking") or "")
+            case "redacted_thinking":
+                pass  # no model here can read it
+            case "tool_use":
+                arguments = block.values.get("input")
+                function = {
+                    "name": block.text("name") or "",
+                    "arguments": json.dumps({} if arguments is None else arguments),
+                }
+                calls.append({"id": block.text("id"), "type": "function", "function": function})
+            case "tool_result":
+                yield {
+                    "role": "tool",
+                    "content": _result(block),
+                    "tool_call_id": block.text("tool_use_id") or "",
+                }
+            case _:
+                raise block.wrong("type", "text, thinking, tool_use or tool_result")
+    if texts or calls or thoughts:
+        found: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
+        if thoughts:
+            found["reasoning_content"] = "\n".join(thoughts)
+        if calls:
+            found["tool_calls"] = calls
+        yield found
+
+
+def _result(block: Fields) -> str:
+    """What a tool gave back: a text, or blocks of text."""
+    content = block.values.get("content")
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = []
+    for part in block.objects("content"):
+        if part.text("type") != "text":
+            raise part.wrong("type", "text; this model reads nothing else")
+        texts.append(part.text("text") or "")
+    return "\n".join(texts)
+
+
+async def count(request: MessagesRequest, service: Service) -> JSON:
+    """How many tokens the prompt has."""
+    asked = await service.chat(
+        request.messages,
+        request.settings,
+        tools=request.tools,
+        template_options=request.template_options,
+    )
+    return {"input_tokens": len(asked.prompt)}
+
+
+class _Blocks:
+    """The content blocks of an answer, as they grow."""
+
+    def __init__(self) -> None:
+        self.blocks: list[JSON] = []
+        self._json: list[str] = []
+
+    def add(self, event: Event) -> Iterator[tuple[str, JSON]]:
+        """Add what the model wrote; yields the stream's events, by name."""
+        match event:
+            case Reasoning(text):
+                yield from self._begin("thinking", {"thinking": "", "signature": ""})
+                self.blocks[-1]["thinking"] += text
+                yield self._delta({"type": "thinking_delta", "thinking": text})
+            case Text(text):
+                # Models end their reasoning, and begin calls, with empty lines.
+                if text.strip() or (self.blocks and self.blocks[-1]["type"] == "text"):
+                    yield from self._begin("text", {"text": ""})
+                    self.blocks[-1]["text"] += text
+                    yield self._delta({"type": "text_delta", "text": text})
+            case CallBegun(_, name):
+                yield from self.end()
+                call = {"id": f"toolu_{token_hex(12)}", "name": name, "input": {}}
+                yield from self._begin("tool_use", call)
+            case Arguments(_, text):
+                self._json.append(text)
+                yield self._delta({"type": "input_json_delta", "partial_json": text})
+            case _:
+                yield from self.end()
+
+    def end(self) -> Iterator[tuple[str, JSON]]:
+        """End the last block, if it has not ended."""
+        if not self.blocks or self.blocks[-1].pop("open", None) is None:
+            return
+        last = self.blocks[-1]
+        if last["type"] == "tool_use":
+            last["input"] = _parsed("".join(self._json))
+            self._json = []
+        index = len(self.blocks) - 1
+        yield "content_block_stop", {"type": "content_block_stop", "index": index}
+
+    def _begin(self, kind: str, empty: JSON) -> Iterator[tuple[str, JSON]]:
+        """Begin a block of this kind, unless the last one is such."""
+        if self.blocks and self.blocks[-1].get("open") and self.blocks[-1]["type"] == kind:
+            return
+        yield from self.end()
+        self.blocks.append({"type": kind, **empty, "open": True})
+        block = {"type": kind, **empty}
+        yield (
+            "content_block_start",
+            {
+                "type": "content_block_start",
+                "index": len(self.blocks) - 1,
+                "content_block": block,
+            },
+        )
+
+    def _delta(self, delta: JSON) -> tuple[str, JSON]:
+        index = len(self.blocks) - 1
+        event = {"type": "content_block_delta", "index": index, "delta": delta}
+        return "content_block_delta", event
+
+
+def _parsed(text: str) -> JSON:
+    """The arguments of a call; of one that was cut short, none."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+async def complete(request: MessagesRequest, service: Service) -> JSON:
+    """The whole answer."""
+    asked = await service.chat(
+        request.messages,
+        request.settings,
+        tools=request.tools,
+        template_options=request.template_options,
+    )
+    blocks = _Blocks()
+    async with service.reply(asked) as reply:
+        async with reply.deltas() as deltas:
+            async for delta in deltas:
+                for event in delta.events:
+                    for _ in blocks.add(event):
+                        pass
+        for _ in blocks.end():
+            pass
+    return {
+        **_head(service),
+        "content": blocks.blocks,
+        **_stop(reply, blocks),
+        "usage": _usage(reply),
+        **speculation(reply),
+    }
+
+
+async def events(request: MessagesRequest, service: Service) -> AsyncGenerator[str]:
+    """The answer as lines of text/event-stream."""
+    asked = await service.chat(
+        request.messages,
+        request.settings,
+        tools=request.tools,
+        template_options=request.template_options,
+    )
+    blocks = _Blocks()
+    async with service.reply(asked) as reply:
+        async with reply.deltas() as deltas:
+            begun = False
+            async for delta in deltas:
+                if not begun:
+                    begun = True
+                    usage = {**_usage(reply), "output_tokens": 1}
+                    head = {**_head(service), "content": [], "usage": usage}
+                    message = {**head, "stop_reason": None, "stop_sequence": None}
+                    yield _line("message_start", {"type": "message_start", "message": message})
+                for event in delta.events:
+                    for name, body in blocks.add(event):
+                        yield _line(name, body)
+        for name, body in blocks.end():
+            yield _line(name, body)
+        last = {
+            "type": "message_delta",
+            "delta": _stop(reply, blocks),
+            "usage": _usage(reply),
+            **speculation(reply),
+        }
+        yield _line("message_delta", last)
+        yield _line("message_stop", {"type": "message_stop"})
+
+
+def _line(name: str, body: JSON) -> str:
+    return f"event: {name}\ndata: {json.dumps(body)}\n\n"
+
+
+def _head(service: Service) -> JSON:
+    return {
+        "id": f"msg_{token_hex(12)}",
+        "type": "message",
+        "role": "assistant",
+        "model": service.name,
+    }
+
+
+def _stop(reply: Reply, blocks: _Blocks) -> JSON:
+    """Why the answer has ended."""
+    reason = _REASONS.get(reply.stop_reason or "", "max_tokens")
+    if reason == "end_turn" and any(block["type"] == "tool_use" for block in blocks.blocks):
+        reason = "tool_use"
+    sequence = _stop_sequence(reply) if reason == "stop_sequence" else None
+    return {"stop_reason": reason, "stop_sequence": sequence}
+
+
+def _stop_sequence(reply: Reply) -> str | None:
+    """The stop string that ended the text: the first that is whole, of several the longest."""
+    stops, detokenizer, text = reply.asked.settings.stop, Detokenizer(), ""
+    model = reply.model
+    for token in reply.tokens:
+        text += detokenizer.push(model.piece(token.id))
+    ends = [(at + len(stop), at, stop) for stop in stops if (at := text.find(stop)) >= 0]
+    return min(ends)[2] if ends else None
+
+
+def _usage(reply: Reply) -> JSON:
+    stats = reply.stats
+    cached = stats.prompt_tokens - stats.prompt_evaluated
+    return {
+        "input_tokens": stats.prompt_tokens - cached,
+        "cache_read_input_tokens": cached,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": stats.generated_tokens,
+    }

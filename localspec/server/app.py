@@ -1,0 +1,144 @@
+"""App: the paths of the server."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from localspec.errors import LocalspecError
+from localspec.server import (
+    anthropic_messages,
+    llama_server,
+    openai_chat,
+    openai_completions,
+    openai_responses,
+)
+from localspec.server.errors import ApiError
+from localspec.server.exchange import (
+    JsonAnswer,
+    body_of,
+    data_lines,
+    event_stream,
+    service_of,
+    unless_gone,
+)
+from localspec.server.guard import error_body
+from localspec.server.openai_responses import Stored
+from localspec.server.service import Service
+
+_PAGE = Path(__file__).with_name("page.html")
+# The page needs nothing from elsewhere, and no other page may frame it.
+_PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+log = logging.getLogger("localspec.server")
+
+
+def make_app(service: Service) -> Starlette:
+    """The application of a service, without the guard."""
+    app = Starlette(
+        routes=[
+            Route("/", _page, methods=["GET"]),
+            Route("/v1/chat/completions", _chat, methods=["POST"]),
+            Route("/chat/completions", _chat, methods=["POST"]),
+            Route("/v1/completions", _completions, methods=["POST"]),
+            Route("/v1/responses", _responses, methods=["POST"]),
+            Route("/v1/responses/{name}", _response, methods=["GET"]),
+            Route("/v1/messages", _messages, methods=["POST"]),
+            Route("/v1/messages/count_tokens", _count_tokens, methods=["POST"]),
+            *llama_server.routes(),
+        ],
+        exception_handlers={
+            ApiError: _refused,
+            LocalspecError: _failed,
+            ClientDisconnect: _gone,
+            HTTPException: _not_found,
+            Exception: _failed,
+        },
+    )
+    app.state.service = service
+    app.state.stored = Stored()
+    return app
+
+
+async def _page(_request: Request) -> Response:
+    return HTMLResponse(_PAGE.read_bytes(), headers=_PAGE_HEADERS)
+
+
+async def _chat(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    asked = openai_chat.read(body, service)
+    if asked.stream:
+        return await event_stream(request, data_lines(openai_chat.chunks(asked, service)))
+    return JsonAnswer(await unless_gone(request, openai_chat.complete(asked, service)))
+
+
+async def _completions(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    asked = openai_completions.read(body, service)
+    if asked.stream:
+        return await event_stream(request, data_lines(openai_completions.chunks(asked, service)))
+    return JsonAnswer(await unless_gone(request, openai_completions.complete(asked, service)))
+
+
+async def _responses(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    stored: Stored = request.app.state.stored
+    asked = openai_responses.read(body, service, stored)
+    if asked.stream:
+        return await event_stream(request, openai_responses.events(asked, service, stored))
+    work = openai_responses.complete(asked, service, stored)
+    return JsonAnswer(await unless_gone(request, work))
+
+
+async def _response(request: Request) -> Response:
+    stored: Stored = request.app.state.stored
+    return JsonAnswer(stored.response(request.path_params["name"]))
+
+
+async def _messages(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    asked = anthropic_messages.read(body, service)
+    if asked.stream:
+        return await event_stream(request, anthropic_messages.events(asked, service))
+    return JsonAnswer(await unless_gone(request, anthropic_messages.complete(asked, service)))
+
+
+async def _count_tokens(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    asked = anthropic_messages.read(body, service, counts_only=True)
+    return JsonAnswer(await anthropic_messages.count(asked, service))
+
+
+async def _refused(request: Request, error: Any) -> Response:
+    body = error_body(error, request.url.path)
+    return JsonAnswer(body, status_code=error.status, headers=error.headers)
+
+
+async def _not_found(request: Request, error: Any) -> Response:
+    message = f"{request.method} {request.url.path:.80} is not served here"
+    refused = ApiError(error.status_code, f"{message}; docs/serve.md lists the paths")
+    return await _refused(request, refused)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    told = ApiError.of(error)
+    if told.status >= 500:
+        log.error("%s failed", request.url.path, exc_info=error)
+    return await _refused(request, told)
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=499)

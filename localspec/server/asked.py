@@ -1,0 +1,26 @@
+"""Asked: what a request wants of the model, whatever protocol it came by."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from localspec.conversation.reasoning import Tags
+from localspec.generation_config import GenerationConfig
+from localspec.server.tool_calls import CallParser
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One text to write.
+
+    prompt: its token ids. tags: what stands around the model's reasoning; None: it is not told
+    apart. thinking: whether the prompt ends within the reasoning. tool_calls: makes a parser of
+    calls; None: the text is taken as it is. marks: texts of control tokens that the parser reads;
+    those of others are not shown.
+    """
+
+    prompt: tuple[int, ...]
+    settings: GenerationConfig
+    tags: Tags | None = None
+    thinking: bool = False
+    tool_calls: Callable[[], CallParser] | None = None
+    marks: Sequence[str] = ()

@@ -1,0 +1,77 @@
+"""ApiError: what a client is told when its request cannot be answered."""
+
+from http import HTTPStatus
+from typing import Any
+
+from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
+
+_KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+JSON = dict[str, Any]
+
+
+class ApiError(Exception):
+    """An answer with an HTTP status of 400 or more.
+
+    message: one sentence with the way out. param: the member of the request that is wrong. code: a
+    word for programs. retry_after: in how many seconds the client may ask again.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.param = param
+        self.code = code
+        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+
+    @classmethod
+    def of(cls, error: Exception) -> "ApiError":
+        """What a client is told of an error of the engine."""
+        match error:
+            case ApiError():
+                return error
+            case ContextFullError():
+                return cls(400, str(error), code="context_length_exceeded")
+            case InvalidValueError():
+                too_long = "the context holds" in str(error)
+                code = "context_length_exceeded" if too_long else "invalid_value"
+                return cls(400, str(error), code=code)
+            case LocalspecError():
+                return cls(500, str(error))
+        return cls(500, "the server failed at this request; its log says where")
+
+    @property
+    def kind(self) -> str:
+        """The `type` of errors in both protocols."""
+        usual = "invalid_request_error" if self.status < 500 else "server_error"
+        return _KINDS.get(self.status, usual)
+
+    def as_openai(self) -> JSON:
+        """The body as OpenAI's clients read it."""
+        body = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": body}
+
+    def as_anthropic(self) -> JSON:
+        """The body as Anthropic's clients read it."""
+        kind = "api_error" if self.kind == "server_error" else self.kind
+        return {"type": "error", "error": {"type": kind, "message": self.message}}
+
+    @property
+    def reason(self) -> str:
+        """The words that belong to the status."""
+        return HTTPStatus(self.status).phrase

@@ -1,0 +1,160 @@
+"""Exchange: reads the body of a request, and writes an answer whole or as events."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from localspec.server.errors import JSON, ApiError
+from localspec.server.fields import Fields
+from localspec.server.guard import error_body
+from localspec.server.service import Service
+
+log = logging.getLogger("localspec.server")
+
+_Value = TypeVar("_Value")
+
+# The most seconds that a body may take to arrive.
+_BODY_SECONDS = 60
+# The lines that are made before the client has taken the first of them.
+_LINES_AHEAD = 16
+_EVENTS = "text/event-stream"
+# After so many seconds without a line, a comment is sent: clients and proxies take a stream that
+# stays silent, as while a long prompt is read, for a dead one.
+_SILENT_SECONDS = 15.0
+_COMMENT = ": working\n\n"
+
+
+def service_of(request: Request) -> Service:
+    """The service behind a request."""
+    service: Service = request.app.state.service
+    return service
+
+
+class JsonAnswer(JSONResponse):
+    """JSON in ASCII: what a client sent may hold halves of characters, which UTF-8 has not."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+async def body_of(request: Request) -> Fields:
+    """The JSON object that was sent. Raises ApiError."""
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            content = await request.body()
+    except TimeoutError as error:
+        raise ApiError(
+            408, f"the body took longer than {_BODY_SECONDS} s; send it again"
+        ) from error
+    try:
+        return Fields(json.loads(content, parse_constant=_no_number))
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ApiError(400, f"the body is no valid JSON: {reason:.100}") from error
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+async def unless_gone(request: Request, work: Awaitable[_Value]) -> _Value:
+    """The value of the work, which is cancelled as soon as the client goes away."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.create_task(_until_gone(request))
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        gone.cancel()
+        task.cancel()
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def event_stream(request: Request, lines: AsyncGenerator[str]) -> Response:
+    """Lines of text/event-stream. What fails before the first line has a status of its own."""
+    made = _Lines(lines)
+    try:
+        first = await unless_gone(request, made.next())
+        if isinstance(first, Exception):
+            raise first
+    except BaseException:
+        made.making.cancel()
+        raise
+    return _EventStream(_sent(first, made, request.url.path), made.making)
+
+
+class _Lines:
+    """Lines that a task makes, a few ahead of their reader.
+
+    The task is cancelled once: Starlette cancels a response again at each `await`, and no text
+    could wait for the end of its last step.
+    """
+
+    def __init__(self, lines: AsyncGenerator[str]) -> None:
+        self._lines = lines
+        self._made: asyncio.Queue[str | Exception | None] = asyncio.Queue(_LINES_AHEAD)
+        self.making = asyncio.create_task(self._make())
+
+    async def next(self) -> str | Exception | None:
+        """The next line, or a comment if it takes long; None after the last, or an error."""
+        try:
+            async with asyncio.timeout(_SILENT_SECONDS):
+                return await self._made.get()
+        except TimeoutError:
+            return _COMMENT
+
+    async def _make(self) -> None:
+        try:
+            async with aclosing(self._lines):
+                async for line in self._lines:
+                    await self._made.put(line)
+            await self._made.put(None)
+        except Exception as error:
+            await self._made.put(error)
+
+
+async def _sent(first: str | None, lines: _Lines, path: str) -> AsyncIterator[str]:
+    line: str | Exception | None = first
+    while isinstance(line, str):
+        yield line
+        line = await lines.next()
+    if line is not None:
+        log.error("a stream failed", exc_info=line)
+        body = error_body(ApiError.of(line), path)
+        yield f"event: error\ndata: {json.dumps(body)}\n\n"
+
+
+class _EventStream(StreamingResponse):
+    """A stream of events. making: the task that makes them, which ends with the response."""
+
+    def __init__(self, lines: AsyncIterator[str], making: asyncio.Task[None]) -> None:
+        super().__init__(lines, media_type=_EVENTS, headers={"Cache-Control": "no-store"})
+        self._making = making
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # A generator that was never begun, or that waits within a `send`, would not end by itself.
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._making.cancel()
+
+
+async def data_lines(chunks: AsyncGenerator[JSON]) -> AsyncGenerator[str]:
+    """OpenAI's stream of chunks."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            yield f"data: {json.dumps(chunk)}\n\n"
+        yield "data: [DONE]\n\n"

@@ -1,0 +1,173 @@
+"""The paths that llama-server has beside the chat, as dashboards and scripts read them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+import localspec
+from localspec.server.errors import ApiError
+from localspec.server.exchange import JsonAnswer, body_of, service_of
+from localspec.server.messages import messages_of
+from localspec.server.metrics import timings
+from localspec.server.service import Service
+
+# The most of one request to /tokenize and /detokenize: all texts wait meanwhile.
+_MOST_CHARACTERS, _MOST_TOKENS = 1 << 20, 1 << 18
+
+
+def routes() -> list[Route]:
+    """The paths, for an app whose state has the service."""
+    gets = {
+        "/health": _health,
+        "/v1/health": _health,
+        "/metrics": _metrics,
+        "/props": _props,
+        "/slots": _slots,
+        "/models": _models,
+        "/v1/models": _models,
+        "/v1/models/{name:path}": _model,
+    }
+    posts = {
+        "/tokenize": _tokenize,
+        "/detokenize": _detokenize,
+        "/apply-template": _apply_template,
+    }
+    return [Route(path, handler, methods=["GET"]) for path, handler in gets.items()] + [
+        Route(path, handler, methods=["POST"]) for path, handler in posts.items()
+    ]
+
+
+async def _health(request: Request) -> Response:
+    if service_of(request).closing:
+        raise ApiError(503, "the server is shutting down", code="shutting_down")
+    return JsonAnswer({"status": "ok"})
+
+
+async def _metrics(request: Request) -> Response:
+    service = service_of(request)
+    pool = service.pool
+    text = service.metrics.text(pool.busy, pool.waiting)
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+async def _props(request: Request) -> Response:
+    service = service_of(request)
+    engine = service.engine
+    return JsonAnswer(
+        {
+            "total_slots": len(service.pool.slots),
+            "model_alias": service.name,
+            "chat_template": engine.model.chat_template or "",
+            "bos_token": engine.model.piece_text(engine.model.bos) if engine.model.bos >= 0 else "",
+            "eos_token": engine.model.piece_text(engine.model.eos) if engine.model.eos >= 0 else "",
+            "modalities": {"vision": False, "audio": False},
+            "build_info": f"localspec-{localspec.__version__}",
+            "default_generation_settings": {"n_ctx": engine.context},
+            "localspec": {
+                "drafters": list(engine.drafter_set.names),
+                "no_drafter": engine.drafter_set.reason,
+                "notes": list(engine.notes),
+            },
+        }
+    )
+
+
+async def _slots(request: Request) -> Response:
+    service = service_of(request)
+    found: list[dict[str, Any]] = []
+    for pooled in service.pool.slots:
+        reply = service.replies.get(pooled.number)
+        entry: dict[str, Any] = {
+            "id": pooled.number,
+            "n_ctx": service.engine.context,
+            "is_processing": pooled.busy,
+            "speculative": bool(service.engine.drafter_set.names),
+            "n_cached": len(pooled.slot.target.tokens),
+        }
+        if reply:
+            stats = reply.stats
+            entry |= {
+                "n_prompt_tokens": len(reply.asked.prompt),
+                "n_decoded": stats.generated_tokens,
+                "timings": timings(stats),
+            }
+        found.append(entry)
+    return JsonAnswer(found)
+
+
+async def _models(request: Request) -> Response:
+    service = service_of(request)
+    return JsonAnswer({"object": "list", "data": [_described(service)]})
+
+
+async def _model(request: Request) -> Response:
+    service = service_of(request)
+    service.require_model(request.path_params["name"])
+    return JsonAnswer(_described(service))
+
+
+def _described(service: Service) -> dict[str, Any]:
+    model = service.engine.model
+    return {
+        "id": service.name,
+        "object": "model",
+        "created": service.created,
+        "owned_by": "localspec",
+        "aliases": list(service.names[1:]),
+        # Anthropic's list has these.
+        "type": "model",
+        "display_name": service.name,
+        "meta": {
+            "n_vocab": model.n_vocab,
+            "n_ctx": service.engine.context,
+            "n_ctx_train": model.n_ctx_train,
+            "size": model.size,
+        },
+    }
+
+
+async def _tokenize(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    text = body.text("content")
+    if text is None:
+        raise ApiError(400, "content is missing; send the text", param="content")
+    if len(text) > _MOST_CHARACTERS:
+        raise ApiError(
+            400,
+            f"content has {len(text)} characters; send {_MOST_CHARACTERS} at most at once",
+            param="content",
+        )
+    special, pieces = bool(body.flag("add_special")), body.flag("with_pieces")
+
+    def tokens() -> list[Any]:
+        found = service.engine.tokenize(text, add_special=special)
+        return [_piece(service, token) for token in found] if pieces else found
+
+    return JsonAnswer({"tokens": await asyncio.to_thread(tokens)})
+
+
+def _piece(service: Service, token: int) -> dict[str, Any]:
+    piece = service.piece(token)
+    try:
+        return {"id": token, "piece": piece.decode()}
+    except UnicodeDecodeError:
+        return {"id": token, "piece": list(piece)}
+
+
+async def _detokenize(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    tokens: Sequence[Any] | None = body.items("tokens")
+    if tokens is None or len(tokens) > _MOST_TOKENS:
+        raise body.wrong("tokens", "a list of token ids")
+    text = await asyncio.to_thread(service.engine.detokenize, tokens)
+    return JsonAnswer({"content": text})
+
+
+async def _apply_template(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    text = await service.rendered(messages_of(body), tools=body.items("tools"))
+    return JsonAnswer({"prompt": text})

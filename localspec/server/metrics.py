@@ -1,0 +1,162 @@
+"""Metrics: what a server counts, in Prometheus's text format, and what an answer says of its text.
+
+The names are those of llama-server and of vLLM, which dashboards know, and a few of our own.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from localspec.stats import Stats
+
+if TYPE_CHECKING:
+    from localspec.server.reply import Reply
+
+
+class Metrics:
+    """Sums over all texts that have ended."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.cancelled = 0
+        self.prompt_tokens = 0
+        self.prompt_evaluated = 0
+        self.prompt_seconds = 0.0
+        self.tokens = 0
+        self.seconds = 0.0
+        self.waited = 0.0
+        self.steps = 0
+        self.shared_steps = 0
+        self.drafts = 0
+        self.drafted = 0
+        self.accepted = 0
+        self.accepted_per_position: list[int] = []
+
+    def add(self, reply: "Reply", waited: float) -> None:
+        """Add a text that has ended. waited: the seconds before it got a slot."""
+        stats = reply.stats
+        self.requests += 1
+        self.cancelled += reply.stop_reason in (None, "cancelled")
+        self.prompt_tokens += stats.prompt_tokens
+        self.prompt_evaluated += stats.prompt_evaluated
+        self.prompt_seconds += stats.seconds.prompt
+        self.tokens += stats.generated_tokens
+        self.seconds += stats.seconds.generate + stats.seconds.waited
+        self.waited += waited
+        self.steps += stats.steps
+        self.shared_steps += stats.shared_steps
+        self.drafts += stats.drafting_steps
+        self.drafted += stats.drafted
+        self.accepted += stats.accepted
+        missing = len(stats.accepted_per_position) - len(self.accepted_per_position)
+        self.accepted_per_position += [0] * missing
+        for position, count in enumerate(stats.accepted_per_position):
+            self.accepted_per_position[position] += count
+
+    def text(self, busy: int, waiting: int) -> str:
+        """All of it for Prometheus. busy: slots in use. waiting: requests without one."""
+        return "\n".join(self._lines(busy, waiting)) + "\n"
+
+    def _lines(self, busy: int, waiting: int) -> Iterator[str]:
+        counters = {
+            "llamacpp:prompt_tokens_total": ("Evaluated prompt tokens.", self.prompt_evaluated),
+            "llamacpp:prompt_seconds_total": ("Seconds of prompts.", self.prompt_seconds),
+            "llamacpp:tokens_predicted_total": ("Generated tokens.", self.tokens),
+            "llamacpp:tokens_predicted_seconds_total": ("Seconds of generation.", self.seconds),
+            "llamacpp:n_decode_total": ("Passes of the target.", self.steps),
+            "llamacpp:spec_decode_num_drafts_total": ("Drafts.", self.drafts),
+            "llamacpp:spec_decode_num_draft_tokens_total": ("Drafted tokens.", self.drafted),
+            "llamacpp:spec_decode_num_accepted_tokens_total": ("Accepted tokens.", self.accepted),
+            "vllm:spec_decode_num_drafts_total": ("Drafts.", self.drafts),
+            "vllm:spec_decode_num_draft_tokens_total": ("Drafted tokens.", self.drafted),
+            "vllm:spec_decode_num_accepted_tokens_total": ("Accepted tokens.", self.accepted),
+            "localspec:requests_total": ("Texts that have ended.", self.requests),
+            "localspec:requests_cancelled_total": ("Texts ended early.", self.cancelled),
+            "localspec:queue_seconds_total": ("Seconds without a slot.", self.waited),
+            "localspec:cached_prompt_tokens_total": (
+                "Prompt tokens that were in a cache.",
+                self.prompt_tokens - self.prompt_evaluated,
+            ),
+            "localspec:shared_steps_total": (
+                "Passes that shared a decode with other texts.",
+                self.shared_steps,
+            ),
+        }
+        for name, (about, value) in counters.items():
+            yield from (f"# HELP {name} {about}", f"# TYPE {name} counter", f"{name} {value}")
+        for family in ("llamacpp", "vllm"):
+            name = f"{family}:spec_decode_num_accepted_tokens_per_pos_total"
+            yield from (f"# HELP {name} Accepted tokens by place.", f"# TYPE {name} counter")
+            for position, count in enumerate(self.accepted_per_position):
+                yield f'{name}{{position="{position}"}} {count}'
+        gauges = {
+            "llamacpp:requests_processing": ("Texts being written.", busy),
+            "llamacpp:requests_deferred": ("Requests that wait for a slot.", waiting),
+            "llamacpp:predicted_tokens_seconds": (
+                "Mean generated tokens per second.",
+                _rate(self.tokens, self.seconds),
+            ),
+            "llamacpp:prompt_tokens_seconds": (
+                "Mean prompt tokens per second.",
+                _rate(self.prompt_evaluated, self.prompt_seconds),
+            ),
+        }
+        for name, (about, value) in gauges.items():
+            yield from (f"# HELP {name} {about}", f"# TYPE {name} gauge", f"{name} {value}")
+
+
+def timings(stats: Stats) -> dict[str, Any]:
+    """llama-server's `timings` of a text."""
+    prompt, wrote = stats.seconds.prompt, stats.seconds.generate + stats.seconds.waited
+    read, tokens = stats.prompt_evaluated, stats.generated_tokens
+    found: dict[str, Any] = {
+        "cache_n": stats.prompt_tokens - read,
+        "prompt_n": read,
+        "prompt_ms": 1e3 * prompt,
+        "prompt_per_token_ms": 1e3 * prompt / read if read else None,
+        "prompt_per_second": _rate(read, prompt),
+        "predicted_n": tokens,
+        "predicted_ms": 1e3 * wrote,
+        "predicted_per_token_ms": 1e3 * wrote / tokens if tokens else None,
+        "predicted_per_second": _rate(tokens, wrote),
+    }
+    if stats.drafted:
+        found |= {"draft_n": stats.drafted, "draft_n_accepted": stats.accepted}
+    return found
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds else 0.0
+
+
+def speculation(reply: "Reply") -> dict[str, Any]:
+    """The members of an answer that say how it was written: `timings`, `metrics`, `localspec`."""
+    stats, settings = reply.stats, reply.asked.settings
+    reached = [stats.drafting_steps, *stats.accepted_per_position]
+    per_draft = stats.accepted / stats.drafting_steps if stats.drafting_steps else 0.0
+    drafters = {token.origin for token in reply.tokens} - {"plain", "corrected", "bonus"}
+    return {
+        "timings": timings(stats),
+        "metrics": {
+            "speculative_decoding": {
+                "mean_acceptance_length": 1 + per_draft,
+                "draft_acceptance_rate": stats.acceptance_rate or 0.0,
+                "acceptance_histogram": [
+                    here - deeper for here, deeper in zip(reached, [*reached[1:], 0], strict=True)
+                ],
+                "num_spec_steps": stats.drafting_steps,
+                "num_accepted_draft_tokens": stats.accepted,
+                "num_draft_tokens": stats.drafted,
+                "num_spec_tokens": len(stats.accepted_per_position),
+            }
+        },
+        "localspec": {
+            "rule": settings.rule,
+            "seed": settings.seed,
+            "depth": settings.depth,
+            "drafters": sorted(drafters),
+            "steps": stats.steps,
+            "tokens_per_step": stats.tokens_per_step,
+            "shared_steps": stats.shared_steps,
+            "slot": reply.number,
+        },
+    }

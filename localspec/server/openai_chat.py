@@ -1,0 +1,237 @@
+"""POST /v1/chat/completions, as OpenAI's clients speak it."""
+
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+
+from localspec.generation_config import GenerationConfig
+from localspec.server.errors import JSON
+from localspec.server.fields import Fields
+from localspec.server.messages import messages_of
+from localspec.server.metrics import speculation
+from localspec.server.openai_parts import (
+    choices_of,
+    finish_reason,
+    merged,
+    token_logprobs,
+    usage,
+)
+from localspec.server.options import most_tokens, settings_of
+from localspec.server.reply import Delta, Reply
+from localspec.server.service import Service
+from localspec.server.tool_calls import Arguments, CallBegun, Event
+from localspec.server.tool_use import ToolUse, openai_tools
+
+# How much a template that knows `reasoning_effort` or `enable_thinking` is told.
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request, read and checked."""
+
+    messages: list[Mapping[str, Any]]
+    settings: GenerationConfig
+    template_options: Mapping[str, Any]
+    tools: ToolUse
+    choices: int
+    stream: bool
+    include_usage: bool
+    timings_per_token: bool
+    origins: bool
+
+
+def read(body: Fields, service: Service) -> ChatRequest:
+    """Read a request. Raises ApiError."""
+    service.require_model(body.text("model"))
+    body.needed("messages")
+    if body.items("modalities") not in (None, ["text"]):
+        raise body.wrong("modalities", '["text"]')
+    top = body.whole("top_logprobs", 0, 20)
+    stream_options = body.member("stream_options")
+    response_format, ours = body.member("response_format"), body.member("localspec")
+    settings = settings_of(
+        body,
+        service.usual,
+        max_tokens=most_tokens(
+            body, "max_completion_tokens", "max_tokens", context=service.engine.context
+        ),
+        logprobs=bool(body.flag("logprobs")),
+        top_logprobs=top or None,
+        response_format=response_format.values if response_format else None,
+    )
+    return ChatRequest(
+        messages_of(body),
+        settings,
+        _template_options(body),
+        openai_tools(body, body.items("tools") or []),
+        choices_of(body),
+        bool(body.flag("stream")),
+        bool(stream_options and stream_options.flag("include_usage")),
+        bool(body.flag("timings_per_token")),
+        bool(ours and ours.flag("origins")),
+    )
+
+
+def _template_options(body: Fields) -> Mapping[str, Any]:
+    """Variables for the template: those that the client names, and how much to reason."""
+    given = body.member("chat_template_kwargs")
+    options = dict(given.values) if given else {}
+    if effort := body.one_of("reasoning_effort", _EFFORTS):
+        options.setdefault("reasoning_effort", effort)
+        options.setdefault("enable_thinking", effort != "none")
+    return options
+
+
+async def complete(request: ChatRequest, service: Service) -> JSON:
+    """The whole answer."""
+    asked = await service.chat(
+        request.messages,
+        request.settings,
+        tools=request.tools,
+        template_options=request.template_options,
+    )
+    finished: dict[int, tuple[Reply, list[Delta]]] = {}
+    async with aclosing(merged(service, asked, request.choices)) as deltas:
+        async for number, reply, delta in deltas:
+            finished.setdefault(number, (reply, []))
+            if delta is not None:
+                finished[number][1].append(delta)
+    replies = [finished[number][0] for number in sorted(finished)]
+    return {
+        **_head(service, "chat.completion"),
+        "choices": [
+            _choice(number, *finished[number], service, origins=request.origins)
+            for number in sorted(finished)
+        ],
+        "usage": usage(replies),
+        **speculation(replies[0]),
+    }
+
+
+def _choice(
+    number: int, reply: Reply, deltas: list[Delta], service: Service, *, origins: bool
+) -> JSON:
+    message: JSON = {
+        "role": "assistant",
+        "content": "".join(delta.text for delta in deltas),
+        "refusal": None,
+    }
+    if thought := "".join(delta.thought for delta in deltas):
+        message["reasoning_content"] = thought
+    calls = _Calls()
+    events = [event for delta in deltas for event in delta.events]
+    if found_calls := calls.whole(events):
+        message |= {"content": message["content"].strip() or None, "tool_calls": found_calls}
+    logprobs = None
+    if reply.asked.settings.logprobs:
+        entries = [token_logprobs(token, service) for token in reply.tokens]
+        logprobs = {"content": entries, "refusal": None}
+    found = {} if not origins else {"origins": [token.origin for token in reply.tokens]}
+    return {
+        **found,
+        "index": number,
+        "message": message,
+        "finish_reason": finish_reason(reply, calls=bool(found_calls)),
+        "logprobs": logprobs,
+    }
+
+
+class _Calls:
+    """The tool calls of one answer: their ids, and their parts in a stream."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    def parts(self, events: Iterable[Event]) -> list[JSON]:
+        """The parts of `tool_calls` that these events make."""
+        found: list[JSON] = []
+        for event in events:
+            match event:
+                case CallBegun(index, name):
+                    self.ids.append(f"call_{token_hex(12)}")
+                    function = {"name": name, "arguments": ""}
+                    found.append(
+                        {"index": index, "id": self.ids[-1], "type": "function",
+                         "function": function}
+                    )  # fmt: skip
+                case Arguments(index, text):
+                    found.append({"index": index, "function": {"arguments": text}})
+        return found
+
+    def whole(self, events: Iterable[Event]) -> list[JSON]:
+        """The calls of a whole answer."""
+        found: list[JSON] = []
+        for part in self.parts(events):
+            if "id" in part:
+                found.append({name: part[name] for name in ("id", "type", "function")})
+            else:
+                found[part["index"]]["function"]["arguments"] += part["function"]["arguments"]
+        return found
+
+
+async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]:
+    """The answer in chunks. The first is made before anything is sent, so errors have a status."""
+    asked = await service.chat(
+        request.messages,
+        request.settings,
+        tools=request.tools,
+        template_options=request.template_options,
+    )
+    head = _head(service, "chat.completion.chunk")
+    replies: dict[int, Reply] = {}
+    calls = [_Calls() for _ in range(request.choices)]
+    async with aclosing(merged(service, asked, request.choices)) as deltas:
+        async for number, reply, delta in deltas:
+            if number not in replies:
+                replies[number] = reply
+                first = {"role": "assistant", "content": "", "refusal": None}
+                yield {**head, "choices": [_part(number, first)]}
+            if delta is None:
+                reason = finish_reason(reply, calls=bool(calls[number].ids))
+                last = _part(number, {}, reason)
+                extra = {} if request.include_usage else speculation(reply)
+                yield {**head, "choices": [last], **extra}
+                continue
+            chosen = _delta(number, delta, calls[number])
+            if request.origins and delta.token:
+                chosen["origin"] = delta.token.origin
+            if delta.token and reply.asked.settings.logprobs:
+                entry = token_logprobs(delta.token, service)
+                chosen["logprobs"] = {"content": [entry], "refusal": None}
+            elif not chosen["delta"]:
+                continue
+            more = speculation(reply) if request.timings_per_token else {}
+            yield {**head, "choices": [chosen], **more}
+    if request.include_usage:
+        every = [replies[number] for number in sorted(replies)]
+        yield {**head, "choices": [], "usage": usage(every), **speculation(every[0])}
+
+
+def _delta(number: int, delta: Delta, calls: _Calls) -> JSON:
+    """What a delta adds to a choice."""
+    part: JSON = {}
+    if delta.thought:
+        part["reasoning_content"] = delta.thought
+    if delta.text:
+        part["content"] = delta.text
+    if parts := calls.parts(delta.events):
+        part["tool_calls"] = parts
+    return _part(number, part)
+
+
+def _head(service: Service, kind: str) -> JSON:
+    return {
+        "id": f"chatcmpl-{token_hex(12)}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": service.name,
+        "system_fingerprint": "localspec",
+    }
+
+
+def _part(number: int, delta: JSON, reason: str | None = None) -> JSON:
+    return {"index": number, "delta": delta, "finish_reason": reason, "logprobs": None}

@@ -1,0 +1,196 @@
+"""POST /v1/completions, OpenAI's older protocol: a text is continued."""
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+
+from localspec.engine.generation import Token
+from localspec.generation_config import GenerationConfig
+from localspec.server.asked import Asked
+from localspec.server.errors import JSON, ApiError
+from localspec.server.fields import Fields
+from localspec.server.metrics import speculation
+from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
+from localspec.server.options import most_tokens, settings_of
+from localspec.server.reply import Reply
+from localspec.server.service import Service
+
+# Where no number is given: OpenAI's 16 cuts most texts, and the context may be large.
+_USUAL_TOKENS = 256
+_MOST_PROMPTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """A request, read and checked. prompts: texts or token ids."""
+
+    prompts: list[Any]
+    settings: GenerationConfig
+    choices: int
+    echo: bool
+    stream: bool
+    include_usage: bool
+
+
+def read(body: Fields, service: Service) -> CompletionRequest:
+    """Read a request. Raises ApiError."""
+    service.require_model(body.text("model"))
+    if "suffix" in body:
+        raise body.wrong("suffix", "left out: this server cannot fill in the middle yet")
+    if body.whole("best_of", 1) not in (None, choices_of(body)):
+        raise body.wrong("best_of", "equal to n")
+    top = body.whole("logprobs", 0, 20)
+    stream_options, echo = body.member("stream_options"), bool(body.flag("echo"))
+    if echo and top is not None:
+        raise body.wrong("logprobs", "left out with echo: a prompt has none here")
+    settings = settings_of(
+        body,
+        service.usual,
+        max_tokens=most_tokens(body, "max_tokens", "n_predict", context=_USUAL_TOKENS),
+        logprobs=top is not None,
+        top_logprobs=top or None,
+    )
+    return CompletionRequest(
+        _prompts(body),
+        settings,
+        choices_of(body),
+        echo,
+        bool(body.flag("stream")),
+        bool(stream_options and stream_options.flag("include_usage")),
+    )
+
+
+def _prompts(body: Fields) -> list[Any]:
+    """The prompts: one text, one list of ids, or a list of either."""
+    given = body.needed("prompt")
+    wrong = body.wrong("prompt", "a text, token ids, or a list of them")
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, list) or not given:
+        raise wrong
+    if all(isinstance(each, int) and not isinstance(each, bool) for each in given):
+        return [given]
+    if len(given) > _MOST_PROMPTS:
+        raise body.wrong("prompt", f"at most {_MOST_PROMPTS} prompts")
+    for each in given:
+        ids = isinstance(each, list) and all(type(token) is int for token in each)
+        if not (isinstance(each, str) or ids):
+            raise wrong
+    return given
+
+
+async def complete(request: CompletionRequest, service: Service) -> JSON:
+    """The whole answer."""
+    choices: list[JSON] = []
+    first: list[Reply] = []
+    replies: list[Reply] = []
+    for prompt in await _asked(request, service):
+        texts: dict[int, list[str]] = {}
+        found: dict[int, Reply] = {}
+        async with aclosing(merged(service, prompt, request.choices)) as deltas:
+            async for number, reply, delta in deltas:
+                found[number] = reply
+                texts.setdefault(number, []).append(delta.text if delta else "")
+        for number in sorted(found):
+            text = "".join(texts[number])
+            if request.echo:
+                text = service.engine.detokenize(prompt.prompt) + text
+            reply = found[number]
+            logprobs = _logprobs(reply.tokens, service) if request.settings.logprobs else None
+            choices.append(_choice(len(choices), text, finish_reason(reply), logprobs))
+        first.append(found[0])
+        replies += found.values()
+    return {
+        **_head(service),
+        "choices": choices,
+        "usage": _usage(first, replies),
+        **speculation(replies[0]),
+    }
+
+
+async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator[JSON]:
+    """The answer in chunks, prompt after prompt."""
+    head = _head(service)
+    first: list[Reply] = []
+    replies: list[Reply] = []
+    for at, prompt in enumerate(await _asked(request, service)):
+        found: dict[int, Reply] = {}
+        async with aclosing(merged(service, prompt, request.choices)) as deltas:
+            async for number, reply, delta in deltas:
+                index = at * request.choices + number
+                if number not in found:
+                    found[number] = reply
+                    if request.echo:
+                        text = service.engine.detokenize(prompt.prompt)
+                        yield {**head, "choices": [_choice(index, text, None, None)]}
+                if delta is None:
+                    last = _choice(index, "", finish_reason(reply), None)
+                    extra = {} if request.include_usage else speculation(reply)
+                    yield {**head, "choices": [last], **extra}
+                    continue
+                logprobs = None
+                if request.settings.logprobs and delta.token:
+                    logprobs = _logprobs([delta.token], service)
+                if delta.text or logprobs:
+                    yield {**head, "choices": [_choice(index, delta.text, None, logprobs)]}
+        first.append(found[0])
+        replies += found.values()
+    if request.include_usage:
+        more = {"usage": _usage(first, replies), **speculation(replies[0])}
+        yield {**head, "choices": [], **more}
+
+
+async def _asked(request: CompletionRequest, service: Service) -> list[Asked]:
+    """What each prompt asks; all are read before the first is written."""
+    try:
+        return [await service.continuation(each, request.settings) for each in request.prompts]
+    except TypeError as error:
+        raise ApiError(400, "prompt must be a text or token ids", param="prompt") from error
+
+
+def _head(service: Service) -> JSON:
+    return {
+        "id": f"cmpl-{token_hex(12)}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": service.name,
+        "system_fingerprint": "localspec",
+    }
+
+
+def _choice(index: int, text: str, reason: str | None, logprobs: JSON | None) -> JSON:
+    return {"index": index, "text": text, "finish_reason": reason, "logprobs": logprobs}
+
+
+def _logprobs(tokens: list[Token], service: Service) -> JSON:
+    """The older protocol's lists, an entry per token."""
+
+    def text(token: int) -> str:
+        return service.piece(token).decode("utf-8", "replace")
+
+    offsets, end = [], 0
+    for token in tokens:
+        offsets.append(end)
+        end += len(text(token.id))
+    return {
+        "tokens": [text(token.id) for token in tokens],
+        "token_logprobs": [max(token.logprob or 0.0, -9999.0) for token in tokens],
+        "top_logprobs": [
+            {text(other): max(value, -9999.0) for other, value in token.top} for token in tokens
+        ],
+        "text_offset": offsets,
+    }
+
+
+def _usage(first: list[Reply], replies: list[Reply]) -> JSON:
+    """The tokens of all prompts, each counted once, and of all texts."""
+    found = usage(replies)
+    prompt = sum(reply.stats.prompt_tokens for reply in first)
+    evaluated = sum(reply.stats.prompt_evaluated for reply in first)
+    found["prompt_tokens"] = prompt
+    found["total_tokens"] = prompt + found["completion_tokens"]
+    found["prompt_tokens_details"] = {"cached_tokens": prompt - evaluated}
+    return found

@@ -1,0 +1,105 @@
+"""Parts that OpenAI's protocols share: choices, usage, log-probabilities."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from localspec.engine.generation import Token
+from localspec.server.asked import Asked
+from localspec.server.errors import JSON
+from localspec.server.fields import Fields
+from localspec.server.reply import Delta, Reply, with_seed
+from localspec.server.service import Service
+
+_MOST_CHOICES = 16
+_REASONS = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"}
+
+
+def choices_of(body: Fields) -> int:
+    """How many answers are asked for."""
+    return body.whole("n", 1, _MOST_CHOICES) or 1
+
+
+def finish_reason(reply: Reply, *, calls: bool = False) -> str:
+    """Why a text has ended, in OpenAI's words. A text that the server ended was cut short.
+
+    calls: whether the model called tools.
+    """
+    reason = _REASONS.get(reply.stop_reason or "", "length")
+    return "tool_calls" if calls and reason == "stop" else reason
+
+
+async def merged(
+    service: Service, asked: Asked, choices: int
+) -> AsyncGenerator[tuple[int, Reply, Delta | None]]:
+    """The deltas of all choices as they come: (number, reply, delta); None ends a choice.
+
+    Each choice has a seed of its own. The others begin once the first has read the prompt, which
+    they share. The first error ends all of them.
+    """
+    has_read = asyncio.Event()
+    arrived: asyncio.Queue[tuple[int, Reply, Delta | None] | BaseException] = asyncio.Queue(64)
+
+    async def write(number: int) -> None:
+        try:
+            if number:
+                await has_read.wait()
+            async with service.reply(with_seed(asked, number), is_choice=number > 0) as reply:
+                async with reply.deltas() as deltas:
+                    async for delta in deltas:
+                        has_read.set()
+                        await arrived.put((number, reply, delta))
+                has_read.set()
+                await arrived.put((number, reply, None))
+        except Exception as error:
+            await arrived.put(error)
+
+    tasks = [asyncio.create_task(write(number)) for number in range(choices)]
+    try:
+        ended = 0
+        while ended < choices:
+            found = await arrived.get()
+            if isinstance(found, BaseException):
+                raise found
+            ended += found[2] is None
+            yield found
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def usage(replies: Sequence[Reply]) -> JSON:
+    """The tokens of a request; its prompt counts once."""
+    first = replies[0].stats
+    written = sum(reply.stats.generated_tokens for reply in replies)
+    return {
+        "prompt_tokens": first.prompt_tokens,
+        "completion_tokens": written,
+        "total_tokens": first.prompt_tokens + written,
+        "prompt_tokens_details": {"cached_tokens": first.prompt_tokens - first.prompt_evaluated},
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": sum(reply.stats.accepted for reply in replies),
+            "reasoning_tokens": sum(reply.thought_tokens for reply in replies),
+            "rejected_prediction_tokens": sum(
+                reply.stats.drafted - reply.stats.accepted for reply in replies
+            ),
+        },
+    }
+
+
+def token_logprobs(token: Token, service: Service) -> JSON:
+    """A token with its log-probability and the likeliest tokens, of a chat."""
+    return {
+        **_logprob(token.id, token.logprob, service),
+        "top_logprobs": [_logprob(other, value, service) for other, value in token.top],
+        "origin": token.origin,
+    }
+
+
+def _logprob(token: int, value: float | None, service: Service) -> dict[str, Any]:
+    piece = service.piece(token)
+    text = piece.decode("utf-8", "replace")
+    # JSON has no infinity.
+    shown = -9999.0 if value is None or value < -9999 else value
+    return {"token": text, "logprob": shown, "bytes": list(piece), "id": token}

@@ -1,0 +1,361 @@
+"""POST /v1/responses, OpenAI's newest protocol, which Codex speaks."""
+
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+
+from localspec.generation_config import GenerationConfig
+from localspec.server.errors import JSON, ApiError
+from localspec.server.fields import Fields
+from localspec.server.messages import one_system_message
+from localspec.server.metrics import speculation
+from localspec.server.options import most_tokens, settings_of
+from localspec.server.reply import Reply
+from localspec.server.responses_input import input_messages, input_tools
+from localspec.server.service import Service
+from localspec.server.tool_calls import Arguments, CallBegun, CallEnded, Event, Text
+from localspec.server.tool_calls import Reasoning as Thought
+from localspec.server.tool_use import ToolUse, openai_tools
+
+log = logging.getLogger("localspec.server")
+
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# Answers that a client may refer to by `previous_response_id`.
+_MOST_STORED = 256
+Line = tuple[str, JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesRequest:
+    """A request, read and checked.
+
+    conversation: the messages without the instructions, which are for this answer alone. body: as
+    it came, of which the answer repeats a part.
+    """
+
+    messages: list[Mapping[str, Any]]
+    conversation: list[Mapping[str, Any]]
+    settings: GenerationConfig
+    template_options: Mapping[str, Any]
+    tools: ToolUse
+    stream: bool
+    store: bool
+    body: Fields
+
+
+class Stored:
+    """The last answers of a server, with their conversations."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[list[Mapping[str, Any]], JSON]] = {}
+
+    def add(self, messages: list[Mapping[str, Any]], response: JSON) -> None:
+        """Keep an answer; the oldest one is forgotten."""
+        self._found[response["id"]] = (messages, response)
+        while len(self._found) > _MOST_STORED:
+            del self._found[next(iter(self._found))]
+
+    def conversation(self, name: str) -> list[Mapping[str, Any]]:
+        """The messages up to an answer, and the answer. Raises ApiError (404)."""
+        return self._get(name)[0]
+
+    def response(self, name: str) -> JSON:
+        """An answer. Raises ApiError (404)."""
+        return self._get(name)[1]
+
+    def _get(self, name: str) -> tuple[list[Mapping[str, Any]], JSON]:
+        if name not in self._found:
+            raise ApiError(
+                404,
+                f"there is no response {name:.80} any more; send the conversation as input",
+                param="previous_response_id",
+                code="previous_response_not_found",
+            )
+        return self._found[name]
+
+
+def read(body: Fields, service: Service, stored: Stored) -> ResponsesRequest:
+    """Read a request. Raises ApiError."""
+    service.require_model(body.text("model"))
+    messages = input_messages(body)
+    if previous := body.text("previous_response_id"):
+        messages = [*stored.conversation(previous), *messages]
+    conversation = messages
+    if instructions := body.text("instructions"):
+        messages = [{"role": "system", "content": instructions}, *messages]
+    if not messages:
+        raise ApiError(400, "input is empty; send a message at least", param="input")
+    if body.flag("background"):
+        raise body.wrong("background", "false")
+    settings = settings_of(
+        body,
+        service.usual,
+        max_tokens=most_tokens(body, "max_output_tokens", context=service.engine.context),
+        response_format=_format(body),
+    )
+    return ResponsesRequest(
+        one_system_message(messages),
+        conversation,
+        settings,
+        _template_options(body),
+        openai_tools(body, input_tools(body)),
+        bool(body.flag("stream")),
+        body.flag("store") is not False,
+        body,
+    )
+
+
+def _format(body: Fields) -> Mapping[str, Any] | None:
+    """`text.format`, as chat completions have it."""
+    text = body.member("text")
+    given = text.member("format") if text else None
+    if given is None or given.text("type") != "json_schema":
+        return given.values if given else None
+    return {"type": "json_schema", "json_schema": given.values}
+
+
+def _template_options(body: Fields) -> Mapping[str, Any]:
+    reasoning = body.member("reasoning")
+    effort = reasoning.one_of("effort", _EFFORTS) if reasoning else None
+    if effort is None:
+        return {}
+    return {"reasoning_effort": effort, "enable_thinking": effort != "none"}
+
+
+class _Response:
+    """An answer as it grows: its items, and the events that say so."""
+
+    def __init__(self, request: ResponsesRequest, service: Service) -> None:
+        self.items: list[JSON] = []
+        self._request = request
+        self._id = f"resp_{token_hex(16)}"
+        self._created = int(time.time())
+        self._model = service.name
+        self._sequence = -1
+        self._open = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether an event was made."""
+        return self._sequence >= 0
+
+    def begin(self) -> Iterator[Line]:
+        """The events before the first item."""
+        for kind in ("response.created", "response.in_progress"):
+            yield self._line(kind, {"response": self.whole("in_progress")})
+
+    def add(self, event: Event) -> Iterator[Line]:
+        """Add what the model wrote."""
+        match event:
+            case Thought(text):
+                yield from self._text("reasoning", text)
+            case Text(text):
+                if text.strip() or self._is_open("message"):
+                    yield from self._text("message", text)
+            case CallBegun(_, name):
+                yield from self._end_item()
+                item = {"call_id": f"call_{token_hex(12)}", "name": name, "arguments": ""}
+                yield from self._begin_item("function_call", "fc", item)
+            case Arguments(_, text):
+                self.items[-1]["arguments"] += text
+                yield self._part("response.function_call_arguments.delta", {"delta": text})
+            case CallEnded():
+                yield from self._end_item()
+
+    def end(self, reply: Reply) -> Iterator[Line]:
+        """The events behind the last item."""
+        yield from self._end_item()
+        status = "completed" if reply.stop_reason in ("eos", "stop") else "incomplete"
+        yield self._line(f"response.{status}", {"response": self.whole(status, reply)})
+
+    def failed(self, error: ApiError) -> Line:
+        """The last event of an answer that failed."""
+        whole = self.whole("failed")
+        whole["error"] = {"code": "server_error", "message": error.message}
+        return self._line("response.failed", {"response": whole})
+
+    def whole(self, status: str, reply: Reply | None = None) -> JSON:
+        """The answer as an object."""
+        body, settings = self._request.body.values, self._request.settings
+        reason = "max_output_tokens" if status == "incomplete" else None
+        found: JSON = {
+            "id": self._id,
+            "object": "response",
+            "created_at": self._created,
+            "status": status,
+            "background": False,
+            "error": None,
+            "incomplete_details": {"reason": reason} if reason else None,
+            "instructions": body.get("instructions"),
+            "max_output_tokens": body.get("max_output_tokens"),
+            "metadata": body.get("metadata") or {},
+            "model": self._model,
+            "output": [] if status == "in_progress" else self.items,
+            "parallel_tool_calls": body.get("parallel_tool_calls") is not False,
+            "previous_response_id": body.get("previous_response_id"),
+            "reasoning": body.get("reasoning") or {"effort": None, "summary": None},
+            "store": self._request.store,
+            "temperature": settings.sampling.get("temperature"),
+            "text": body.get("text") or {"format": {"type": "text"}},
+            "tool_choice": body.get("tool_choice") or "auto",
+            "tools": body.get("tools") or [],
+            "top_p": settings.sampling.get("top_p"),
+            "truncation": "disabled",
+            "usage": None,
+        }
+        if reply:
+            found |= {"usage": _usage(reply), **speculation(reply)}
+        return found
+
+    @property
+    def message(self) -> Mapping[str, Any]:
+        """The answer as a message of the conversation."""
+        texts = [
+            part["text"] for item in self.items if item["type"] == "message"
+            for part in item["content"]
+        ]  # fmt: skip
+        calls = [
+            {"id": item["call_id"], "type": "function",
+             "function": {"name": item["name"], "arguments": item["arguments"]}}
+            for item in self.items if item["type"] == "function_call"
+        ]  # fmt: skip
+        found: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
+        thoughts = [
+            part["text"] for item in self.items if item["type"] == "reasoning"
+            for part in item["content"]
+        ]  # fmt: skip
+        if thoughts:
+            found["reasoning_content"] = "".join(thoughts)
+        return {**found, "tool_calls": calls} if calls else found
+
+    def _is_open(self, kind: str) -> bool:
+        return self._open and self.items[-1]["type"] == kind
+
+    def _text(self, kind: str, text: str) -> Iterator[Line]:
+        """Add text to an item of this kind: a message, or reasoning."""
+        reasons = kind == "reasoning"
+        if not self._is_open(kind):
+            yield from self._end_item()
+            part: JSON = {"type": "reasoning_text" if reasons else "output_text", "text": ""}
+            if reasons:
+                yield from self._begin_item(kind, "rs", {"summary": [], "content": []})
+            else:
+                part |= {"annotations": [], "logprobs": []}
+                yield from self._begin_item(kind, "msg", {"role": "assistant", "content": []})
+            yield self._part("response.content_part.added", {"content_index": 0, "part": {**part}})
+            self.items[-1]["content"].append(part)
+        self.items[-1]["content"][0]["text"] += text
+        delta: JSON = {"content_index": 0, "delta": text}
+        if not reasons:
+            delta["logprobs"] = []
+        name = "reasoning_text" if reasons else "output_text"
+        yield self._part(f"response.{name}.delta", delta)
+
+    def _begin_item(self, kind: str, prefix: str, members: JSON) -> Iterator[Line]:
+        item = {"id": f"{prefix}_{token_hex(16)}", "type": kind, "status": "in_progress", **members}
+        self.items.append(item)
+        self._open = True
+        shown = json.loads(json.dumps(item))  # the item grows, and what was sent does not
+        index = len(self.items) - 1
+        yield self._line("response.output_item.added", {"output_index": index, "item": shown})
+
+    def _end_item(self) -> Iterator[Line]:
+        """End the last item, if it has not ended."""
+        if not self._open:
+            return
+        self._open, item = False, self.items[-1]
+        item["status"] = "completed"
+        if item["type"] == "function_call":
+            done = {"arguments": item["arguments"], "name": item["name"]}
+            yield self._part("response.function_call_arguments.done", done)
+        else:
+            (part,) = item["content"]
+            name = part["type"]
+            text: JSON = {"content_index": 0, "text": part["text"]}
+            if name == "output_text":
+                text["logprobs"] = []
+            yield self._part(f"response.{name}.done", text)
+            yield self._part("response.content_part.done", {"content_index": 0, "part": part})
+        index = len(self.items) - 1
+        yield self._line("response.output_item.done", {"output_index": index, "item": item})
+
+    def _part(self, kind: str, members: JSON) -> Line:
+        """An event of the last item."""
+        place = {"item_id": self.items[-1]["id"], "output_index": len(self.items) - 1}
+        return self._line(kind, {**place, **members})
+
+    def _line(self, kind: str, members: JSON) -> Line:
+        self._sequence += 1
+        return kind, {"type": kind, "sequence_number": self._sequence, **members}
+
+
+async def complete(request: ResponsesRequest, service: Service, stored: Stored) -> JSON:
+    """The whole answer."""
+    last: JSON = {}
+    async with aclosing(_lines(request, service, stored, _Response(request, service))) as lines:
+        async for _, body in lines:
+            last = body
+    whole: JSON = last["response"]
+    return whole
+
+
+async def events(
+    request: ResponsesRequest, service: Service, stored: Stored
+) -> AsyncGenerator[str]:
+    """The answer as lines of text/event-stream."""
+    response = _Response(request, service)
+    try:
+        async with aclosing(_lines(request, service, stored, response)) as lines:
+            async for line in lines:
+                yield _event(line)
+    except Exception as error:
+        if not response.begun:
+            raise
+        log.error("a stream failed", exc_info=error)
+        yield _event(response.failed(ApiError.of(error)))
+
+
+def _event(line: Line) -> str:
+    kind, body = line
+    return f"event: {kind}\ndata: {json.dumps(body)}\n\n"
+
+
+async def _lines(
+    request: ResponsesRequest, service: Service, stored: Stored, response: "_Response"
+) -> AsyncGenerator[Line]:
+    asked = await service.chat(
+        request.messages,
+        request.settings,
+        tools=request.tools,
+        template_options=request.template_options,
+    )
+    async with service.reply(asked) as reply:
+        for line in response.begin():
+            yield line
+        async with reply.deltas() as deltas:
+            async for delta in deltas:
+                for event in delta.events:
+                    for line in response.add(event):
+                        yield line
+        for line in response.end(reply):
+            if request.store:
+                whole = line[1].get("response")
+                if whole is not None:
+                    stored.add([*request.conversation, response.message], whole)
+            yield line
+
+
+def _usage(reply: Reply) -> JSON:
+    stats = reply.stats
+    return {
+        "input_tokens": stats.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": stats.prompt_tokens - stats.prompt_evaluated},
+        "output_tokens": stats.generated_tokens,
+        "output_tokens_details": {"reasoning_tokens": reply.thought_tokens},
+        "total_tokens": stats.prompt_tokens + stats.generated_tokens,
+    }

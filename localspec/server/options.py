@@ -1,0 +1,103 @@
+"""Options: the settings of a text, read from the members that several protocols share."""
+
+from typing import Any
+
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.server.errors import ApiError
+from localspec.server.fields import Fields
+
+_RULES = ("coupled", "token", "block")
+
+
+def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> GenerationConfig:
+    """The settings that a body asks for. given: settings that the protocol has read itself.
+
+    A setting that the body leaves out is the `usual` one, else the GGUF's, else the default. Raises
+    ApiError.
+    """
+    options: dict[str, Any] = {
+        "temperature": body.number("temperature", 0, 100),
+        "top_p": body.number("top_p", 0, 1),
+        "top_k": body.whole("top_k", -1, 2**31 - 1),
+        "min_p": body.number("min_p", 0, 1),
+        "typical_p": body.number("typical_p", 0, 1),
+        "frequency_penalty": body.number("frequency_penalty", -2, 2),
+        "presence_penalty": body.number("presence_penalty", -2, 2),
+        "repeat_penalty": body.number("repeat_penalty", 0, 100),
+        "seed": _seed(body),
+        "stop": body.texts("stop") or None,
+        "logit_bias": _bias(body),
+        "ignore_eos": body.flag("ignore_eos"),
+        "min_tokens": body.whole("min_tokens", 0),
+        "grammar": body.text("grammar"),
+        **_speculation(body),
+        **given,
+    }
+    if options["top_k"] == -1:
+        options["top_k"] = 0  # "off", as OpenAI-like servers write it
+    chosen = {name: value for name, value in options.items() if value is not None}
+    try:
+        return GenerationConfig.of(**{**usual, **chosen})
+    except InvalidValueError as error:
+        raise ApiError.of(error) from error
+
+
+def most_tokens(body: Fields, *names: str, context: int) -> int:
+    """The most tokens of the answer: the first of these members that is there, else the context."""
+    for name in names:
+        asked = body.whole(name, -1, 2**31 - 1)
+        if asked == 0:
+            raise body.wrong(name, "at least 1")
+        if asked is not None and asked > 0:
+            return asked
+    return context
+
+
+def _seed(body: Fields) -> int | None:
+    seed = body.whole("seed", -(2**63), 2**64 - 1)
+    if seed == -1:
+        return None  # a random one, in llama-server's words
+    return None if seed is None else seed % 2**64
+
+
+def _bias(body: Fields) -> dict[int, float] | None:
+    """OpenAI's map of token ids to biases."""
+    given = body.member("logit_bias")
+    if given is None:
+        return None
+    found = {}
+    for name in given.values:
+        value = given.number(name, -100, 100)
+        if not name.isascii() or not name.isdigit() or value is None:
+            raise body.wrong("logit_bias", "a map of token ids to numbers")
+        # OpenAI's -100 bans a token.
+        found[int(name)] = float("-inf") if value == -100 else value
+    return found or None
+
+
+def _speculation(body: Fields) -> dict[str, Any]:
+    """How to draft: `localspec`, and llama-server's names. What cannot be honoured is refused."""
+    options: dict[str, Any] = {}
+    depth = body.whole("speculative.n_max", 0, 64)
+    if depth is not None:
+        options["depth"] = depth
+    kind = body.text("speculative.type")
+    if kind == "none":
+        options["depth"] = 0
+    elif kind is not None:
+        raise body.wrong("speculative.type", "none; other drafters are chosen when it starts")
+    if "draft_model" in body:
+        raise body.wrong("draft_model", "left out: drafters are chosen when the server starts")
+    ours = body.member("localspec")
+    if ours is not None:
+        unknown = ours.values.keys() - {"draft", "depth", "rule", "origins"}
+        if unknown:
+            raise ApiError(400, f"localspec has no member {min(unknown)!r}", param="localspec")
+        if (depth := ours.whole("depth", 0, 64)) is not None:
+            options["depth"] = depth
+        if (rule := ours.one_of("rule", _RULES)) is not None:
+            options["rule"] = rule
+        if ours.one_of("draft", ("auto", "none")) == "none":
+            options["depth"] = 0
+    return options

@@ -1,0 +1,124 @@
+"""Reply: a text that is being written for a request, delta by delta, for an event loop."""
+
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from localspec.conversation.reasoning import Splitter
+from localspec.engine.background import Background
+from localspec.engine.generation import Generation, StopReason, Token
+from localspec.engine.slot import Slot
+from localspec.llama.model import Model
+from localspec.server.asked import Asked
+from localspec.server.tool_calls import Event, Reasoning, Text
+from localspec.stats import Stats
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What a token adds. token: None for what was held back until the end."""
+
+    token: Token | None
+    events: tuple[Event, ...] = ()
+
+    @property
+    def thought(self) -> str:
+        """The new text of the reasoning."""
+        return "".join(event.text for event in self.events if isinstance(event, Reasoning))
+
+    @property
+    def text(self) -> str:
+        """The new text of the answer, without calls."""
+        return "".join(event.text for event in self.events if isinstance(event, Text))
+
+
+class Reply:
+    """A text on a slot. Read it once: `async for delta in reply`.
+
+    stopped: whether the server ends all texts. stats, stop_reason: as in Generation; before the
+    text has begun they are empty and None. number: of the slot. thought_tokens: how many tokens are
+    reasoning.
+    """
+
+    def __init__(
+        self, slot: Slot, asked: Asked, stopped: Callable[[], bool], *, number: int = 0
+    ) -> None:
+        self.asked = asked
+        self.number = number
+        self.generation: Generation | None = None
+        self.thought_tokens = 0
+        self._slot = slot
+        self._stopped = stopped
+        self._splitter = Splitter(asked.tags, thinking=asked.thinking) if asked.tags else None
+        self._parser = asked.tool_calls() if asked.tool_calls else None
+        self._marks = {*(asked.tags or ()), *asked.marks}
+
+    @property
+    def stats(self) -> Stats:
+        """The counts and times so far."""
+        return self.generation.stats if self.generation else Stats()
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the text has ended; None before."""
+        return self.generation.stop_reason if self.generation else None
+
+    @property
+    def model(self) -> Model:
+        """The model that writes."""
+        return self._slot.target.model
+
+    @property
+    def tokens(self) -> list[Token]:
+        """The tokens written so far."""
+        return self.generation.tokens if self.generation else []
+
+    @asynccontextmanager
+    async def deltas(self) -> AsyncIterator[AsyncIterator[Delta]]:
+        """The deltas, as they are written; the text ends with the `with`."""
+        async with Background[Delta, None](self._write) as running:
+            yield running
+
+    def _write(self, gone: Callable[[], bool]) -> Generator[Delta, None, None]:
+        def cancelled() -> bool:
+            return gone() or self._stopped()
+
+        slot = self._slot
+        with slot.lock:
+            tokens = list(self.asked.prompt)
+            self.generation = slot.start(tokens, self.asked.settings, cancelled=cancelled)
+            # The first pass is requested before a long prompt of another text gets the lock again.
+            next(self.generation.reading(), None)
+        with self.generation as running:
+            for token in running:
+                yield self._delta(token)
+        rest = self._events(*self._splitter.flush()) if self._splitter else []
+        if self._parser:
+            rest += self._parser.finish()
+        if rest:
+            yield Delta(None, tuple(rest))
+
+    def _delta(self, token: Token) -> Delta:
+        text = token.text
+        # A mark may be a control token, for which there is no text.
+        if not text and self._marks and (mark := self.model.piece_text(token.id)) in self._marks:
+            text = mark
+        if self._splitter is None:
+            return Delta(token, tuple(self._events("", text)))
+        self.thought_tokens += self._splitter.thinking
+        return Delta(token, tuple(self._events(*self._splitter.push(text))))
+
+    def _events(self, thought: str, said: str) -> list[Event]:
+        events: list[Event] = [Reasoning(thought)] if thought else []
+        if self._parser and said:
+            events += self._parser.push(said)
+        elif said:
+            events.append(Text(said))
+        return events
+
+
+def with_seed(asked: Asked, number: int) -> Asked:
+    """The same request for the choice of this number, from 0, which has a seed of its own."""
+    settings = asked.settings
+    seed = (settings.seed + number) % 2**64
+    return replace(asked, settings=replace(settings, seed=seed))

@@ -1,0 +1,117 @@
+"""Responses input: what /v1/responses takes, as messages for a chat template.
+
+Codex sends kinds of items and tools that no local model has; what cannot be said to the model is
+left out with a line in the log, and never refused.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from localspec.server.errors import ApiError
+from localspec.server.fields import Fields
+from localspec.server.messages import text_of
+
+log = logging.getLogger("localspec.server")
+
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+Message = Mapping[str, Any]
+
+
+def input_messages(body: Fields) -> list[Message]:
+    """The messages of `input`. Raises ApiError."""
+    given = body.needed("input")
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    found: list[Message] = []
+    for item in body.objects("input"):
+        for message in _item(item):
+            _append(found, message)
+    return found
+
+
+def input_tools(body: Fields) -> list[dict[str, Any]]:
+    """The function tools, in the shape of chat completions; those among the input too."""
+    found = [*_functions(body)]
+    if isinstance(body.values.get("input"), list):
+        for item in body.objects("input"):
+            if item.text("type") == "additional_tools":
+                found += _functions(item)
+    return found
+
+
+def _functions(holder: Fields) -> Iterator[dict[str, Any]]:
+    for tool in holder.objects("tools"):
+        kind = tool.text("type")
+        if kind == "namespace":
+            yield from _functions(tool)
+        elif kind == "function":
+            function = {
+                "name": tool.text("name") or "",
+                "description": tool.text("description") or "",
+                "parameters": tool.values.get("parameters") or {"type": "object"},
+            }
+            yield {"type": "function", "function": function}
+        else:
+            log.warning("left out a tool of the type %.40s, which is not known here", kind)
+
+
+def _item(item: Fields) -> Iterator[Message]:
+    """The messages of one item; of most, one."""
+    kind = item.text("type") or "message"
+    match kind:
+        case "message" | "agent_message":
+            role = item.text("role") or "assistant"
+            if role not in _ROLES:
+                raise item.wrong("role", f"one of {', '.join(_ROLES)}")
+            yield {"role": _ROLES[role], "content": text_of(item, "content")}
+        case "function_call" | "custom_tool_call":
+            arguments = item.text("arguments")
+            if arguments is None:
+                arguments = json.dumps({"input": item.values.get("input") or ""})
+            function = {"name": item.text("name") or "", "arguments": arguments}
+            call = {"id": item.text("call_id") or "", "type": "function", "function": function}
+            yield {"role": "assistant", "content": "", "tool_calls": [call]}
+        case "function_call_output" | "custom_tool_call_output":
+            yield {
+                "role": "tool",
+                "content": _output(item),
+                "tool_call_id": item.text("call_id") or "",
+            }
+        case "reasoning":
+            texts = [part.text("text") or "" for part in item.objects("content")]
+            if any(texts):
+                yield {"role": "assistant", "content": "", "reasoning_content": "\n".join(texts)}
+        case "additional_tools":
+            pass  # see input_tools
+        case _:
+            log.warning("left out an item of the type %.40s, which is not known here", kind)
+
+
+def _output(item: Fields) -> str:
+    """What a tool gave back: a text, parts of text, or any JSON."""
+    output = item.values.get("output")
+    if output is None or isinstance(output, str):
+        return output or ""
+    if isinstance(output, list) and all(isinstance(part, Mapping) for part in output):
+        try:
+            return text_of(item, "output")
+        except ApiError:
+            pass  # pictures, say: the model is shown that there is something
+    return json.dumps(output)
+
+
+def _append(messages: list[Message], message: Message) -> None:
+    """Add a message; reasoning, text and calls of one answer, which are items, make one message."""
+    last = messages[-1] if messages else {}
+    answers = message["role"] == "assistant" == last.get("role")
+    if not answers or (message["content"] and last.get("tool_calls")):
+        messages.append(message)
+        return
+    joined = {**last, "content": last["content"] + message["content"]}
+    if calls := [*last.get("tool_calls", ()), *message.get("tool_calls", ())]:
+        joined["tool_calls"] = calls
+    if reasoning := last.get("reasoning_content", "") + message.get("reasoning_content", ""):
+        joined["reasoning_content"] = reasoning
+    messages[-1] = joined

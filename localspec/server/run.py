@@ -1,0 +1,152 @@
+"""Run: the server as a process, from its first connection to its last."""
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+import psutil
+import uvicorn
+
+from localspec.errors import InvalidValueError
+from localspec.server.app import make_app
+from localspec.server.connection import Connection
+from localspec.server.guard import LOOPBACK, Guard
+from localspec.server.service import Service
+
+# After a signal, texts may be written to their end for so many seconds; then they are cut short.
+_GRACE_SECONDS = 5
+# Connections that are still open so many seconds later are dropped.
+_LAST_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server listens, and who may use it.
+
+    hosts: names under which it may be addressed besides its address. key, origins, most_bytes: as
+    in Guard.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    key: str | None = None
+    most_bytes: int = 32 * 2**20
+
+    def __post_init__(self) -> None:
+        if not self.is_local and self.key is None:
+            raise InvalidValueError(
+                f"host is {self.host!r}, which others can reach; give it a key (--api-key-file "
+                "FILE, or LOCALSPEC_API_KEY)"
+            )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs of this machine can reach it."""
+        return self.host in LOOPBACK
+
+    @property
+    def url(self) -> str:
+        """The base URL."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+def listen(address: Address) -> socket.socket:
+    """Open the port. Raises InvalidValueError that says who has it, and which one is free."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    opened = socket.socket(family)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        opened.bind((address.host, address.port))
+    except OSError as error:
+        opened.close()
+        if error.errno != errno.EADDRINUSE:
+            raise InvalidValueError(
+                f"host is {address.host!r}; this machine cannot listen there ({error.strerror})"
+            ) from error
+        raise InvalidValueError(
+            f"port is {address.port}; {_owner(address.port)} has it: take "
+            f"{_free_port(address, family)}, or end that program"
+        ) from error
+    return opened
+
+
+def serve(
+    service: Service, address: Address, opened: socket.socket, ready: Callable[[], None]
+) -> None:
+    """Answer requests until a signal ends it. ready: called once it answers."""
+    hosts = [*LOOPBACK, address.host.lower(), *address.hosts]
+    any_host = not address.is_local and not address.hosts
+    guarded = Guard(
+        make_app(service),
+        hosts=() if any_host else hosts,
+        origins=address.origins,
+        key=address.key,
+        most_bytes=address.most_bytes,
+    )
+    config = uvicorn.Config(
+        guarded,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        http=Connection,
+        h11_max_incomplete_event_size=64 * 1024,
+        limit_concurrency=1024,
+        timeout_graceful_shutdown=_LAST_SECONDS + _GRACE_SECONDS,
+        lifespan="off",
+        ws="none",
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    _Server(config, service, ready).run(sockets=[opened])
+
+
+class _Server(uvicorn.Server):
+    """Ends texts in their streams' own way when the process is asked to end."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service = service
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Let texts go on for a while; a second signal ends them at once."""
+        if self.should_exit or sig == signal.SIGINT:
+            self._service.stop()
+        else:
+            asyncio.get_event_loop().call_later(_GRACE_SECONDS, self._service.stop)
+        self._service.closing = True
+        self.should_exit = True
+
+
+def _owner(port: int) -> str:
+    """Which program listens on a port, as far as that can be seen."""
+    try:
+        for each in psutil.net_connections("tcp"):
+            if each.laddr and each.laddr.port == port and each.status == psutil.CONN_LISTEN:
+                return f"{psutil.Process(each.pid).name()} (process {each.pid})"
+    except (psutil.Error, OSError):
+        pass
+    return "another program"
+
+
+def _free_port(address: Address, family: socket.AddressFamily) -> int:
+    """The next port that nobody has."""
+    for port in range(address.port + 1, min(address.port + 100, 65536)):
+        with socket.socket(family) as tried:
+            try:
+                tried.bind((address.host, port))
+            except OSError:
+                continue
+            return port
+    return 0

@@ -1,0 +1,247 @@
+"""Service: a loaded model as the protocols see it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
+from localspec.engine.engine import Engine
+from localspec.engine.prompt import TextPrompt, special_texts, template_tokens
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.llama.chat_template import render
+from localspec.llama.grammar import special_tokens
+from localspec.server.asked import Asked
+from localspec.server.errors import ApiError
+from localspec.server.metrics import Metrics
+from localspec.server.reply import Reply
+from localspec.server.slot_pool import SlotPool
+from localspec.server.tool_calls import (
+    Family,
+    family_of,
+    for_template,
+    grammar_for,
+    parser_for,
+)
+from localspec.server.tool_use import ToolUse
+
+log = logging.getLogger("localspec.server")
+NO_TOOLS = ToolUse()
+# No token stands for more characters. A text that is longer than a context full of such tokens is
+# refused before it is rendered and tokenized, which would take seconds.
+_LONGEST_TOKEN = 256
+
+
+@dataclass(slots=True)
+class Service:
+    """An engine, its slots, and what it counts.
+
+    The engine's lock is held during decodes, and a request must not wait for several of them before
+    its text begins. So prompts are tokenized without the lock: a vocabulary never changes, and the
+    engine of a server switches no models.
+
+    names: what clients may call the model; the first is listed. Names of other models are refused.
+    usual: settings of texts whose requests say nothing else.
+    """
+
+    engine: Engine
+    pool: SlotPool
+    names: Sequence[str]
+    usual: GenerationOptions = field(default_factory=lambda: GenerationOptions())
+    metrics: Metrics = field(default_factory=Metrics)
+    created: int = field(default_factory=lambda: int(time.time()))
+    # What is being written, by the number of its slot.
+    replies: dict[int, Reply] = field(default_factory=dict)
+    # Whether no further request is taken, and whether texts that are being written end now.
+    closing: bool = False
+    stopping: bool = False
+
+    @property
+    def name(self) -> str:
+        """The model's name in answers."""
+        return self.names[0]
+
+    def stop(self) -> None:
+        """End all texts within one step, each with a proper end of its stream."""
+        self.closing = self.stopping = True
+
+    def require_model(self, name: str | None) -> None:
+        """Raise ApiError (404) for the name of another model; no name is any."""
+        if name is not None and name not in self.names:
+            raise ApiError(
+                404,
+                f"the model {name:.80} is not loaded here; ask for {self.name}",
+                param="model",
+                code="model_not_found",
+            )
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token."""
+        return self.engine.model.piece(token)
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        settings: GenerationConfig,
+        *,
+        tools: ToolUse = NO_TOOLS,
+        template_options: Mapping[str, Any] = {},
+    ) -> Asked:
+        """A request to answer these messages. Raises InvalidValueError."""
+        template = self.engine.model.chat_template
+        family, tags = family_of(template), tags_for(template)
+        self._require_short(sum(len(str(each.get("content") or "")) for each in messages))
+        text = await self.rendered(
+            messages,
+            tools=tools.given if tools.offered else None,
+            template_options=template_options,
+        )
+
+        def tokens() -> list[int]:
+            return self._fitting(template_tokens(text, self.engine.model))
+
+        prompt = tuple(await asyncio.to_thread(tokens))
+        thinking = opens_thinking(text, tags)
+        if not tools.offered and not family.always_read:
+            return Asked(prompt, settings, tags, thinking)
+        if tools.must_call:
+            reasons = any(tag in (template or "") for tag in tags)
+            settings = await asyncio.to_thread(
+                self._calling, settings, family, tools, tags if reasons else None, thinking
+            )
+        return Asked(
+            prompt,
+            settings,
+            tags,
+            thinking,
+            lambda: parser_for(family, tools.callable if tools.offered else ()),
+            family.marks,
+        )
+
+    def _calling(
+        self,
+        settings: GenerationConfig,
+        family: Family,
+        tools: ToolUse,
+        tags: Tags | None,
+        thinking: bool,
+    ) -> GenerationConfig:
+        """The settings, with a grammar of the tools that must be called."""
+        if settings.grammar is not None or settings.schema is not None:
+            raise InvalidValueError(
+                "tool_choice asks for a call, and a grammar or response_format for another text; "
+                "choose one"
+            )
+        with self.engine.lock:
+            special = special_tokens(self.engine.model, [*family.marks, *(tags or ())])
+        grammar = grammar_for(
+            family,
+            tools.callable,
+            tools.name,
+            parallel=tools.parallel,
+            special=special,
+            reasoning=tags,
+            thinking=thinking,
+        )
+        return replace(settings, grammar=grammar)
+
+    async def rendered(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        template_options: Mapping[str, Any] = {},
+    ) -> str:
+        """The messages as the model's chat template writes them. Raises InvalidValueError."""
+        template = self.engine.model.chat_template
+        if not template:
+            raise ApiError(
+                400,
+                f"{self.name} has no chat template; send a text to /v1/completions",
+                code="no_chat_template",
+            )
+
+        def text() -> str:
+            bos, eos = special_texts(self.engine.model)
+            taken, given = for_template(messages, template, family_of(template), tools)
+            return render(template, taken, bos=bos, eos=eos, tools=given, options=template_options)
+
+        # A template is a foreign program and may take its time.
+        return await asyncio.to_thread(text)
+
+    async def continuation(self, prompt: object, settings: GenerationConfig) -> Asked:
+        """A request to continue a text or token ids. Raises InvalidValueError."""
+        if isinstance(prompt, str):
+            self._require_short(len(prompt))
+        elif isinstance(prompt, list):
+            self._require_fitting(len(prompt))
+
+        def tokens() -> list[int]:
+            return TextPrompt(prompt).tokens(self.engine.model, self.engine.context)
+
+        return Asked(tuple(await asyncio.to_thread(tokens)), settings)
+
+    @asynccontextmanager
+    async def reply(self, asked: Asked, *, is_choice: bool = False) -> AsyncIterator[Reply]:
+        """The reply to a request, on a slot, as soon as one is free; it ends with the `with`.
+
+        is_choice: whether it is a further choice of a request that has been taken.
+        """
+        self._require(is_choice or not self.closing)
+        began = time.perf_counter()
+        async with self.pool.slot_for(asked.prompt, is_choice=is_choice) as pooled:
+            self._require(is_choice or not self.stopping)
+            waited = time.perf_counter() - began
+            reply = Reply(pooled.slot, asked, lambda: self.stopping, number=pooled.number)
+            self.replies[pooled.number] = reply
+            try:
+                yield reply
+            finally:
+                del self.replies[pooled.number]
+                self.metrics.add(reply, waited)
+                log.info("%s", _line(reply, waited))
+
+    def _require(self, serves: bool) -> None:
+        if not serves:
+            raise ApiError(503, "the server is shutting down", code="shutting_down")
+
+    def _fitting(self, tokens: list[int]) -> list[int]:
+        self._require_fitting(len(tokens))
+        return tokens
+
+    def _require_fitting(self, tokens: int) -> None:
+        context = self.engine.context
+        if tokens >= context:
+            raise InvalidValueError(
+                f"the prompt has {tokens} tokens and the context holds {context}; shorten it, "
+                "or start the server with a larger --ctx"
+            )
+
+    def _require_short(self, characters: int) -> None:
+        """Raise for a text that cannot fit, however it is tokenized."""
+        context = self.engine.context
+        if characters > context * _LONGEST_TOKEN:
+            raise InvalidValueError(
+                f"the prompt has {characters} characters and the context holds {context} tokens; "
+                "shorten it, or start the server with a larger --ctx"
+            )
+
+
+def _line(reply: Reply, waited: float) -> str:
+    """What the log says of a text."""
+    stats = reply.stats
+    rate, speed = stats.acceptance_rate, stats.tokens_per_second
+    facts = [
+        f"slot {reply.number}",
+        f"{stats.prompt_tokens} + {stats.generated_tokens} tokens",
+        f"{stats.prompt_tokens - stats.prompt_evaluated} cached",
+        f"{speed:.1f} tok/s" if speed else "",
+        f"accept {rate:.0%}" if rate is not None else "plain",
+        f"waited {waited:.1f} s" if waited > 0.05 else "",
+        reply.stop_reason or "not begun",
+    ]
+    return ", ".join(fact for fact in facts if fact)

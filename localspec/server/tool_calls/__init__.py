@@ -1,0 +1,34 @@
+"""Tool calls: how models write them, in answers, in grammars and in histories."""
+
+from localspec.server.tool_calls.events import (
+    Arguments,
+    CallBegun,
+    CallEnded,
+    Event,
+    Reasoning,
+    Text,
+    joined,
+)
+from localspec.server.tool_calls.families import Family, family_of, parser_for
+from localspec.server.tool_calls.grammar import grammar_for
+from localspec.server.tool_calls.history import for_template
+from localspec.server.tool_calls.parser import CallParser
+from localspec.server.tool_calls.tools import Tool, by_name
+
+__all__ = [
+    "Arguments",
+    "CallBegun",
+    "CallEnded",
+    "CallParser",
+    "Event",
+    "Family",
+    "Reasoning",
+    "Text",
+    "Tool",
+    "by_name",
+    "family_of",
+    "for_template",
+    "grammar_for",
+    "joined",
+    "parser_for",
+]

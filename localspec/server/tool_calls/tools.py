@@ -1,0 +1,90 @@
+"""Tools: the functions that a request declares, with JSON schemas of their arguments."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from localspec.errors import InvalidValueError
+from localspec.server.tool_calls.schema_types import types_of
+
+# What no family's marks contain, so that a name ends where its mark begins.
+_NAME = re.compile(r"[\w.:/@-]{1,128}")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that the model may call.
+
+    parameters: the JSON schema of its arguments, an object.
+
+    Raises InvalidValueError for a name that no family could write, or a schema that is no object.
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise InvalidValueError(
+                f"a tool is named {self.name!r:.80}; use 1 to 128 letters, digits and . : / @ _ -"
+            )
+        if not isinstance(self.parameters, Mapping):
+            raise InvalidValueError(
+                f"the parameters of the tool {self.name} are {self.parameters!r:.60}; "
+                "give a JSON schema of an object"
+            )
+
+    @classmethod
+    def of(cls, given: Any) -> "Tool":
+        """The tool of OpenAI's {"type": "function", "function": {"name": ...}}.
+
+        Raises InvalidValueError for anything else.
+        """
+        function = given.get("function") if isinstance(given, Mapping) else None
+        if not isinstance(function, Mapping):
+            raise InvalidValueError(
+                f"a tool is {given!r:.80}; "
+                'give {"type": "function", "function": {"name": ..., "parameters": ...}}'
+            )
+        parameters, description = function.get("parameters"), function.get("description")
+        return cls(
+            function.get("name", ""),
+            {} if parameters is None else parameters,
+            description if isinstance(description, str) else "",
+        )
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The schema of the arguments, which always are an object."""
+        return {**self.parameters, "type": "object"}
+
+    @cached_property
+    def properties(self) -> Mapping[str, Any]:
+        """The schemas of the declared arguments, by name."""
+        properties = self.parameters.get("properties")
+        return properties if isinstance(properties, Mapping) else {}
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """The names of the arguments that every call has."""
+        names = self.parameters.get("required")
+        return frozenset(filter(self.properties.__contains__, names if names else ()))
+
+    def types(self, argument: str) -> frozenset[str]:
+        """The JSON types that an argument may have; an undeclared one is a string."""
+        if argument not in self.properties:
+            return frozenset({"string"})
+        return types_of(self.properties[argument], self.parameters)
+
+
+def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """The tools by their names. Raises InvalidValueError for two of one name."""
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        if tool.name in named:
+            raise InvalidValueError(f"two tools are named {tool.name}; give each its own name")
+        named[tool.name] = tool
+    return named

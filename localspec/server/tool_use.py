@@ -1,0 +1,107 @@
+"""ToolUse: which tools a request offers the model, and whether it must call one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from localspec.errors import InvalidValueError
+from localspec.server.errors import ApiError
+from localspec.server.fields import Fields
+from localspec.server.tool_calls import Tool, by_name
+
+Choice = Literal["none", "auto", "required"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """The tools of a request.
+
+    given: as the template takes them, which is OpenAI's shape. choice: whether the model may or
+    must call one. name: the one that it must call. parallel: whether it may call several at once.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    given: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    choice: Choice = "auto"
+    name: str | None = None
+    parallel: bool = True
+
+    @classmethod
+    def of(
+        cls, given: Iterable[Any], choice: Choice, name: str | None = None, *, parallel: bool = True
+    ) -> "ToolUse":
+        """The tools in OpenAI's shape. Raises ApiError for what is none."""
+        listed = list(given)
+        try:
+            named = by_name(map(Tool.of, listed))
+        except InvalidValueError as error:
+            raise ApiError(400, str(error), param="tools") from error
+        if name is not None and name not in named:
+            raise ApiError(
+                400,
+                f"tool_choice names {name!r:.80}, which is not among the tools",
+                param="tool_choice",
+            )
+        if not named and (choice == "required" or name is not None):
+            raise ApiError(400, "tool_choice asks for a call; send tools too", param="tool_choice")
+        return cls(tuple(named.values()), listed, choice, name, parallel)
+
+    @property
+    def offered(self) -> bool:
+        """Whether the model is told of tools."""
+        return bool(self.tools) and self.choice != "none"
+
+    @property
+    def must_call(self) -> bool:
+        """Whether the model has to call a tool."""
+        return self.choice == "required" or self.name is not None
+
+    @property
+    def callable(self) -> tuple[Tool, ...]:
+        """The tools that may be called."""
+        return tuple(each for each in self.tools if self.name in (None, each.name))
+
+
+def openai_tools(body: Fields, tools: Iterable[Any]) -> ToolUse:
+    """The tools of a body of OpenAI's protocols. tools: in the shape of chat completions."""
+    parallel = body.flag("parallel_tool_calls") is not False
+    choice = body.values.get("tool_choice")
+    match choice:
+        case None:
+            return ToolUse.of(tools, "auto", parallel=parallel)
+        case "none" | "auto" | "required":
+            return ToolUse.of(tools, choice, parallel=parallel)
+        case {"type": "function", "function": {"name": str(name)}}:
+            return ToolUse.of(tools, "required", name, parallel=False)
+        case {"type": "function", "name": str(name)}:
+            return ToolUse.of(tools, "required", name, parallel=False)
+        case {"type": "allowed_tools", "mode": "auto" | "required" as mode}:
+            return ToolUse.of(tools, mode, parallel=parallel)
+    raise body.wrong("tool_choice", "none, auto, required, or the name of a function")
+
+
+def anthropic_tools(body: Fields) -> ToolUse:
+    """The tools of a body of Anthropic's protocol."""
+    tools = []
+    for tool in body.objects("tools"):
+        schema = tool.values.get("input_schema")
+        if schema is None:
+            continue  # a tool that Anthropic's own servers run
+        function = {
+            "name": tool.text("name") or "",
+            "description": tool.text("description") or "",
+            "parameters": schema,
+        }
+        tools.append({"type": "function", "function": function})
+    given = body.member("tool_choice")
+    kind = given.one_of("type", ("auto", "any", "tool", "none")) if given else None
+    parallel = not (given and given.flag("disable_parallel_tool_use"))
+    match kind:
+        case "any":
+            return ToolUse.of(tools, "required", parallel=parallel)
+        case "tool":
+            name = given.text("name") if given else None
+            return ToolUse.of(tools, "required", name or "", parallel=False)
+        case "none":
+            return ToolUse.of(tools, "none")
+    return ToolUse.of(tools, "auto", parallel=parallel)

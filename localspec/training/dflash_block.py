@@ -1,0 +1,149 @@
+"""DFlash in torch: a few layers that draft a whole block of tokens at once.
+
+Chen et al. 2026 (block diffusion for flash speculative decoding). The rows of a block are the
+pending token and mask tokens; each row predicts the token at its own place. They see each other,
+and the target's hidden rows of all tokens before the block.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from localspec.training.batches import Batch
+from localspec.training.gguf_export import EPSILON, Sizes
+from localspec.training.head_export import BLOCK, DFLASH_LAYERS, MASK_ID
+from localspec.training.trainer import Loss, divergence
+from localspec.training.transformer import Exported, Layer, Transformer, rotated, started
+
+# Blocks of each row of a batch, and how much less each further token of a block counts.
+_BLOCKS, _DECAY = 32, 0.85
+
+
+class DFlashLayer(Layer):
+    """Attention over the text's hidden rows and over the block, and feed-forward."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        width, self.sizes = sizes.width, sizes
+        self.attention_norm = nn.RMSNorm(width, EPSILON)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.query_norm = nn.RMSNorm(sizes.head, EPSILON)
+        self.key_norm = nn.RMSNorm(sizes.head, EPSILON)
+        self.output = nn.Linear(width, width, bias=False)
+        self.add_feed_forward(sizes)
+
+    def forward(
+        self, rows: Tensor, text: Tensor, turns: "Turns", places: Tensor, seen: Tensor
+    ) -> Tensor:
+        """rows: (texts, blocks, BLOCK, width). text: (texts, length, width). places: of the rows.
+
+        seen: bool, (texts, blocks, length), which rows of the text each block sees.
+        """
+        texts, blocks, block, width = rows.shape
+        heads, size = self.sizes.heads, self.sizes.head
+        q, k, v = (
+            each.view(texts, blocks, block, heads, size)
+            for each in self.qkv(self.attention_norm(rows)).chunk(3, -1)
+        )
+        q = turns.at(self.query_norm(q), places)
+        k = turns.at(self.key_norm(k), places)
+        text_k, text_v = (
+            each.view(texts, -1, heads, size)
+            for each in F.linear(text, self.qkv.weight[width:]).chunk(2, -1)
+        )
+        text_k = turns.at(self.key_norm(text_k), torch.arange(text.shape[1])[None])
+        before = torch.einsum("tbihd,tlhd->tbhil", q, text_k)
+        before = before.masked_fill(~seen[:, :, None, None], -torch.inf)
+        inside = torch.einsum("tbihd,tbjhd->tbhij", q, k)
+        shares = (torch.cat([before, inside], -1) * size**-0.5).softmax(-1)
+        mixed = torch.einsum("tbhil,tlhd->tbihd", shares[..., :-block], text_v)
+        mixed = mixed + torch.einsum("tbhij,tbjhd->tbihd", shares[..., -block:], v)
+        return self.fed_forward(rows + self.output(mixed.reshape(rows.shape)))
+
+
+class Turns:
+    """RoPE at any places. cos, sin: those of a Transformer."""
+
+    def __init__(self, cos: Tensor, sin: Tensor) -> None:
+        self._cos, self._sin = cos, sin
+
+    def at(self, heads: Tensor, places: Tensor) -> Tensor:
+        """Turn (..., places, heads, size)."""
+        return rotated(heads, self._cos[places], self._sin[places])
+
+
+class DFlashBlock(Exported):
+    """A drafter of blocks for the target, with the target's own embedding and output matrix.
+
+    reads: the target's layers whose input rows it reads.
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, target: Transformer, reads: tuple[int, ...]) -> None:
+        super().__init__()
+        self.sizes, self.reads = target.sizes, reads
+        width = target.sizes.width
+        self.fc = nn.Linear(len(reads) * width, width, bias=False)
+        self.text_norm = nn.RMSNorm(width, EPSILON)
+        self.layers = nn.ModuleList(DFlashLayer(target.sizes) for _ in range(DFLASH_LAYERS))
+        self.norm = nn.RMSNorm(width, EPSILON)
+        self.register_buffer("cos", target.cos, persistent=False)
+        self.register_buffer("sin", target.sin, persistent=False)
+        started(self, DFLASH_LAYERS)
+
+    def forward(self, rows: Tensor, states: list[Tensor], starts: Tensor, seen: Tensor) -> Tensor:
+        """The rows behind the last norm, (texts, blocks, BLOCK, width).
+
+        rows: embeddings of the blocks' tokens. states: the rows that enter each layer of the
+        target. starts: the place of each block, (texts, blocks). seen: as in DFlashLayer.
+        """
+        text = self.text_norm(self.fc(torch.cat([states[layer] for layer in self.reads], -1)))
+        places, turns = starts[..., None] + torch.arange(BLOCK), Turns(self.cos, self.sin)
+        for layer in self.layers:
+            rows = layer(rows, text, turns, places, seen)
+        return self.norm(rows)
+
+
+def dflash_loss(block: DFlashBlock, target: Transformer) -> Loss:
+    """The divergence from the target of the tokens that an assistant writes, of blocks anywhere."""
+    table = target.embedding.weight.detach()
+    target.states = torch.compile(target.states)  # type: ignore[method-assign]
+
+    def loss(batch: Batch) -> Tensor:
+        with torch.no_grad():
+            states = target.states(batch.tokens, batch.visible)
+        starts = _starts(batch.wanted)
+        texts = torch.arange(len(starts))[:, None]
+        seen = batch.visible[:, 0][texts, starts] & (
+            torch.arange(batch.tokens.shape[1]) < starts[..., None]
+        )
+        tokens = torch.full((*starts.shape, BLOCK), MASK_ID)
+        tokens[..., 0] = batch.tokens[texts, starts]
+        rows = block(F.embedding(tokens, table), states, starts, seen)[:, :, 1:]
+        # Row i of a block predicts what the target predicts one place before.
+        before = starts[..., None] + torch.arange(BLOCK - 1)
+        counted = batch.wanted[texts[..., None], before].cumprod(-1).bool()
+        total, weight = torch.zeros(()), 0.0
+        right = target.norm(states[-1]).detach()
+        for place in range(BLOCK - 1):
+            chosen = counted[..., place]
+            expected = right[texts, before[..., place]][chosen]
+            share = _DECAY**place * len(expected)
+            total = total + share * divergence(
+                F.linear(rows[:, :, place][chosen], table).float(),
+                F.linear(expected, table).float(),
+            )
+            weight += share
+        return total / max(weight, 1.0)
+
+    return loss
+
+
+def _starts(wanted: Tensor) -> Tensor:
+    """Places in each text where a block may begin, (texts, _BLOCKS): its next token is wanted."""
+    likely = wanted.float()
+    likely[:, 1 - BLOCK :] = 0  # a whole block fits behind it
+    likely[:, 1] += 1e-6  # somewhere to begin in a text without any
+    return torch.multinomial(likely, _BLOCKS, replacement=True)

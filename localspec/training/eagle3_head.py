@@ -1,0 +1,128 @@
+"""EAGLE-3 head in torch: one layer that drafts from three hidden rows of its target.
+
+Li et al. 2025, https://arxiv.org/abs/2503.01840. The pair at position p is the token x_{p+1} with a
+state of the target at p; it predicts x_{p+2}. In training the head goes on for a few tokens with
+its own states, as it does when it drafts ("training-time test").
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from localspec.training.batches import Batch
+from localspec.training.gguf_export import EPSILON
+from localspec.training.trainer import Loss, divergence
+from localspec.training.transformer import Layer, Transformer, rotated, started
+
+# Drafted tokens in training, and how much less each further one counts.
+_STEPS, _DECAY = 4, 0.8
+
+
+class Eagle3Head(Layer):
+    """A head for the target, with the target's own embedding and output matrix.
+
+    reads: the target's layers whose input rows it reads. Its matrices have the target's sizes.
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, target: Transformer, reads: tuple[int, int, int]) -> None:
+        super().__init__()
+        sizes = target.sizes
+        width = sizes.width
+        self.sizes, self.reads = sizes, reads
+        self.fc = nn.Linear(len(reads) * width, width, bias=False)
+        self.token_norm = nn.RMSNorm(width, EPSILON)
+        self.state_norm = nn.RMSNorm(width, EPSILON)
+        self.qkv = nn.Linear(2 * width, 3 * width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        self.add_feed_forward(sizes)
+        self.norm = nn.RMSNorm(width, EPSILON)
+        self.register_buffer("cos", target.cos, persistent=False)
+        self.register_buffer("sin", target.sin, persistent=False)
+        started(self, layers=1)
+
+    def encode(self, states: list[Tensor]) -> Tensor:
+        """The head's states, of the rows that enter each layer of the target."""
+        return self.fc(torch.cat([states[layer] for layer in self.reads], -1))
+
+    def forward(self, embedded: Tensor, states: Tensor, past: "Past", visible: Tensor) -> Tensor:
+        """The head's own states, (texts, length, width), of a further drafted token at each place.
+
+        embedded: the embeddings of the tokens of the pairs. past: the keys and values of the pairs
+        before; those of these are added to it.
+        """
+        normed = self.state_norm(states)
+        pairs = self.qkv(torch.cat([self.token_norm(embedded), normed], -1))
+        batch, length, _ = states.shape
+        shape = (batch, length, 3, self.sizes.heads, self.sizes.head)
+        q, k, v = pairs.view(shape).unbind(2)
+        cos, sin = self.cos[:length], self.sin[:length]
+        past.add(rotated(k, cos, sin).transpose(1, 2), v.transpose(1, 2))
+        mixed = past.attend(rotated(q, cos, sin).transpose(1, 2), visible)
+        mixed = mixed.transpose(1, 2).reshape(batch, length, -1)
+        return self.fed_forward(states + self.output(mixed))
+
+
+class Past:
+    """The keys and values of the pairs: those with the target's states, then drafted ones.
+
+    The row of a place at drafted token j stands for a draft that began j places before: it sees the
+    target's pairs up to there, and one pair of each drafted token since.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, keys: Tensor, values: Tensor) -> None:
+        """Add the pairs of a further token, (texts, heads, length, size)."""
+        self._pairs.append((keys, values))
+
+    def attend(self, queries: Tensor, visible: Tensor) -> Tensor:
+        """What each query reads. visible: as in Batch."""
+        drafted = len(self._pairs) - 1
+        keys, values = self._pairs[0]
+        scale = queries.shape[-1] ** -0.5
+        seen = visible.tril(-drafted) if drafted else visible
+        scores = [(queries @ keys.transpose(-1, -2)).masked_fill(~seen, -torch.inf)]
+        own = [
+            (_later(keys, drafted - step), _later(values, drafted - step))
+            for step, (keys, values) in enumerate(self._pairs[1:], 1)
+        ]
+        scores += [(queries * keys).sum(-1, keepdim=True) for keys, _ in own]
+        shares = (torch.cat(scores, -1) * scale).softmax(-1)
+        length = keys.shape[-2]
+        mixed = shares[..., :length] @ values
+        for place, (_, values) in enumerate(own, length):
+            mixed = mixed + shares[..., place : place + 1] * values
+        return mixed
+
+
+def _later(rows: Tensor, places: int) -> Tensor:
+    """Rows, (..., length, size), each so many places later; zeros come first."""
+    return F.pad(rows, (0, 0, places, 0))[..., : rows.shape[-2], :]
+
+
+def eagle3_loss(head: Eagle3Head, target: Transformer) -> Loss:
+    """The divergence of the head's drafts from the target, over a few drafted tokens."""
+    table = target.embedding.weight.detach()
+    target.states = torch.compile(target.states)  # type: ignore[method-assign]
+
+    def loss(batch: Batch) -> Tensor:
+        with torch.no_grad():
+            states = target.states(batch.tokens, batch.visible)
+        # The pair at a place predicts what the target predicts at the next one.
+        wanted = F.pad(batch.wanted[:, 1:], (0, 1))
+        with torch.no_grad():
+            right = F.linear(target.norm(states[-1]).roll(-1, 1)[wanted], table).float()
+        own, past = head.encode(states), Past()
+        embedded = F.embedding(batch.next_tokens, table)
+        total = torch.zeros(())
+        for step in range(_STEPS):
+            own = head(embedded, own if step == 0 else _later(own, 1), past, batch.visible)
+            logits = F.linear(head.norm(own)[wanted], table).float()
+            total = total + _DECAY**step * divergence(logits, right)
+        return total
+
+    return loss

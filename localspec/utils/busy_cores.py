@@ -1,0 +1,41 @@
+"""Busy cores: how many of the cores of this process other programs use."""
+
+import os
+import time
+
+import psutil
+
+
+class BusyCores:
+    """Measures how many of the cores of this process other programs use, from call to call."""
+
+    def __init__(self) -> None:
+        self._cores = allowed_cores()
+        self._before = self._times()
+
+    def mean(self, least_seconds: float = 0) -> float | None:
+        """Return the mean since the last one, at first since this object was made.
+
+        None, and nothing is measured, if that was less than so many seconds ago.
+        """
+        now, before = self._times(), self._before
+        seconds, own, idle = (n - b for n, b in zip(now, before, strict=True))
+        if seconds <= least_seconds:
+            return None
+        self._before = now
+        return max(0.0, len(self._cores) - (idle + own) / seconds)
+
+    def _times(self) -> tuple[float, float, float]:
+        """The seconds until now, those this process computed, and those the cores were idle."""
+        cores = psutil.cpu_times(percpu=True)
+        # While a program waits for a disk, its core is free for others.
+        idle = [each.idle + getattr(each, "iowait", 0) for each in cores]
+        mine = sum(idle[core] for core in self._cores if core < len(idle))
+        return time.perf_counter(), time.process_time(), mine
+
+
+def allowed_cores() -> frozenset[int]:
+    """Return the numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))

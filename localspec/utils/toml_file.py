@@ -1,0 +1,33 @@
+"""TOML files that the user writes: read, with one line for whatever is wrong with them."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from localspec.errors import InvalidValueError
+from localspec.utils.bounded_file import read_regular
+
+# Far above what anybody writes by hand.
+_MOST_BYTES = 4 << 20
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a user's file, "" if there is none.
+
+    Raises InvalidValueError for a file that cannot be read.
+    """
+    try:
+        return read_regular(file, _MOST_BYTES).decode()
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidValueError(f"{file} cannot be read: {reason}; repair or move it") from error
+
+
+def parse_toml(text: str, file: str) -> dict[str, Any]:
+    """Return the tables of a file's text. Raises InvalidValueError for text that is no TOML."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidValueError(f"{file} is not valid TOML: {error}; repair or move it") from error

@@ -1,0 +1,196 @@
+"""Worker process: a module that answers requests in a process of its own, each within limits.
+
+Requests and answers are JSON values, a line each, on the worker's standard input and output. The
+worker gets no signals from the keyboard, and it ends with its parent.
+
+    worker = WorkerProcess("localspec.llama.template_renderer", seconds=5, memory=1 << 30)
+    answer = worker.ask({"text": "hello"})
+"""
+
+import atexit
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from localspec.utils.format import format_bytes
+
+# Seconds between two looks at what a worker uses.
+_POLL_SECONDS = 0.02
+
+
+class WorkerLimitError(Exception):
+    """A request took more than the worker may use; the message says of what."""
+
+
+class WorkerProcess:
+    """A module that runs as `python -m module seconds memory` and calls `serve`.
+
+    It is started by the first request, and again after a request that had to be ended.
+
+    seconds: of processor time, for one request. memory: of the whole process, in bytes.
+    """
+
+    def __init__(self, module: str, *, seconds: float, memory: int) -> None:
+        self._module = module
+        self._seconds, self._memory = seconds, memory
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watch: _Watch | None = None
+        self._started_by = 0
+
+    def ask(self, request: Any) -> Any:
+        """Send a request and return the answer.
+
+        Raises WorkerLimitError where the request needs more than the limits, or ends the worker;
+        OSError where no process can be started; TypeError or ValueError for what is no JSON value.
+        """
+        line = json.dumps(request).encode() + b"\n"
+        with self._lock:
+            process, watch = self._running()
+            watch.begin()
+            try:
+                answer = _exchange(process, line)
+            except BaseException:
+                self._close()
+                raise
+            finally:
+                watch.end()
+            if answer:
+                return json.loads(answer)
+            self._close()
+            raise WorkerLimitError(watch.exceeded or "more than a process can give")
+
+    def close(self) -> None:
+        """End the worker, if it runs; the next request starts another."""
+        with self._lock:
+            self._close()
+
+    def _running(self) -> tuple[subprocess.Popen[bytes], "_Watch"]:
+        # After a fork the worker is that of the parent process, and answers only there.
+        if self._process is None or self._watch is None or self._started_by != os.getpid():
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", self._module, str(self._seconds), str(self._memory)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self._started_by = os.getpid()
+            atexit.register(self.close)
+            self._watch = _Watch(self._process, self._seconds, self._memory)
+            self._watch.start()
+        return self._process, self._watch
+
+    def _close(self) -> None:
+        atexit.unregister(self.close)
+        process, watch, self._process, self._watch = self._process, self._watch, None, None
+        if process is None or watch is None or self._started_by != os.getpid():
+            return
+        watch.requests.put(None)
+        process.kill()
+        with suppress(BrokenPipeError), process:  # waits for its end
+            pass
+
+
+class _Watch(threading.Thread):
+    """Kills a worker as soon as a request uses too much.
+
+    It is one thread for all requests, which do not wait for it. exceeded: what a request used too
+    much of, None if it did not.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], seconds: float, memory: int) -> None:
+        super().__init__(daemon=True)
+        self.exceeded: str | None = None
+        # An event per request, set once it is answered; None at the end.
+        self.requests = queue.SimpleQueue[threading.Event | None]()
+        self._process = process
+        self._seconds, self._memory = seconds, memory
+        self._answered = threading.Event()
+        self._deciding = threading.Lock()
+
+    def begin(self) -> None:
+        """A request is sent now."""
+        self._answered = threading.Event()
+        self.requests.put(self._answered)
+
+    def end(self) -> None:
+        """The request was answered, or the worker is dead; nothing is killed after this."""
+        with self._deciding:
+            self._answered.set()
+
+    def run(self) -> None:
+        """Watch one request after the other."""
+        while answered := self.requests.get():
+            if not answered.wait(_POLL_SECONDS):
+                self._watch(answered)
+
+    def _watch(self, answered: threading.Event) -> None:
+        # A usual request takes less time than this import.
+        import psutil
+
+        with suppress(psutil.Error):
+            watched = psutil.Process(self._process.pid)
+            begun = _seconds_used(watched)
+            while not answered.wait(_POLL_SECONDS):
+                if _seconds_used(watched) - begun > self._seconds:
+                    self.exceeded = f"more than {self._seconds:g} s"
+                elif watched.memory_info().rss > self._memory:
+                    self.exceeded = f"more than {format_bytes(self._memory)} of memory"
+                if self.exceeded:
+                    with self._deciding:
+                        if not answered.is_set():
+                            self._process.kill()
+                    return
+
+
+def _exchange(process: subprocess.Popen[bytes], line: bytes) -> bytes:
+    """Return the line that answers a line; an empty one if the process ended instead."""
+    assert process.stdin
+    assert process.stdout
+    with suppress(BrokenPipeError):
+        process.stdin.write(line)
+        process.stdin.flush()
+    answer = process.stdout.readline()
+    return answer if answer.endswith(b"\n") else b""
+
+
+def _seconds_used(process: Any) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def serve(answer: Callable[[Any], Any]) -> None:
+    """In the worker: answer all requests; end with the parent. A MemoryError is for `answer`."""
+    seconds, memory = float(sys.argv[1]), int(sys.argv[2])
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    _limit_memory(memory)
+    for line in requests:
+        _limit_time(2 * seconds)
+        answers.write(json.dumps(answer(json.loads(line))).encode() + b"\n")
+        answers.flush()
+
+
+def _limit_memory(memory: int) -> None:
+    """Let no single step exceed the memory before the parent looks; not every system can."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+
+def _limit_time(seconds: float) -> None:
+    """End this process by itself if it computes on after its parent has died."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        end = int(used.ru_utime + used.ru_stime + seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))

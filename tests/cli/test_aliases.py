@@ -1,0 +1,123 @@
+"""Commands as people type them: names of other programs, and names with a slip."""
+
+import shlex
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fakes.command_line import Run, own_folders
+from fakes.generate_runs import posix
+from fakes.terminal import on_terminal
+
+from localspec import __version__
+from localspec.cli.aliases import ALIASES, without_alias
+from localspec.cli.main import localspec as commands
+from localspec.models import registry
+from localspec_tui import web
+
+BUNDLED = str(registry.bundled().target)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("generat", "No such command 'generat'; did you mean generate? (see localspec --help)"),
+        ("Chatt", "did you mean chat?"),
+        ("lst", "did you mean list or ls?"),
+        ("psychic", "No such command 'psychic' (see localspec --help)"),
+    ],
+)
+def test_a_slip_gets_a_suggestion(cli: Run, typed: str, said: str) -> None:
+    done = cli(typed)
+    assert (done.code, done.out) == (2, "")
+    [line] = done.lines
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("generate --temp 0.5", "'--temp'; did you mean --temperature? (see localspec generate"),
+        ("generate --ctx-size 9", "'--ctx-size'; did you mean --ctx? (see"),
+        ("ls --al", "'--al'; did you mean --all? (see localspec ls --help)"),
+        ("bench --zebra", "'--zebra' (see localspec bench --help)"),
+        ("generate -t 4", "'-t' (see localspec generate --help)"),
+        ("--verison", "'--verison'; did you mean --version? (see localspec --help)"),
+        (
+            "generate two words",
+            "argument (words); put the prompt in quotes (see localspec generate",
+        ),
+        ("bench qwen3-8b", "argument (qwen3-8b); -m names the model (see localspec bench --help)"),
+        ("doctor now", "extra argument (now) (see localspec doctor --help)"),
+        ("pull --draft", "'--draft' requires an argument (see localspec pull --help)"),
+    ],
+)
+def test_a_slip_in_the_options_gets_a_suggestion(cli: Run, typed: str, said: str) -> None:
+    done = cli(*typed.split())
+    assert (done.code, done.out) == (2, "")
+    [line] = done.lines
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["list", "--json"], ["ls", "--json"]),
+        (["help"], ["--help"]),
+        (["help", "help"], ["--help"]),
+        (["help", "generate"], ["generate", "--help"]),
+        (["help", "list"], ["ls", "--help"]),
+        (["help", "run"], ["run", "--help"]),
+        (["run", "tiny", "Why", "so?", "-n5"], ["generate", "-m", "tiny", "Why so?", "-n5"]),
+        (["run", "tiny", "--seed", "3"], ["generate", "-m", "tiny", "--seed", "3"]),
+        (["run"], ["generate"]),
+        (["generate", "run"], ["generate", "run"]),
+        ([], []),
+    ],
+)
+def test_what_an_alias_means_in_a_pipe(cli: Run, typed: list[str], meant: list[str]) -> None:
+    assert without_alias(typed) == meant
+
+
+def test_run_generates_from_a_prompt_and_from_a_pipe(cli: Run) -> None:
+    options = ("-n", "5", "--seed", "3", "--threads", "1")
+    asked = cli("generate", "-m", BUNDLED, "import os", *options)
+    assert cli("run", BUNDLED, "import", "os", *options).out == asked.out
+    assert cli("run", BUNDLED, *options, stdin=b"import os").out == asked.out
+
+
+@posix
+def test_run_without_a_prompt_is_the_chat(tmp_path: Path) -> None:
+    """Its options are those of chat, where it has a terminal."""
+    code, shown = on_terminal("run", "--theme", "none", env=own_folders(tmp_path))
+    assert code == 2
+    assert "--theme is 'none'" in shown
+
+
+def test_run_in_a_browser_is_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although the command that is served has no terminal."""
+    served: list[str] = []
+    monkeypatch.setattr(web, "serve", served.append)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    words = ["run", "tiny", "--web", "--seed", "3"]
+    monkeypatch.setattr(sys, "argv", ["localspec", *words])
+    commands(words, standalone_mode=False)
+    assert shlex.split(served[0])[2:] == ["localspec", "chat", "tiny", "--seed", "3"]
+
+
+def test_run_explains_itself(cli: Run) -> None:
+    for typed in (["run", "--help"], ["help", "run"]):
+        done = cli(*typed)
+        assert done.code == 0
+        assert done.out.startswith("Usage: localspec run MODEL [PROMPT]")
+
+
+def test_aliases_are_hidden(cli: Run) -> None:
+    listed = cli("help").out.partition("Commands:")[2]
+    names = {line.split()[0] for line in listed.splitlines() if line}
+    assert "ls" in names and not names & {*ALIASES}
+
+
+def test_the_version_has_a_letter(cli: Run) -> None:
+    assert cli("-V").out == f"localspec, version {__version__}\n"

@@ -1,0 +1,316 @@
+"""Settings: an option, a variable, config.toml, a default; and `localspec config`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from fakes.command_line import Run
+from fakes.generate_runs import DRAFTER
+
+from localspec.cli.config_edit import with_value
+from localspec.cli.main import localspec as commands
+from localspec.cli.settings import SETTINGS, CommandDefaults, Settings
+from localspec.errors import InvalidValueError
+from localspec.memory.estimate import KV_TYPES
+from localspec.models import registry
+
+BUNDLED = registry.bundled().target
+ASK = ("generate", "def f(", "-n", "5", "--seed", "3")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The config.toml of this test, which is not there yet."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    return tmp_path / "config.toml"
+
+
+def settings_shown(cli: Run) -> dict[str, Any]:
+    """What `localspec config --json` says of each setting."""
+    settings: dict[str, Any] = cli("config", "--json").record["settings"]
+    return settings
+
+
+def test_an_option_comes_before_a_variable_before_the_file(
+    cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('draft = "lookup"\n')
+    assert "draft: lookup" in cli(*ASK).err
+    monkeypatch.setenv("LOCALSPEC_DRAFT", "ngram")
+    assert "draft: ngram" in cli(*ASK).err
+    assert "draft: suffix," in cli(*ASK, "--draft", "suffix").err
+
+
+def test_each_setting_reaches_the_engine(cli: Run, file: Path) -> None:
+    file.write_text(
+        f'model = "{BUNDLED.as_posix()}"\ndraft = "none"\nthreads = 1\nctx = 300\ngpu_layers = 0\n'
+        'kv_type = "q8_0"\ndraft_kv_type = "q8_0"\n'
+    )
+    done = cli(*ASK, "--json")
+    assert done.lines[0].startswith(f"localspec: {BUNDLED.stem} · draft: off")
+    assert done.record["recipe"]["kv_type"] == "q8_0"
+    long = cli("generate", "word " * 400)
+    assert "the context holds 300" in long.err
+
+
+def test_config_says_where_each_is_from(
+    cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('threads = 1\nmodel = "tiny"\n')
+    monkeypatch.setenv("LOCALSPEC_THREADS", "2")
+    shown = settings_shown(cli)
+    assert shown["threads"] == {"value": 2, "from": "LOCALSPEC_THREADS"}
+    assert shown["model"] == {"value": "tiny", "from": "config.toml"}
+    assert shown["ctx"] == {"value": None, "from": "default"}
+    assert shown["home"] == {"value": str(file.parent), "from": "LOCALSPEC_HOME"}
+    table = cli("config").out
+    assert "by model size" not in table and "LOCALSPEC_THREADS" in table
+    assert cli("config", "path").out == f"{file}\n"
+
+
+def test_an_unknown_key_is_named_and_ignored(cli: Run, file: Path) -> None:
+    file.write_text('drafter = "suffix"\ntemprature = 3\n[chat]\n')
+    done = cli(*ASK)
+    assert done.code == 0
+    assert f"{file}: the unknown key 'drafter' is ignored; did you mean draft?" in done.err
+    assert "'temprature' is ignored; the keys are model, draft, ctx," in done.err
+    assert "'chat' is ignored" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('threads = "four"', "threads is 'four'; it must be a whole number of at least 1"),
+        ("threads = true", "threads is True; it must be a whole number"),
+        ("threads = 2.5", "threads is 2.5; it must be a whole number"),
+        ("ctx = 1", "ctx is 1; it must be a whole number of at least 2"),
+        ("model = 3", "model is 3; it must be a text in quotes"),
+        ('model = ""', "model is ''; it must be a text in quotes"),
+        ('kv_type = "q9"', "kv_type is 'q9'; it must be one of f16, bf16"),
+        ("threads = ", "is not valid TOML"),
+    ],
+)
+def test_a_wrong_type_is_refused(cli: Run, file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    for command in (ASK, ("config",)):
+        done = cli(*command)
+        assert (done.code, done.out) == (2, "")
+        [line] = done.lines
+        assert line.startswith(f"localspec: error: {file}")
+        assert said in line
+    assert cli("generate", "--help").code == 0
+
+
+def test_a_wrong_variable_is_refused(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_THREADS", "2x")
+    done = cli(*ASK)
+    assert done.code == 2
+    assert "error: LOCALSPEC_THREADS is '2x'; it must be a whole number" in done.err
+
+
+def test_a_file_that_cannot_be_read(cli: Run, file: Path) -> None:
+    file.write_bytes(b"model = '\xe9'")
+    assert cli(*ASK).code == 2
+    file.unlink()
+    file.mkdir()
+    done = cli(*ASK)
+    assert done.code == 2
+    assert f"{file} cannot be read" in done.err
+
+
+def test_a_drafter_is_not_used_for_another_model_than_its_own(
+    cli: Run, file: Path, drafter_path: Path, target_path: Path
+) -> None:
+    file.write_text(f'model = "somebody/else"\ndraft = "{drafter_path.as_posix()}"\n')
+    done = cli(*ASK, "-m", str(BUNDLED))
+    assert done.code == 0
+    assert f"was set for somebody/else, not for {BUNDLED}, which gets auto" in done.err
+    file.write_text(f'draft = "{drafter_path.as_posix()}"\n')
+    assert f"draft: {DRAFTER}" in cli(*ASK, "-m", str(target_path)).err
+    file.write_text('model = "somebody/else"\ndraft = "lookup"\n')
+    assert "draft: lookup" in cli(*ASK, "-m", str(BUNDLED)).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "model", "draft"),
+    [
+        (["chat"], "one", "suffix,small"),
+        (["chat", "-c"], None, "auto"),
+        (["chat", "--resume", "3f"], None, "auto"),
+        (["chat", "two"], "two", "auto"),
+        (["chat", "two", "--draft", "none"], "two", "none"),
+        (["plan"], "one", "suffix,small"),
+        (["bench"], "one", "small"),
+        (["bench", "-m", "two"], "two", None),
+        (["audit", "--prompt", "x"], "one", "suffix,small"),
+        (["audit", "-"], None, "auto"),
+    ],
+)
+def test_each_command_takes_what_suits_it(
+    file: Path, arguments: list[str], model: str | None, draft: str | None
+) -> None:
+    file.write_text('model = "one"\ndraft = "suffix,small"\nctx = 512\n')
+    name, *others = arguments
+    parent = click.Context(commands, help_option_names=["-h", "--help"])
+    command = commands.get_command(parent, name)
+    assert command is not None
+    defaults: Any = CommandDefaults(name, Settings())
+    params = command.make_context(name, others, parent, default_map=defaults).params
+    assert (params["model"], params["draft"]) == (model, draft)
+    assert params.get("context") == (512 if name in ("chat", "plan") else None)
+
+
+def test_audit_scores_the_model_that_wrote_the_text(cli: Run, file: Path) -> None:
+    file.write_text('model = "somebody/else"\n')
+    record = cli(*ASK, "-m", str(BUNDLED), "--json", "--threads", "1").out
+    assert cli("audit", "-", stdin=record.encode()).code == 0
+    assert cli("audit", "--prompt", "def f(").code == 3
+
+
+def test_scripts_do_not_read_the_settings(file: Path) -> None:
+    import localspec
+
+    file.write_text('model = "no/such"\nthreads = "four"\n')
+    with localspec.load(draft="none") as engine:
+        assert engine.model.path.stem == BUNDLED.stem
+
+
+def test_set_and_unset(cli: Run, file: Path) -> None:
+    assert "threads is 4 now (config.toml)" in cli("config", "set", "threads", "4").err
+    cli("config", "set", "gpu_layers", "-1")
+    cli("config", "set", "model", 'C:\\models\\a "b".gguf')
+    assert settings_shown(cli)["model"]["value"] == 'C:\\models\\a "b".gguf'
+    assert settings_shown(cli)["gpu_layers"]["value"] == -1
+    assert "model is the bundled pair now" in cli("config", "unset", "model").err
+    assert file.read_text() == "threads = 4\ngpu_layers = -1\n"
+
+
+def test_help_names_all_settings(cli: Run) -> None:
+    shown = cli("config", "--help").out
+    assert all(name in shown for name in SETTINGS)
+
+
+def test_a_model_that_is_not_here_is_set_and_said(cli: Run, file: Path) -> None:
+    done = cli("config", "set", "model", "qwen3-8b")
+    assert done.code == 0
+    assert "model is qwen3-8b now (config.toml), but Qwen/Qwen3-8B-GGUF is not on" in done.err
+    assert "localspec pull qwen3-8b fetches it" in done.err
+    done = cli("config", "set", "draft", "suffix,/no/such.gguf")
+    assert "but there is no model file /no/such.gguf; check the path" in done.err
+    assert cli("config", "set", "model", "terminal").err.endswith("(config.toml)\n")
+
+
+def test_a_file_is_set_with_its_whole_path(
+    cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(BUNDLED.parent)
+    cli("config", "set", "model", BUNDLED.name)
+    cli("config", "set", "draft", f"suffix,pard:{BUNDLED.name}")
+    shown = settings_shown(cli)
+    assert shown["model"]["value"] == str(BUNDLED)
+    assert shown["draft"]["value"] == f"suffix,pard:{BUNDLED}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("model", "nothere", "there is no model 'nothere'; choose a path, user/repo[:quant]"),
+        ("model", "qwen3-8", "there is no model 'qwen3-8'; did you mean qwen3-8b"),
+        ("draft", "sufix", "there is no model 'sufix'; did you mean suffix?"),
+        ("draft", "suffix,nothere", "there is no model 'nothere'; choose auto, none"),
+        ("draft", "suffix,none", "draft names none and something else; choose one"),
+    ],
+)
+def test_a_name_that_means_nothing_is_not_set(
+    cli: Run, file: Path, name: str, value: str, said: str
+) -> None:
+    done = cli("config", "set", name, value)
+    assert done.code in (2, 3) and said in done.err
+    assert not file.exists()
+
+
+def test_the_error_says_where_a_missing_model_was_set(
+    cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('model = "nothere"\ndraft = "suffix,/no/such.gguf"\n')
+    assert cli("generate", "hi").err.endswith("localspec ls --all shows (model: config.toml)\n")
+    monkeypatch.setenv("LOCALSPEC_MODEL", "terminal")
+    assert cli("generate", "hi").err.endswith("check the path (draft: config.toml)\n")
+    done = cli("generate", "hi", "-m", "elsewhere", "--draft", "none")
+    assert "config.toml" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("set", "thread", "4"), "there is no setting 'thread'; did you mean threads?"),
+        (("set", "home", "/tmp"), "home is set by the variable LOCALSPEC_HOME alone"),
+        (("set", "threads", "four"), "error: the value of threads is 'four'; it must be a"),
+        (("set", "threads"), "config set threads 4"),
+        (("unset",), "no setting is named; choose model, draft"),
+        (("unset", "threads", "4"), "config unset threads"),
+        (("show",), "there is no action 'show'; choose path, set, unset"),
+    ],
+)
+def test_config_refuses(cli: Run, file: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = cli("config", *arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert not file.exists()
+
+
+def test_one_of_several_wrong_keys_can_be_set(cli: Run, file: Path) -> None:
+    file.write_text('threads = "four"\nctx = 1\n')
+    done = cli("config", "set", "threads", "4")
+    assert (done.code, done.err) == (0, "localspec: threads is 4 now (config.toml)\n")
+    assert file.read_text() == "threads = 4\nctx = 1\n"
+
+
+def test_a_wrong_variable_is_refused_before_the_file_changes(
+    cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_THREADS", "2x")
+    done = cli("config", "set", "threads", "4")
+    assert done.code == 2 and "LOCALSPEC_THREADS is '2x'" in done.err
+    assert not file.exists()
+
+
+def test_a_link_stays_a_link(cli: Run, file: Path, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "localspec.toml"
+    real.parent.mkdir()
+    real.write_text("# mine\n")
+    file.symlink_to(real)
+    cli("config", "set", "threads", "4")
+    assert file.is_symlink()
+    assert real.read_text() == "# mine\nthreads = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value", "edited"),
+    [
+        ("", "threads", 4, "threads = 4\n"),
+        ("# one\nthreads=1 # two\nctx = 5\n", "threads", 4, "# one\nthreads=4 # two\nctx = 5\n"),
+        ('model = "a # b"  # c', "model", "d", 'model = "d"  # c'),
+        ("model = 'a'\r\nctx = 5\r\n", "model", "d", 'model = "d"\r\nctx = 5\r\n'),
+        ("ctx = 5\n\n[chat]\nthreads = 1\n", "threads", 4, None),
+        ("ctx = 5\n[chat]\na = 1\n", "threads", 4, "ctx = 5\nthreads = 4\n[chat]\na = 1\n"),
+        ("a = 1\nctx = 5 # x\nb = 2", "ctx", None, "a = 1\nb = 2"),
+        ("a = 1", "ctx", None, "a = 1"),
+        ("'threads' = 1\n", "threads", 4, None),
+        ('a = """\nthreads = 1\n"""\n', "threads", 4, None),
+        ("", "model", "a\x7fb", None),
+    ],
+)
+def test_an_edit_changes_nothing_else_or_is_refused(
+    text: str, name: str, value: Any, edited: str | None
+) -> None:
+    if edited is None:
+        with pytest.raises(InvalidValueError, match="edit"):
+            with_value(text, name, value, "config.toml")
+    else:
+        assert with_value(text, name, value, "config.toml") == edited
+
+
+def test_the_types_of_caches_are_those_of_the_engine() -> None:
+    assert {*SETTINGS["kv_type"].choices} == {*KV_TYPES}

@@ -1,0 +1,112 @@
+"""`localspec trim` at the terminal."""
+
+from pathlib import Path
+
+import pytest
+from fakes.command_line import Run
+from fakes.eagle3 import SHAPES, write_head, write_target
+from fakes.matrix_heads import write_medusa
+
+from localspec.conversation.turns import Conversation, Turn
+from localspec.errors import DrafterMismatchError, InvalidValueError, ModelNotFoundError
+from localspec.gguf.check import check_drafter
+
+QUICK = ("--threads", "1", "--ctx", "512", "--gpu-layers", "0")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return write_target(tmp_path / "target.gguf")
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Path:
+    return write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"])
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.txt"
+    path.write_text("anbt\n---\ndnenbt\n")
+    return path
+
+
+def test_the_targets_own_texts(
+    cli: Run, head: Path, target: Path, prompts: Path, tmp_path: Path
+) -> None:
+    named = ("trim", str(head), "--target", str(target), "--prompts", str(prompts), *QUICK)
+    before = head.read_bytes()
+    done = cli(*named, "--tokens", "60")
+    out = tmp_path / "head-60-tokens.gguf"
+    assert (done.code, done.out) == (0, f"{out}\n"), done.err
+    check_drafter(out)
+    assert head.read_bytes() == before
+    said = done.err
+    assert "counting what the target writes" in said
+    assert "keeps 60 of 283 tokens" in said
+    assert "a pass of the head reads 27.2 kB -> 5.8 kB" in said
+    assert "accepted: " in said
+    assert f"next: localspec generate -m {target} --draft {out}" in said
+
+
+def test_counted_files(cli: Run, head: Path, target: Path, prompts: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_text("anbt dnenbt\n" * 100)
+    named = ("trim", str(head), "--target", str(target), "--prompts", str(prompts), *QUICK)
+    done = cli(*named, "--tokens", "60", "--count", str(folder), "--json")
+    assert done.code == 0, done.err
+    record = done.record
+    assert record["covered"] == 1.0
+    assert record["same_texts"]
+    assert [record[name]["tokens"] for name in ("before", "after")] == [283, 60]
+    assert record["after"]["bytes_per_pass"] < record["before"]["bytes_per_pass"]
+    assert record["before"]["seconds_per_drafted_token"] > 0
+
+
+def test_chats_are_counted(cli: Run, head: Path, target: Path, prompts: Path, home: Path) -> None:
+    from localspec_tui.archive import Archive
+
+    named = ("trim", str(head), "--target", str(target), "--prompts", str(prompts), *QUICK)
+    empty = cli(*named, "--count", "chats")
+    assert empty.code == InvalidValueError.exit_code
+    assert "there are no conversations yet" in empty.err
+    conversation = Conversation()
+    conversation.add(Turn("user", "anbt"))
+    conversation.add(Turn("assistant", "dnenbt"))
+    archive = Archive()
+    key = archive.create("target", None)
+    archive.save(key, [], conversation.last)
+    assert [*archive.contents()] == ["anbt", "dnenbt"]
+    archive.close()
+    done = cli(*named, "--count", "chats", "--json")
+    assert done.code == 0, done.err
+    assert done.record["covered"] == 1.0
+
+
+def test_one_line_and_a_code_for_each_refusal(
+    cli: Run, head: Path, target: Path, prompts: Path, tmp_path: Path
+) -> None:
+    def refused(code: int, said: str, *arguments: str) -> None:
+        done = cli("trim", *arguments, "--target", str(target), "--prompts", str(prompts), *QUICK)
+        assert (done.code, done.out) == (code, ""), done.err
+        assert done.lines[-1].startswith("localspec: error: ")
+        assert said in done.lines[-1]
+
+    usage = InvalidValueError.exit_code
+    texts = ("--count", str(prompts))
+    refused(usage, "have no d2t", str(write_medusa(tmp_path / "medusa.gguf")))
+    refused(usage, "reads no d2t", str(target))
+    refused(usage, "--tokens is 1; the chat template", str(head), *texts, "--tokens", "1")
+    refused(usage, "--tokens is 283", str(head), *texts, "--tokens", "283")
+    refused(usage, "the head itself", str(head), *texts, "-o", str(head))
+    refused(usage, "--count nothing", str(head), "--count", "nothing")
+    refused(ModelNotFoundError.exit_code, "no model file", str(tmp_path / "none.gguf"))
+    other = write_head(tmp_path / "other.gguf", reads=(1, 2, 9))
+    refused(DrafterMismatchError.exit_code, "layer 9", str(other))

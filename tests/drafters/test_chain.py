@@ -1,0 +1,50 @@
+"""A chain of drafted tokens, and what ends it."""
+
+import numpy as np
+import pytest
+
+from localspec.drafters.chain import Chain
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.drafter import Limit
+
+SAMPLERS = [Sampler(SamplingParams(temperature=each), Noise(1)) for each in (0, 1)]
+N_VOCAB = 100
+
+
+@pytest.fixture(params=SAMPLERS, ids=["greedy", "warm"])
+def chain(request: pytest.FixtureRequest) -> Chain:
+    limit = Limit(4, request.param.prefix([1]), request.param, needs_probs=True)
+    return Chain(limit, 4, N_VOCAB)
+
+
+@pytest.fixture
+def logits() -> np.ndarray:
+    """Those of a model with a few tokens more than the target."""
+    return np.random.default_rng(0).standard_normal(N_VOCAB + 5).astype(np.float32)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("place", [0, 57, N_VOCAB - 1])
+def test_logits_that_are_no_numbers_end_it(
+    chain: Chain, logits: np.ndarray, bad: float, place: int
+) -> None:
+    assert chain.draw(logits)
+    logits[place] = bad
+    assert not chain.draw(logits)
+    assert len(chain.draft) == len(chain.draft.probs or ()) == 1
+
+
+def test_forbidden_tokens_and_tokens_of_the_drafter_alone_do_not(
+    chain: Chain, logits: np.ndarray
+) -> None:
+    logits[:N_VOCAB:2] = -np.inf
+    logits[N_VOCAB:] = np.nan
+    assert chain.draw(logits)
+    assert chain.tokens[0] % 2
+
+
+def test_logits_without_a_token_end_it(chain: Chain) -> None:
+    assert not chain.draw(np.full(N_VOCAB, -np.inf, np.float32))
+    assert not chain.draft

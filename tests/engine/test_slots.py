@@ -1,0 +1,348 @@
+"""Several texts of one engine at once, by `generate` and `stream`: each is whole, or waits."""
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.company import PATIENCE, Threads
+from fakes.stateful import run_machine
+from fakes.tiny import tiny_model
+from hypothesis import Phase
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from localspec.conversation.session import Session
+from localspec.engine import slots
+from localspec.engine.engine import Engine, load
+from localspec.engine.generation import Generation
+from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
+from localspec.loading.loader import LoadedModels
+from localspec.speculation.draft import NOTHING, Draft
+from localspec.speculation.drafter import Limit, Outcome, Traits
+
+LENGTH = 24
+OPTIONS: dict[str, Any] = {"max_tokens": LENGTH, "temperature": 0, "ignore_eos": True}
+PROMPTS = ["abc", "def", "an en", "bt", "cs cs cs", "dr er"]
+
+
+class BrokenError(Exception):
+    """An error of the caller's own."""
+
+
+class Silent:
+    """A drafter object, which follows only one text."""
+
+    name = "silent"
+    traits = Traits()
+
+    def begin(self, tokens: Any) -> None: ...
+
+    def propose(self, limit: Limit) -> Draft:
+        return NOTHING
+
+    def observe(self, outcome: Outcome) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def tiny_path() -> Path:
+    return tiny_model("llama")
+
+
+@pytest.fixture(scope="module")
+def shared(tiny_path: Path) -> Iterator[Engine]:
+    with load(tiny_path, "suffix", threads=1, context=128, kv_type="f32") as engine:
+        yield engine
+
+
+@pytest.fixture
+def engine(shared: Engine) -> Iterator[Engine]:
+    """No test leaves a slot behind."""
+    yield shared
+    gc.collect()
+    shared._slots._leave_abandoned()
+    assert shared._slots.further == []
+    assert not shared._slots._with_text
+    scheduler = shared.scheduler
+    assert not (scheduler._waiting or scheduler._busy or scheduler._steps)
+
+
+@pytest.fixture(scope="module")
+def alone(tiny_path: Path) -> Iterator[Callable[[str], list[int]]]:
+    """The text of a prompt, written with nothing beside it and from an empty cache."""
+    with load(tiny_path, "none", threads=1, context=128, kv_type="f32") as engine:
+
+        def text(prompt: str) -> list[int]:
+            engine.slot.target.truncate(0)
+            return engine.generate(prompt, **OPTIONS).token_ids
+
+        yield text
+
+
+@pytest.fixture
+def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is too small for a second text."""
+
+    def refuse(_self: LoadedModels) -> LoadedModels:
+        raise ModelLoadError("there is no room for another text")
+
+    monkeypatch.setattr(LoadedModels, "for_another_text", refuse)
+
+
+def in_threads(engine: Engine, count: int) -> list[list[int]]:
+    """What so many threads get that call `generate` at the same time."""
+    ready = threading.Barrier(count)
+
+    def generate(number: int) -> list[int]:
+        ready.wait(PATIENCE)
+        result = engine.generate(PROMPTS[number % len(PROMPTS)], **OPTIONS)
+        assert result.stop_reason == "length"
+        return result.token_ids
+
+    with ThreadPoolExecutor(count) as pool:
+        return [*pool.map(generate, range(count))]
+
+
+def expected(alone: Callable[[str], list[int]], count: int) -> list[list[int]]:
+    return [alone(PROMPTS[number % len(PROMPTS)]) for number in range(count)]
+
+
+@pytest.mark.parametrize("count", [2, 6, 20])
+def test_each_thread_gets_its_whole_text(
+    engine: Engine, alone: Callable[[str], list[int]], count: int
+) -> None:
+    assert in_threads(engine, count) == expected(alone, count)
+
+
+def test_the_bundled_pair_in_twenty_threads() -> None:
+    """Texts beside others differ at near-ties only, which few short texts reach."""
+    with load(threads=1, context=256) as engine:
+        prompts = [f"def f{number}(" for number in range(20)]
+        texts = [engine.generate(each, max_tokens=12, temperature=0) for each in prompts]
+        with ThreadPoolExecutor(20) as pool:
+            found = [
+                *pool.map(lambda each: engine.generate(each, max_tokens=12, temperature=0), prompts)
+            ]
+    assert {each.stop_reason for each in found} <= {"length", "eos"}
+    assert sum(a.token_ids == b.token_ids for a, b in zip(texts, found, strict=True)) > 10
+
+
+def test_threads_queue_where_there_is_no_room(
+    engine: Engine, alone: Callable[[str], list[int]], no_room: None
+) -> None:
+    assert in_threads(engine, 8) == expected(alone, 8)
+    assert engine.slot.loaded is not None
+
+
+def test_threads_queue_with_a_drafter_object(
+    tiny_path: Path, alone: Callable[[str], list[int]]
+) -> None:
+    with load(tiny_path, Silent(), threads=1, context=128, kv_type="f32") as engine:
+        assert in_threads(engine, 4) == expected(alone, 4)
+        running = engine.stream("abc", **OPTIONS)
+        next(running)
+        with pytest.raises(InvalidValueError, match="'silent' is an object of yours"):
+            engine.stream("def", **OPTIONS)
+        assert running.result().token_ids == alone("abc")
+
+
+def test_streams_of_one_thread_by_turns(engine: Engine, alone: Callable[[str], list[int]]) -> None:
+    running = [engine.stream(prompt, **OPTIONS) for prompt in PROMPTS]
+    for each in zip(*running, strict=True):
+        assert len(each) == len(PROMPTS)
+    assert [[token.id for token in each.tokens] for each in running] == expected(alone, 6)
+
+
+def test_the_next_text_finds_the_cache_of_a_stream_that_was_left(engine: Engine) -> None:
+    for _token in engine.stream("abc def abc", **OPTIONS):
+        break
+    assert engine.generate("abc def abc", **OPTIONS).stats.prompt_evaluated == 1
+    running = engine.stream("abc def abc", **OPTIONS)
+    next(running)
+    running.close()
+    assert engine.generate("abc def abc", **OPTIONS).stats.prompt_evaluated == 1
+
+
+def test_no_room_beside_an_unread_stream_of_the_same_thread(
+    engine: Engine, alone: Callable[[str], list[int]], no_room: None
+) -> None:
+    running = engine.stream("abc", **OPTIONS)
+    with pytest.raises(ModelLoadError, match="no room"):
+        engine.generate("def", **OPTIONS)
+    assert running.result().token_ids == alone("abc")
+    assert engine.generate("def", **OPTIONS).token_ids == alone("def")
+
+
+def test_a_stream_that_nobody_reads_is_not_waited_for(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, no_room: None
+) -> None:
+    monkeypatch.setattr(slots, "_READER_AWAY", 0.05)
+    threads, begun = Threads(), list[Generation]()
+    threads.start(lambda: begun.append(engine.stream("abc", **OPTIONS)))
+    threads.join()
+    with pytest.raises(ModelLoadError, match="no room"):
+        engine.generate("def", **OPTIONS)
+    assert begun[0].result().stop_reason == "length"
+
+
+def test_a_text_waits_for_a_stream_until_that_is_forgotten(
+    engine: Engine, alone: Callable[[str], list[int]], no_room: None
+) -> None:
+    threads, begun = Threads(), [engine.stream("abc", **OPTIONS)]
+    next(begun[0])
+    texts: list[list[int]] = []
+    threads.start(lambda: texts.append(engine.generate("def", **OPTIONS).token_ids))
+    begun.clear()
+    threads.join()
+    assert texts == [alone("def")]
+
+
+def test_stopped_while_it_waits(engine: Engine, no_room: None) -> None:
+    cancel, threads = threading.Event(), Threads()
+    running = engine.stream("abc", **OPTIONS)
+    next(running)
+
+    def wait() -> None:
+        result = engine.generate("def", cancel=cancel, **OPTIONS)
+        several = engine.generate(["def", "abc"], cancel=cancel, **OPTIONS)
+        for each in (result, *several):
+            assert (each.text, each.token_ids, each.stop_reason) == ("", [], "cancelled")
+        stream = engine.stream("def", cancel=cancel, **OPTIONS)
+        assert (list(stream), stream.stop_reason) == ([], "cancelled")
+        assert stream.prompt == engine.tokenize("def")
+        assert list(stream.reading()) == []
+        assert stream.result().to_dict() == result.to_dict() | {
+            "logprobs": [],
+            "seed": stream.settings.seed,
+        }
+
+    threads.start(wait)
+    cancel.set()
+    threads.join()
+    assert running.result().stop_reason == "length"
+
+
+def test_an_error_of_one_text_is_not_the_others(
+    engine: Engine, alone: Callable[[str], list[int]]
+) -> None:
+    ready, threads = threading.Barrier(6), Threads()
+
+    def fail(_decision: object) -> None:
+        raise BrokenError
+
+    def refused() -> None:
+        ready.wait(PATIENCE)
+        with pytest.raises(InvalidValueError):
+            engine.generate([-1], **OPTIONS)
+
+    def broken() -> None:
+        ready.wait(PATIENCE)
+        with pytest.raises(BrokenError):
+            engine.generate("abc", explain=fail, **OPTIONS)
+
+    def whole() -> None:
+        ready.wait(PATIENCE)
+        assert engine.generate("def", **OPTIONS).token_ids == known
+
+    known = alone("def")
+    for work in (refused, broken, whole) * 2:
+        threads.start(work)
+    threads.join()
+
+
+def test_a_text_beside_a_session(engine: Engine, alone: Callable[[str], list[int]]) -> None:
+    with Session(engine, max_tokens=20, ignore_eos=True, temperature=0) as session:
+        answer = session.send("abc")
+        for _event in answer:
+            break
+        assert engine.generate("def", **OPTIONS).token_ids == alone("def")
+        assert len(answer.result().written.tokens) == 20  # type: ignore[union-attr]
+
+
+def test_closing_the_engine_ends_texts_that_wait(tiny_path: Path, no_room: None) -> None:
+    engine, threads = load(tiny_path, "none", threads=1, context=128), Threads()
+    running = engine.stream("abc", **OPTIONS)
+    next(running)
+
+    def wait() -> None:
+        with pytest.raises(LocalspecError, match="closed"):
+            engine.generate("def", **OPTIONS)
+
+    threads.start(wait)
+    engine.close()
+    threads.join()
+    assert running.stop_reason == "cancelled"
+
+
+def test_a_switch_ends_all_texts_and_frees_their_slots(
+    tiny_path: Path, alone: Callable[[str], list[int]]
+) -> None:
+    with load(tiny_path, "none", threads=1, context=128, kv_type="f32") as engine:
+        running = [engine.stream(prompt, **OPTIONS) for prompt in PROMPTS]
+        for each in running:
+            next(each)
+        engine.switch(draft="suffix")
+        assert [each.stop_reason for each in running] == ["cancelled"] * len(PROMPTS)
+        assert engine._slots.further == []
+        assert engine.generate("abc", **OPTIONS).token_ids == alone("abc")
+
+
+class Streams(RuleBasedStateMachine):
+    """Streams of one thread are begun, read, closed and forgotten in any order."""
+
+    engine: Engine
+    alone: Callable[[str], list[int]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[tuple[str, Generation]] = []
+
+    @precondition(lambda self: len(self.open) < 5)
+    @rule(prompt=st.sampled_from(PROMPTS))
+    def begin(self, prompt: str) -> None:
+        self.open.append((prompt, self.engine.stream(prompt, **OPTIONS)))
+
+    @precondition(lambda self: self.open)
+    @rule(which=st.integers(0, 4), tokens=st.integers(1, LENGTH + 1))
+    def read(self, which: int, tokens: int) -> None:
+        _, running = self.open[which % len(self.open)]
+        for _ in range(tokens):
+            next(running, None)
+
+    @precondition(lambda self: self.open)
+    @rule(which=st.integers(0, 4), close=st.booleans())
+    def leave(self, which: int, close: bool) -> None:
+        prompt, running = self.open.pop(which % len(self.open))
+        if close:
+            running.close()
+        self.is_right(prompt, running)
+
+    @rule(prompt=st.sampled_from(PROMPTS))
+    def generate(self, prompt: str) -> None:
+        assert self.engine.generate(prompt, **OPTIONS).token_ids == type(self).alone(prompt)
+
+    def is_right(self, prompt: str, running: Generation) -> None:
+        ids = [token.id for token in running.tokens]
+        assert ids == type(self).alone(prompt)[: len(ids)]
+        assert running.stop_reason in (None, "cancelled", "length")
+
+    def teardown(self) -> None:
+        for prompt, running in self.open:
+            running.result()
+            self.is_right(prompt, running)
+            assert len(running.tokens) == LENGTH
+        running = None  # type: ignore[assignment]
+        self.open.clear()
+        self.engine._slots._leave_abandoned()
+        assert self.engine._slots.further == []
+
+
+def test_streams_in_any_order(engine: Engine, alone: Callable[[str], list[int]]) -> None:
+    known = {prompt: alone(prompt) for prompt in PROMPTS}
+    machine = type(
+        "StreamsOfOne", (Streams,), {"engine": engine, "alone": staticmethod(known.__getitem__)}
+    )
+    run_machine(machine, examples=15, steps=15, phases=[Phase.generate])

@@ -1,0 +1,122 @@
+"""A chat with a scripted engine, in a process and a terminal of its own."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from localspec_tui.archive import Archive
+
+TESTS = Path(__file__).parents[1]
+TIMEOUT = 90.0
+CTRL_D, CTRL_Q = b"\x04", b"\x11"
+_CHILD = """
+import json, sys
+from pathlib import Path
+from fakes.scripted import Script
+from localspec_tui import launch
+from localspec_tui.archive import Archive
+from localspec_tui.engine_thread import EngineThread
+from localspec_tui.launch_options import LaunchOptions
+
+script = Script(**json.loads(sys.argv[2]))
+launch.EngineThread = lambda: EngineThread(script.load)
+archive = Archive(Path(sys.argv[1]) / "sessions.sqlite3")
+sys.exit(launch.launch(LaunchOptions(model="scripted"), archive))
+"""
+
+
+class ChatTerminal:
+    """Types into a chat, and reads what its terminal shows and what its session keeps.
+
+    folder: of its sessions. env: variables beside those of this process. script: of the engine.
+    """
+
+    def __init__(
+        self, folder: Path, *, env: Mapping[str, str] | None = None, **script: Any
+    ) -> None:
+        # None of it exists on Windows.
+        import fcntl
+        import pty
+        import termios
+
+        self._folder = folder
+        self.shown = b""
+        self._screen, inside = pty.openpty()
+        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        path = os.pathsep.join([str(TESTS), *sys.path])
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _CHILD, str(folder), json.dumps(script)],
+            stdin=inside,
+            stdout=inside,
+            stderr=inside,
+            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": path, **(env or {})},
+            start_new_session=True,
+        )
+        os.close(inside)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> "ChatTerminal":
+        self.wait_for(lambda: b"ctx 0" in self.shown)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        os.close(self._screen)
+
+    def type(self, keys: str | bytes) -> None:
+        """Write all these keys at once."""
+        data = keys.encode() if isinstance(keys, str) else keys
+        assert os.write(self._screen, data) == len(data)
+
+    def wait_for(self, true: Callable[[], object]) -> None:
+        """Wait until something is true. Raises TimeoutError after a minute and a half."""
+        end = time.monotonic() + TIMEOUT
+        while not true():
+            if time.monotonic() > end:
+                raise TimeoutError(self.shown[-2000:].decode("utf-8", "replace"))
+            time.sleep(0.02)
+
+    def wait_for_messages(self, messages: Sequence[str]) -> None:
+        """Wait until the session keeps just these messages of the user."""
+        self.wait_for(lambda: self.messages == [*messages])
+
+    @property
+    def messages(self) -> list[str]:
+        """The messages of the user that the latest session keeps."""
+        archive = Archive(self._folder / "sessions.sqlite3")
+        try:
+            key = archive.latest()
+            turns = archive.open(key).conversation.turns if key else []
+        finally:
+            archive.close()
+        return [turn.content for turn in turns if turn.role == "user"]
+
+    def wait_ended(self) -> int:
+        """Wait until the chat has ended; its exit code."""
+        code = self.process.wait(TIMEOUT)
+        self._reader.join(TIMEOUT)
+        return code
+
+    def _read(self) -> None:
+        try:
+            while piece := os.read(self._screen, 65536):
+                self.shown += piece
+        except OSError:
+            pass  # the other end is closed

@@ -1,0 +1,159 @@
+"""The drafters that a target has: in its file, in models.toml, and beside it."""
+
+from pathlib import Path
+
+import pytest
+from fakes.eagle3 import write_head, write_target
+from fakes.fork_heads import FORKS, write_fork_head
+from fakes.hub_disk import HubDisk
+from fakes.vocabularies import words, write_model
+from huggingface_hub import constants
+
+from localspec.drafters.spec import parse_draft
+from localspec.gguf.files import ModelFiles
+from localspec.hub.reference import Repository
+from localspec.loading.acceptance_check import _FOLDER, _KEY
+from localspec.loading.drafter_finder import FoundDrafters, find_drafters
+from localspec.loading.verdicts import remembered_verdict
+from localspec.models.own_drafters import own_drafters, sidecar_drafters
+from localspec.models.registry import user_file
+
+REPO = "zoo/owl-GGUF"
+AUTO = parse_draft("auto")
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    (tmp_path / "home").mkdir()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "models").mkdir()
+    return tmp_path / "models"
+
+
+def listed(*drafters: str, target: str) -> None:
+    entries = [f'[[pairs.owl.drafters]]\n{each}\nsource = "me"\n' for each in drafters]
+    user_file().write_text(f'[pairs.owl]\ntarget = "{target}"\n' + "\n".join(entries))
+
+
+def kinds(target: Path, has_heads: bool = False) -> list[str]:
+    return [each.kind for each in own_drafters(target, has_heads)]
+
+
+def test_a_folder_of_one_model_needs_no_names(folder: Path) -> None:
+    target = folder / "Muse-Glimmer-30B-UD-Q4_K_XL.gguf"
+    for name in (target.name, "dflash-kquant.gguf", "mmproj-kquant.gguf"):
+        (folder / name).write_bytes(b"GGUF")
+    [found] = own_drafters(target, has_heads=False)
+    assert (found.kind, found.file) == ("dflash", folder / "dflash-kquant.gguf")
+
+
+def test_in_a_folder_of_many_models_names_tell(folder: Path) -> None:
+    (folder / "MTP").mkdir()
+    names = ("Qwen3.8-27B-Q4_K_M.gguf", "gemma-4-12b-it-Q8_0.gguf", "dflash-kquant.gguf")
+    for name in (*names, "MTP/mtp-Qwen3.8-27B-Q8_0.gguf", "mtp-gemma-4-12b-it.gguf"):
+        (folder / name).write_bytes(b"GGUF")
+    [qwens] = own_drafters(folder / names[0], has_heads=False)
+    assert qwens.file == folder / "MTP" / "mtp-Qwen3.8-27B-Q8_0.gguf"
+    # Gemma 4 has no heads, whatever the file is called.
+    [gemmas] = own_drafters(folder / names[1], has_heads=False)
+    assert (gemmas.kind, gemmas.file) == ("assistant", folder / "mtp-gemma-4-12b-it.gguf")
+
+
+def test_of_a_repository_all_folders_count(tmp_path: Path) -> None:
+    disk = HubDisk(tmp_path / "hub")
+    files = ["Q8_0/owl-Q8_0.gguf", "Q8_0/eagle3-x.gguf", "MTP/mtp-x.gguf", "mtp-owl-F16.gguf"]
+    snapshot = disk.add(REPO, {name: name.encode() for name in files})
+    found = {each.kind: each.file for each in own_drafters(snapshot / files[0], has_heads=False)}
+    assert found == {"mtp": snapshot / "mtp-owl-F16.gguf", "eagle3": snapshot / files[1]}
+
+
+def test_the_order_is_that_of_models_toml_then_what_lies_beside(folder: Path) -> None:
+    target, beside = folder / "owl-Q8_0.gguf", folder / "eagle3-owl-Q8_0.gguf"
+    for path in (target, beside, folder / "dspark-owl.gguf"):
+        path.write_bytes(b"GGUF")
+    listed(
+        'kind = "dflash"\nfile = "zoo/none-GGUF"',
+        f'kind = "eagle3"\nfile = "{beside}"',
+        'kind = "mtp"\nfile = "in the target"',
+        target=str(target),
+    )
+    found = own_drafters(target, has_heads=True)
+    assert [each.kind for each in found] == ["dflash", "eagle3", "mtp", "dspark"]
+    assert [each.file and each.file.name for each in found] == [
+        *(None, beside.name, target.name, "dspark-owl.gguf")
+    ]
+    plain = own_drafters(target, has_heads=False)[2]
+    assert plain.file is None and "localspec pull owl fetches one that has" in plain.missing
+
+
+def test_heads_inside_need_no_entry(folder: Path) -> None:
+    target = folder / "owl-Q8_0.gguf"
+    target.write_bytes(b"GGUF")
+    assert kinds(target, has_heads=True) == ["mtp"] and kinds(target) == []
+
+
+def test_sidecars_of_a_listing(folder: Path) -> None:
+    files = ["owl-Q4_0.gguf", "dspark-owl-Q4_0.gguf", "MTP/mtp-owl-Q8_0.gguf", "eagle3-owl.gguf"]
+    found = sidecar_drafters(files, ModelFiles((files[0],)), REPO)
+    assert [(each.kind, each.reference) for each in found] == [
+        ("mtp", Repository(REPO, files[2])),
+        ("dspark", Repository(REPO, files[1])),
+        ("eagle3", Repository(REPO, files[3])),
+    ]
+
+
+# What `auto` takes.
+
+
+@pytest.fixture
+def pair(folder: Path) -> tuple[Path, Path]:
+    return write_target(folder / "owl-F32.gguf"), write_head(folder / "eagle3-owl-F32.gguf")
+
+
+def taken(found: FoundDrafters) -> list[str]:
+    return [each.files[0].name for each in found.models]
+
+
+def test_auto_takes_the_sidecar_beside_a_target(pair: tuple[Path, Path]) -> None:
+    found = find_drafters(AUTO, pair[0])
+    assert taken(found) == ["eagle3-owl-F32.gguf"] and found.optional and found.reason is None
+
+
+def test_auto_takes_the_first_that_can_be_used(pair: tuple[Path, Path], folder: Path) -> None:
+    target, head = pair
+    (folder / "empty.gguf").touch()
+    foreign = write_model(folder / "foreign.gguf", words(), layers=1)
+    listed(
+        'kind = "dflash"\nfile = "zoo/none-GGUF"',
+        f'kind = "eagle3"\nfile = "{folder / "empty.gguf"}"',
+        f'kind = "medusa"\nfile = "{foreign}"\nloses = "it is slow"',
+        f'kind = "eagle3"\nfile = "{head}"',
+        target=str(target),
+    )
+    assert taken(find_drafters(AUTO, target)) == [head.name]
+    head.unlink()
+    why = find_drafters(AUTO, target).reason or ""
+    assert "zoo/none-GGUF is not on this machine; localspec pull owl --drafter dflash" in why
+    assert "empty.gguf is empty; download it again" in why
+    assert f"medusa {foreign} is left out: it is slow" in why
+
+
+def test_auto_leaves_out_what_its_target_did_not_accept(pair: tuple[Path, Path]) -> None:
+    target, head = pair
+    remembered_verdict(_FOLDER, _KEY, [target, head], lambda: "0.005")
+    found = find_drafters(AUTO, target)
+    assert not found.models and "owl-F32.gguf accepted 0% of its tokens" in (found.reason or "")
+
+
+@pytest.mark.parametrize("architecture", FORKS)
+def test_files_of_forks_are_refused_by_name(architecture: str, pair: tuple[Path, Path]) -> None:
+    target, head = pair
+    head.unlink()
+    write_fork_head(target.with_name("dflash-owl-F32.gguf"), architecture)
+    why = find_drafters(AUTO, target).reason or ""
+    assert f"is a draft head ({architecture}) that only a fork of llama.cpp loads" in why

@@ -1,0 +1,36 @@
+"""A server with the bundled pair, for all tests of a process."""
+
+from collections.abc import Iterator
+
+import pytest
+from anthropic import Anthropic
+from fakes.served import Served, serving
+from openai import OpenAI
+
+import localspec
+from localspec.engine.engine import Engine
+
+
+@pytest.fixture(scope="session")
+def served(own_cache: None) -> Iterator[Served]:
+    with serving("--threads", "1", "--parallel", "3", "--ctx", "1024") as running:
+        yield running
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def claude(served: Served) -> Iterator[Anthropic]:
+    with Anthropic(base_url=served.url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def alone(own_cache: None) -> Iterator[Engine]:
+    """The same model, without a server and without drafters."""
+    with localspec.load(draft="none", threads=1, context=1024) as engine:
+        yield engine

@@ -1,0 +1,113 @@
+"""Messages, by Anthropic's own client and in the shape that Claude Code sends."""
+
+from typing import Any
+
+import anthropic
+import httpx
+import pytest
+from anthropic import Anthropic
+from fakes.served import Served
+
+from localspec.engine.engine import Engine
+
+MODEL = "terminal-9m-q8_0"
+# The client has no such argument any more, and sends what it is told to.
+GREEDY = {"temperature": 0}
+QUESTION = [{"role": "user", "content": "How do I list files by size?"}]
+
+
+def ask(claude: Anthropic, **options: Any) -> Any:
+    usual = {"model": MODEL, "messages": QUESTION, "max_tokens": 200, "extra_body": GREEDY}
+    return claude.messages.create(**{**usual, **options})
+
+
+def test_the_text_is_that_of_the_engine(claude: Anthropic, alone: Engine) -> None:
+    expected = alone.generate(QUESTION, max_tokens=200, temperature=0)
+    answer = ask(claude)
+    (block,) = answer.content
+    assert (block.type, block.text) == ("text", expected.text)
+    assert (answer.stop_reason, answer.stop_sequence) == ("end_turn", None)
+    assert answer.usage.output_tokens == len(expected.token_ids)
+    read = answer.usage.input_tokens + answer.usage.cache_read_input_tokens
+    assert read == expected.stats.prompt_tokens
+    with claude.messages.stream(
+        model=MODEL, messages=QUESTION, max_tokens=200, extra_body=GREEDY
+    ) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_message()
+    assert final.content[0].text == expected.text
+    assert final.usage.output_tokens == len(expected.token_ids)
+    assert kinds[0] == "message_start"
+    assert kinds[-1] == "message_stop"
+    for kind in ("content_block_start", "content_block_stop", "message_delta"):
+        assert kinds.count(kind) == 1
+
+
+def test_stop_sequences_and_length(claude: Anthropic) -> None:
+    whole = ask(claude).content[0].text
+    cut = ask(claude, stop_sequences=["zzz", "```", "``"])
+    assert cut.content[0].text == whole.partition("``")[0]
+    assert (cut.stop_reason, cut.stop_sequence) == ("stop_sequence", "``")
+    assert ask(claude, max_tokens=2).stop_reason == "max_tokens"
+
+
+def test_tokens_are_counted(claude: Anthropic, alone: Engine) -> None:
+    counted = claude.messages.count_tokens(model=MODEL, messages=QUESTION)
+    expected = alone.generate(QUESTION, max_tokens=1).stats.prompt_tokens
+    assert counted.input_tokens == expected
+
+
+def test_the_shape_of_claude_code(claude: Anthropic, served: Served) -> None:
+    """Its billing block changes with each request; the prompt behind it is found all the same."""
+
+    def system(number: int) -> list[dict[str, Any]]:
+        billing = f"x-anthropic-billing-header: cc_version=2.1; cch={number:05x}"
+        told = "You answer questions about the terminal, in one line each, and nothing else."
+        cached = {"type": "text", "text": told, "cache_control": {"type": "ephemeral"}}
+        return [{"type": "text", "text": billing}, cached]
+
+    history: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "text", "text": "list files"}]},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "I look.", "signature": "x"},
+            {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {"path": "."}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": [
+                {"type": "text", "text": "a.txt"}]},
+            {"type": "text", "text": "and now?"}]},
+    ]  # fmt: skip
+    first = ask(claude, system=system(1), messages=history, metadata={"user_id": "u"})
+    again = ask(claude, system=system(2), messages=history)
+    assert first.content == again.content
+    assert again.usage.input_tokens == 1
+    assert again.usage.cache_read_input_tokens > 20
+    assert any("billing" in line for line in served.lines)
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "said"),
+    [
+        ({"model": "claude-9"}, 404, "ask for terminal-9m-q8_0"),
+        ({"max_tokens": None}, 400, "max_tokens is missing"),
+        ({"messages": []}, 400, "messages is empty"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, "is 'image'"),
+        ({"messages": [{"role": "user", "content": "word " * 2000}]}, 400, "holds 1024"),
+    ],
+    ids=["model", "length", "none", "image", "long"],
+)
+def test_errors_have_its_shape(
+    served: Served, changed: dict[str, Any], status: int, said: str
+) -> None:
+    body = {"model": MODEL, "messages": QUESTION, "max_tokens": 4, **changed}
+    answer = served.post("/v1/messages", body)
+    assert answer.status_code == status
+    error = answer.json()
+    assert error["type"] == "error"
+    assert error["error"]["type"] in ("invalid_request_error", "not_found_error")
+    assert said in error["error"]["message"]
+
+
+def test_the_client_raises_its_own_errors(claude: Anthropic, served: Served) -> None:
+    with pytest.raises(anthropic.NotFoundError):
+        ask(claude, model="claude-9")
+    assert httpx.get(f"{served.url}/v1/messages").status_code == 405

@@ -1,0 +1,72 @@
+"""Connections of clients that never finish what they send."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from time import monotonic
+
+import pytest
+import uvicorn
+from fakes.served import wait_for
+
+from localspec.server import connection
+from localspec.server.connection import Connection
+
+
+async def _fine(_scope: object, _receive: object, send: object) -> None:
+    """Answers every request without reading its body."""
+    start = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
+    await send(start)  # type: ignore[operator]
+    await send({"type": "http.response.body", "body": b"fine"})  # type: ignore[operator]
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(connection, "_SECONDS", 0.5)
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(_fine, http=Connection, log_config=None, lifespan="off", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([opened],))
+        thread.start()
+        wait_for(lambda: server.started)
+        yield opened.getsockname()[1]
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("begins", "goes_on"),
+    [
+        (b"", b""),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n", b"X: y\r\n"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\n", b"X: y\r\n"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    ],
+    ids=["silent", "headers", "second request", "body"],
+)
+def test_who_never_ends_a_request_is_hung_up_on(port: int, begins: bytes, goes_on: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(0.1)
+        client.sendall(begins)
+        ends = monotonic() + 20
+        try:
+            while monotonic() < ends:
+                try:
+                    if not client.recv(1000):
+                        return
+                except TimeoutError:
+                    client.sendall(goes_on)
+        except ConnectionError:
+            return
+    raise AssertionError("the connection was never closed")
+
+
+def test_who_comes_again_is_answered_again(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        for _ in range(3):
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"fine"):
+                answer += client.recv(1000)
+            assert answer.startswith(b"HTTP/1.1 200")

@@ -1,0 +1,77 @@
+"""The page, in a browser that nobody sees; skipped without playwright and Chromium."""
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from fakes.served import Served
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+playwright = pytest.importorskip("playwright.sync_api")
+if BROWSER is None:
+    pytest.skip("there is no Chromium", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any, served: Served) -> Iterator[Any]:
+    """The page on a phone. Whatever it says to the console is a fault."""
+    context = browser.new_context(viewport={"width": 390, "height": 700})
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    elsewhere: list[str] = []
+    page.on("request", lambda request: elsewhere.append(request.url))
+    page.goto(served.url)
+    yield page
+    context.close()
+    # The browser itself reports refused requests.
+    assert not [line for line in said if "the server responded with" not in line]
+    assert all(url.startswith(served.url) for url in elsewhere if not url.startswith("data:"))
+
+
+def test_a_conversation(page: Any, served: Served) -> None:
+    for number, question in enumerate(["How do I list files by size?", "and by date?"]):
+        page.fill("#text", question)
+        page.keyboard.press("Enter")
+        answer = page.locator("article.answer").nth(number)
+        answer.get_by_text("tok/s").wait_for(timeout=60_000)
+        page.locator("#send", has_text="Send").wait_for(timeout=60_000)
+        assert len(answer.inner_text().splitlines()) >= 2
+    assert page.locator("article").count() == 4
+    # Nothing is wider than the screen.
+    assert page.locator("#talk").bounding_box()["width"] <= 390
+    page.locator(".slots", has_text="kept").wait_for(timeout=10_000)
+
+
+def test_a_text_that_is_stopped_and_an_error(page: Any, served: Served) -> None:
+    page.fill("#text", "word " * 3000)
+    page.keyboard.press("Enter")
+    page.locator("article .error", has_text="holds 1024").wait_for(timeout=60_000)
+    page.fill("#text", "<script>alert(1)</script>")
+    page.keyboard.press("Enter")
+    page.locator("#send", has_text="Send").wait_for(timeout=60_000)
+    assert "<script>" in page.locator("article.question").nth(1).inner_text()
+    page.keyboard.press("Escape")
+    served.wait_until_free()
+
+
+def test_it_works_beside_eight_streams(page: Any, served: Served) -> None:
+    body = {"prompt": "ls", "max_tokens": 150, "ignore_eos": True, "temperature": 1}
+    with ThreadPoolExecutor(8) as pool:
+        others = [pool.submit(served.post, "/v1/completions", body) for _ in range(8)]
+        page.fill("#text", "Find large files")
+        page.keyboard.press("Enter")
+        page.locator("article.answer").get_by_text("tok/s").wait_for(timeout=120_000)
+        page.locator("#send", has_text="Send").wait_for(timeout=120_000)
+        assert all(other.result().status_code == 200 for other in others)

@@ -1,0 +1,188 @@
+"""Responses, by OpenAI's own client and in the shape that Codex sends."""
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import openai
+import pytest
+from fakes.served import Served
+from openai import OpenAI
+
+from localspec.engine.engine import Engine
+from localspec.errors import LocalspecError
+from localspec.server import openai_responses
+from localspec.server.fields import Fields
+
+MODEL = "terminal-9m-q8_0"
+TEXT = "How do I list files by size?"
+QUESTION = [{"role": "user", "content": TEXT}]
+
+
+def ask(client: OpenAI, **options: Any) -> Any:
+    return client.responses.create(**{"model": MODEL, "input": TEXT, "temperature": 0, **options})
+
+
+def test_the_text_is_that_of_the_engine(client: OpenAI, alone: Engine) -> None:
+    expected = alone.generate(QUESTION, max_tokens=200, temperature=0)
+    answer = ask(client)
+    assert answer.output_text == expected.text
+    assert answer.status == "completed"
+    assert answer.usage.output_tokens == len(expected.token_ids)
+    assert answer.usage.input_tokens == expected.stats.prompt_tokens
+    assert client.responses.retrieve(answer.id).output_text == expected.text
+
+
+def test_events_and_their_ids(client: OpenAI, alone: Engine) -> None:
+    expected = alone.generate(QUESTION, max_tokens=200, temperature=0)
+    events = list(ask(client, stream=True))
+    kinds = [event.type for event in events]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert kinds[:4] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+    ]
+    assert kinds[-4:] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    assert "".join(event.delta for event in deltas) == expected.text
+    final = events[-1].response
+    assert final.output_text == expected.text
+    assert {event.item_id for event in deltas} == {final.output[0].id}
+    assert events[2].item.id == final.output[0].id
+    assert events[0].response.id == final.id
+    with client.responses.stream(model=MODEL, input=TEXT, temperature=0) as stream:
+        stream.until_done()
+        assert stream.get_final_response().output_text == expected.text
+
+
+def test_a_conversation_goes_on(client: OpenAI, alone: Engine) -> None:
+    first = ask(client)
+    second = ask(client, input="And the largest?", previous_response_id=first.id)
+    turns = [
+        *QUESTION,
+        {"role": "assistant", "content": first.output_text},
+        {"role": "user", "content": "And the largest?"},
+    ]
+    expected = alone.generate(turns, temperature=0, max_tokens=200)
+    assert second.output_text == expected.text
+    with pytest.raises(openai.NotFoundError, match="there is no response resp_x"):
+        ask(client, previous_response_id="resp_x")
+    unstored = ask(client, store=False)
+    with pytest.raises(openai.NotFoundError):
+        ask(client, previous_response_id=unstored.id)
+
+
+def test_instructions_are_for_one_answer(client: OpenAI) -> None:
+    """Those of an earlier answer do not come back, nor once more."""
+    told = {"instructions": "Answer in one line.", "max_output_tokens": 4}
+    first = ask(client, **told)
+    again = ask(client, input="And then?", previous_response_id=first.id, **told)
+    turns = [
+        *QUESTION,
+        {"role": "assistant", "content": first.output_text},
+        {"role": "user", "content": "And then?"},
+    ]
+    whole = ask(client, input=turns, **told)
+    assert again.usage.input_tokens == whole.usage.input_tokens
+    assert again.output_text == whole.output_text
+
+
+def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the event that clients wait for."""
+
+    async def lines(_request: Any, _service: Any, _stored: Any, response: Any) -> Any:
+        for line in response.begin():
+            yield line
+        raise LocalspecError("the model broke")
+
+    monkeypatch.setattr(openai_responses, "_lines", lines)
+    service: Any = SimpleNamespace(
+        name=MODEL, usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512)
+    )
+    request = openai_responses.read(Fields({"input": "x"}), service, openai_responses.Stored())
+
+    async def read() -> list[str]:
+        found = openai_responses.events(request, service, openai_responses.Stored())
+        return [line async for line in found]
+
+    last = asyncio.run(read())[-1]
+    kind, _, data = last.partition("\n")
+    body = json.loads(data.removeprefix("data: "))
+    assert kind == "event: response.failed"
+    assert body["sequence_number"] == 2
+    assert body["response"]["error"]["message"] == "the model broke"
+
+
+def test_a_cut_answer_is_incomplete(client: OpenAI) -> None:
+    answer = ask(client, max_output_tokens=2)
+    assert answer.status == "incomplete"
+    assert answer.incomplete_details.reason == "max_output_tokens"
+    events = list(ask(client, max_output_tokens=2, stream=True))
+    assert events[-1].type == "response.incomplete"
+
+
+def test_the_shape_of_codex(served: Served) -> None:
+    """Unknown tools and items are left out with a word in the log, and nothing is refused."""
+    output = [{"type": "input_text", "text": "a.txt"}]
+    patch = {"type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": "*** x"}
+    body = {
+        "model": MODEL,
+        "instructions": "You are a coding agent.",
+        "input": [
+            {"type": "message", "role": "developer", "content": [
+                {"type": "input_text", "text": "Sandboxed."}]},
+            {"type": "additional_tools", "tools": [{"type": "namespace", "name": "n", "tools": [
+                {"type": "function", "name": "inner", "parameters": {}}]}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "ls"}]},
+            {"type": "reasoning", "summary": [], "encrypted_content": "x"},
+            {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": '{"a": '},
+            {"type": "function_call_output", "call_id": "c1", "output": output},
+            patch,
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": "done"},
+            {"type": "agent_message", "content": [{"type": "output_text", "text": "Listed."}]},
+            {"type": "web_search_call", "id": "w", "status": "completed"},
+            {"type": "message", "role": "user", "content": "and now?"},
+        ],
+        "tools": [
+            {"type": "function", "name": "shell", "parameters": {"type": "object"}, "strict": True},
+            {"type": "custom", "name": "patch", "format": {"type": "grammar"}},
+            {"type": "web_search"},
+            {"type": "image_generation"},
+        ],
+        "tool_choice": "auto",
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "medium", "summary": "auto"},
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "k",
+        "max_output_tokens": 8,
+    }  # fmt: skip
+    answer = served.post("/v1/responses", body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["output"]
+    assert any("web_search" in line for line in served.lines)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"input": None}, "input is missing"),
+        ({"input": []}, "input is empty"),
+        ({"input": [{"role": "king", "content": "x"}]}, "input[0].role is 'king'"),
+        ({"background": True}, "background is True; it must be false"),
+        ({"text": {"format": {"type": "xml"}}}, "its type is text"),
+    ],
+    ids=["no input", "empty", "role", "background", "format"],
+)
+def test_what_cannot_be_answered(served: Served, changed: dict[str, Any], said: str) -> None:
+    answer = served.post("/v1/responses", {"model": MODEL, "input": TEXT, **changed})
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]["message"]

@@ -1,0 +1,229 @@
+"""The server as a process: who may use it, who waits, who goes away, and how it ends."""
+
+import json
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fakes.command_line import localspec
+from fakes.served import Served, serving, wait_for
+
+LONG: dict[str, Any] = {
+    "prompt": "ls",
+    "max_tokens": 900,
+    "ignore_eos": True,
+    "temperature": 1,
+    "stream": True,
+}
+
+
+def test_a_reader_who_goes_away_frees_its_slot(served: Served) -> None:
+    for _ in range(4):
+        with httpx.stream("POST", f"{served.url}/v1/completions", json=LONG, timeout=60) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            assert served.busy == 1
+        served.wait_until_free()
+    # Also one that waits for a whole answer.
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{served.url}/v1/completions", json={**LONG, "stream": False}, timeout=0.3)
+    served.wait_until_free()
+    # And one that leaves while it waits for a slot.
+    body = {**LONG, "n": 3}
+    with httpx.stream("POST", f"{served.url}/v1/completions", json=body, timeout=60) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{served.url}/v1/completions", json={"prompt": "x"}, timeout=0.5)
+    served.wait_until_free()
+    assert served.post("/v1/completions", {"prompt": "x", "max_tokens": 2}).status_code == 200
+
+
+def test_who_may_use_it(served: Served) -> None:
+    port = served.url.rpartition(":")[2]
+    assert served.get("/v1/models", headers={"Host": f"localhost:{port}"}).status_code == 200
+    rebound = served.get("/v1/models", headers={"Host": f"evil.example:{port}"})
+    assert rebound.status_code == 403
+    assert "evil.example" in rebound.json()["error"]["message"]
+    elsewhere = served.get("/v1/models", headers={"Origin": "https://evil.example"})
+    assert elsewhere.status_code == 403
+    assert "access-control-allow-origin" not in elsewhere.headers
+    assert served.get("/v1/models", headers={"Origin": served.url}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "no valid JSON"),
+        (b'"text"', "must be a JSON object"),
+        (b"[" * 100_000, "no valid JSON"),
+        (b'{"prompt": "\xff"}', "no valid JSON"),
+        (b'{"prompt": NaN}', "NaN is no JSON number"),
+        (b'{"prompt": "x", "max_tokens": 1' + b"0" * 5000 + b"}", "no valid JSON"),
+        (b'{"prompt": "\\ud800"}', "no valid Unicode"),
+        (b'{"prompt": [1, 99999999]}', "prompt token is 99999999"),
+        (b'{"prompt": []}', "must be a text, token ids"),
+        (b'{"prompt": "x", "suffix": "y"}', "cannot fill in the middle"),
+    ],
+)
+def test_bodies_that_are_none(served: Served, content: bytes, said: str) -> None:
+    answer = httpx.post(f"{served.url}/v1/completions", content=content, timeout=60)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]["message"]
+
+
+def test_the_model_is_known_by_the_name_that_ls_shows(served: Served) -> None:
+    body = {"model": "terminal", "prompt": "x", "max_tokens": 2}
+    assert served.post("/v1/completions", body).status_code == 200
+
+
+def test_bodies_without_end(served: Served) -> None:
+    announced = {"Content-Length": str(10**12)}
+    with socket.create_connection(_address(served)) as connection:
+        head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+        lines = "".join(f"{name}: {value}\r\n" for name, value in announced.items())
+        connection.sendall(f"{head}{lines}\r\n".encode())
+        assert b"413" in connection.recv(1000)
+
+    def endless() -> Any:
+        for _ in range(100):
+            yield b" " * 2**20
+
+    answer = httpx.post(f"{served.url}/v1/completions", content=endless(), timeout=60)
+    assert answer.status_code == 413
+
+
+def test_other_paths(served: Served) -> None:
+    missing = served.get("/v1/embeddings")
+    assert missing.status_code == 404
+    assert "not served here" in missing.json()["error"]["message"]
+    assert served.get("/health").json() == {"status": "ok"}
+    tokens = served.post("/tokenize", {"content": "list files"}).json()["tokens"]
+    assert served.post("/detokenize", {"tokens": tokens}).json() == {"content": "list files"}
+    body = {"messages": [{"role": "user", "content": "tar"}]}
+    prompt = served.post("/apply-template", body).json()["prompt"]
+    assert prompt == "<|im_start|>user\ntar<|im_end|>\n<|im_start|>assistant\n"
+    (model,) = served.get("/v1/models").json()["data"]
+    assert served.get(f"/v1/models/{model['id']}").json()["id"] == model["id"]
+    assert str(Path.home()) not in served.get("/props").text
+
+
+def test_metrics_add_up(served: Served) -> None:
+    def sums() -> dict[str, float]:
+        lines = served.get("/metrics").text.splitlines()
+        values = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+        return {name: float(value) for name, _, value in values}
+
+    before = sums()
+    body = {"prompt": "$ ls", "max_tokens": 40, "localspec": {"depth": 3}, "ignore_eos": True}
+    answer = served.post("/v1/completions", body).json()
+    after = sums()
+
+    def more(name: str) -> float:
+        return after[name] - before[name]
+
+    assert more("llamacpp:tokens_predicted_total") == answer["usage"]["completion_tokens"] == 40
+    for family in ("llamacpp", "vllm"):
+        name = f"{family}:spec_decode_num_draft_tokens_total"
+        assert more(name) == answer["timings"]["draft_n"] > 0
+    assert more("localspec:requests_total") == 1
+    assert after["llamacpp:requests_processing"] == 0
+
+
+def test_a_queue_has_an_end_and_a_key_is_asked_for(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("secret\n")
+    options = ["--threads", "1", "--parallel", "1", "--queue", "1", "--api-key-file", str(key)]
+    with serving(*options, "--json-logs", "--cors", "https://page.example") as served:
+        url, given = f"{served.url}/v1/completions", {"Authorization": "Bearer secret"}
+        assert httpx.post(url, json=LONG).status_code == 401
+        assert httpx.post(url, json=LONG, headers={"x-api-key": "secreT"}).status_code == 401
+        assert httpx.get(f"{served.url}/health").status_code == 200
+        page = {"Origin": "https://page.example"}
+        preflight = httpx.options(url, headers=page)
+        assert preflight.headers["access-control-allow-origin"] == page["Origin"]
+        with ThreadPoolExecutor(1) as pool, httpx.Client(headers=given, timeout=60) as client:
+            with client.stream("POST", url, json=LONG) as first:
+                lines = first.iter_lines()
+                next(lines)
+                waits = pool.submit(client.post, url, json={"prompt": "x", "max_tokens": 2})
+                metrics = f"{served.url}/metrics"
+                wait_for(lambda: "requests_deferred 1" in client.get(metrics).text)
+                refused = client.post(url, json={"prompt": "x"})
+                assert refused.status_code == 429
+                assert int(refused.headers["Retry-After"]) > 0
+                assert refused.json()["error"]["type"] == "rate_limit_error"
+            assert waits.result().status_code == 200
+            several = client.post(url, json={"prompt": "x", "max_tokens": 2, "n": 4})
+            assert len(several.json()["choices"]) == 4
+        assert served.end() == 0
+    logged = [json.loads(line) for line in served.lines if line.startswith("{")]
+    assert any("slot 0" in entry["message"] for entry in logged)
+    assert not any("secret" in line for line in served.lines)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_streams_end_properly_when_it_ends(sent: int) -> None:
+    with serving("--threads", "1", "--parallel", "2") as served:
+        endless = {**LONG, "max_tokens": 1900}
+        url = f"{served.url}/v1/completions"
+        with httpx.stream("POST", url, json=endless, timeout=60) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            served.process.send_signal(sent)
+            rest = [line for line in lines if line]
+            assert rest[-1] == "data: [DONE]"
+            last = json.loads(rest[-2].removeprefix("data: "))
+            assert last["choices"][0]["finish_reason"] == "length"
+        assert served.process.wait(60) == 0
+    assert not any("Traceback" in line for line in served.lines)
+
+
+def test_who_waits_when_it_ends_is_told_so() -> None:
+    with serving("--threads", "1", "--parallel", "1") as served, ThreadPoolExecutor(1) as pool:
+        url = f"{served.url}/v1/completions"
+        with httpx.stream("POST", url, json={**LONG, "max_tokens": 1900}, timeout=60) as answer:
+            next(lines := answer.iter_lines())
+            waits = pool.submit(httpx.post, url, json={"prompt": "x"}, timeout=60)
+            wait_for(lambda: "requests_deferred 1" in served.get("/metrics").text)
+            served.process.send_signal(signal.SIGINT)
+            for _ in lines:
+                pass
+        assert waits.result().status_code == 503
+        assert "shutting down" in waits.result().json()["error"]["message"]
+        assert served.process.wait(60) == 0
+
+
+def test_a_port_in_use(served: Served) -> None:
+    port = served.url.rpartition(":")[2]
+    done = localspec("serve", "--port", port)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert f"port is {port}" in done.err or f"--port {port}" in done.err
+    assert "has it: take" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host", "0.0.0.0"], "which others can reach; give it a key"),
+        (["--port", "0"], "it must be 1 to 65535"),
+        (["--parallel", "0"], "it must be 1 to 1024"),
+        (["nothere.gguf", "--port", "29999"], "nothere.gguf"),
+        (["a", "-m", "b"], "name one"),
+    ],
+)
+def test_what_cannot_be_served(arguments: list[str], said: str) -> None:
+    done = localspec("serve", *arguments)
+    assert done.code in (2, 3)
+    assert done.err.count("\n") == 1
+    assert said in done.err
+
+
+def _address(served: Served) -> tuple[str, int]:
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    return host, int(port)

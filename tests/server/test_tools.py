@@ -1,0 +1,97 @@
+"""Tools over the wire: calls that a request asks for, in each protocol."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from anthropic import Anthropic
+from fakes.served import Served
+from openai import OpenAI
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"mode": {"enum": ["r", "w"]}, "size": {"enum": [1, 2]}},
+    "required": ["mode"],
+    "additionalProperties": False,
+}
+TOOLS: Any = [
+    {"type": "function", "function": {"name": "open_file", "parameters": SCHEMA}},
+    {"type": "function", "function": {"name": "close_file"}},
+]
+OPEN_FILE: Any = {"type": "function", "function": {"name": "open_file"}}
+QUESTION: Any = [{"role": "user", "content": "Open the file."}]
+
+
+def test_a_call_that_is_required(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model="localspec", messages=QUESTION, tools=TOOLS, tool_choice=OPEN_FILE, max_tokens=80
+    )
+    choice = answer.choices[0]
+    assert choice.finish_reason == "tool_calls" and choice.message.tool_calls
+    (call,) = choice.message.tool_calls
+    assert call.type == "function" and call.function.name == "open_file" and call.id
+    jsonschema.validate(json.loads(call.function.arguments), SCHEMA)
+    again = client.chat.completions.create(
+        model="localspec",
+        messages=[
+            *QUESTION,
+            choice.message.model_dump(exclude_none=True),
+            {"role": "tool", "tool_call_id": call.id, "content": "opened"},
+        ],
+        tools=TOOLS,
+        max_tokens=4,
+    )
+    assert again.choices[0].message.content
+
+
+def test_a_call_in_a_stream(client: OpenAI) -> None:
+    """The same call as in one piece."""
+    settings: Any = {
+        "model": "localspec",
+        "messages": QUESTION,
+        "tools": TOOLS,
+        "tool_choice": OPEN_FILE,
+        "max_tokens": 80,
+        "seed": 3,
+    }
+    whole = client.chat.completions.create(**settings).choices[0].message.tool_calls[0]
+    name, arguments = "", ""
+    for chunk in client.chat.completions.create(**settings, stream=True):
+        for choice in chunk.choices:
+            for part in choice.delta.tool_calls or []:
+                assert part.index == 0 and part.function
+                name += part.function.name or ""
+                arguments += part.function.arguments or ""
+    assert (name, arguments) == (whole.function.name, whole.function.arguments)
+
+
+def test_a_call_of_the_messages_protocol(claude: Anthropic) -> None:
+    answer = claude.messages.create(
+        model="localspec",
+        messages=QUESTION,
+        tools=[{"name": "open_file", "input_schema": SCHEMA}],
+        tool_choice={"type": "tool", "name": "open_file"},
+        max_tokens=80,
+    )
+    (block,) = [block for block in answer.content if block.type == "tool_use"]
+    assert answer.stop_reason == "tool_use" and block.name == "open_file"
+    jsonschema.validate(block.input, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"response_format": {"type": "json_object"}}, "tool_choice asks for a call, and a"),
+        (
+            {"tools": [{"function": {"name": "f", "parameters": {"type": "object", "not": 3}}}]},
+            "the parameters of the tool f",
+        ),
+    ],
+    ids=["format", "schema"],
+)
+def test_calls_that_cannot_be_required(served: Served, more: Any, message: str) -> None:
+    body = {"messages": QUESTION, "tools": TOOLS, "tool_choice": "required", **more}
+    answer = served.post("/v1/chat/completions", body)
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]["message"]

@@ -1,0 +1,49 @@
+"""Keys that arrive in bursts, through a terminal, as a quick typist or a script writes them."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.chat_terminal import ChatTerminal
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="there is no pty")
+
+PASTE = "\x1b[200~{}\x1b[201~"
+
+
+@pytest.fixture
+def chat(tmp_path: Path, home: Path) -> Iterator[ChatTerminal]:
+    """A chat that answers at once."""
+    with ChatTerminal(tmp_path) as running:
+        yield running
+
+
+def test_text_and_enter_in_one_write_are_sent_whole(chat: ChatTerminal) -> None:
+    sent = []
+    for number in range(4):
+        sent.append(f"how do I list files by size, and by date? {number}")
+        chat.type(sent[-1] + "\r")
+        chat.wait_for_messages(sent)
+
+
+def test_a_line_break_stays_where_it_was_typed(chat: ChatTerminal) -> None:
+    chat.type("first line\nsecond line\n\nlast\r")
+    chat.wait_for_messages(["first line\nsecond line\n\nlast"])
+
+
+def test_keys_that_edit_act_on_the_text_before_them(chat: ChatTerminal) -> None:
+    left, home, end = "\x1b[D", "\x1b[H", "\x1b[F"
+    chat.type(f"hellp\x7fo wrld{left * 3}o{end}!{home}> {end}\r")
+    chat.wait_for_messages(["> hello world!"])
+
+
+def test_a_paste_and_enter_in_one_write(chat: ChatTerminal) -> None:
+    chat.type("say: " + PASTE.format("one\ntwo\nthree") + " end\r")
+    chat.wait_for_messages(["say: one\ntwo\nthree end"])
+
+
+def test_two_thousand_letters_and_enter_in_one_write(chat: ChatTerminal) -> None:
+    text = "".join(f"{number:04} " for number in range(400)) + "end"
+    chat.type(text + "\r")
+    chat.wait_for_messages([text])

@@ -1,0 +1,59 @@
+"""Busy cores: what other programs use, and not this one."""
+
+import os
+import subprocess
+import sys
+from time import perf_counter, sleep
+
+import pytest
+
+from localspec.utils.busy_cores import BusyCores, allowed_cores
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux")
+def test_the_load_of_others_is_seen() -> None:
+    """A program that computes on one core; how much of it, is the machine's business."""
+    core = min(allowed_cores())
+    code = f"import os; os.sched_setaffinity(0, [{core}])\nprint(flush=True)\nwhile True: pass"
+    busy = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        cores = BusyCores()
+        sleep(1)
+        found = cores.mean()
+        assert found is not None and found > 0.3
+    finally:
+        busy.kill()
+        busy.communicate()
+
+
+def test_this_program_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four cores of this process, the last of them idle; it computed for half of the time."""
+    clocks = iter([(0.0, 5.0, 7.0), (10.0, 10.0, 17.0), (12.0, 12.0, 25.0)])
+    monkeypatch.setattr(BusyCores, "_times", lambda _self: next(clocks))
+    monkeypatch.setattr("localspec.utils.busy_cores.allowed_cores", lambda: frozenset(range(4)))
+    cores = BusyCores()
+    assert cores.mean() == 4 - 1 - 0.5
+    assert cores.mean() == 0
+
+
+def test_not_too_often() -> None:
+    cores, began = BusyCores(), perf_counter()
+    assert cores.mean(least_seconds=60) is None
+    sleep(0.02)
+    found = cores.mean(least_seconds=0.01)
+    assert found is not None
+    assert 0 <= found <= len(allowed_cores())
+    assert cores.mean(least_seconds=perf_counter() - began + 1) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux")
+def test_only_cores_that_this_process_may_use() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert allowed_cores() == {min(before)}
+    finally:
+        os.sched_setaffinity(0, before)
+    assert allowed_cores() == before

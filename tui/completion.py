@@ -1,0 +1,27 @@
+"""Completion: how the word before the cursor may go on, and which file in a text is missing."""
+
+from pathlib import Path
+
+from localspec.utils.format import printable
+from localspec_tui.attachments import complete_path, missing_file
+from localspec_tui.slash_commands import complete_command, is_command
+
+
+def completion(line: str) -> str:
+    """The rest of a command, or of the path at the end of a line after an @; may be empty."""
+    if line.startswith("/"):
+        return complete_command(line)
+    before, at, prefix = line.rpartition("@")
+    if not at or (before and not before[-1].isspace()):
+        return ""
+    paths = complete_path(prefix, Path.cwd())
+    return paths[0].removeprefix(prefix) if paths and paths[0].startswith(prefix) else ""
+
+
+def objection(text: str) -> str | None:
+    """Return which file that a text attaches does not exist, in a line; None if all of them do."""
+    missing = None if is_command(text) else missing_file(text, Path.cwd())
+    if missing is None:
+        return None
+    folder = "" if missing.startswith(("/", "~")) else f" in {printable(str(Path.cwd()))}"
+    return f"there is no file {printable(missing)}{folder}; correct the name"

@@ -1,0 +1,60 @@
+"""Figures: what the status line, the origin legend and the live panel of the chat screen show."""
+
+from typing import TYPE_CHECKING
+
+from localspec.generation_config import DEFAULT_MAX_TOKENS
+from localspec_tui.screens.settings import SAMPLING_DEFAULTS
+from localspec_tui.widgets.live_panel import LivePanel
+from localspec_tui.widgets.origin_view import OriginLegend
+from localspec_tui.widgets.status_line import Status, StatusLine
+
+if TYPE_CHECKING:
+    from localspec_tui.screens.chat import ChatScreen
+
+
+def show_figures(screen: "ChatScreen") -> None:
+    """Show the current speed, acceptance rate and context, and the origins if they are asked for.
+
+    A model is loaded.
+    """
+    screen.query_one(StatusLine).show(_status(screen))
+    turn_views = screen.view.turn_views
+    if screen.show_origins and turn_views:
+        answers = [each for each in turn_views if each.origins.names]
+        focused = screen.view.focused_turn_view
+        shown = focused if focused in answers else (answers or turn_views)[-1]
+        screen.query_one(OriginLegend).show(shown.origins)
+    panel = screen.query_one(LivePanel)
+    if panel.display:
+        drafter = turn_views[-1].latest_drafter if turn_views else None
+        panel.show(screen.chat.engine_thread.stats, drafter)
+
+
+def longest_answer(screen: "ChatScreen") -> str:
+    """What an empty max_tokens means for the next answer."""
+    ready, session = screen.event_handler.ready, screen.chat.engine_thread.session
+    if ready and not ready.has_template:
+        return str(DEFAULT_MAX_TOKENS)
+    left = f"{session.gauge.size - session.gauge.used:,}, " if session else ""
+    return left + SAMPLING_DEFAULTS["max_tokens"]
+
+
+def _status(screen: "ChatScreen") -> Status:
+    handler, engine_thread = screen.event_handler, screen.chat.engine_thread
+    ready, session, why_plain = handler.ready, engine_thread.session, _why_plain(screen)
+    drafters = ready.draft if ready else ()
+    return Status(
+        engine_thread.stats,
+        session.gauge if session else None,
+        () if why_plain else drafters,
+        why_plain or (ready.reason if ready else None),
+        handler.state,
+        drafted=handler.answer_drafters == drafters,
+    )
+
+
+def _why_plain(screen: "ChatScreen") -> str | None:
+    """Why drafters that are loaded do not draft now; None if they may."""
+    if screen.event_handler.state == "comparing":
+        return "for the comparison"
+    return "depth is 0" if screen.chat.settings.sampling.get("depth") == 0 else None

@@ -1,0 +1,74 @@
+"""Unsent text: what the user has typed and not sent; it is kept with its session."""
+
+from typing import TYPE_CHECKING
+
+from localspec_tui.slash_commands import as_typed, is_command
+
+if TYPE_CHECKING:
+    from localspec.conversation.turns import Turn
+    from localspec_tui.screens.chat import ChatScreen
+
+_EDIT_TITLE = "Edit your question (Esc cancels)"
+
+
+class UnsentText:
+    """The text in the text box: a new message, or another text of a question.
+
+    edited: the question whose other text is in the box; None if it is a new message.
+    """
+
+    def __init__(self, screen: "ChatScreen") -> None:
+        self.edited: Turn | None = None
+        self._screen = screen
+        # The new message that the box had before the edit.
+        self._message = ""
+
+    @property
+    def text(self) -> str:
+        """What would be lost without the box; a command is not worth keeping.
+
+        Of an edit it is the other text of the question, if that was changed.
+        """
+        text = self._screen.composer.text
+        if self.edited and text == as_typed(self.edited.content):
+            text = self._message
+        return "" if is_command(text) else text.strip() and text
+
+    def begin_edit(self, turn: "Turn", text: str) -> None:
+        """Let the user change a question. text: in the box, whose own text comes back."""
+        composer = self._screen.composer
+        if self.edited is None:
+            self._message = composer.text
+        elif composer.text.strip():
+            self._screen.history.add(composer.text)
+        self.edited = turn
+        composer.border_title = _EDIT_TITLE
+        composer.set_text(text)
+
+    def end_edit(self) -> "Turn | None":
+        """End the edit after its text was sent; return the question, or None without an edit."""
+        composer, edited = self._screen.composer, self._stop_edit()
+        if edited and not composer.text:
+            composer.set_text(self._message)
+        return edited
+
+    def give_up_edit(self) -> None:
+        """Put the message from before the edit back into the box, if there is an edit."""
+        if self._stop_edit():
+            self._screen.composer.load_text(self._message)
+
+    def _stop_edit(self) -> "Turn | None":
+        edited, self.edited = self.edited, None
+        self._screen.composer.border_title = ""
+        return edited
+
+    def leave(self) -> None:
+        """Keep the text with the session that is left, and empty the box."""
+        text, problem = self.text, self._screen.chat.save_unsent(self.text)
+        self._stop_edit()
+        self._screen.composer.load_text(text if problem else "")
+
+    def put_back(self, text: str) -> None:
+        """Put a text that was kept into the box, before what was typed since."""
+        if text:
+            self._screen.composer.set_text(text + self._screen.composer.text)
