@@ -55,6 +55,9 @@ class ChainedMtp(Mtp):
 
     The pairs of a draft's first pass are decoded by each head that draws, so they stay in the cache
     only where all of them have drawn.
+
+    Behind one head's pass, another text may take cells of a sliding window which the next head
+    needs: then the pairs are lost, and the head drafts nothing until the text is read again.
     """
 
     def __init__(self, cache: HeadCache, *, count: int, **options: Any) -> None:
@@ -67,10 +70,13 @@ class ChainedMtp(Mtp):
         waiting = len(self._text) - self._pairs
         if waiting > min(self._heads + 1, self._cache.chunk - self._heads):
             yield from self._decode(self._text[self._pairs : -1], wanted=0)
+            if len(self._read) < len(self._text) - 1:
+                return
         start, tokens = self._pairs, self._text[self._pairs :]
         states = self._states_of_next(len(tokens))
         for head in range(self._heads):
-            self._cache.truncate(start)
+            if self._cache.truncate(start) < start:
+                return
             scores = yield Pass(
                 self._cache,
                 [*tokens, *chain.tokens],
@@ -82,20 +88,22 @@ class ChainedMtp(Mtp):
             if not chain.draw(scores.logits[-1]):
                 break
             states = np.vstack([states, own])
-        if head == self._heads - 1:
-            self._cache.truncate(start + len(tokens))
+        end = start + len(tokens)
+        if head == self._heads - 1 and self._cache.truncate(end) == end:
             self._count(len(tokens))
 
     def _decode(self, tokens: Sequence[int], *, wanted: int) -> Passes[Scores]:
-        while True:
+        scores = Scores(np.empty((0, self._n_vocab), np.float32))
+        while tokens:
             chunk = tokens[: self._cache.chunk]
             tokens = tokens[len(chunk) :]
             states = self._states_of_next(len(chunk))
             for head in range(self._heads):
-                self._cache.truncate(self._pairs)
+                if self._cache.truncate(self._pairs) < self._pairs:
+                    self._cut_pairs(self._pairs)
+                    return scores
                 scores = yield Pass(
                     self._cache, chunk, wanted=wanted, embeddings=states, layer_offset=head
                 )
             self._count(len(chunk))
-            if not tokens:
-                return scores
+        return scores

@@ -100,7 +100,9 @@ class PairedHead(RowReader):
     def _fill_cache(self) -> Passes[None]:
         yield from self._prepare()
         self._cut_pairs(self._pairs)
-        yield from self._decode(self._read[self._pairs + self.skipped :], wanted=0)
+        # A sliding window may have lost the pairs; then nothing waits any more.
+        if self._waiting > 0:
+            yield from self._decode(self._read[self._pairs + self.skipped :], wanted=0)
 
     def _prepare(self) -> Passes[None]:
         """Make states of the rows that wait, if they are not states themselves."""

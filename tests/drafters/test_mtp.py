@@ -6,6 +6,7 @@ tests/engine has it in llama.cpp.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,10 @@ from localspec.drafters.mtp import ChainedMtp, Mtp
 from localspec.drafters.paired_head import PairedHead
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Pass, Scores
+
+# Heads that are alike draft what a single one drafts.
+HEADS = 3
+chained = partial(ChainedMtp, count=HEADS)
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +161,40 @@ def test_a_row_that_is_missing_ends_the_drafts(oracle: MtpOracle) -> None:
     assert text.draft()
 
 
+@pytest.mark.parametrize("count", [1, HEADS])
+def test_pairs_that_the_cache_loses_end_the_drafts(
+    oracle: MtpOracle, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """As a sliding window does whose cells another text has taken."""
+    head = chained if count > 1 else Mtp
+    lost = drafts = 0
+    for losing in range(1, 60):
+        text = Text(oracle, head, chunk=7)
+        usual, cuts = text.cache.truncate, 0
+
+        def truncate(length: int, losing: int = losing, usual: Any = usual) -> int:
+            nonlocal cuts, lost
+            cuts += 1
+            lost += cuts == losing
+            return int(usual(0 if cuts == losing else length))
+
+        monkeypatch.setattr(text.cache, "truncate", truncate)
+        text.begin(PROMPT, chunk=5)
+        for kept in (0, 2, 1, 3):
+            drafted = text.draft()
+            text.step(drafted[:kept], 259)
+            drafts += bool(drafted)
+        text.step([], 33)
+        for token in LIKELY * 6:
+            text.step([], token)
+        text.draft()
+        over = cuts >= losing
+        text.begin([*text.text, 40, 41])
+        assert text.draft() or not over
+    assert lost > 10
+    assert drafts > 40
+
+
 def test_an_abandoned_draft_leaves_nothing_behind(oracle: MtpOracle) -> None:
     text = Text(oracle)
     text.begin(PROMPT)
@@ -167,11 +206,6 @@ def test_an_abandoned_draft_leaves_nothing_behind(oracle: MtpOracle) -> None:
         passes.close()
         text.draft()
         text.step([], 259)
-
-
-# Heads that are alike draft what a single one drafts.
-HEADS = 3
-chained = partial(ChainedMtp, count=HEADS)
 
 
 def test_chained_heads_stay_right_whatever_happens(oracle: MtpOracle) -> None:
