@@ -24,6 +24,8 @@ from localspec.bench.prompt_sets import (
 from localspec.bench.report import Conditions, Report, build_report
 from localspec.bench.report_text import COLUMNS, LEGEND, cells, facts
 from localspec.bench.runner import Run, run_rounds
+from localspec.bench.served import ServedLoad, ServedRun, run_served
+from localspec.bench.served_summary import ServedSummary
 from localspec.bench.summary import Summary
 from localspec.bench.users import MOST_USERS, UsersRun, open_slots, run_users
 from localspec.bench.users_summary import UsersSummary
@@ -41,6 +43,9 @@ __all__ = [
     "LoadedSweep",
     "Report",
     "Run",
+    "ServedLoad",
+    "ServedRun",
+    "ServedSummary",
     "Summary",
     "Sweep",
     "Task",
@@ -56,6 +61,7 @@ __all__ = [
     "open_slots",
     "require_same_texts",
     "run_rounds",
+    "run_served",
     "run_users",
     "tokenize_prompts",
 ]

@@ -96,7 +96,7 @@ class Sweep:
 
         Raises what `engine.load` raises, but leaves out a draft that the user did not name.
         """
-        target = self.target or registry.bundled().target
+        target = self.target_file
         runtime = replace(runtime, context=runtime.context or _context(target, tasks, tokens))
         with ExitStack() as stack:
             plain = stack.enter_context(_load(target, [NONE], runtime))
@@ -110,7 +110,7 @@ class Sweep:
                 if draft == NONE:
                     continue
                 try:
-                    engine = _load(target, self._choices(draft, target), runtime)
+                    engine = _load(target, self.choices(draft), runtime)
                 except (DrafterMismatchError, ModelLoadError) as error:
                     if not self._is_optional(draft):
                         raise
@@ -119,7 +119,7 @@ class Sweep:
                 stack.enter_context(engine)
                 name = self._name(draft, engine, {each.name for each in loaded.configurations})
                 loaded.configurations.extend(
-                    LoadedConfiguration(Configuration(_at_depth(name, depth), draft, depth), engine)
+                    LoadedConfiguration(Configuration(at_depth(name, depth), draft, depth), engine)
                     for depth in self.depths
                 )
             yield loaded
@@ -135,24 +135,35 @@ class Sweep:
         if draft in (*MODEL_FREE, AUTO):
             return draft
         [name] = engine.drafter_set.names
-        return draft if any(_at_depth(name, depth) in taken for depth in self.depths) else name
+        return draft if any(at_depth(name, depth) in taken for depth in self.depths) else name
 
-    def _choices(self, draft: str, target: Path) -> list[DraftOption]:
-        drafter = self.drafter or _own_drafter(target)
+    def choices(self, draft: str) -> list[DraftOption]:
+        """What a draft means for the target. Raises DrafterMismatchError if there is no drafter."""
         # A drafter object follows one text only.
         suffix: DraftOption = Suffix.name if self.several else _suffix_without_history()
         match draft:
             case "suffix":
                 return [suffix]
             case "auto":
+                drafter = self.model_drafter
                 return [suffix, *([drafter] if drafter else [])]
             case "model":
-                if drafter is None:
+                if self.model_drafter is None:
                     raise DrafterMismatchError(
-                        f"no drafter is known for {target.name}; name one with --draft"
+                        f"no drafter is known for {self.target_file.name}; name one with --draft"
                     )
-                return [drafter]
+                return [self.model_drafter]
         return [draft]
+
+    @property
+    def target_file(self) -> Path:
+        """The target."""
+        return self.target or registry.bundled().target
+
+    @property
+    def model_drafter(self) -> DraftOption | None:
+        """The drafter that is a model: the one asked for, else the target's own, if it has one."""
+        return self.drafter or _own_drafter(self.target_file)
 
 
 def tokenize_prompts(engine: Engine, tasks: Sequence[Task], tokens: int) -> list[list[int]]:
@@ -185,7 +196,8 @@ def _load(target: Path, choices: list[DraftOption], runtime: RuntimeConfig) -> E
     )
 
 
-def _at_depth(name: str, depth: int | None) -> str:
+def at_depth(name: str, depth: int | None) -> str:
+    """The name of a configuration with this depth."""
     return name if depth is None else f"{name}, depth {depth}"
 
 

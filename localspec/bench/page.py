@@ -8,6 +8,13 @@ from localspec.bench.charts import accepted_chart, cost_chart, speed_chart
 from localspec.bench.configurations import PLAIN
 from localspec.bench.report import Report
 from localspec.bench.report_text import COLUMNS, LEGEND, cells, facts
+from localspec.bench.served_summary import ServedSummary
+from localspec.bench.served_text import (
+    SERVED_COLUMNS,
+    SERVED_LEGEND,
+    fastest_peer_lines,
+    served_cells,
+)
 from localspec.bench.summary import Summary
 from localspec.bench.svg import escaped, tag
 from localspec.bench.users_chart import users_chart
@@ -39,6 +46,8 @@ def _sections(report: Report) -> list[str]:
         parts += _speed(by_set)
     if report.users:
         parts += _users(report.users)
+    if report.served:
+        parts += _served(report.served)
     if report.costs and report.costs.used:
         parts += [
             _title(
@@ -104,6 +113,22 @@ def _users(rows: Sequence[UsersSummary]) -> list[str]:
         tag("figure", users_chart(rows), class_="wide"),
         _title("Figures of several users", f"{USER_LEGEND}."),
         _table(USER_COLUMNS, bodies),
+    ]
+
+
+def _served(rows: Sequence[ServedSummary]) -> list[str]:
+    by_count = [list(own) for _, own in groupby(rows, key=lambda row: row.users)]
+    bodies = [[served_cells(row) for row in own] for own in by_count]
+    return [
+        _title(
+            "Servers",
+            "Tokens per second of all users who ask at the same time over HTTP, reading their "
+            "prompts included. Bars: medians; thin lines: 95 % intervals over rounds.",
+        ),
+        tag("figure", users_chart(rows), class_="wide"),
+        *(tag("p", escaped(line), class_="fact") for line in fastest_peer_lines(rows)),
+        _title("Figures of servers", f"{SERVED_LEGEND}."),
+        _table(SERVED_COLUMNS, bodies),
     ]
 
 

@@ -1,5 +1,6 @@
 """Report: everything that a benchmark found out, for tables, pages and programs."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,12 +10,16 @@ from localspec.bench.configurations import LoadedConfiguration, LoadedSweep
 from localspec.bench.machine import Machine, peak_resident, this_machine
 from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
+from localspec.bench.served_summary import ServedSummary
 from localspec.bench.summary import Summary, passes_by_width, summarise
 from localspec.bench.users import UsersRun
 from localspec.bench.users_summary import UsersSummary, summarise_users
 from localspec.control.pass_costs import WIDEST
+from localspec.generation_config import GenerationConfig
+from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import read_header
 from localspec.llama.model import Model
+from localspec.loading.config import RuntimeConfig
 from localspec.memory.estimate import cache_bytes
 
 
@@ -36,6 +41,30 @@ class Conditions:
     gpu_layers: int | None
     reproducible: bool
     prompts: dict[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        sweep: LoadedSweep,
+        runtime: RuntimeConfig,
+        settings: GenerationConfig,
+        rounds: int,
+        tasks: Sequence[Task],
+    ) -> "Conditions":
+        """The conditions of texts with these settings on a sweep."""
+        model = sweep.plain.model
+        return cls(
+            tokens=settings.max_tokens,
+            rounds=rounds,
+            seed=settings.seed,
+            rule=settings.rule,
+            temperature=settings.params(read_header(model.path).metadata).temperature,
+            context=sweep.plain.context,
+            threads=runtime.threads_of(model),
+            gpu_layers=runtime.gpu_layers,
+            reproducible=runtime.reproducible,
+            prompts=dict(Counter(task.set for task in tasks)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +104,7 @@ class Report:
     configuration. left_out: as in LoadedSweep. costs: None if no configuration learns them.
     peak_resident: the most bytes of memory that the process had in use. interrupted: whether it was
     stopped before all was measured. users: the figures of several users at once, if these were
-    measured; then there are no rows.
+    measured; then there are no rows. served: those of servers with several users, likewise.
     """
 
     machine: Machine
@@ -89,6 +118,7 @@ class Report:
     peak_resident: int
     interrupted: bool
     users: list[UsersSummary] = field(default_factory=list)
+    served: list[ServedSummary] = field(default_factory=list)
 
     @property
     def same_text(self) -> bool | None:
@@ -108,7 +138,7 @@ class Report:
         for row in record["rows"]:
             row["contender"] = row.pop("configuration")
             row["widths"] = _with_text_keys(row["widths"])
-        for row in record["users"]:
+        for row in (*record["users"], *record["served"]):
             row["contender"] = row.pop("configuration")
         if record["costs"]:
             record["costs"]["used"] = _with_text_keys(record["costs"]["used"])
@@ -144,6 +174,11 @@ def build_report(
 def _measured_model(model: Model, context: int) -> MeasuredModel:
     cache = cache_bytes(read_header(model.path), context)
     return MeasuredModel(model.path, Footprint(model.size, cache))
+
+
+def drafter_footprint(file: Path) -> MeasuredModel:
+    """A drafter that is loaded elsewhere; what its cache takes is not known."""
+    return MeasuredModel(file, Footprint(facts_of(file).size, None))
 
 
 def _draft_models(loaded: Sequence[LoadedConfiguration]) -> list[MeasuredModel]:

@@ -12,7 +12,9 @@ LEGEND = "x plain: median [95 % interval over prompts] · draft, verify, host: s
 
 def facts(report: Report) -> list[str]:
     """What was measured and where, a line each: models, conditions, memory and machine."""
-    return [_models(report), _conditions(report), _peak_memory(report), _machine(report)]
+    # Servers are processes of their own.
+    memory = [] if report.served else [_peak_memory(report)]
+    return [_models(report), _conditions(report), *memory, _machine(report)]
 
 
 def cells(summary: Summary) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from localspec.bench.charts import css_class, shortened
+from localspec.bench.served_summary import ServedSummary
 from localspec.bench.svg import bar, drawing, line, text, ticks
 from localspec.bench.users_summary import UsersSummary
 
@@ -13,13 +14,11 @@ _USERS, _NAME, _VALUE = 60.0, 140.0, 62.0
 _ROW, _BAR, _GAP = 24.0, 14.0, 10.0
 
 
-def users_chart(rows: Sequence[UsersSummary]) -> str:
+def users_chart(rows: Sequence[UsersSummary | ServedSummary]) -> str:
     """Draw a bar for each number of users and configuration; at least one row."""
     left = _USERS + _NAME
     most = 1.05 * max(
-        value
-        for row in rows
-        for value in (row.total.high or row.total.value, row.total_in_turn.value)
+        value for row in rows for value in (row.total.high or row.total.value, _in_turn(row) or 0.0)
     )
 
     def x(speed: float) -> float:
@@ -38,20 +37,27 @@ def users_chart(rows: Sequence[UsersSummary]) -> str:
     return drawing(_WIDTH, top + 20, "Speed of several users together", *grid, *parts)
 
 
-def _row(row: UsersSummary, left: float, top: float, x: Callable[[float], float]) -> list[str]:
+def _row(
+    row: UsersSummary | ServedSummary, left: float, top: float, x: Callable[[float], float]
+) -> list[str]:
     """A bar with its interval, and a dash where the same texts one after the other are."""
-    value, low, high, in_turn = row.total.value, row.total.low, row.total.high, row.total_in_turn
-    about = (
-        f"{row.configuration}, {row.users} at once: {value:.1f} tok/s; one after the other: "
-        f"{in_turn.value:.1f} tok/s"
-    )
+    value, low, high, in_turn = row.total.value, row.total.low, row.total.high, _in_turn(row)
+    about = f"{row.configuration}, {row.users} at once: {value:.1f} tok/s"
+    if in_turn is not None:
+        about += f"; one after the other: {in_turn:.1f} tok/s"
     kind = css_class(row.configuration)
     parts = [
         text(left - 8, top + 11, shortened(row.configuration), anchor="end"),
         bar(left, top, x(value) - left, _BAR, class_=kind, about=about),
         text(_WIDTH, top + 11, f"{value:.1f}", anchor="end", class_="figure"),
-        line(x(in_turn.value), top - 3, x(in_turn.value), top + _BAR + 3, "one"),
     ]
+    if in_turn is not None:
+        parts.append(line(x(in_turn), top - 3, x(in_turn), top + _BAR + 3, "one"))
     if low is not None and high is not None:
         parts.append(line(x(low), top + _BAR / 2, x(high), top + _BAR / 2, "range"))
     return parts
+
+
+def _in_turn(row: UsersSummary | ServedSummary) -> float | None:
+    """The speed of the same texts one after the other, if it was measured."""
+    return row.total_in_turn.value if isinstance(row, UsersSummary) else None

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from localspec.bench.configurations import PLAIN
+from localspec.bench.grouped import grouped
 from localspec.bench.median import Median
 from localspec.bench.users import UsersRun, UserText, total_speed
 
 _Figure = Callable[[UserText], float]
-_Key = TypeVar("_Key")
-_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +47,11 @@ class UsersSummary:
 def summarise_users(runs: Sequence[UsersRun]) -> list[UsersSummary]:
     """A summary for each number of users and configuration, in the order of the runs."""
     plain = {(run.users, run.round): run for run in runs if run.configuration == PLAIN}
-    groups = _grouped(runs, lambda run: run.users)
+    groups = grouped(runs, lambda run: run.users)
     return [
         _summary(own, plain)
         for of_count in groups.values()
-        for own in _grouped(of_count, lambda run: run.configuration).values()
+        for own in grouped(of_count, lambda run: run.configuration).values()
     ]
 
 
@@ -90,13 +88,5 @@ def _summary(runs: Sequence[UsersRun], plain: dict[tuple[int, int], UsersRun]) -
 
 def _by_prompt(texts: Sequence[UserText], figure: _Figure) -> Median:
     """The median of a figure, whose interval covers other prompts and other runs."""
-    by_task = _grouped(texts, lambda text: text.task)
+    by_task = grouped(texts, lambda text: text.task)
     return Median.of([[figure(text) for text in own] for own in by_task.values()])
-
-
-def _grouped(items: Sequence[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
-    """The items by key, in the order in which keys first occur."""
-    found: dict[_Key, list[_Item]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found

@@ -31,13 +31,14 @@ def user_cells(row: UsersSummary) -> tuple[str, ...]:
         with_interval(row.ratio),
         with_interval(row.plain_ratio) if row.plain_ratio else "-",
         speed_text(row.each.value),
-        _duration(row.first_token.value),
-        _duration(row.first_token_in_turn.value),
+        duration_text(row.first_token.value),
+        duration_text(row.first_token_in_turn.value),
         _same_text(row),
     )
 
 
-def _duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
+    """A time in milliseconds, or in seconds from one on."""
     return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 

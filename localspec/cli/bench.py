@@ -2,7 +2,6 @@
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -26,6 +25,7 @@ from localspec.bench import (
 )
 from localspec.cli.bench_choice import ROUNDS, choose
 from localspec.cli.bench_output import about_run, quick_target_line, report_text, with_progress
+from localspec.cli.bench_servers import measure_servers, peer_of, peer_options
 from localspec.cli.bench_users import How, measure_users, require_texts_alone, users_option
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
@@ -41,7 +41,6 @@ from localspec.cli.prompt_set_options import prompt_set_options
 from localspec.drafters.spec import AUTO
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, require
-from localspec.gguf.reader import read_header
 from localspec.loading.config import RuntimeConfig
 
 
@@ -79,6 +78,7 @@ _what_options = stacked(
         "-n", "--tokens", type=int, default=96, show_default=True, help="Tokens of each text."
     ),
     users_option,
+    peer_options,
     click.option(
         "--rounds",
         type=int,
@@ -124,6 +124,8 @@ def bench(
     file: str | None,
     tokens: int,
     users: list[int],
+    peer: str | None,
+    peer_drafts: str | None,
     rounds: int | None,
     context: int | None,
     gpu_layers: int | None,
@@ -146,11 +148,13 @@ def bench(
     and shows what was measured so far.
 
     With --users it measures texts at once instead, as `localspec serve` writes them: the speed of
-    all users and of each, and how long they wait, in plain decoding and with `auto`.
+    all users and of each, and how long they wait, in plain decoding and with `auto`; with --peer
+    over HTTP, beside llama-server.
     """
     output = Output()
     require("tokens", tokens, 1)
     page_file = _writable(html)
+    other = peer_of(peer, peer_drafts, users, one_text=verify or reproducible)
     choice = choose(
         model=model,
         draft=draft,
@@ -167,6 +171,14 @@ def bench(
     settings = _checked(options, depths, verify=verify)
     runtime = RuntimeConfig(context, gpu_layers, threads, None, reproducible or verify)
     cancel = threading.Event()
+    if other:
+        if choice.note:
+            output.note(choice.note)
+        result = measure_servers(
+            choice, other, runtime, settings, users=users, cancel=cancel, note=output.note
+        )
+        _write(result, output, page_file, as_json=as_json)
+        return INTERRUPTED if result.interrupted else 0
     with ExitStack() as stack:
         with on_interrupt(exit_at_once):
             sweep = replace(choice.sweep, several=bool(users))
@@ -179,7 +191,7 @@ def bench(
         with on_interrupt(cancel_first(cancel)):
             runs = [] if users else list(_measure(loaded, tasks, prompts, how))
             user_runs = measure_users(loaded, slots, prompts, users, how) if users else []
-        conditions = _conditions(loaded, runtime, settings, choice.rounds, tasks)
+        conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
         stopped = cancel.is_set()
         result = build_report(loaded, tasks, runs, conditions, interrupted=stopped, users=user_runs)
     _write(result, output, page_file, as_json=as_json)
@@ -232,32 +244,10 @@ def _writable(html: str | None) -> Path | None:
     return path
 
 
-def _conditions(
-    sweep: LoadedSweep,
-    runtime: RuntimeConfig,
-    settings: GenerationConfig,
-    rounds: int,
-    tasks: Sequence[Task],
-) -> Conditions:
-    model = sweep.plain.model
-    return Conditions(
-        tokens=settings.max_tokens,
-        rounds=rounds,
-        seed=settings.seed,
-        rule=settings.rule,
-        temperature=settings.params(read_header(model.path).metadata).temperature,
-        context=sweep.plain.context,
-        threads=runtime.threads_of(model),
-        gpu_layers=runtime.gpu_layers,
-        reproducible=runtime.reproducible,
-        prompts=dict(Counter(task.set for task in tasks)),
-    )
-
-
 def _write(result: Report, output: Output, page_file: Path | None, *, as_json: bool) -> None:
     if as_json:
         output.record(result.as_dict())
-    elif result.rows or result.users:
+    elif result.rows or result.users or result.served:
         output.data(report_text(result))
     else:
         output.note("nothing was measured")

@@ -12,6 +12,13 @@ from rich.table import Table
 
 from localspec.bench import COLUMNS, LEGEND, Report, Run, Summary, Task, cells, facts
 from localspec.bench.configurations import PLAIN
+from localspec.bench.served_summary import ServedSummary
+from localspec.bench.served_text import (
+    SERVED_COLUMNS,
+    SERVED_LEGEND,
+    fastest_peer_lines,
+    served_cells,
+)
 from localspec.bench.users_summary import UsersSummary
 from localspec.bench.users_text import USER_COLUMNS, USER_LEGEND, user_cells
 from localspec.cli.output import join_facts, write_note
@@ -76,6 +83,11 @@ def report_text(report: Report) -> str:
         if report.users:
             console.print(_table(USER_COLUMNS, _user_groups(report.users)))
             console.print(USER_LEGEND, soft_wrap=True)
+        if report.served:
+            console.print(_table(SERVED_COLUMNS, _served_groups(report.served)))
+            console.print(SERVED_LEGEND, soft_wrap=True)
+            for line in fastest_peer_lines(report.served):
+                console.print(line, soft_wrap=True)
         for fact in facts(report):
             console.print(fact, soft_wrap=True)
         if report.interrupted:
@@ -114,6 +126,11 @@ def _groups(rows: Sequence[Summary]) -> Iterator[Iterator[Sequence[str]]]:
 def _user_groups(rows: Sequence[UsersSummary]) -> Iterator[Iterator[Sequence[str]]]:
     for _, group in groupby(rows, key=lambda row: row.users):
         yield map(user_cells, group)
+
+
+def _served_groups(rows: Sequence[ServedSummary]) -> Iterator[Iterator[Sequence[str]]]:
+    for _, group in groupby(rows, key=lambda row: row.users):
+        yield map(served_cells, group)
 
 
 def about_run(run: Run, tasks: Sequence[Task]) -> str:

@@ -25,6 +25,7 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
         "frequency_penalty": body.number("frequency_penalty", -2, 2),
         "presence_penalty": body.number("presence_penalty", -2, 2),
         "repeat_penalty": body.number("repeat_penalty", 0, 100),
+        "penalty_window": body.whole("repeat_last_n", -1, 2**31 - 1),
         "seed": _seed(body),
         "stop": body.texts("stop") or None,
         "logit_bias": _bias(body),

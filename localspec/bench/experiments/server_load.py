@@ -21,7 +21,7 @@ from time import monotonic, perf_counter, sleep
 from typing import Any
 
 from localspec.bench.experiments.command_line import Table, argument_parser
-from localspec.bench.experiments.load_client import LoadClient, Refused
+from localspec.bench.load_client import LoadClient, Refused
 from localspec.bench.prompt_sets import TERMINAL, bundled_tasks
 from localspec.errors import LocalspecError
 

@@ -1,0 +1,115 @@
+"""Server process: a server that is started on this machine to be measured, and ended after that."""
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPException
+from time import monotonic, sleep
+from typing import IO
+
+import psutil
+
+from localspec.bench.load_client import LoadClient, Refused
+from localspec.errors import InvalidValueError, LocalspecError
+from localspec.utils.child_program import ChildProgram
+from localspec.utils.format import printable
+
+# A large model from a slow disk takes minutes.
+_LOAD_SECONDS = 900.0
+_POLL_SECONDS = 0.05
+_HOST = "127.0.0.1"
+# Another program may take the port between our choice and the server's start.
+_ATTEMPTS = 3
+# Variables that would give servers other options than those they are started with.
+_OPTIONS = ("LLAMA_", "LOCALSPEC_API_KEY")
+_LOG_TAIL, _LONGEST_LINE = 4096, 300
+
+
+class ServerFailed(LocalspecError):
+    """A server did not start, or ended while it was measured."""
+
+
+@contextmanager
+def running_server(
+    name: str, command: Callable[[int], Sequence[str]], cancelled: Callable[[], bool]
+) -> Iterator[LoadClient]:
+    """Start a server, wait until it is ready, and end it with the block.
+
+    name: in errors. command: the program and its arguments for a port of 127.0.0.1. cancelled:
+    whether to wait no longer.
+
+    Raises ServerFailed if it does not start, with the last line that it wrote.
+    """
+    for attempt in range(_ATTEMPTS):
+        port = _free_port()
+        with tempfile.TemporaryFile() as log:
+            with _started(name, command(port), log) as program:
+                client = LoadClient(f"{_HOST}:{port}")
+                if _is_ready(client, program, cancelled):
+                    try:
+                        yield client
+                    except (Refused, OSError, HTTPException, ValueError) as error:
+                        raise ServerFailed(f"{name} failed: {_last_line(log) or error}") from error
+                    return
+                ended = program.has_ended
+            if _is_taken(port) and attempt + 1 < _ATTEMPTS:
+                continue
+            line = _last_line(log) or "it wrote no reason"
+        if ended:
+            raise ServerFailed(f"{name} did not start: {line}")
+        raise ServerFailed(f"{name} was not ready after {_LOAD_SECONDS:.0f} s: {line}")
+
+
+def _started(name: str, command: Sequence[str], log: IO[bytes]) -> ChildProgram:
+    variables = {key: value for key, value in os.environ.items() if not key.startswith(_OPTIONS)}
+    try:
+        return ChildProgram(command, log=log, environment=variables)
+    except OSError as error:
+        raise ServerFailed(f"{name} did not start: {error.strerror}") from error
+
+
+def _is_ready(client: LoadClient, program: ChildProgram, cancelled: Callable[[], bool]) -> bool:
+    """Wait until the server answers; whether it does."""
+    ends = monotonic() + _LOAD_SECONDS
+    while monotonic() < ends and not program.has_ended and not cancelled():
+        try:
+            client.get("/health")
+        except (Refused, OSError, ValueError):
+            sleep(_POLL_SECONDS)
+        else:
+            return _is_its_answer(client, program)
+    return False
+
+
+def _is_its_answer(client: LoadClient, program: ChildProgram) -> bool:
+    """Whether it is this program that listens, and not another one that took the port."""
+    try:
+        return program.has_started(client.process())
+    except (psutil.Error, InvalidValueError):
+        return True  # the system does not tell
+
+
+def _free_port() -> int:
+    with socket.socket() as tried:
+        tried.bind((_HOST, 0))
+        return int(tried.getsockname()[1])
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((_HOST, port))
+        except OSError:
+            return True
+        return False
+
+
+def _last_line(log: IO[bytes]) -> str:
+    """The last line of what a server wrote, printable and cut."""
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(0, size - _LOG_TAIL))
+    lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines()]
+    return printable(next(filter(None, reversed(lines)), "")[:_LONGEST_LINE])

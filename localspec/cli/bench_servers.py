@@ -1,0 +1,158 @@
+"""`localspec bench --peer`: our server and llama-server under the same load."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from localspec.bench import Conditions, Report, ServedLoad, ServedRun, build_report, run_served
+from localspec.bench.configurations import tokenize_prompts
+from localspec.bench.report import drafter_footprint
+from localspec.bench.served_summary import summarise_served
+from localspec.bench.servers import (
+    NO_REPACK,
+    PEER,
+    OwnServer,
+    PeerServer,
+    ServedModel,
+    own_servers,
+    peer_servers,
+)
+from localspec.cli.bench_choice import Choice
+from localspec.cli.bench_output import with_progress
+from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
+from localspec.cli.options import comma_separated, stacked
+from localspec.cli.output import join_facts
+from localspec.drafters.spec import MTP, NONE
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
+from localspec.gguf.reader import read_header
+from localspec.llama import extra_buffers
+from localspec.loading.config import RuntimeConfig
+
+peer_options = stacked(
+    click.option(
+        "--peer",
+        metavar="FILE",
+        help="With --users: also start this llama-server and our own server, and measure both over "
+        "HTTP under the same load.",
+    ),
+    click.option(
+        "--peer-drafts",
+        metavar="LIST",
+        help="Its draft types, separated by commas, such as none,draft-simple:8,ngram-simple. "
+        "[default: none, the one of the drafter, and ngram-simple]",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The llama-server to compare with, and its draft types; none named: the usual ones."""
+
+    binary: Path
+    drafts: Sequence[str]
+
+
+def peer_of(
+    peer: str | None, drafts: str | None, users: Sequence[int], *, one_text: bool
+) -> Peer | None:
+    """The peer that the options name, if any.
+
+    one_text: whether options ask for texts that are equal bit for bit. Raises InvalidValueError.
+    """
+    if peer is None:
+        if drafts:
+            raise InvalidValueError(f"--peer-drafts {drafts}: name the llama-server with --peer")
+        return None
+    if not users:
+        raise InvalidValueError(f"--peer {peer}: say how many users with --users, such as 1,2,4,8")
+    if one_text:
+        raise InvalidValueError(
+            "--peer measures speed only; leave out --verify and --reproducible, or --peer"
+        )
+    binary = Path(peer).expanduser()
+    if not binary.is_file() or not os.access(binary, os.X_OK):
+        raise InvalidValueError(f"--peer {peer}: it must be a llama-server that can be run")
+    return Peer(binary.resolve(), comma_separated(drafts or ""))
+
+
+def measure_servers(
+    choice: Choice,
+    peer: Peer,
+    runtime: RuntimeConfig,
+    settings: GenerationConfig,
+    *,
+    users: Sequence[int],
+    cancel: threading.Event,
+    note: Callable[[str], None],
+) -> Report:
+    """Measure our servers and the peer's by turns; note: shows a line.
+
+    Raises what `own_servers`, `peer_servers` and `run_served` raise.
+    """
+    report, servers, load = _prepared(choice, peer, runtime, settings, users)
+    for line in extra_buffers.notes():
+        note(f"{line}; {PEER} is started with {NO_REPACK}")
+    left_out: list[str] = []
+
+    def leave_out(line: str) -> None:
+        left_out.append(line)
+        note(line)
+
+    with on_interrupt(cancel_first(cancel)):
+        running = run_served(servers, load, cancel, leave_out)
+        runs = list(with_progress(running, _about, load.rounds * len(users) * len(servers)))
+    return replace(
+        report,
+        left_out=left_out,
+        interrupted=cancel.is_set(),
+        served=summarise_served(runs),
+    )
+
+
+def _prepared(
+    choice: Choice,
+    peer: Peer,
+    runtime: RuntimeConfig,
+    settings: GenerationConfig,
+    users: Sequence[int],
+) -> tuple[Report, Sequence[OwnServer | PeerServer], ServedLoad]:
+    """The report without figures, the servers, and what they are asked for."""
+    tasks, tokens = choice.tasks, settings.max_tokens
+    # Each server has drafters for each text.
+    sweep = replace(choice.sweep, several=True)
+    # It reads the prompts only, so no GPU is needed; it is closed before the servers start.
+    reader = replace(sweep, drafts=[NONE])
+    with ExitStack() as stack, on_interrupt(exit_at_once):
+        loaded = stack.enter_context(reader.load(replace(runtime, gpu_layers=0), tasks, tokens))
+        prompts = tokenize_prompts(loaded.plain, tasks, tokens)
+        conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
+        report = build_report(loaded, tasks, [], conditions, interrupted=False)
+    model = ServedModel(
+        sweep.target_file,
+        conditions.context,
+        conditions.threads,
+        runtime,
+        repack=extra_buffers.usable(),
+    )
+    ours = own_servers(sweep, model, settings.rule)
+    drafter = sweep.model_drafter
+    theirs = peer_servers(peer.binary, peer.drafts, drafter, model)
+    params = settings.params(read_header(model.target).metadata)
+    load = ServedLoad(prompts, users, choice.rounds, tokens, params, settings.seed)
+    files = [] if drafter in (None, MTP) else [drafter_footprint(Path(str(drafter)))]
+    drafters = {
+        **{each.name: [str(draft) for draft in each.draft if draft != NONE] for each in ours},
+        **{each.name: [] if each.type == NONE else [each.type] for each in theirs},
+    }
+    return replace(report, draft_models=files, drafters=drafters), [*ours, *theirs], load
+
+
+def _about(run: ServedRun) -> str:
+    users = f"{run.users} user{'s' if run.users > 1 else ''}"
+    return join_facts([f"round {run.round + 1}", users, run.configuration])
