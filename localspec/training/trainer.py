@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from localspec.training.batches import ROWS, Batch, Text, batch, rows
+from localspec.training.optimizers import optimizers, set_rate
 from localspec.training.transformer import Transformer
 from localspec.utils.busy_cores import BusyCores, allowed_cores
 
@@ -32,22 +33,7 @@ class Trainer:
 
     def __init__(self, model: nn.Module, loss: Loss, *, rate: float = 4e-3) -> None:
         self.model, self.loss, self.rate = model, loss, rate
-        embeddings = {id(each.weight) for each in model.modules() if isinstance(each, nn.Embedding)}
-        trained = [weight for weight in model.parameters() if weight.requires_grad]
-        tables = [weight for weight in trained if id(weight) in embeddings]
-        matrices = [each for each in trained if each.dim() == 2 and id(each) not in embeddings]
-        vectors = [weight for weight in trained if weight.dim() == 1]
-        self._optimizers: list[torch.optim.Optimizer] = [
-            torch.optim.Muon(matrices, lr=rate, weight_decay=0.02, adjust_lr_fn="match_rms_adamw"),
-            torch.optim.AdamW(
-                [
-                    {"params": tables, "weight_decay": 0.01},
-                    {"params": vectors, "weight_decay": 0.0},
-                ],
-                lr=rate,
-                betas=(0.9, 0.95),
-            ),
-        ]
+        self._optimizers = optimizers(model, rate)
 
     def run(self, batches: Iterator[Batch], seconds: float, save: Callable[[], None]) -> None:
         """Train for so long; the model is saved every two minutes and at the end."""
@@ -72,9 +58,7 @@ class Trainer:
         save()
 
     def _step(self, batch: Batch, rate: float) -> float:
-        for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+        set_rate(self._optimizers, rate)
         with torch.autocast("cpu", torch.bfloat16):
             loss = self.loss(batch)
         loss.backward()

@@ -1,0 +1,162 @@
+"""Material: the texts of a training, and what the target computed on them.
+
+A few prompts are held out: their answers are never trained on, and tell how good a drafter is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from time import perf_counter
+from typing import Any
+
+from localspec.distillation.reading import TargetReader
+from localspec.distillation.row_cache import RowCache
+from localspec.distillation.shard import Shard
+from localspec.distillation.texts import Stopped, Text, TextWriter, digest, tokenized
+from localspec.distillation.work_folder import WorkFolder
+from localspec.engine.engine import Engine, load
+from localspec.engine.prompt import Prompt
+from localspec.errors import InvalidValueError
+from localspec.gguf.fingerprint import fingerprint
+from localspec.utils.closing import Closing
+
+# Prompts that are held out: one in so many, within these bounds.
+_HELD_OUT, _FEWEST_HELD_OUT, _MOST_HELD_OUT = 10, 4, 32
+FEWEST_PROMPTS = 16
+# Texts that reading is tried on.
+_SAMPLE = 16
+# Without a seed texts begin with this one.
+_SEED = 1
+# More tokens for a letter than this: the tokenizer was not made for the language.
+_SHREDDED = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class TextSource:
+    """Where texts come from.
+
+    prompts: given the loaded target, those that it answers. seed: None lets texts share decodes, so
+    that their last digits may differ from run to run. runtime: options of `localspec.load`.
+    """
+
+    target: Path
+    prompts: Callable[[Engine], Sequence[Prompt]]
+    seed: int | None = None
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Material(Closing):
+    """The texts of one source. layers: whose hidden rows are read. cancel: set to stop.
+
+    key: what the texts depend on. prompts, held_out: token ids. Close it (or use `with`).
+    """
+
+    def __init__(
+        self, source: TextSource, layers: Sequence[int], say: Callable[[str], None], cancel: Event
+    ) -> None:
+        self._source, self._layers, self._cancel = source, tuple(layers), cancel
+        self._engine: Engine | None = None
+        try:
+            asked = [*source.prompts(self.engine)]
+            found = tokenized(self.engine, asked)
+            _say_if_shredded(self.engine, found, say)
+            self.prompts, self.held_out = _split(found)
+            seed = _SEED if source.seed is None else source.seed
+            self._writer = TextWriter(lambda: self.engine, source.target, self.prompts, seed)
+            self._held_out_writer = TextWriter(
+                lambda: self.engine, source.target, self.held_out, seed
+            )
+            self.key = [fingerprint(source.target), digest(found), source.seed]
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def engine(self) -> Engine:
+        """The target, with the drafters that it has; loaded when it is needed."""
+        if self._engine is None:
+            exact = self._source.seed is not None
+            self._engine = load(self._source.target, reproducible=exact, **self._source.runtime)
+        return self._engine
+
+    def release(self) -> None:
+        """Free the target until it is needed again."""
+        engine, self._engine = self._engine, None
+        if engine:
+            engine.close()
+
+    def close(self) -> None:
+        """Free the target."""
+        self.release()
+
+    def wave(self, number: int) -> list[Text]:
+        """The texts of a wave, written now if they are not here. Raises Stopped."""
+        return self._writer.wave(number, self._cancel)
+
+    def held_out_texts(self) -> list[Text]:
+        """The answers to the held-out prompts. Raises Stopped."""
+        return self._held_out_writer.wave(0, self._cancel)
+
+    @property
+    def writing(self) -> float:
+        """Seconds of a token of the first wave's answers."""
+        return self._writer.seconds_per_token(0)
+
+    def sample(self) -> tuple[Shard, float]:
+        """A shard of a few texts of the first wave, and the seconds that a token of it took."""
+        texts = self.wave(0)[:_SAMPLE]
+        self.read(texts[:1])  # the first text takes longer
+        began = perf_counter()
+        shard = self.read(texts)
+        return shard, (perf_counter() - began) / sum(len(each.tokens) for each in texts)
+
+    def read(self, texts: Sequence[Text]) -> Shard:
+        """Let the target read texts. Raises Stopped."""
+        engine, read = self.engine, []
+        with engine.scheduler.exclusive():
+            reader = TargetReader(engine.slot.target, self._layers)
+            for text in texts:
+                if self._cancel.is_set():
+                    raise Stopped
+                read.append(reader.read(text))
+        return Shard.of(read)
+
+    def rows(self, folder: WorkFolder, waves: int, most: int) -> RowCache:
+        """The shards of all texts. most: bytes on the disk."""
+        texts = [self.wave(number) for number in range(waves)]
+        return RowCache(folder, texts, self.read, most)
+
+    def held_out_rows(self, folder: WorkFolder) -> Shard:
+        """The shard of the held-out texts."""
+        return RowCache(folder, [self.held_out_texts()], self.read, 1 << 62, "held-out").shard(0)
+
+
+def _split(prompts: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[list[int]]]:
+    """Prompts to train on, and those held out. Raises InvalidValueError if they are too few."""
+    if len(prompts) < FEWEST_PROMPTS:
+        raise InvalidValueError(
+            f"there are {len(prompts)} different prompts, and a training needs {FEWEST_PROMPTS}: "
+            "name more texts with --from, or leave it out for the prompts that come along"
+        )
+    count = min(_MOST_HELD_OUT, max(_FEWEST_HELD_OUT, len(prompts) // _HELD_OUT))
+    step = len(prompts) // count
+    held = set(range(0, step * count, step))
+    return (
+        [list(each) for number, each in enumerate(prompts) if number not in held],
+        [list(prompts[number]) for number in sorted(held)],
+    )
+
+
+def _say_if_shredded(
+    engine: Engine, prompts: Sequence[Sequence[int]], say: Callable[[str], None]
+) -> None:
+    """Say where the tokenizer needs nearly a token for each letter: little can be learnt then."""
+    some = [*prompts[:64]]
+    letters = sum(len(engine.detokenize(each)) for each in some)
+    tokens = sum(map(len, some))
+    if letters and tokens / letters > _SHREDDED:
+        say(
+            f"the tokenizer of this model cuts your texts into {tokens / letters:.1f} tokens per "
+            "letter: it was not made for their language, and drafts will gain less"
+        )

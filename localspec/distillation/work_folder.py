@@ -1,0 +1,125 @@
+"""Work folder: what a training has done so far, in files that a crash cannot damage.
+
+A file appears when it is whole, and begins with the SHA-256 of the rest. So a file that was cut
+off, or changed on the disk, is missing for whoever reads it, and made again.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from localspec.errors import InvalidValueError, LocalspecError
+from localspec.utils.format import format_bytes
+from localspec.utils.paths import atomic_writer, cache_folder, make_private_folder
+
+if sys.platform != "win32":
+    import fcntl
+
+_FOLDER, _LOCK = "training", ".lock"
+_DIGEST = hashlib.sha256().digest_size
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class WorkFolder:
+    """A folder of the cache for one piece of work. key: all that its results depend on."""
+
+    def __init__(self, key: Sequence[Any]) -> None:
+        name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
+        self.path = cache_folder(_FOLDER) / name
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None if it is missing or damaged."""
+        try:
+            data = (self.path / name).read_bytes()
+        except OSError:
+            return None
+        content = data[_DIGEST:]
+        return content if hashlib.sha256(content).digest() == data[:_DIGEST] else None
+
+    def write(self, name: str, content: bytes | memoryview) -> None:
+        """Replace a file. Raises LocalspecError where the disk refuses; the old file stays."""
+        with self._writing(), atomic_writer(self.path / name) as file:
+            file.write(hashlib.sha256(content).digest())
+            file.write(content)
+
+    def read_json(self, name: str) -> Any:
+        """The JSON value in a file; None if it is missing or damaged."""
+        content = self.read(name)
+        return None if content is None else json.loads(content)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Replace a file by a JSON value. Raises as `write`."""
+        self.write(name, json.dumps(value).encode())
+
+    def size(self, name: str) -> int | None:
+        """The bytes of a file; None if it is missing."""
+        try:
+            return (self.path / name).stat().st_size
+        except OSError:
+            return None
+
+    def delete(self, *names: str) -> None:
+        """Delete files; those that are missing are left out."""
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Delete all files."""
+        if self.path.is_dir():
+            self.delete(*(each.name for each in self.path.iterdir() if each.name != _LOCK))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out. Raises InvalidValueError if one is at work here already.
+
+        Windows has no such lock.
+        """
+        with self._writing():
+            make_private_folder(self.path)
+            handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if sys.platform != "win32":
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise InvalidValueError(
+                        "the same training runs in another process; wait until it ends"
+                    ) from error
+            yield
+        finally:
+            os.close(handle)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            make_private_folder(self.path)
+            yield
+        except OSError as error:
+            raise LocalspecError(self._refusal(error)) from error
+
+    def _refusal(self, error: OSError) -> str:
+        if error.errno not in _FULL:
+            return f"{self.path} cannot be written: {error.strerror or error}"
+        free = format_bytes(shutil.disk_usage(self.path).free)
+        return (
+            f"the disk of {self.path} is full ({free} free); what was done is kept: make room, and "
+            "run the same command with --resume"
+        )
+
+
+def clear_all() -> None:
+    """Delete the work folders of all trainings, with the texts in them. Raises OSError."""
+    if default_folder().exists():
+        shutil.rmtree(default_folder())
+
+
+def default_folder() -> Path:
+    """Where work folders are."""
+    return cache_folder(_FOLDER)

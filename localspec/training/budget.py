@@ -1,0 +1,95 @@
+"""Budget: how much text is written and how often it is trained on, and how long that takes."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# Rounds where the time is given: writing is worth at least so many, and rarely more.
+_FEWEST_ROUNDS, _MOST_ROUNDS = 4, 16
+# Rounds where the tokens are given.
+ROUNDS = 6
+# The share of the time for texts that are written and read.
+_TEXT_SHARE = 0.4
+# Measuring after a round takes a third of training on the same texts: there is no way back.
+_MEASURING = 1 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """Seconds of a token: of writing, of reading, of training. trial: of the whole last trial."""
+
+    write: float
+    read: float
+    train: float
+    trial: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """waves: of texts to train on. rounds: over all of them."""
+
+    waves: int
+    rounds: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Tokens of a wave: all, and those of the answers. held_out: tokens of the held-out texts.
+
+    most_waves: as many as the disk may hold; of more, all are read again in each round.
+    """
+
+    tokens: float
+    answers: float
+    held_out: float
+    most_waves: float = math.inf
+
+
+def budget_for_tokens(tokens: int, sizes: Sizes) -> Budget:
+    """The budget for so many tokens of answers."""
+    return Budget(max(1, math.ceil(tokens / sizes.answers)), ROUNDS)
+
+
+def budget_for_seconds(seconds: float, speeds: Speeds, sizes: Sizes) -> Budget:
+    """The budget that takes so long from now on, as far as speeds tell.
+
+    More rounds over fewer texts, until writing and reading take less than their share.
+    """
+    for rounds in range(_FEWEST_ROUNDS, _MOST_ROUNDS + 1):
+        waves = _affordable(seconds, rounds, speeds, sizes)
+        budget = Budget(waves, rounds)
+        text = forecast(budget, speeds, sizes) - training_seconds(budget, speeds, sizes)
+        if text - speeds.trial <= _TEXT_SHARE * seconds:
+            break
+    return budget
+
+
+def _affordable(seconds: float, rounds: int, speeds: Speeds, sizes: Sizes) -> int:
+    """The most waves for so many rounds; at least 1."""
+    low, high = 1, 1 << 20
+    while low < high:
+        middle = (low + high + 1) // 2
+        if forecast(Budget(middle, rounds), speeds, sizes) <= seconds:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def forecast(budget: Budget, speeds: Speeds, sizes: Sizes, *, written: int = 0) -> float:
+    """The seconds that a budget takes. written: waves that are there already."""
+    waves = budget.waves
+    write = max(0, waves - written) * sizes.answers * speeds.write
+    reads = 1 if waves <= sizes.most_waves else budget.rounds
+    read = reads * waves * sizes.tokens * speeds.read
+    return write + read + training_seconds(budget, speeds, sizes) + speeds.trial
+
+
+def training_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
+    """The seconds of all rounds, without the target."""
+    train = budget.rounds * budget.waves * sizes.tokens * speeds.train
+    return train + (budget.rounds + 1) * sizes.held_out * speeds.train * _MEASURING

@@ -1,0 +1,67 @@
+"""Device: where torch trains, how fast its floats are there, and whether a drafter fits."""
+
+import torch
+from torch import nn
+
+from localspec.errors import InvalidValueError
+from localspec.utils.format import format_bytes
+
+DEVICES = ("auto", "cuda", "mps", "cpu")
+# Bytes of a trained weight: itself, its gradient, and what the optimizer remembers of it.
+_TRAINED, _FROZEN = 16, 4
+# What a batch takes beside the weights, roughly: rows of all layers, and logits.
+_BATCH_BYTES = 1 << 30
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of this name; `auto` takes a GPU where torch sees one.
+
+    Raises InvalidValueError for a device that is not here.
+    """
+    if name not in DEVICES:
+        raise InvalidValueError(f"device is {name!r}; it is one of {', '.join(DEVICES)}")
+    here = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if name == "auto":
+        return torch.device(next(each for each, found in here.items() if found))
+    if not here[name]:
+        raise InvalidValueError(
+            f"device is {name}, and torch {torch.__version__} sees none here; name cpu, or install "
+            "torch for your GPU"
+        )
+    return torch.device(name)
+
+
+def described(device: torch.device) -> str:
+    """The device in a few words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return "the GPU (Metal)" if device.type == "mps" else f"{torch.get_num_threads()} CPU threads"
+
+
+def low_precision(device: torch.device) -> bool:
+    """Whether 16-bit floats (bfloat16) are computed by the hardware."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    if device.type == "cpu":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return False
+
+
+def require_room(drafter: nn.Module, device: torch.device, way_out: str) -> None:
+    """Raise InvalidValueError where a GPU's memory is too small to train the drafter."""
+    if device.type != "cuda":
+        return
+    sizes = [(each.numel(), each.requires_grad) for each in drafter.parameters()]
+    needed = _BATCH_BYTES + sum(
+        count * (_TRAINED if trained else _FROZEN) for count, trained in sizes
+    )
+    free, _ = torch.cuda.mem_get_info(device)
+    if needed > free:
+        raise InvalidValueError(
+            f"training needs about {format_bytes(needed)}, and {format_bytes(free)} are free on "
+            f"{described(device)}; {way_out}, or --device cpu"
+        )

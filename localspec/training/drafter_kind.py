@@ -1,0 +1,85 @@
+"""Drafter kind: what training needs to know of a kind of drafter, and what a kind gives it.
+
+A kind says which rows of the target it reads (`Kind.layers`). The target then writes and reads
+texts, and the kind makes a `TrainedDrafter` (`Kind.create`): a torch module with its loss over a
+batch, its agreement with the target, and its file. Rounds, checkpoints, progress and the forecast
+are the same for all kinds.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from localspec.conversion.target import Target
+from localspec.errors import InvalidValueError
+from localspec.training.acceptance_loss import Agreement
+from localspec.training.examples import Batch
+
+# How layers are cut out of a target.
+CUTS = ("auto", "first", "evenly", "influence")
+
+
+@dataclass(frozen=True, slots=True)
+class KindOptions:
+    """What a user may say about the drafter. None, and "auto": as suits the target.
+
+    layers: of a draft model. cut: which, one of CUTS. type_name: of the matrices in the file.
+    """
+
+    layers: int | None = None
+    cut: str = "auto"
+    type_name: str = "Q8_0"
+
+    def __post_init__(self) -> None:
+        if self.cut not in CUTS:
+            raise InvalidValueError(f"cut is {self.cut!r}; it is one of {', '.join(CUTS)}")
+
+    @property
+    def key(self) -> list[object]:
+        """What a training depends on, for its work folder."""
+        return [self.layers, self.cut, self.type_name]
+
+
+class TrainedDrafter(nn.Module, ABC):
+    """A drafter that is trained. Parameters that need no gradient stay as they are.
+
+    Random numbers come from torch's default generator, which is seeded before each shard.
+    """
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> Tensor:
+        """What is to become smaller: a mean over the batch, with its gradient."""
+
+    @abstractmethod
+    def agreement(self, batch: Batch) -> Sequence[Agreement]:
+        """How far it agrees with the target, for each place of a draft behind right ones.
+
+        The first is that of the first drafted token. One entry stands for all places. It is called
+        without gradients.
+        """
+
+    @abstractmethod
+    def export(self, path: Path, about: Mapping[str, object]) -> None:
+        """Write the drafter as a GGUF that localspec loads. about: metadata for all kinds."""
+
+    @property
+    def note(self) -> str:
+        """What was decided about it, in a few words; empty if nothing was."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of drafter.
+
+    layers: the layers of the target whose hidden rows it reads, as in `Pass.hidden`. Raises
+    DrafterMismatchError for a target that it cannot be trained for. create: the untrained drafter;
+    the batches are a few of those that it will be trained on.
+    """
+
+    name: str
+    layers: Callable[[Target, KindOptions], tuple[int, ...]]
+    create: Callable[[Target, KindOptions, Sequence[Batch]], TrainedDrafter]

@@ -1,0 +1,134 @@
+"""Examples: batches of read texts as tensors, for every kind of drafter."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from localspec.distillation.shard import Shard
+from localspec.distillation.texts import Text
+
+# Tokens of a window, of which a long text has several, and of a batch, padding included.
+WINDOW, BATCH = 1024, 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TopRows:
+    """Distributions of the target, as in TopLogits: ids, log_probs (..., n), rest (...)."""
+
+    ids: Tensor
+    log_probs: Tensor
+    rest: Tensor
+
+    def at(self, places: Tensor) -> "TopRows":
+        """The rows at these places: a bool tensor of the shape of `rest`."""
+        return TopRows(self.ids[places], self.log_probs[places], self.rest[places])
+
+    def later(self, places: int) -> "TopRows":
+        """At each place the row so many places further on; the last ones are those of the start."""
+        return TopRows(
+            self.ids.roll(-places, 1), self.log_probs.roll(-places, 1), self.rest.roll(-places, 1)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Windows of texts, (texts, length), with padding behind their ends.
+
+    tokens: ids; 0 is the padding. wanted: bool, where `top` is: behind this token comes one of an
+    answer. top: what the target says of the next token. hidden: by layer (texts, length, width)
+    float32, the rows of the target at each token.
+    """
+
+    tokens: Tensor
+    wanted: Tensor
+    top: TopRows
+    hidden: Mapping[int, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Tokens start to end of a text. token, row: the places in the shard where the text begins."""
+
+    text: Text
+    token: int
+    row: int
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+
+def batches(shard: Shard, device: torch.device, order: np.random.Generator) -> Iterator[Batch]:
+    """The batches of a shard, in an order of its own; windows of about the same length together."""
+    groups = list(_groups(shard))
+    for number in order.permutation(len(groups)):
+        yield _batch(shard, groups[number], device)
+
+
+def count_batches(texts: Sequence[Text]) -> int:
+    """How many batches a shard of these texts has."""
+    return len(list(_grouped(_windows_of_texts(texts))))
+
+
+def _groups(shard: Shard) -> Iterator[list[_Window]]:
+    return _grouped([each for place in shard.places() for each in _windows(*place)])
+
+
+def _windows_of_texts(texts: Sequence[Text]) -> list[_Window]:
+    return [each for text in texts for each in _windows(text, 0, 0)]
+
+
+def _windows(text: Text, token: int, row: int) -> Iterator[_Window]:
+    """The windows of a text in which an answer is."""
+    for start in range(0, len(text.tokens), WINDOW):
+        end = min(len(text.tokens), start + WINDOW)
+        if end >= text.prompt:
+            yield _Window(text, token, row, start, end)
+
+
+def _grouped(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
+    group: list[_Window] = []
+    for window in sorted(windows, key=lambda each: each.length, reverse=True):
+        if group and (len(group) + 1) * group[0].length > BATCH:
+            yield group
+            group = []
+        group.append(window)
+    if group:
+        yield group
+
+
+def _batch(shard: Shard, windows: Sequence[_Window], device: torch.device) -> Batch:
+    shape = len(windows), max(each.length for each in windows)
+    count = shard.top.ids.shape[1]
+    tokens, wanted = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
+    ids, log_probs = np.zeros((*shape, count), np.int64), np.zeros((*shape, count), np.float32)
+    rest = np.zeros(shape, np.float32)
+    hidden = {
+        layer: np.zeros((*shape, half.rows.shape[1]), np.float32)
+        for layer, half in shard.hidden.items()
+    }
+    for number, each in enumerate(windows):
+        tokens[number, : each.length] = each.text.tokens[each.start : each.end]
+        first = max(each.start, each.text.prompt - 1)
+        here = slice(first - each.start, each.length)
+        behind = each.row - (each.text.prompt - 1)
+        rows = slice(first + behind, each.end + behind)
+        wanted[number, here] = True
+        ids[number, here] = shard.top.ids[rows]
+        log_probs[number, here] = shard.top.log_probs[rows]
+        rest[number, here] = shard.top.rest[rows]
+        for layer, half in shard.hidden.items():
+            places = slice(each.token + each.start, each.token + each.end)
+            own = half.rows[places].astype(np.float32) * half.scale[places, None]
+            hidden[layer][number, : each.length] = own
+    return Batch(
+        torch.from_numpy(tokens).to(device),
+        torch.from_numpy(wanted).to(device),
+        TopRows(*(torch.from_numpy(each).to(device) for each in (ids, log_probs, rest))),
+        {layer: torch.from_numpy(rows).to(device) for layer, rows in hidden.items()},
+    )

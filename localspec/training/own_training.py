@@ -1,0 +1,260 @@
+"""Own training: a drafter for one's own model, from its own file, on this machine.
+
+The target writes texts and reads them, a drafter learns from what it read, and drafts for held-out
+texts at last. Each phase goes on where it was stopped.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+import numpy as np
+
+from localspec.conversion.target import Target
+from localspec.distillation.last_trial import Trial
+from localspec.distillation.material import Material
+from localspec.distillation.row_cache import RowCache
+from localspec.distillation.shard import bytes_per_token
+from localspec.distillation.work_folder import WorkFolder
+from localspec.errors import InvalidValueError
+from localspec.models.own_drafters import own_drafters
+from localspec.models.trained_drafters import TrainedDrafter as ListedDrafter
+from localspec.models.trained_drafters import add_trained
+from localspec.training import result
+from localspec.training.budget import (
+    Budget,
+    Sizes,
+    Speeds,
+    budget_for_seconds,
+    budget_for_tokens,
+    forecast,
+    training_seconds,
+)
+from localspec.training.device import choose_device, described, require_room
+from localspec.training.drafter_kind import TrainedDrafter
+from localspec.training.examples import Batch, batches, count_batches
+from localspec.training.expected_speed import ExpectedSpeed
+from localspec.training.kinds import KINDS
+from localspec.training.rounds import RoundProgress, Rounds, seconds_per_token
+from localspec.training.training_request import Progress, Trained, TrainingRequest
+from localspec.utils.format import format_bytes
+
+_REVISION, _BUDGET, _SEED = 1, "budget", 1
+# The last trial takes this share of all time, and so many seconds at least.
+_TRIAL_SHARE, _TRIAL_SECONDS = 0.08, 20.0
+Watch = Callable[[Progress], None]
+Say = Callable[[str], None]
+
+
+class OwnTraining:
+    """One training. watch: called with its progress. say: with a line about what was decided.
+
+    cancel: set to stop it, within one batch or one wave of texts. Raises InvalidValueError and
+    DrafterMismatchError for what cannot be trained, before anything is loaded.
+    """
+
+    def __init__(self, request: TrainingRequest, watch: Watch, say: Say, cancel: Event) -> None:
+        if request.kind not in KINDS:
+            raise InvalidValueError(f"kind is {request.kind!r}; it is one of {', '.join(KINDS)}")
+        self._request, self._watch, self._say, self._cancel = request, watch, say, cancel
+        self._kind, self._target = KINDS[request.kind], Target(request.source.target)
+        self._layers = self._kind.layers(self._target, request.options)
+        self._device = choose_device(request.device)
+        type_name = request.options.type_name
+        self.path = request.out or result.default_path(self._target, request.kind, type_name)
+        result.require_replaceable(self.path, self._target)
+        self._began = monotonic()
+
+    def run(self) -> Trained:
+        """Train. Raises Stopped if it was stopped before there is a drafter to keep."""
+        request = self._request
+        with Material(request.source, self._layers, self._say, self._cancel) as material:
+            key = [_REVISION, material.key, request.kind, request.options.key, self._device.type]
+            folder = WorkFolder(key)
+            with folder.locked():
+                if not request.resume:
+                    folder.clear()
+                return self._train(material, folder)
+
+    def _train(self, material: Material, folder: WorkFolder) -> Trained:
+        self._watch(Progress("writing the first texts", 0.0))
+        held_out = material.held_out_texts()
+        shard, reading = material.sample()
+        sample = list(batches(shard, self._device, np.random.default_rng(0)))
+        drafter = self._kind.create(self._target, self._request.options, sample)
+        drafter.to(self._device)
+        require_room(drafter, self._device, "fewer layers fit")
+        self._say(f"{self._request.kind}: {drafter.note}, trained on {described(self._device)}")
+        first = material.wave(0)
+        sizes = self._sizes(
+            sum(len(each.tokens) for each in first),
+            sum(each.answer for each in first),
+            sum(len(each.tokens) for each in held_out),
+        )
+        speeds = self._speeds(material, reading, drafter, sample)
+        budget = self._budget(folder, speeds, sizes)
+        rows = self._rows(material, folder, budget, speeds, sizes)
+        rounds = Rounds(
+            drafter,
+            rows,
+            [material.held_out_rows(folder)],
+            folder,
+            rounds=budget.rounds,
+            steps=budget.rounds * sum(count_batches(material.wave(n)) for n in range(len(rows))),
+            seed=self._seed,
+            width=self._target.width,
+        )
+        if self._request.resume and rounds.resume():
+            self._say("going on where the last training was saved")
+        if not rows.missing:
+            material.release()
+        expected = ExpectedSpeed(self._target, drafter, self._request.kind, folder)
+        later = training_seconds(budget, speeds, sizes), speeds.trial
+        finished = rounds.run(self._rounds_watcher(*later, expected), self._cancel.is_set)
+        return self._ended(material, folder, drafter, rounds, speeds, finished=finished)
+
+    @property
+    def _seed(self) -> int:
+        seed = self._request.source.seed
+        return _SEED if seed is None else seed
+
+    def _sizes(self, tokens: int, answers: int, held_out: int) -> Sizes:
+        per_token = bytes_per_token(self._target.width, len(self._layers))
+        return Sizes(tokens, answers, held_out, self._request.cache / (tokens * per_token))
+
+    def _speeds(
+        self, material: Material, reading: float, drafter: TrainedDrafter, sample: Sequence[Batch]
+    ) -> Speeds:
+        self._watch(Progress("measuring how long training takes", 0.0))
+        training = seconds_per_token(drafter, sample)
+        asked = 0.0 if self._request.tokens else self._request.seconds
+        return Speeds(
+            material.writing, reading, training, max(_TRIAL_SECONDS, _TRIAL_SHARE * asked)
+        )
+
+    def _budget(self, folder: WorkFolder, speeds: Speeds, sizes: Sizes) -> Budget:
+        """The budget of this training, or of the one that is resumed; says how long it takes."""
+        stored = folder.read_json(_BUDGET) if self._request.resume else None
+        if stored is not None:
+            budget = Budget(**stored)
+        elif self._request.tokens:
+            budget = budget_for_tokens(self._request.tokens, sizes)
+        else:
+            left = self._request.seconds - (monotonic() - self._began)
+            budget = budget_for_seconds(left, speeds, sizes)
+        folder.write_json(_BUDGET, budget.as_dict())
+        seconds = forecast(budget, speeds, sizes, written=1)
+        tokens = round(budget.waves * sizes.answers)
+        disk = budget.waves * sizes.tokens * bytes_per_token(self._target.width, len(self._layers))
+        self._say(
+            f"{tokens:,} tokens of answers, {budget.rounds} rounds over them: about "
+            f"{minutes(seconds)} on this machine, {format_bytes(min(disk, self._request.cache))} "
+            "on the disk"
+        )
+        return budget
+
+    def _rows(
+        self, material: Material, folder: WorkFolder, budget: Budget, speeds: Speeds, sizes: Sizes
+    ) -> RowCache:
+        """Let the target write all texts, and read them, as far as the disk may hold them."""
+        for number in range(budget.waves):
+            left = forecast(budget, speeds, sizes, written=number)
+            share = number / budget.waves
+            self._watch(Progress("writing texts", share, left, 1 / speeds.write))
+            material.wave(number)
+        rows = material.rows(folder, budget.waves, self._request.cache)
+        if budget.waves > sizes.most_waves:
+            return rows
+        training = training_seconds(budget, speeds, sizes) + speeds.trial
+        for number in rows.missing:
+            left = (budget.waves - number) * sizes.tokens * speeds.read + training
+            share = number / budget.waves
+            self._watch(Progress("reading texts", share, left, 1 / speeds.read))
+            rows.shard(number)
+        return rows
+
+    def _rounds_watcher(
+        self, training: float, trial: float, expected: ExpectedSpeed
+    ) -> Callable[[RoundProgress], None]:
+        began, first = monotonic(), [0.0]
+
+        def watch(progress: RoundProgress) -> None:
+            if not first[0]:
+                first[0] = max(progress.share, 1e-9)
+            done = progress.share - first[0]
+            left = (1 - progress.share) * training
+            if done > 0.02:  # what is measured is better than what was foreseen
+                left = (monotonic() - began) * (1 - progress.share) / done
+            rate = progress.rates[0]
+            self._watch(
+                Progress(
+                    "training",
+                    progress.share,
+                    left + trial,
+                    progress.tokens_per_second,
+                    rate,
+                    expected.at(progress.rates),
+                )
+            )
+
+        return watch
+
+    def _ended(
+        self,
+        material: Material,
+        folder: WorkFolder,
+        drafter: TrainedDrafter,
+        rounds: Rounds,
+        speeds: Speeds,
+        *,
+        finished: bool,
+    ) -> Trained:
+        """Write the file; if training came to its end, try it, and delete what is not needed."""
+        request, rates = self._request, rounds.best
+        result.export(drafter, self.path, self._target, request.texts, rates)
+        trials: list[Trial] = []
+        if finished:
+            trials = self._trials(material, speeds)
+        preferred = not trials or result.is_preferred(trials, self.path.name)
+        listed = ListedDrafter(
+            request.kind, self.path.absolute(), self._target.name, preferred, rates[0]
+        )
+        add_trained(self._target.path, listed)
+        if finished:
+            folder.clear()
+        return Trained(
+            self.path, request.kind, finished, rounds.history, trials, preferred, drafter.note
+        )
+
+    def _trials(self, material: Material, speeds: Speeds) -> list[Trial]:
+        material.release()  # the next load has no other drafters in its caches
+        others = [*result.ALWAYS, *self._others()]
+        count = result.trial_prompts(speeds.trial, speeds.write, len(others) + 1)
+        prompts = material.held_out[:count]
+
+        def watch(share: float) -> None:
+            self._watch(Progress("trying the drafter", share, (1 - share) * speeds.trial))
+
+        watch(0.0)
+        return result.last_trials(material.engine, self.path, prompts, others, watch)
+
+    def _others(self) -> list[str]:
+        """The first other drafter of the target that `auto` would take."""
+        found = (
+            each
+            for each in own_drafters(self._target.path)
+            if each.file and not each.objection and each.reference
+        )
+        return [str(each.file) for each in found if not _is_same(each.file, self.path)][:1]
+
+
+def _is_same(file: Path | None, path: Path) -> bool:
+    return bool(file and path.exists() and file.samefile(path))
+
+
+def minutes(seconds: float) -> str:
+    """A rough time: 40 s, 5 min, 3 h."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,106 @@
+"""Result: the file of a trained drafter, what the target really accepts of it, and who finds it."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from localspec.conversion.convert import new_file
+from localspec.conversion.target import Target
+from localspec.distillation.last_trial import TEMPERATURES, TOKENS, Trial, try_drafter
+from localspec.engine.engine import Engine
+from localspec.errors import InvalidValueError, LocalspecError
+from localspec.gguf.files import ModelFiles
+from localspec.gguf.fingerprint import fingerprint
+from localspec.gguf.reader import display_name, read_header
+from localspec.models.trained_drafters import default_folder
+from localspec.training.drafter_kind import TrainedDrafter
+
+# Metadata of a trained drafter: the content of its target's file, the target's name, where the
+# texts were from, the share of tokens that held-out texts accept.
+TARGET, TARGET_NAME, TEXTS, ACCEPTANCE = (
+    f"localspec.trained.{key}" for key in ("target", "target_name", "texts", "acceptance")
+)
+# What a drafter is compared with in any case; `auto` has these two beside it.
+ALWAYS = ("none", "suffix")
+# Prompts of the last trial, at most.
+_MOST_PROMPTS = 8
+# The drafter takes the place of others if it is not slower than this share of them.
+_AS_FAST = 0.97
+
+
+def default_path(target: Target, kind: str, type_name: str) -> Path:
+    """The file of a target's drafter among localspec's own files."""
+    of = ModelFiles((target.path.name,)).base_name
+    name = f"{kind}-{of}-{fingerprint(target.path)[:8]}-{type_name}.gguf"
+    return default_folder() / name
+
+
+def require_replaceable(path: Path, target: Target) -> None:
+    """Raise InvalidValueError for a file that is no drafter trained for this target."""
+    if not os.path.lexists(path):
+        return
+    try:
+        found: object = read_header(path).metadata.get(TARGET)
+    except LocalspecError:
+        found = None
+    if found != fingerprint(target.path):
+        raise InvalidValueError(
+            f"{display_name(path)} exists and is another file; delete it, or name one with -o"
+        )
+
+
+def export(
+    drafter: TrainedDrafter, path: Path, target: Target, texts: str, rates: Sequence[float]
+) -> None:
+    """Write the drafter; the file appears when it is whole. rates: the held-out acceptance.
+
+    Raises LocalspecError where there is no room.
+    """
+    about: Mapping[str, object] = {
+        "general.name": path.stem,
+        "general.type": "model",
+        TARGET: fingerprint(target.path),
+        TARGET_NAME: target.name,
+        TEXTS: texts,
+        ACCEPTANCE: round(float(rates[0]), 4),
+    }
+    size = sum(weight.numel() * weight.element_size() for weight in drafter.parameters())
+    with new_file(path, size) as part:
+        drafter.export(part, about)
+
+
+def last_trials(
+    engine: Engine,
+    path: Path,
+    prompts: Sequence[Sequence[int]],
+    others: Sequence[str],
+    watch: Callable[[float], None],
+) -> list[Trial]:
+    """What the target accepts of the drafter and of others, on some prompts.
+
+    others: names for `--draft`; "none" is plain decoding. The drafter's trials come first.
+    """
+    names = [str(path), *others]
+    found: list[Trial] = []
+    for name in names:
+        engine.switch(draft=name)
+        for temperature in TEMPERATURES:
+            shown = path.name if name == str(path) else name
+            found.append(try_drafter(engine, shown, prompts, temperature))
+            watch(len(found) / (len(names) * len(TEMPERATURES)))
+    return found
+
+
+def trial_prompts(seconds: float, plain: float, configurations: int) -> int:
+    """How many prompts a trial of so many seconds has. plain: seconds of a token."""
+    each = TOKENS * plain * configurations * len(TEMPERATURES)
+    return max(2, min(_MOST_PROMPTS, int(seconds / each)))
+
+
+def is_preferred(trials: Sequence[Trial], name: str) -> bool:
+    """Whether a drafter is as fast as others of its target, over all temperatures."""
+    speeds: dict[str, float] = {}
+    for each in trials:
+        speeds[each.name] = speeds.get(each.name, 0.0) + each.tokens_per_second
+    others = [speed for other, speed in speeds.items() if other not in (name, *ALWAYS)]
+    return speeds[name] >= _AS_FAST * max(others, default=0.0)

@@ -1,0 +1,246 @@
+"""Rounds: trains a drafter on shards, measures it after each round, and keeps the best.
+
+What happens is a function of the seed and of the place in the training. The state is saved between
+shards, so that a training that was killed goes on as if nothing had happened.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from localspec.distillation.row_cache import RowCache
+from localspec.distillation.shard import Shard
+from localspec.distillation.work_folder import WorkFolder
+from localspec.training.acceptance_loss import NONE, Agreement
+from localspec.training.device import low_precision
+from localspec.training.drafter_kind import TrainedDrafter
+from localspec.training.examples import Batch, batches
+from localspec.training.optimizers import optimizers, set_rate
+
+_STATE, _BEST = "state", "best"
+_SAVE_SECONDS = 60.0
+# The learning rate rises for a share of all steps, stays, and falls to zero from another one on.
+_WARM_UP, _CONSTANT = 0.02, 0.4
+# The highest learning rate of a model of this width; wider ones have less.
+_RATE, _WIDTH = 2e-3, 256
+# Rounds without a better one after which it ends.
+_PATIENCE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RoundProgress:
+    """share: of all steps. tokens_per_second: of training. rates: the last measured acceptance."""
+
+    share: float
+    tokens_per_second: float
+    rates: Sequence[float]
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the training is. worse: rounds since the best. history: the rates after each round."""
+
+    round: int = 0
+    shard: int = 0
+    step: int = 0
+    worse: int = 0
+    history: list[list[float]] = field(default_factory=list)
+
+    @property
+    def best(self) -> int:
+        """The number of the best round so far; 0 is the untrained drafter."""
+        return max(range(len(self.history)), key=lambda number: self.history[number][0])
+
+
+class Rounds:
+    """A training. held_out: shards that are only measured on. rounds, steps: of all of it."""
+
+    def __init__(
+        self,
+        drafter: TrainedDrafter,
+        shards: RowCache,
+        held_out: Sequence[Shard],
+        folder: WorkFolder,
+        *,
+        rounds: int,
+        steps: int,
+        seed: int,
+        width: int,
+    ) -> None:
+        self.drafter, self._shards, self._held_out = drafter, shards, held_out
+        self._folder, self._seed = folder, seed
+        self._rounds, self._steps = rounds, steps
+        self._device = next(drafter.parameters()).device
+        self._rate = _RATE * math.sqrt(min(1.0, _WIDTH / width))
+        self._optimizers = optimizers(drafter, self._rate)
+        self._place = _Place()
+        self._saved = monotonic()
+
+    @property
+    def history(self) -> Sequence[Sequence[float]]:
+        """The held-out acceptance by place of a draft: untrained, then after each round."""
+        return self._place.history
+
+    def resume(self) -> bool:
+        """Go on where a training of this folder was saved; False if there is none."""
+        content = self._folder.read(_STATE)
+        if content is None:
+            return False
+        saved = _loaded(content, self._device)
+        self._set_weights(saved["weights"])
+        for optimizer, state in zip(self._optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        self._place = _Place(**saved["place"])
+        return True
+
+    def run(
+        self, watch: Callable[[RoundProgress], None], stopped: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Train to the end; the drafter has the best weights afterwards, also if it was stopped.
+
+        Returns whether it came to the end.
+        """
+        if not self._place.history:
+            self._end_round()
+        done = self._train(watch, stopped)
+        # What a part of a round has learnt may be the best there is, and is no part of the state.
+        if done or self._measured()[0] <= max(rates[0] for rates in self._place.history):
+            self._restore_best()
+        return done
+
+    @property
+    def best(self) -> Sequence[float]:
+        """The held-out acceptance of the best round so far, by place of a draft."""
+        return self._place.history[self._place.best]
+
+    def _train(self, watch: Callable[[RoundProgress], None], stopped: Callable[[], bool]) -> bool:
+        place, began, tokens = self._place, monotonic(), 0
+        while place.round < self._rounds and place.worse < _PATIENCE:
+            order = self._order(place.round, 0).permutation(len(self._shards))
+            while place.shard < len(order):
+                number = int(order[place.shard])
+                shard, rng = self._shards.shard(number), self._order(place.round, number + 1)
+                torch.manual_seed(int(rng.integers(2**63)))
+                for batch in batches(shard, self._device, rng):
+                    if stopped():
+                        return False
+                    self._step(batch)
+                    tokens += batch.tokens.numel()
+                    speed = tokens / (monotonic() - began)
+                    share = min(1.0, place.step / self._steps)
+                    watch(RoundProgress(share, speed, place.history[-1]))
+                place.shard += 1
+                self._save_sometimes()
+            place.round, place.shard = place.round + 1, 0
+            self._end_round()
+            self._save()
+        return True
+
+    def _step(self, batch: Batch) -> None:
+        set_rate(self._optimizers, self._rate * _schedule(self._place.step / self._steps))
+        _update(self.drafter, self._optimizers, batch)
+        self._place.step += 1
+
+    def _end_round(self) -> None:
+        """Measure; keep the weights if they are the best."""
+        place = self._place
+        place.history.append(self._measured())
+        is_best = place.best == len(place.history) - 1
+        place.worse = 0 if is_best else place.worse + 1
+        if is_best:
+            self._folder.write(_BEST, _saved(self._weights()))
+
+    def _measured(self) -> list[float]:
+        """The acceptance on the held-out texts, by place of a draft."""
+        self.drafter.eval()
+        found: list[Agreement] = []
+        for shard in self._held_out:
+            for batch in batches(shard, self._device, np.random.default_rng(0)):
+                with torch.no_grad():
+                    own = self.drafter.agreement(batch)
+                found = [
+                    (found[number] if number < len(found) else NONE) + each
+                    for number, each in enumerate(own)
+                ]
+        return [each.rate for each in found]
+
+    def _restore_best(self) -> None:
+        content = self._folder.read(_BEST)
+        if content is not None:
+            self._set_weights(_loaded(content, self._device))
+
+    def _weights(self) -> dict[str, Tensor]:
+        named = self.drafter.named_parameters()
+        return {name: weight.detach() for name, weight in named if weight.requires_grad}
+
+    def _set_weights(self, weights: dict[str, Tensor]) -> None:
+        own = dict(self.drafter.named_parameters())
+        with torch.no_grad():
+            for name, weight in weights.items():
+                own[name].copy_(weight)
+
+    def _save_sometimes(self) -> None:
+        if monotonic() - self._saved > _SAVE_SECONDS:
+            self._save()
+
+    def _save(self) -> None:
+        place = self._place
+        state = {
+            "weights": self._weights(),
+            "optimizers": [each.state_dict() for each in self._optimizers],
+            "place": {name: getattr(place, name) for name in _Place.__slots__},
+        }
+        self._folder.write(_STATE, _saved(state))
+        self._saved = monotonic()
+
+    def _order(self, *numbers: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, *numbers])
+
+
+def seconds_per_token(drafter: TrainedDrafter, sample: Sequence[Batch]) -> float:
+    """What a token of training takes here, measured; no weight changes."""
+    made = optimizers(drafter, 0.0)
+    _update(drafter, made, sample[0])  # the first takes longer
+    began = monotonic()
+    for batch in sample:
+        _update(drafter, made, batch)
+    if sample[0].tokens.device.type == "cuda":
+        torch.cuda.synchronize()
+    return (monotonic() - began) / sum(int(batch.tokens.numel()) for batch in sample)
+
+
+def _update(drafter: TrainedDrafter, made: Sequence[torch.optim.Optimizer], batch: Batch) -> None:
+    """One step of all optimizers."""
+    drafter.train()
+    device = batch.tokens.device
+    with torch.autocast(device.type, torch.bfloat16, enabled=low_precision(device)):
+        loss = drafter.loss(batch)
+    loss.backward()
+    nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
+    for optimizer in made:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+def _schedule(share: float) -> float:
+    """The learning rate, as a share of the highest."""
+    if share < _WARM_UP:
+        return max(share, 1e-3) / _WARM_UP
+    return 1.0 if share < _CONSTANT else max(0.0, (1 - share) / (1 - _CONSTANT))
+
+
+def _saved(value: Any) -> memoryview:
+    file = BytesIO()
+    torch.save(value, file)
+    return file.getbuffer()
+
+
+def _loaded(content: bytes, device: torch.device) -> Any:
+    return torch.load(BytesIO(content), map_location=device, weights_only=True)

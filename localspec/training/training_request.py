@@ -1,0 +1,80 @@
+"""Training request: what `localspec train` is asked to do, and what it tells while it does it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localspec.distillation.last_trial import Trial
+from localspec.distillation.material import TextSource
+from localspec.errors import InvalidValueError
+from localspec.training.drafter_kind import KindOptions
+
+_MINUTES = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRequest:
+    """A training.
+
+    source: of the texts. texts: what the file says of them. out: where the drafter is written;
+    None: among localspec's own files. minutes: how long all of it may take; tokens: of answers,
+    instead. Without either: 30 minutes. cache: the most bytes of read rows on the disk.
+    """
+
+    source: TextSource
+    kind: str
+    texts: str
+    options: KindOptions = field(default_factory=KindOptions)
+    out: Path | None = None
+    minutes: float | None = None
+    tokens: int | None = None
+    resume: bool = False
+    device: str = "auto"
+    cache: int = 8 << 30
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and self.tokens is not None:
+            raise InvalidValueError("minutes and tokens exclude each other; name one of them")
+        if self.minutes is not None and not 0 < self.minutes < 1e6:
+            raise InvalidValueError(f"minutes is {self.minutes}; it is more than 0")
+        if self.tokens is not None and self.tokens < 1:
+            raise InvalidValueError(f"tokens is {self.tokens}; it is 1 or more")
+
+    @property
+    def seconds(self) -> float:
+        """How long all of it may take, where no tokens are given."""
+        return 60 * (_MINUTES if self.minutes is None else self.minutes)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """phase: what is done now. share: of it. left: seconds until the end of all, as far as known.
+
+    tokens_per_second: of the phase. acceptance: on held-out texts so far, speed_up: what it makes
+    of plain decoding, by the estimate of `localspec pair`; None before the first is known.
+    """
+
+    phase: str
+    share: float
+    left: float | None = None
+    tokens_per_second: float | None = None
+    acceptance: float | None = None
+    speed_up: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A drafter that was trained. finished: False if it was stopped.
+
+    history: the acceptance on held-out texts, untrained and after each round. trials: what the
+    target really accepted, of this drafter and of others; empty if it was stopped. preferred:
+    whether `auto` takes it before others.
+    """
+
+    path: Path
+    kind: str
+    finished: bool
+    history: Sequence[Sequence[float]]
+    trials: Sequence[Trial] = ()
+    preferred: bool = True
+    note: str = ""

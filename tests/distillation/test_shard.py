@@ -1,0 +1,78 @@
+"""Shards: a file gives back what was read, and the disk holds no more than was asked for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from localspec.distillation.reading import ReadText
+from localspec.distillation.row_cache import RowCache
+from localspec.distillation.shard import HalfRows, Shard, bytes_per_token
+from localspec.distillation.texts import Text
+from localspec.distillation.top_logits import top_logits
+from localspec.distillation.work_folder import WorkFolder
+
+WIDTH = 6
+
+
+def read(text: Text) -> ReadText:
+    rng = np.random.default_rng(text.tokens[0])
+    rows = {layer: rng.standard_normal((len(text.tokens), WIDTH)) for layer in (0, 3)}
+    logits = rng.standard_normal((text.answer + 1, 90)).astype(np.float32)
+    return ReadText(text, top_logits(logits), {k: v.astype(np.float32) for k, v in rows.items()})
+
+
+def shard_of(texts: Sequence[Text]) -> Shard:
+    return Shard.of([read(each) for each in texts])
+
+
+TEXTS = [Text((1, 5, 9, 7), 2), Text((2, 5), 2), Text((3, 4, 4, 4, 8), 1)]
+
+
+def test_a_file_gives_back_the_shard() -> None:
+    shard = shard_of(TEXTS)
+    content = shard.to_bytes()
+    again = Shard.from_bytes(bytes(content))
+    assert list(again.texts) == TEXTS
+    assert [place[1:] for place in again.places()] == [(0, 0), (4, 3), (6, 4)]
+    np.testing.assert_array_equal(again.top.ids, shard.top.ids)
+    np.testing.assert_array_equal(again.top.log_probs, shard.top.log_probs)
+    for layer in (0, 3):
+        expected = np.concatenate([read(each).hidden[layer] for each in TEXTS])
+        np.testing.assert_allclose(again.hidden[layer].floats(), expected, rtol=1e-3)
+    assert len(content) < bytes_per_token(WIDTH, 2) * 11 + 4096
+
+
+def test_rows_that_do_not_fit_in_16_bits() -> None:
+    rows = np.array([[1e6, -3e5, 1.0], [0.5, 2.0, -7.0], [0, 0, 0]], np.float32)
+    half = HalfRows.of(rows)
+    assert half.scale.tolist() == [32.0, 1.0, 1.0]
+    np.testing.assert_allclose(half.floats(), rows, rtol=1e-3)
+
+
+def test_no_more_on_the_disk_than_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    waves = [[Text((number, 1, 2), 1)] for number in range(1, 7)]
+    folder, asked = WorkFolder([1]), []
+
+    def reading(texts: Sequence[Text]) -> Shard:
+        asked.append(texts[0].tokens[0])
+        return shard_of(texts)
+
+    one = len(shard_of(waves[0]).to_bytes())
+    cache = RowCache(folder, waves, reading, 2 * one + one // 2)
+    for _ in range(2):
+        for number in range(6):
+            assert cache.shard(number).texts[0] == waves[number][0]
+            files = [each for each in folder.path.iterdir() if each.name.startswith("rows")]
+            assert len(files) <= 2
+    assert len(asked) == 12 and cache.missing == [0, 1, 2, 3]
+    again = RowCache(folder, waves, reading, 100 * one)
+    for number in (*range(6), *range(6)):
+        again.shard(number)
+    assert asked[12:] == [1, 2, 3, 4] and again.missing == []
+    again.delete()
+    assert not list(folder.path.glob("rows*"))

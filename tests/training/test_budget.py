@@ -1,0 +1,44 @@
+"""Budget: the time that is asked for is spent, and on what is worth it."""
+
+import pytest
+
+from localspec.training.budget import (
+    ROUNDS,
+    Budget,
+    Sizes,
+    Speeds,
+    budget_for_seconds,
+    budget_for_tokens,
+    forecast,
+)
+
+SIZES = Sizes(tokens=9000, answers=8000, held_out=4000)
+QUICK = Speeds(write=1e-3, read=2e-4, train=3e-4, trial=20)
+SLOW_TARGET = Speeds(write=0.05, read=0.01, train=1e-3, trial=60)
+
+
+@pytest.mark.parametrize("speeds", [QUICK, SLOW_TARGET])
+@pytest.mark.parametrize("seconds", [900, 3600, 36000])
+def test_the_time_is_spent(speeds: Speeds, seconds: float) -> None:
+    budget = budget_for_seconds(seconds, speeds, SIZES)
+    expected = forecast(budget, speeds, SIZES)
+    one_more = forecast(Budget(budget.waves + 1, budget.rounds), speeds, SIZES)
+    assert (expected <= seconds or budget.waves == 1) and one_more > seconds
+
+
+def test_slow_writing_has_more_rounds() -> None:
+    rounds = [budget_for_seconds(36000, each, SIZES).rounds for each in (QUICK, SLOW_TARGET)]
+    assert rounds[0] < rounds[1]
+
+
+def test_tokens_decide_by_themselves() -> None:
+    assert budget_for_tokens(20_000, SIZES) == Budget(3, ROUNDS)
+    assert budget_for_tokens(1, SIZES) == Budget(1, ROUNDS)
+
+
+def test_a_small_disk_costs_reading_in_each_round() -> None:
+    budget = Budget(10, 5)
+    small = Sizes(9000, 8000, 4000, most_waves=9)
+    more = forecast(budget, QUICK, small) - forecast(budget, QUICK, SIZES)
+    assert more == pytest.approx(4 * 10 * 9000 * QUICK.read)
+    assert forecast(budget, QUICK, SIZES, written=10) < forecast(budget, QUICK, SIZES)
