@@ -10,7 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 from localspec.errors import InvalidValueError
-from localspec.sampling.schema_formats import FORMATS, with_spaces
+from localspec.sampling.schema_formats import FORMATS
+from localspec.sampling.schema_patterns import understood
 
 Schema = Mapping[str, Any]
 
@@ -27,7 +28,9 @@ _VALUES = ("const", "enum", *_ANNOTATIONS)
 
 # Control characters that JSON escapes by number only, and how a pattern may ask for them.
 _CONTROL = re.compile(
-    r"[\x00-\x07\x0b\x0e-\x1f\x7f]|\\(x[01]|x7f|u00[01]|u007f|[cv0-9]|p\{C)", re.I
+    r"[\x00-\x07\x0b\x0e-\x1f\x7f]|\\(x[01]|x7f|u00[01]|u007f|[cv0-9])"
+    r"|\\p\{((gc|General_Category)=)?(C|Cc|Control|cntrl|Other)\}",
+    re.I,
 )
 
 
@@ -219,10 +222,10 @@ def _with_whole_formats(schema: Schema) -> dict[str, Any]:
         if key in _VALUES:
             new[key] = value
         elif key in _MAPS and isinstance(value, dict):
-            spelt = with_spaces if key == "patternProperties" else str
+            spelt = understood if key == "patternProperties" else str
             new[key] = {spelt(name): _rewritten(each) for name, each in value.items()}
         elif key == "pattern" and isinstance(value, str):
-            new[key] = with_spaces(value)
+            new[key] = understood(value)
         else:
             new[key] = _rewritten(value)
     known = FORMATS.get(new["format"]) if isinstance(new.get("format"), str) else None

@@ -1,6 +1,5 @@
-"""What llguidance knows only in part: formats, as schemas of the rest, and spaces in patterns."""
+"""Formats of JSON schemas that llguidance knows only in part, as schemas of the rest."""
 
-import re
 from typing import Any
 
 _YEAR = "(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
@@ -20,12 +19,3 @@ FORMATS: dict[str, dict[str, Any]] = {
     "date-time": {"pattern": f"^{_DATE}[Tt ]{_TIME}$"},
     "hostname": {"pattern": rf"^({_LABEL}\.)*{_LABEL}$", "maxLength": 253},
 }
-
-# What \s means in ECMAScript: the spaces of Unicode without U+0085, but with U+FEFF.
-SPACES = r"\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_SPACE_CLASSES = {r"\s": f"[{SPACES}]", r"\S": f"[^{SPACES}]"}
-
-
-def with_spaces(pattern: str) -> str:
-    """A pattern whose classes of spaces are written out; they may stand within other classes."""
-    return re.sub(r"\\.", lambda found: _SPACE_CLASSES.get(found[0], found[0]), pattern)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -15,8 +15,11 @@ from referencing import Registry
 
 from localspec.errors import InvalidValueError
 from localspec.sampling.json_schema import compile_schema
-from localspec.sampling.schema_formats import with_spaces
 
+_SPACES = {
+    r"\s": r"[\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]",
+    r"\S": r"[^\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]",
+}
 _BYTES = LLTokenizer("byte")
 _WEIGHTS = {ord('"'): 6.0, ord("}"): 6.0, ord("]"): 6.0, ord("\\"): 4.0, ord("u"): 4.0}
 
@@ -47,11 +50,21 @@ def written(grammar: str, random: Random, *, most: int = 600) -> str | None:
     return None
 
 
-def takes(grammar: str, value: Any) -> bool:
+def matching(grammar: str) -> Callable[[Any], bool]:
     """Whether a value may be written as Python writes JSON."""
     matcher = LLMatcher(_BYTES, grammar, log_level=0)
-    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    return bool(matcher.consume_tokens(list(text)) and matcher.is_accepting())
+
+    def takes(value: Any) -> bool:
+        matcher.reset()
+        text = [*json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")]
+        return matcher.try_consume_tokens(text) == len(text) and matcher.is_accepting()
+
+    return takes
+
+
+def takes(grammar: str, value: Any) -> bool:
+    """The same for one value."""
+    return matching(grammar)(value)
 
 
 def satisfies(text: str, schema: dict[str, Any]) -> bool:
@@ -74,7 +87,9 @@ def satisfies(text: str, schema: dict[str, Any]) -> bool:
 
 def _matches(_: Any, pattern: str, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
     r"""The keyword `pattern` of ECMAScript: \W and \D know ASCII only, \s all spaces."""
-    if isinstance(value, str) and not re.search(with_spaces(pattern), value, re.ASCII):
+    for each, spaces in _SPACES.items():
+        pattern = pattern.replace(each, spaces)
+    if isinstance(value, str) and not re.search(pattern, value, re.ASCII):
         yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
 
 
@@ -133,7 +148,7 @@ _TEXTS = ["", "a", "ab", "b", "é", '"', "\\", "a/b", "\n", "\x01", "\x7f", "�
 _PATTERNS = [
     "a", "^a", "a$", "^a+$", "^[a-z]{2,4}$", "a|b", "^a|b$", "^(ab)*$", "[0-9]", "^[0-9]+$",
     "\\x01", "\\n", "^.{3}$", "^[^a]*$", "é", "^\\w+$", "\\\\", '^"$', "^$", "(?i)ab", "\\bab",
-    "(",
+    '^[^"]*$', r'^[^"\\]*$', "^[\\x00-\\x1f]*$", "(",
 ]  # fmt: skip
 _FORMATS = ["date", "time", "date-time", "email", "hostname", "ipv4", "ipv6", "uuid", "duration"]
 _ODD = [None, True, -1, 1.5, "x", [], {}, [[]], {"a": 1}, 10**30]
