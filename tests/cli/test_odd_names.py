@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fakes.command_line import Run
 from fuzz.campaign import Campaign
+from fuzz.command import Ends
 from fuzz.names import NAMES, name_case
 
 FULL = Path("/dev/full")
@@ -26,10 +27,10 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_odd_name_is_one_line(cli: Run, away: Path) -> None:
-    def command(*arguments: str) -> tuple[int, str]:
+    def command(*arguments: str, typed: str = "") -> Ends:
         # What pytest catches takes no bytes that are not UTF-8; standard error does.
         done = cli(*(each.encode("utf-8", "replace").decode() for each in arguments))
-        return done.code, done.err
+        return Ends(done.code, done.err)
 
     campaign = Campaign().run(name_case(command), range(400))
     assert not campaign.faults, campaign.report()

@@ -7,7 +7,6 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -18,10 +17,12 @@ from fakes.hostile_templates import composed, outcome
 from fuzz.archives import archives
 from fuzz.caches import caches
 from fuzz.campaign import Campaign
+from fuzz.command import FreshCommand, WarmCommand
 from fuzz.drafters import drafter_case
 from fuzz.escapes import escape_case
-from fuzz.headers import mutants, run_command
+from fuzz.headers import mutants
 from fuzz.names import name_case
+from fuzz.patterns import patterns
 from fuzz.schemas import random_case, suite_cases, write_and_validate
 
 Case = Callable[[int], str]
@@ -29,10 +30,20 @@ Case = Callable[[int], str]
 
 @contextmanager
 def _headers(options: argparse.Namespace) -> Iterator[Case]:
-    with mutants(options.model) as headers:
-        yield {"check": headers.check, "load": headers.load, "command": headers.generate}[
-            options.through
-        ]
+    with (
+        mutants(options.model) as headers,
+        TemporaryDirectory(prefix="localspec-fuzz-") as folder,
+        WarmCommand(Path(folder) / "warm") as warm,
+    ):
+        fresh = FreshCommand(Path(folder) / "fresh")
+        cases: dict[str, Case] = {
+            "check": headers.check,
+            "load": headers.load,
+            "command": lambda number: headers.generate(number, warm),
+            "process": lambda number: headers.generate(number, fresh),
+            "both": lambda number: headers.generate_twice(number, warm, fresh),
+        }
+        yield cases[options.through]
 
 
 @contextmanager
@@ -46,8 +57,9 @@ def _schemas(options: argparse.Namespace) -> Iterator[Case]:
 
 @contextmanager
 def _names(options: argparse.Namespace) -> Iterator[Case]:
-    with TemporaryDirectory(prefix="localspec-fuzz-") as folder:
-        yield name_case(partial(run_command, home=Path(folder)))
+    folder = TemporaryDirectory(prefix="localspec-fuzz-")
+    with folder as home, WarmCommand(Path(home)) as command:
+        yield name_case(command)
 
 
 def _simply(case: Case) -> Callable[[argparse.Namespace], AbstractContextManager[Case]]:
@@ -61,6 +73,7 @@ _KINDS = {
     "escapes": _simply(escape_case),
     "headers": _headers,
     "names": _names,
+    "patterns": lambda _: patterns(),
     "schemas": _schemas,
     "templates": _simply(lambda number: outcome(composed(Random(number)))),
 }
@@ -75,9 +88,10 @@ def main() -> int:
     parser.add_argument("--model", type=Path, action="append", default=[], help="GGUF to damage")
     parser.add_argument(
         "--through",
-        choices=["check", "load", "command"],
+        choices=["check", "load", "command", "process", "both"],
         default="check",
-        help="headers: the checks alone, a child that loads what passes, or `localspec generate`",
+        help="headers: the checks alone; a child that loads what passes; `localspec generate` in "
+        "forks of a process that has imported it, in processes of its own, or in both alike",
     )
     parser.add_argument("--suite", type=Path, help="schemas: a copy of the JSON Schema test suite")
     options = parser.parse_args()

@@ -1,29 +1,19 @@
 """Damaged models: refused in one line by the checks, or survived by llama.cpp and the command."""
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from fakes.broken_gguf import broken
 from fakes.gguf_document import Document, parse
 from fakes.loader import Loader
 from fakes.tiny import FAMILIES, write_tiny
-from fuzz.campaign import peak_bytes
+from fuzz.command import Command, Ends, sound
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.check import check_generative
-
-MOST_BYTES = 2 << 30
-_SECONDS = 120
-# What the command ends with for a model: done, refused in a line, or interrupted by a full context.
-_CODES = (0, 2, 3, 5, 6)
 
 
 class Headers:
@@ -69,64 +59,20 @@ class Headers:
         assert not any("alloc" in answer for answer in answers), answers
         return "decoded" if answers == ["decoded"] * 2 else "not loaded"
 
-    def generate(self, number: int) -> str:
-        """A mutant in `localspec generate`, in a process of its own."""
-        command = [
-            "generate",
-            "-m",
-            str(self.mutant(number)),
-            "--draft",
-            "none",
-            "-n",
-            "4",
-            "--raw",
-        ]
-        return sound(run_command(*command, home=self._folder / "home", typed="abc"))
+    def generate(self, number: int, command: Command) -> str:
+        """A mutant in `localspec generate`."""
+        return sound(self._generated(number, command))
 
+    def generate_twice(self, number: int, warm: Command, fresh: Command) -> str:
+        """The same in a fork and in a process of its own, which must end alike."""
+        ends = self._generated(number, warm)
+        others = self._generated(number, fresh)
+        assert ends == others, f"{ends} in a fork, {others} in a process of its own"
+        return sound(ends)
 
-class Ends(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    errors: str
-
-
-def run_command(*arguments: str, home: Path, typed: str = "") -> Ends:
-    """`localspec ARGUMENTS` in a process of its own. home: the folder of its files.
-
-    Raises AssertionError for one without an end, or with more memory than MOST_BYTES.
-    """
-    environment = {**os.environ, "LOCALSPEC_HOME": str(home), "HF_HUB_CACHE": str(home / "hub")}
-    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1", "HF_HUB_OFFLINE": "1"}
-    child = subprocess.Popen(
-        [sys.executable, "-m", "localspec", *arguments],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        _, said = child.communicate(typed.encode(), timeout=_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        raise AssertionError(f"no end within {_SECONDS} s: {arguments!r:.300}") from error
-    assert peak_bytes() < MOST_BYTES, f"{peak_bytes() >> 20} MB"
-    return Ends(child.returncode, said.decode("utf-8", "replace"))
-
-
-def sound(ends: Ends, codes: Sequence[int] = _CODES) -> str:
-    """How a command ended: its exit code. Raises AssertionError for an end it must not have.
-
-    That is a signal, a traceback, an unexpected error, and more or less than one line of error.
-    """
-    code, errors = ends
-    assert code in codes, f"exit {code}: {errors[-400:]}"
-    assert "Traceback" not in errors and "unexpected" not in errors, errors[-600:]
-    assert errors.count("localspec: error:") == (code != 0), errors[-600:]
-    assert len(errors) < 8000, errors[:400]
-    return f"exit {code}"
+    def _generated(self, number: int, command: Command) -> Ends:
+        options = ["--draft", "none", "-n", "4", "--raw", "--seed", "1"]
+        return command("generate", "-m", str(self.mutant(number)), *options, typed="abc")
 
 
 @contextmanager

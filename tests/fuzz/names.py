@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
 
-from fuzz.headers import Ends, sound
+from fuzz.command import Command, sound
 
 NAMES = [
     ".", "/", "..", "./", "//", " ", "\t", "-", "~", "~nouser", "~nouser/x.gguf", "~/nothing.gguf",
@@ -34,12 +33,6 @@ PLACES = [
 ]  # fmt: skip
 
 
-class Command(Protocol):
-    """Runs the command line: its exit code and what it wrote to standard error."""
-
-    def __call__(self, *arguments: str) -> tuple[int, str]: ...
-
-
 def odd_arguments(number: int) -> list[str]:
     """The arguments of a case: all places, each with a name of NAMES."""
     random = Random(number)
@@ -51,7 +44,6 @@ def name_case(command: Command) -> Callable[[int], str]:
     """The case of a number: one line of error, or the help of an option that was hit."""
 
     def case(number: int) -> str:
-        code, errors = command(*odd_arguments(number))
-        return sound(Ends(code, errors), codes=(0, 1, 2, 3, 4, 5, 6))
+        return sound(command(*odd_arguments(number)), codes=(0, 1, 2, 3, 4, 5, 6))
 
     return case
