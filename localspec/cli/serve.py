@@ -5,11 +5,11 @@ import logging
 import os
 import sys
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.cli.interrupt import exit_at_once, on_interrupt
 from localspec.cli.options import file_text, model_options, pop_runtime_options
 from localspec.cli.output import Output
 from localspec.engine.engine import Engine, load
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _PORT = 8080
 _KEY_VARIABLE = "LOCALSPEC_API_KEY"
+# Loading that takes longer says what it is at.
+_QUICK_SECONDS = 2.0
 
 
 @click.command()
@@ -45,6 +47,11 @@ _KEY_VARIABLE = "LOCALSPEC_API_KEY"
     default=64,
     show_default=True,
     help="Requests that may wait; further ones are told to come again later.",
+)
+@click.option(
+    "--keep",
+    is_flag=True,
+    help="When it ends, keep on disk what its slots have read, and begin with that.",
 )
 @click.option("--alias", multiple=True, help="A name that clients may use. Repeatable.")
 @click.option(
@@ -72,6 +79,7 @@ def serve(
     port: int,
     parallel: int,
     queue_limit: int,
+    keep: bool,
     alias: tuple[str, ...],
     api_key_file: Path | None,
     cors: tuple[str, ...],
@@ -104,26 +112,51 @@ def serve(
         return 0
     _show_log(as_json=json_logs)
     opened = listen(address)
-    with on_interrupt(exit_at_once):
+
+    def load_service() -> "Service":
         engine = load(asked, draft, **runtime)
-    with engine:
-        service = _service(engine, asked, alias, parallel, queue_limit)
+        try:
+            service = _service(engine, asked, alias, parallel, queue_limit, keep=keep)
+        except BaseException:
+            engine.close()
+            raise
         service.usual = {"depth": depth}
+        return service
 
-        def ready() -> None:
-            for line in _greeting(service.name, address.url, engine, len(service.pool.slots)):
-                output.note(line)
-            if service.pool.note:
-                output.note(service.pool.note)
+    def ready(service: "Service") -> None:
+        for line in _greeting(service, address.url):
+            output.note(line)
 
-        run(service, address, opened, ready)
-        service.pool.close()
+    run(load_service, address, opened, ready=ready, progress=_LoadingNotes(output, address.url))
     return 0
 
 
+class _LoadingNotes:
+    """Writes what loading is at, once it has taken a while."""
+
+    def __init__(self, output: Output, url: str) -> None:
+        self._output = output
+        self._url = url
+        self._began = monotonic()
+        self._said: str | None = None
+
+    def __call__(self, action: str, _share: float | None) -> None:
+        if action != self._said and monotonic() - self._began > _QUICK_SECONDS:
+            where = "" if self._said else f" ({self._url}/health says how far it is)"
+            self._said = action
+            self._output.note(f"{action}{where}")
+
+
 def _service(
-    engine: Engine, asked: str | None, alias: tuple[str, ...], parallel: int, queue_limit: int
+    engine: Engine,
+    asked: str | None,
+    alias: tuple[str, ...],
+    parallel: int,
+    queue_limit: int,
+    *,
+    keep: bool,
 ) -> "Service":
+    from localspec.server.kept_states import KeptStates
     from localspec.server.service import Service
     from localspec.server.slot_pool import SlotPool
 
@@ -131,7 +164,11 @@ def _service(
     pair = pair_of(path)
     known = [path.stem, *([pair.name] if pair else []), "localspec", "default"]
     names = dict.fromkeys([*alias, _shown_name(asked), *known])
-    return Service(engine, SlotPool(engine, parallel, queue_limit), list(names))
+    pool = SlotPool(engine, parallel, queue_limit)
+    kept = KeptStates(path) if keep else None
+    if kept:
+        kept.restore(pool.slots)
+    return Service(engine, pool, list(names), kept=kept)
 
 
 def _shown_name(asked: str | None) -> str:
@@ -141,16 +178,18 @@ def _shown_name(asked: str | None) -> str:
     return Path(asked).stem if Path(asked).suffix == ".gguf" else asked
 
 
-def _greeting(name: str, url: str, engine: Engine, slots: int) -> list[str]:
+def _greeting(service: "Service", url: str) -> list[str]:
+    name, engine, pool = service.name, service.engine, service.pool
     draft = " or ".join(engine.drafter_set.names) or f"off ({engine.drafter_set.reason})"
     return [
-        f"{name} · draft: {draft} · {slots} texts at once, {engine.context} tokens each",
+        f"{name} · draft: {draft} · {len(pool.slots)} texts at once, {engine.context} tokens each",
         f"serving at {url}/v1 (OpenAI) and {url} (Anthropic); Ctrl-C ends it",
         f"chat in a browser: {url}",
         f"Claude Code: ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN=none ANTHROPIC_MODEL={name} "
         "claude",
         f"others: localspec serve --setup {'|'.join(CLIENTS)}",
         *engine.notes,
+        *([pool.note] if pool.note else []),
     ]
 
 

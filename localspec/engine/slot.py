@@ -22,6 +22,7 @@ from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
+from localspec.speculation.drafter import HiddenReader
 from localspec.stats import Stats
 
 _NEVER = 2**63
@@ -74,6 +75,15 @@ class Slot:
     def target(self) -> KVSequence:
         """The text in the target's KV cache."""
         return self.loaded.target
+
+    @property
+    def takes_beginnings(self) -> bool:
+        """Whether a text takes a beginning that another slot holds at no cost.
+
+        A drafter that reads hidden rows needs those of the whole prompt.
+        """
+        reads = any(isinstance(each, HiddenReader) for each in self.loaded.drafter_set.drafters)
+        return self.target.shares_cells and self.target.context.texts > 1 and not reads
 
     def start(
         self,

@@ -97,6 +97,20 @@ class StateStore:
             self.problem = f"the saved state cannot be read: {error}"
         return {}
 
+    def has(self, key: str) -> bool:
+        """Whether something was saved under this key."""
+        return self._path(key).exists()
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all files."""
+        total = 0
+        for path in self._files():
+            # Another process may have deleted it.
+            with suppress(FileNotFoundError):
+                total += path.stat().st_size
+        return total
+
     def remove(self, key: str) -> None:
         """Delete the states of this key."""
         self._delete(*self.folder.glob(f"{self._path(key).stem}*"))

@@ -12,6 +12,7 @@ import llama_cpp
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import extra_buffers, library
 from localspec.llama.devices import can_offload
+from localspec.llama.fim_tokens import FimTokens
 from localspec.utils.closing import Closing
 from localspec.utils.progress import report_progress
 
@@ -63,13 +64,21 @@ class Model(Closing):
     def _vocab(self) -> Any:
         return llama_cpp.llama_model_get_vocab(self.handle)
 
-    def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
-        """Return the tokens of a text. add_special: add BOS and EOS where the model wants them."""
+    def tokenize(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        """Return the tokens of a text.
+
+        add_special: add BOS and EOS where the model wants them. parse_special: take what is written
+        like a control token for that token.
+        """
         data = text.encode()
         size = len(data) + 8
         while True:
             ids = (ctypes.c_int32 * size)()
-            n = llama_cpp.llama_tokenize(self._vocab, data, len(data), ids, size, add_special, True)
+            n = llama_cpp.llama_tokenize(
+                self._vocab, data, len(data), ids, size, add_special, parse_special
+            )
             if n >= 0:
                 return list(ids[:n])
             size = -n
@@ -144,6 +153,11 @@ class Model(Closing):
     def adds_eos(self) -> bool:
         """Whether EOS is put behind a text."""
         return bool(llama_cpp.llama_vocab_get_add_eos(self._vocab))
+
+    @cached_property
+    def fim_tokens(self) -> FimTokens | None:
+        """The tokens around the parts of a text with a gap; None if the model was not taught."""
+        return FimTokens.of(self._vocab)
 
     def token_text(self, token: int) -> bytes:
         """Return a token as it stands in the vocabulary of the GGUF."""

@@ -7,8 +7,6 @@ uses a cell frees it. Of other memories a state can be copied, which is that of 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from localspec.llama.rollback import Rollback
-
 if TYPE_CHECKING:
     from localspec.llama.sequence import KVSequence
 
@@ -22,12 +20,11 @@ def take_prefix(text: "KVSequence", tokens: Sequence[int]) -> int:
     Of a text whose pass has no verdict yet, only the committed tokens are shared, and no state is
     copied. Returns the length of the common prefix of `tokens` and the text.
     """
-    shares_cells = text.rollback is Rollback.PARTIAL and not text.model.sliding_window
-    usable = _shared_by if shares_cells else _copied_from
+    usable = _shared_by if text.shares_cells else _copied_from
     lengths = [(usable(each, tokens), each) for each in text.context.sequences if each is not text]
     length, other = max(lengths, key=lambda each: each[0], default=(0, text))
     if length - text.shared(tokens) >= _LEAST_SAVED:
-        if shares_cells:
+        if text.shares_cells:
             text.share(other, length)
         else:
             text.restore(other.state())

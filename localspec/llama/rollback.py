@@ -61,6 +61,9 @@ class _Marks(dict[int, Copy]):
     def longest(self) -> int:
         return max(self, default=0)
 
+    def longest_within(self, length: int) -> int:
+        return max((each for each in self if each <= length), default=0)
+
     def evict_for(self, size: int) -> bool:
         """Drop the oldest until a mark of `size` bytes fits; False if it can never fit."""
         if not 0 < size <= MAX_MARK_BYTES:
@@ -179,6 +182,16 @@ class Memory:
             self._remove_beyond_length(snapshots_suffice or self._can_remove_from(self.length))
             self._length_unsure = False
         return self.length
+
+    def left_by_cut(self, length: int) -> int:
+        """About how many tokens a cut to `length` tokens would leave; nothing is cut."""
+        if length >= self.length:
+            return self.length
+        cuts_anywhere = self.kind is Rollback.PARTIAL and not self._window
+        # What a window has passed stays for a while.
+        if cuts_anywhere or (self._window and self.length - length < self._window):
+            return length
+        return self._marks.longest_within(length)
 
     @property
     def copy_bytes(self) -> int:

@@ -103,6 +103,11 @@ class KVSequence(Closing):
         return 1 + self.context.branches
 
     @property
+    def shares_cells(self) -> bool:
+        """Whether texts of the context share the cells of a common prefix."""
+        return self.rollback is Rollback.PARTIAL and not self.model.sliding_window
+
+    @property
     def only_chains(self) -> str | None:
         """Why this model's cache can never score a tree; None for attention without a window."""
         if self.rollback is not Rollback.PARTIAL:
@@ -116,6 +121,10 @@ class KVSequence(Closing):
     def shared(self, tokens: Sequence[int]) -> int:
         """The length of the common prefix of `tokens` and the text."""
         return common_prefix(self.tokens, tokens)
+
+    def reusable(self, tokens: Sequence[int]) -> int:
+        """About how many of these tokens need not be evaluated if they become the text."""
+        return self.memory.left_by_cut(self.shared(tokens))
 
     def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Append tokens to the text and evaluate them in chunks. `tokens` must not be empty.

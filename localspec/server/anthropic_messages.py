@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-from localspec.engine.detokenizer import Detokenizer
 from localspec.generation_config import GenerationConfig
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
@@ -303,18 +302,7 @@ def _stop(reply: Reply, blocks: _Blocks) -> JSON:
     reason = _REASONS.get(reply.stop_reason or "", "max_tokens")
     if reason == "end_turn" and any(block["type"] == "tool_use" for block in blocks.blocks):
         reason = "tool_use"
-    sequence = _stop_sequence(reply) if reason == "stop_sequence" else None
-    return {"stop_reason": reason, "stop_sequence": sequence}
-
-
-def _stop_sequence(reply: Reply) -> str | None:
-    """The stop string that ended the text: the first that is whole, of several the longest."""
-    stops, detokenizer, text = reply.asked.settings.stop, Detokenizer(), ""
-    model = reply.model
-    for token in reply.tokens:
-        text += detokenizer.push(model.piece(token.id))
-    ends = [(at + len(stop), at, stop) for stop in stops if (at := text.find(stop)) >= 0]
-    return min(ends)[2] if ends else None
+    return {"stop_reason": reason, "stop_sequence": reply.stop_string}
 
 
 def _usage(reply: Reply) -> JSON:

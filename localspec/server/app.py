@@ -1,18 +1,18 @@
 """App: the paths of the server."""
 
 import logging
-from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from localspec.errors import LocalspecError
 from localspec.server import (
     anthropic_messages,
+    infill,
     llama_server,
     openai_chat,
     openai_completions,
@@ -29,20 +29,9 @@ from localspec.server.exchange import (
 )
 from localspec.server.guard import error_body
 from localspec.server.openai_responses import Stored
+from localspec.server.page import page
 from localspec.server.service import Service
 
-_PAGE = Path(__file__).with_name("page.html")
-# The page needs nothing from elsewhere, and no other page may frame it.
-_PAGE_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
-    ),
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
 log = logging.getLogger("localspec.server")
 
 
@@ -54,6 +43,7 @@ def make_app(service: Service) -> Starlette:
             Route("/v1/chat/completions", _chat, methods=["POST"]),
             Route("/chat/completions", _chat, methods=["POST"]),
             Route("/v1/completions", _completions, methods=["POST"]),
+            Route("/infill", _infill, methods=["POST"]),
             Route("/v1/responses", _responses, methods=["POST"]),
             Route("/v1/responses/{name}", _response, methods=["GET"]),
             Route("/v1/messages", _messages, methods=["POST"]),
@@ -74,7 +64,7 @@ def make_app(service: Service) -> Starlette:
 
 
 async def _page(_request: Request) -> Response:
-    return HTMLResponse(_PAGE.read_bytes(), headers=_PAGE_HEADERS)
+    return page()
 
 
 async def _chat(request: Request) -> Response:
@@ -91,6 +81,14 @@ async def _completions(request: Request) -> Response:
     if asked.stream:
         return await event_stream(request, data_lines(openai_completions.chunks(asked, service)))
     return JsonAnswer(await unless_gone(request, openai_completions.complete(asked, service)))
+
+
+async def _infill(request: Request) -> Response:
+    service, body = service_of(request), await body_of(request)
+    asked = infill.read(body, service)
+    if asked.stream:
+        return await event_stream(request, data_lines(infill.chunks(asked, service), done=False))
+    return JsonAnswer(await unless_gone(request, infill.complete(asked, service)))
 
 
 async def _responses(request: Request) -> Response:

@@ -152,9 +152,10 @@ class _EventStream(StreamingResponse):
             self._making.cancel()
 
 
-async def data_lines(chunks: AsyncGenerator[JSON]) -> AsyncGenerator[str]:
-    """OpenAI's stream of chunks."""
+async def data_lines(chunks: AsyncGenerator[JSON], *, done: bool = True) -> AsyncGenerator[str]:
+    """A stream of chunks. done: whether a line says that it ends, as in OpenAI's protocols."""
     async with aclosing(chunks):
         async for chunk in chunks:
             yield f"data: {json.dumps(chunk)}\n\n"
-        yield "data: [DONE]\n\n"
+        if done:
+            yield "data: [DONE]\n\n"

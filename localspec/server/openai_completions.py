@@ -19,15 +19,19 @@ from localspec.server.reply import Reply
 from localspec.server.service import Service
 
 # Where no number is given: OpenAI's 16 cuts most texts, and the context may be large.
-_USUAL_TOKENS = 256
+USUAL_TOKENS = 256
 _MOST_PROMPTS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A request, read and checked. prompts: texts or token ids."""
+    """A request, read and checked.
+
+    prompts: texts or token ids. suffix: what follows the text to write; None: it only continues.
+    """
 
     prompts: list[Any]
+    suffix: str | None
     settings: GenerationConfig
     choices: int
     echo: bool
@@ -38,8 +42,6 @@ class CompletionRequest:
 def read(body: Fields, service: Service) -> CompletionRequest:
     """Read a request. Raises ApiError."""
     service.require_model(body.text("model"))
-    if "suffix" in body:
-        raise body.wrong("suffix", "left out: this server cannot fill in the middle yet")
     if body.whole("best_of", 1) not in (None, choices_of(body)):
         raise body.wrong("best_of", "equal to n")
     top = body.whole("logprobs", 0, 20)
@@ -49,12 +51,13 @@ def read(body: Fields, service: Service) -> CompletionRequest:
     settings = settings_of(
         body,
         service.usual,
-        max_tokens=most_tokens(body, "max_tokens", "n_predict", context=_USUAL_TOKENS),
+        max_tokens=most_tokens(body, "max_tokens", "n_predict", context=USUAL_TOKENS),
         logprobs=top is not None,
         top_logprobs=top or None,
     )
     return CompletionRequest(
         _prompts(body),
+        body.text("suffix"),
         settings,
         choices_of(body),
         echo,
@@ -87,17 +90,17 @@ async def complete(request: CompletionRequest, service: Service) -> JSON:
     choices: list[JSON] = []
     first: list[Reply] = []
     replies: list[Reply] = []
-    for prompt in await _asked(request, service):
+    for asked, prompt in zip(await _asked(request, service), request.prompts, strict=True):
         texts: dict[int, list[str]] = {}
         found: dict[int, Reply] = {}
-        async with aclosing(merged(service, prompt, request.choices)) as deltas:
+        async with aclosing(merged(service, asked, request.choices)) as deltas:
             async for number, reply, delta in deltas:
                 found[number] = reply
                 texts.setdefault(number, []).append(delta.text if delta else "")
         for number in sorted(found):
             text = "".join(texts[number])
             if request.echo:
-                text = service.engine.detokenize(prompt.prompt) + text
+                text = _echo(prompt, service) + text
             reply = found[number]
             logprobs = _logprobs(reply.tokens, service) if request.settings.logprobs else None
             choices.append(_choice(len(choices), text, finish_reason(reply), logprobs))
@@ -116,15 +119,15 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
     head = _head(service)
     first: list[Reply] = []
     replies: list[Reply] = []
-    for at, prompt in enumerate(await _asked(request, service)):
+    for at, asked in enumerate(await _asked(request, service)):
         found: dict[int, Reply] = {}
-        async with aclosing(merged(service, prompt, request.choices)) as deltas:
+        async with aclosing(merged(service, asked, request.choices)) as deltas:
             async for number, reply, delta in deltas:
                 index = at * request.choices + number
                 if number not in found:
                     found[number] = reply
                     if request.echo:
-                        text = service.engine.detokenize(prompt.prompt)
+                        text = _echo(request.prompts[at], service)
                         yield {**head, "choices": [_choice(index, text, None, None)]}
                 if delta is None:
                     last = _choice(index, "", finish_reason(reply), None)
@@ -146,9 +149,17 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
 async def _asked(request: CompletionRequest, service: Service) -> list[Asked]:
     """What each prompt asks; all are read before the first is written."""
     try:
-        return [await service.continuation(each, request.settings) for each in request.prompts]
+        return [
+            await service.continuation(each, request.settings, suffix=request.suffix)
+            for each in request.prompts
+        ]
     except TypeError as error:
         raise ApiError(400, "prompt must be a text or token ids", param="prompt") from error
+
+
+def _echo(prompt: Any, service: Service) -> str:
+    """The text of a prompt."""
+    return prompt if isinstance(prompt, str) else service.engine.detokenize(prompt)
 
 
 def _head(service: Service) -> JSON:

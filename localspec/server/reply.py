@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from localspec.conversation.reasoning import Splitter
 from localspec.engine.background import Background
+from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, StopReason, Token
 from localspec.engine.slot import Slot
 from localspec.llama.model import Model
@@ -72,6 +73,18 @@ class Reply:
     def tokens(self) -> list[Token]:
         """The tokens written so far."""
         return self.generation.tokens if self.generation else []
+
+    @property
+    def stop_string(self) -> str | None:
+        """The stop string that ended the text: the first that is whole, of several the longest."""
+        if self.stop_reason != "stop":
+            return None
+        detokenizer, text = Detokenizer(), ""
+        for token in self.tokens:
+            text += detokenizer.push(self.model.piece(token.id))
+        stops = self.asked.settings.stop
+        ends = [(at + len(stop), at, stop) for stop in stops if (at := text.find(stop)) >= 0]
+        return min(ends)[2] if ends else None
 
     @asynccontextmanager
     async def deltas(self) -> AsyncIterator[AsyncIterator[Delta]]:

@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import logging
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -16,12 +18,18 @@ from localspec.errors import InvalidValueError
 from localspec.server.app import make_app
 from localspec.server.connection import Connection
 from localspec.server.guard import LOOPBACK, Guard
+from localspec.server.loading import LoadingApp
 from localspec.server.service import Service
+from localspec.utils.progress import Watcher, watched
 
 # After a signal, texts may be written to their end for so many seconds; then they are cut short.
 _GRACE_SECONDS = 5
 # Connections that are still open so many seconds later are dropped.
 _LAST_SECONDS = 10
+# As many connections as may wait to be taken.
+_BACKLOG = 2048
+# The exit code, as shells give it for Ctrl-C.
+_INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,8 @@ def listen(address: Address) -> socket.socket:
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         opened.bind((address.host, address.port))
+        # From now on no other program can take the port.
+        opened.listen(_BACKLOG)
     except OSError as error:
         opened.close()
         if error.errno != errno.EADDRINUSE:
@@ -79,13 +89,24 @@ def listen(address: Address) -> socket.socket:
 
 
 def serve(
-    service: Service, address: Address, opened: socket.socket, ready: Callable[[], None]
+    load: Callable[[], Service],
+    address: Address,
+    opened: socket.socket,
+    *,
+    ready: Callable[[Service], None],
+    progress: Watcher,
 ) -> None:
-    """Answer requests until a signal ends it. ready: called once it answers."""
+    """Answer requests until a signal ends it; until `load` has returned, that the model loads.
+
+    load: loads the model, in a thread; what it raises ends the server and is raised. ready: called
+    once the model is there. progress: told how far loading is, in the thread that loads. A signal
+    while the model loads ends the process at once: by Ctrl-C with code 130, by SIGTERM with 0.
+    """
     hosts = [*LOOPBACK, address.host.lower(), *address.hosts]
     any_host = not address.is_local and not address.hosts
+    app = LoadingApp()
     guarded = Guard(
-        make_app(service),
+        app,
         hosts=() if any_host else hosts,
         origins=address.origins,
         key=address.key,
@@ -99,33 +120,83 @@ def serve(
         http=Connection,
         h11_max_incomplete_event_size=64 * 1024,
         limit_concurrency=1024,
+        backlog=_BACKLOG,
         timeout_graceful_shutdown=_LAST_SECONDS + _GRACE_SECONDS,
         lifespan="off",
         ws="none",
     )
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    _Server(config, service, ready).run(sockets=[opened])
+
+    def watcher(action: str, share: float | None) -> None:
+        app.report(action, share)
+        progress(action, share)
+
+    def work() -> Service:
+        with watched(watcher):
+            return load()
+
+    server = _Server(config, app, work, ready)
+    try:
+        server.run(sockets=[opened])
+    finally:
+        if server.service:
+            server.service.close()
+    if server.failure:
+        raise server.failure
 
 
 class _Server(uvicorn.Server):
-    """Ends texts in their streams' own way when the process is asked to end."""
+    """Loads the model while it answers; ends texts in their streams' own way at the end.
 
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+    service: what `load` has returned, None before. failure: what it has raised.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        app: LoadingApp,
+        load: Callable[[], Service],
+        ready: Callable[[Service], None],
+    ) -> None:
         super().__init__(config)
-        self._service = service
+        self.service: Service | None = None
+        self.failure: BaseException | None = None
+        self._app = app
+        self._load = load
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._ready()
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            try:
+                service = self._load()
+            except BaseException as error:
+                loop.call_soon_threadsafe(self._failed, error)
+            else:
+                loop.call_soon_threadsafe(self._loaded, service)
+
+        # The process may end without it.
+        threading.Thread(target=work, name="localspec-loading", daemon=True).start()
+
+    def _loaded(self, service: Service) -> None:
+        self.service, self._app.app = service, make_app(service)
+        self._ready(service)
+
+    def _failed(self, error: BaseException) -> None:
+        # There is no answer to wait for.
+        self.failure, self.should_exit, self.force_exit = error, True, True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Let texts go on for a while; a second signal ends them at once."""
+        if self.service is None:
+            os._exit(_INTERRUPTED if sig == signal.SIGINT else 0)
         if self.should_exit or sig == signal.SIGINT:
-            self._service.stop()
+            self.service.stop()
         else:
-            asyncio.get_event_loop().call_later(_GRACE_SECONDS, self._service.stop)
-        self._service.closing = True
+            asyncio.get_event_loop().call_later(_GRACE_SECONDS, self.service.stop)
+        self.service.closing = True
         self.should_exit = True
 
 

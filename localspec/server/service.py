@@ -10,13 +10,15 @@ from typing import Any
 
 from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
 from localspec.engine.engine import Engine
-from localspec.engine.prompt import TextPrompt, special_texts, template_tokens
+from localspec.engine.fim_prompt import Snippet, fim_prompt, infill_prompt
+from localspec.engine.prompt import TextPrompt, checked_ids, special_texts, template_tokens
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama.chat_template import render
 from localspec.llama.grammar import special_tokens
 from localspec.server.asked import Asked
 from localspec.server.errors import ApiError
+from localspec.server.kept_states import KeptStates
 from localspec.server.metrics import Metrics
 from localspec.server.reply import Reply
 from localspec.server.slot_pool import SlotPool
@@ -45,7 +47,8 @@ class Service:
     engine of a server switches no models.
 
     names: what clients may call the model; the first is listed. Names of other models are refused.
-    usual: settings of texts whose requests say nothing else.
+    usual: settings of texts whose requests say nothing else. kept: keeps what slots hold for the
+    next run; None: nothing does.
     """
 
     engine: Engine
@@ -53,6 +56,7 @@ class Service:
     names: Sequence[str]
     usual: GenerationOptions = field(default_factory=lambda: GenerationOptions())
     metrics: Metrics = field(default_factory=Metrics)
+    kept: KeptStates | None = None
     created: int = field(default_factory=lambda: int(time.time()))
     # What is being written, by the number of its slot.
     replies: dict[int, Reply] = field(default_factory=dict)
@@ -68,6 +72,13 @@ class Service:
     def stop(self) -> None:
         """End all texts within one step, each with a proper end of its stream."""
         self.closing = self.stopping = True
+
+    def close(self) -> None:
+        """Keep what slots hold, if that is wanted, and free everything; no text is written."""
+        if self.kept:
+            self.kept.save(self.pool.slots)
+        self.pool.close()
+        self.engine.close()
 
     def require_model(self, name: str | None) -> None:
         """Raise ApiError (404) for the name of another model; no name is any."""
@@ -173,15 +184,53 @@ class Service:
         # A template is a foreign program and may take its time.
         return await asyncio.to_thread(text)
 
-    async def continuation(self, prompt: object, settings: GenerationConfig) -> Asked:
-        """A request to continue a text or token ids. Raises InvalidValueError."""
+    async def continuation(
+        self, prompt: str | Sequence[int], settings: GenerationConfig, *, suffix: str | None = None
+    ) -> Asked:
+        """A request to continue a text or token ids. Raises InvalidValueError.
+
+        suffix: what follows; the model then writes what belongs between the two.
+        """
         if isinstance(prompt, str):
-            self._require_short(len(prompt))
-        elif isinstance(prompt, list):
+            self._require_short(len(prompt) + len(suffix or ""))
+        else:
             self._require_fitting(len(prompt))
+        model, context = self.engine.model, self.engine.context
 
         def tokens() -> list[int]:
-            return TextPrompt(prompt).tokens(self.engine.model, self.engine.context)
+            if suffix is None:
+                return TextPrompt(prompt).tokens(model, context)
+            ahead = (
+                prompt if isinstance(prompt, str) else checked_ids("prompt token", prompt, model)
+            )
+            return self._fitting(fim_prompt(model, ahead, suffix))
+
+        return Asked(tuple(await asyncio.to_thread(tokens)), settings)
+
+    async def infill(
+        self,
+        prefix: str,
+        suffix: str,
+        settings: GenerationConfig,
+        *,
+        written: str,
+        snippets: Sequence[Snippet],
+    ) -> Asked:
+        """A request to fill a gap; the arguments are those of `infill_prompt`."""
+        texts = [prefix, suffix, written, *(each.text for each in snippets)]
+        self._require_short(sum(map(len, texts)))
+
+        def tokens() -> list[int]:
+            found = infill_prompt(
+                self.engine.model,
+                prefix,
+                suffix,
+                written=written,
+                snippets=snippets,
+                context=self.engine.context,
+                most_tokens=settings.max_tokens,
+            )
+            return self._fitting(found)
 
         return Asked(tuple(await asyncio.to_thread(tokens)), settings)
 

@@ -16,21 +16,27 @@ _RETRY_SECONDS = 5
 
 
 class PooledSlot:
-    """A slot of the pool. number: from 0. busy: whether a request has it. used: when last."""
+    """A slot of the pool.
+
+    number: from 0. busy: whether a request has it. used: when last, in seconds; slots that were
+    never used come before all others.
+    """
 
     def __init__(self, number: int, slot: Slot) -> None:
         self.number = number
         self.slot = slot
         self.busy = False
-        self.used = 0.0
+        self.used = float("-inf")
 
 
 class SlotPool:
     """The slots of a server's engine, for requests in the order in which they come.
 
-    A request gets the free slot whose cache begins with most of its prompt; of equal ones, the one
-    that was used least recently. Where memory allows it, the engine copies a beginning that another
-    slot holds. queue_limit: how many requests may wait. Only the event loop's thread uses a pool.
+    A request gets the free slot whose cache begins with most of its prompt, unless that would lose
+    much of another text; then, the slot that was used least recently. Where memory allows it, the
+    engine shares a beginning that another slot holds.
+
+    queue_limit: how many requests may wait. Only the event loop's thread uses a pool.
     """
 
     def __init__(self, engine: Engine, slots: int, queue_limit: int) -> None:
@@ -69,16 +75,33 @@ class SlotPool:
         """
         if self._waiting or self.busy + self._promised >= len(self.slots):
             await self._turn(is_choice=is_choice)
-        chosen = max(
-            (each for each in self.slots if not each.busy),
-            key=lambda each: (each.slot.target.shared(prompt), -each.used),
-        )
+        chosen = self._best_for(prompt)
         chosen.busy = True
         try:
             yield chosen
         finally:
             chosen.busy, chosen.used = False, perf_counter()
             self._wake()
+
+    def _best_for(self, prompt: Sequence[int]) -> PooledSlot:
+        """The free slot for this prompt."""
+
+        def reused(each: PooledSlot) -> int:
+            return each.slot.target.reusable(prompt)
+
+        def held(each: PooledSlot) -> int:
+            return len(each.slot.target.tokens)
+
+        free = [each for each in self.slots if not each.busy]
+        oldest = min(free, key=lambda each: each.used)
+        nearest = max(free, key=lambda each: (reused(each), -held(each), -each.used))
+        if not reused(nearest):
+            return oldest
+        if reused(nearest) == held(nearest) or not nearest.slot.takes_beginnings:
+            return nearest
+        # Its last tokens would be lost, and any slot may have the others.
+        is_same_text = 2 * reused(nearest) >= held(nearest)
+        return nearest if held(oldest) and is_same_text else oldest
 
     async def _turn(self, *, is_choice: bool) -> None:
         """Wait until it is this request's turn."""

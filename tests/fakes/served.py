@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -95,3 +96,30 @@ def _read(served: Served) -> None:
         served.lines.append(line.rstrip("\n"))
         if found := re.search(r"serving at (http://\S+)/v1", line):
             served.url = found[1]
+
+
+def free_port() -> int:
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return int(opened.getsockname()[1])
+
+
+@contextmanager
+def starting(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """`python COMMAND`, until the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, *command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def health(url: str) -> str:
+    """The body of /health; empty while nothing listens."""
+    try:
+        return httpx.get(f"{url}/health").text
+    except httpx.TransportError:
+        return ""

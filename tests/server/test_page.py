@@ -3,10 +3,11 @@
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.served import Served
+from fakes.served import Served, free_port, health, starting, wait_for
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api")
@@ -75,3 +76,48 @@ def test_it_works_beside_eight_streams(page: Any, served: Served) -> None:
         page.locator("article.answer").get_by_text("tok/s").wait_for(timeout=120_000)
         page.locator("#send", has_text="Send").wait_for(timeout=120_000)
         assert all(other.result().status_code == 200 for other in others)
+
+
+LOADS_LATE = """
+import sys, time
+from pathlib import Path
+from localspec.cli.serve import _service
+from localspec.engine.engine import load
+from localspec.server.run import Address, listen, serve
+from localspec.utils.progress import report_progress
+
+def load_late():
+    report_progress("loading big.gguf", 0.42)
+    while not Path(sys.argv[2]).exists():
+        time.sleep(0.05)
+    engine = load(draft="none", threads=1, context=256)
+    return _service(engine, None, (), 1, 1, keep=False)
+
+address = Address(port=int(sys.argv[1]))
+serve(load_late, address, listen(address), ready=lambda _: None, progress=lambda *_: None)
+"""
+
+
+def test_it_waits_until_the_model_is_loaded(browser: Any, tmp_path: Path) -> None:
+    """And goes on by itself, also where the server was away meanwhile."""
+    port, go = free_port(), tmp_path / "go"
+    command = ("-c", LOADS_LATE, str(port), str(go))
+    page = browser.new_page()
+    with starting(*command) as process:
+        wait_for(lambda: health(f"http://127.0.0.1:{port}"))
+        page.goto(f"http://127.0.0.1:{port}")
+        page.locator("#draft", has_text="loading big.gguf 42%").wait_for()
+        assert page.locator("#send").is_disabled()
+        go.touch()
+        page.locator("#draft", has_text="draft: off").wait_for(timeout=60_000)
+        assert page.locator("#send").is_enabled()
+        page.locator("#slots", has_text="free").wait_for()
+        process.terminate()
+        page.locator("#draft", has_text="does not answer").wait_for()
+        go.unlink()
+        process.wait()
+    with starting(*command):
+        page.locator("#draft", has_text="loading big.gguf 42%").wait_for(timeout=60_000)
+        go.touch()
+        page.locator("#draft", has_text="draft: off").wait_for(timeout=60_000)
+    page.close()

@@ -1,0 +1,100 @@
+"""Which slot a request gets: its conversation finds its own again, without an id."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from fakes.tiny import tiny_model
+
+import localspec
+from localspec.generation_config import GenerationConfig
+from localspec.server.slot_pool import SlotPool
+
+SETTINGS: dict[str, Any] = {"max_tokens": 6, "temperature": 0, "ignore_eos": True}
+FAMILIES = ["llama", "gemma3", "mamba", "qwen35"]
+LONG, SHORT = [1, *range(20, 120)], 10
+
+
+@contextmanager
+def opened(family: str, slots: int, draft: Any = "none") -> Iterator[SlotPool]:
+    with localspec.load(tiny_model(family), draft, threads=1, context=512) as engine:
+        pool = SlotPool(engine, slots, 8)
+        yield pool
+        pool.close()
+
+
+@pytest.fixture(params=FAMILIES)
+def pool(request: pytest.FixtureRequest) -> Iterator[SlotPool]:
+    with opened(request.param, 3) as opened_pool:
+        yield opened_pool
+
+
+def answer(pool: SlotPool, prompt: list[int]) -> tuple[int, list[int], int]:
+    """The slot that a request gets, the text so far, and how much of the prompt was evaluated."""
+
+    async def write() -> tuple[int, list[int], int]:
+        async with pool.slot_for(prompt) as chosen:
+            generation = chosen.slot.start(prompt, GenerationConfig.of(**SETTINGS))
+            found = generation.result()
+            return chosen.number, [*prompt, *found.token_ids], found.stats.prompt_evaluated
+
+    return asyncio.run(write())
+
+
+def some(first: int, count: int = SHORT) -> list[int]:
+    return [*range(first, first + count)]
+
+
+def test_a_conversation_finds_its_slot_again(pool: SlotPool) -> None:
+    """By its tokens, whatever its beginning has in common with others."""
+    starts = [[1, *some(20 + 30 * number, 60)] for number in range(3)]
+    first = [answer(pool, start) for start in starts]
+    assert {slot for slot, _, _ in first} == {0, 1, 2}
+    for _ in range(2):
+        for number in (2, 0, 1):
+            slot, text, _ = first[number]
+            again, longer, evaluated = answer(pool, [*text, *some(150)])
+            assert again == slot
+            # What is new, and the last token of the answer, which was never evaluated.
+            assert evaluated == SHORT + 1
+            first[number] = again, longer, evaluated
+
+
+def test_conversations_that_begin_alike_take_nothing_from_each_other(pool: SlotPool) -> None:
+    """As those of one agent, behind the same long instructions."""
+    first = [answer(pool, [*LONG, *some(150 + 20 * number, 40)]) for number in range(3)]
+    assert {slot for slot, _, _ in first} == {0, 1, 2}
+    for slot, text, _ in first:
+        again, _, evaluated = answer(pool, [*text, *some(130)])
+        assert (again, evaluated) == (slot, SHORT + 1)
+
+
+def test_cells_of_the_same_beginning_are_shared() -> None:
+    with opened("llama", 3) as pool:
+        evaluated = [answer(pool, [*LONG, *some(150 + 20 * number)])[2] for number in range(3)]
+        assert evaluated == [len(LONG) + SHORT, SHORT, SHORT]
+
+
+def test_a_text_that_is_another_one_takes_the_oldest_place() -> None:
+    with opened("llama", 2) as pool:
+        answer(pool, [*LONG, *some(150, 100)])
+        other, *_ = answer(pool, [1, *some(200, 50)])
+        answer(pool, [*LONG, *some(150, 100), 5])
+        # It shares less than half of the first text, which was used last.
+        slot, _, evaluated = answer(pool, [*LONG, 9, 9])
+        assert (slot, evaluated) == (other, 2)
+
+
+def test_an_answer_that_is_asked_for_again_keeps_its_slot() -> None:
+    """Where no slot is empty: the reasoning of an answer is left out of the next prompt."""
+    with opened("llama", 1) as pool:
+        _, text, _ = answer(pool, LONG)
+        assert answer(pool, [*LONG, *some(200)])[2] == SHORT
+        assert answer(pool, text)[2] == len(text) - len(LONG)
+    with opened("mamba", 2) as pool:
+        slot, _, _ = answer(pool, LONG)
+        answer(pool, [1, *some(200)])
+        # A state is kept where a prompt ends.
+        assert answer(pool, LONG) == (slot, answer(pool, LONG)[1], 1)
