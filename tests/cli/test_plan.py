@@ -47,9 +47,10 @@ def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     record = json.loads(done.out)
     assert record.keys() == {
-        *("model", "lines", "answers", "tokens", "rates", "assumed", "seconds", "plan")
+        *("model", "lines", "answers", "tokens", "rates", "assumed"),
+        *("clairvoyant", "seconds", "plan"),
     }
-    assert record["assumed"] == {}
+    assert record["assumed"] == {} and record["clairvoyant"] is None
     assert record["answers"] == 2 and record["model"]["drafter"] is None
     # Nothing drafts, so there is no `auto`; copying can be predicted all the same.
     assert {line["drafter"] for line in record["lines"]} == {"plain", "suffix", "lookup", "ngram"}
@@ -68,6 +69,8 @@ def test_every_depth_on_demand(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     depths = [line.split()[2] for line in done.out.splitlines() if line.startswith("lookup")]
     assert sorted(map(int, depths)) == list(range(1, 17))
+    [bound, lost] = [line for line in done.out.splitlines() if "auto " in line and ": " in line]
+    assert bound.startswith("who knew which drafts are right: ") and lost.startswith("what auto ")
 
 
 @pytest.mark.parametrize(
