@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from localspec.cli.table import table_text
+from localspec.forecast.against_clairvoyant import AgainstClairvoyant
 from localspec.forecast.confidence import ConfidenceInterval
 from localspec.forecast.forecast import ConfigurationForecast, Forecast
 from localspec.loading.acceptance_priors import StoredForecast
 
 _HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", "ms/step", "")
+# Smaller shares of the time are not told.
+_NOTABLE = 0.002
 _RIGHT = {"depth", "x plain", "tok/step", "accept", "ms/step"}
 
 
@@ -57,10 +60,25 @@ def _evidence(found: Forecast) -> list[str]:
         f"rows; beside it {1000 * costs.host:.2f} per token",
         f"ms of a draft: {drafts}",
         f"right at any place: {rates or '-'}",
+        *_clairvoyant(found.clairvoyant),
         *(
             f"right at any place, ~ not counted here: {name} {guess.rate:.0%}, as of {guess.basis}"
             for name, guess in found.assumed.items()
         ),
+    ]
+
+
+def _clairvoyant(found: AgainstClairvoyant | None) -> list[str]:
+    if not found:
+        return []
+    losses, speed = found.losses, found.speed_up
+    reasons = sorted(losses.by_reason.items(), key=lambda item: -item[1])
+    shares = [(reason, seconds / losses.seconds) for reason, seconds in reasons]
+    lost = " · ".join(f"{reason} {share:.1%}" for reason, share in shares if abs(share) >= _NOTABLE)
+    return [
+        f"who knew which drafts are right: {speed.value:.2f} x plain "
+        f"({speed.low:.2f} to {speed.high:.2f}); auto has {losses.share:.2f} of this speed",
+        f"what auto loses of its time: {lost or '-'}",
     ]
 
 
@@ -76,6 +94,7 @@ def forecast_record(
         "tokens": found.tokens,
         "rates": found.rates,
         "assumed": {name: asdict(guess) for name, guess in found.assumed.items()},
+        "clairvoyant": _clairvoyant_record(found.clairvoyant),
         "seconds": {
             "plain_token": costs.plain,
             "host_per_token": costs.host,
@@ -87,6 +106,17 @@ def forecast_record(
             },
         },
         "plan": asdict(kept),
+    }
+
+
+def _clairvoyant_record(found: AgainstClairvoyant | None) -> dict[str, Any] | None:
+    if not found:
+        return None
+    losses = found.losses
+    return {
+        "speed_up": _interval_record(found.speed_up),
+        "auto_share": losses.share,
+        "lost": {reason: each / losses.seconds for reason, each in losses.by_reason.items()},
     }
 
 

@@ -43,8 +43,13 @@ class AssumedDrafter:
             if each.prompt == list(tokens)
         )
         self._tokens, self._place = answer.tokens, 0
+        self._right = self.right(number)
+
+    def right(self, number: int) -> list[bool]:
+        """Whether each token of the answer of this number, from 0, is drafted."""
         rng = np.random.default_rng(number)
-        self._right = (rng.random(len(answer.tokens)) < self.guess.rate).tolist()
+        drawn = rng.random(len(self._answers[number].tokens)) < self.guess.rate
+        return [bool(each) for each in drawn]
 
     def propose(self, limit: Limit) -> Draft:
         """Propose the answer's next tokens, and others where the head would be wrong."""

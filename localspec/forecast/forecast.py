@@ -13,6 +13,7 @@ from localspec.drafters.spec import AUTO
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
+from localspec.forecast.against_clairvoyant import AgainstClairvoyant, against_clairvoyant
 from localspec.forecast.answers import Answer
 from localspec.forecast.assumed_drafter import AssumedDrafter
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
@@ -21,6 +22,7 @@ from localspec.forecast.replay import expected_steps
 from localspec.forecast.scored_answers import Progress, ScoredAnswers, score_answers
 from localspec.forecast.simulated_run import (
     SimulatedRun,
+    SimulatedStep,
     draft_model_run,
     model_free_run,
     plain_run,
@@ -60,7 +62,7 @@ class Forecast:
     """The forecasts of all configurations, the fastest first, and what they rest on.
 
     rates: as in ScoredAnswers. assumed: the acceptance rates of heads, which are not replayed.
-    answers, tokens: how many were generated.
+    answers, tokens: how many were generated. clairvoyant: None where `auto` has no drafter.
     """
 
     configurations: list[ConfigurationForecast]
@@ -69,6 +71,7 @@ class Forecast:
     answers: int
     tokens: int
     assumed: dict[str, Guess] = field(default_factory=dict)
+    clairvoyant: AgainstClairvoyant | None = None
 
     @property
     def best(self) -> ConfigurationForecast:
@@ -106,12 +109,18 @@ def forecast(
         *forecast_draft_model(scored, costs),
         *(each for head in heads for each in forecast_head(head, scored.answers, costs)),
     ]
+    clairvoyant = None
     if drafting.drafters:
         progress("simulating auto")
-        found.append(forecast_auto(drafting.drafters, scored, costs, heads))
+        steps = simulated_auto(drafting.drafters, scored, costs, heads)
+        found.append(forecast_auto(steps, costs))
+        names = [each.name for each in drafting.drafters]
+        clairvoyant = against_clairvoyant(names, steps, scored, costs, heads)
     tokens = sum(len(answer.tokens) for answer in scored.answers)
     assumed = {head.name: head.guess for head in heads}
-    return Forecast(ranked(found), scored.rates, costs, len(scored.answers), tokens, assumed)
+    return Forecast(
+        ranked(found), scored.rates, costs, len(scored.answers), tokens, assumed, clairvoyant
+    )
 
 
 def assumed_heads(engine: Engine, answers: Sequence[Answer]) -> list[AssumedDrafter]:
@@ -188,13 +197,13 @@ def forecast_head(
         yield _configuration(head.name, _COUPLED, depth, runs, costs)
 
 
-def forecast_auto(
+def simulated_auto(
     drafters: Sequence[Drafter],
     scored: ScoredAnswers,
     costs: StepCosts,
     heads: Sequence[AssumedDrafter] = (),
-) -> ConfigurationForecast:
-    """The adaptive policy with these drafters, which starts from the rates that are known now."""
+) -> list[list[SimulatedStep]]:
+    """The steps of the adaptive policy in each answer, starting from the rates known now."""
     # No drafter may copy from the answers themselves.
     fresh = [Suffix(max_replaced=0) if isinstance(each, Suffix) else each for each in drafters]
     instead: dict[str, Drafter] = {head.name: head for head in heads}
@@ -202,8 +211,14 @@ def forecast_auto(
     simulation = Simulation(
         [instead.get(each.name, each) for each in fresh], costs, {**scored.rates, **guessed}
     )
-    runs = [simulation.run(answer) for answer in scored.answers]
-    return _configuration(AUTO, _COUPLED, None, runs, costs)
+    return [simulation.run(answer) for answer in scored.answers]
+
+
+def forecast_auto(
+    steps: Sequence[Sequence[SimulatedStep]], costs: StepCosts
+) -> ConfigurationForecast:
+    """The adaptive policy. steps: of each answer."""
+    return _configuration(AUTO, _COUPLED, None, [SimulatedRun.of(each) for each in steps], costs)
 
 
 def ranked(configurations: Sequence[ConfigurationForecast]) -> list[ConfigurationForecast]:

@@ -54,6 +54,8 @@ class ScoredText:
     this token.
     match: whether this is the drafter's most probable token.
     limit: the most tokens the text could have had; it has fewer if it ended by itself.
+    drawn: whether the drafter draws this token with the noise of the text; None if that is not
+        known.
     """
 
     log_p: _Floats
@@ -61,6 +63,7 @@ class ScoredText:
     coupled: _Floats
     match: NDArray[np.bool_]
     limit: int
+    drawn: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return self.log_p.size
@@ -211,14 +214,16 @@ def score_with_drafter(
     distributions: from which each token was drawn. n_vocab: the target's. Else as `score_text`.
     """
     scored: list[tuple[float, float, float, bool]] = []
+    drawn: list[bool] = []
     prefix = sampler.prefix(prompt)
     rows = _rows(drafter, prompt, text)
     for row, p, token in zip(rows, distributions, text, strict=True):
         q = sampler.distribution(row[:n_vocab], prefix)
         scored.append(_scored(p, q, token, n_vocab))
+        drawn.append(sampler.sample(q, prefix) == token)
         prefix = prefix.then(token)
     log_p, log_q, shared, match = np.array(scored, np.float64).reshape(-1, 4).T
-    return ScoredText(log_p, log_q, shared, match > 0, limit)
+    return ScoredText(log_p, log_q, shared, match > 0, limit, np.array(drawn, bool))
 
 
 def _scored(

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from localspec.control.pass_costs import WIDEST
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.answers import Answer, write_answer
 from localspec.forecast.model_free import ReplayedDrafts, first_token_accuracy, replay_drafts
 from localspec.forecast.replay import ScoredText, score_with_drafter
-from localspec.forecast.timing import DEEPEST
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.drafter import Drafter
@@ -86,5 +86,5 @@ def score_answers(
             found.scored.append(scored)
     for name, drafter in MODEL_FREE.items():
         # A new one for each answer: what a drafter copies from earlier answers is luck.
-        found.drafts[name] = [replay_drafts(drafter(), each, DEEPEST) for each in found.answers]
+        found.drafts[name] = [replay_drafts(drafter(), each, WIDEST - 1) for each in found.answers]
     return found

@@ -1,5 +1,6 @@
 """Simulated run: the steps and the seconds that decoding one answer would take."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localspec.control.drafter_cost import DrafterCost
@@ -17,6 +18,37 @@ class SimulatedRun:
     drafted: float
     accepted: float
     seconds: float
+
+    @classmethod
+    def of(cls, steps: Sequence["SimulatedStep"]) -> "SimulatedRun":
+        """The sum of steps."""
+        return cls(
+            sum(each.tokens for each in steps),
+            len(steps),
+            sum(each.drafted for each in steps),
+            sum(each.accepted for each in steps),
+            sum(each.seconds + each.deciding for each in steps),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedStep:
+    """A step of a simulated policy.
+
+    drafter: None without a draft. drafted, accepted: tokens that were verified, and that were
+    right. tokens: committed. seconds: of drafting, the pass and the host; of these `reading` is for
+    tokens that the drafter had not read, and `switching` for a pass of another width than before.
+    deciding: the policy's own seconds.
+    """
+
+    drafter: str | None
+    drafted: int
+    accepted: int
+    tokens: int
+    seconds: float
+    reading: float
+    switching: float
+    deciding: float
 
 
 def plain_run(answer: Answer, costs: StepCosts) -> SimulatedRun:

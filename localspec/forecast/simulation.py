@@ -13,7 +13,7 @@ from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import PassCosts
 from localspec.forecast.answers import Answer
-from localspec.forecast.simulated_run import SimulatedRun
+from localspec.forecast.simulated_run import SimulatedStep
 from localspec.forecast.timing import StepCosts
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Drafter, Limit, Outcome, backlog, proposal
@@ -60,52 +60,56 @@ class Simulation:
         )
         self._rows = 0
 
-    def run(self, answer: Answer) -> SimulatedRun:
+    def run(self, answer: Answer) -> list[SimulatedStep]:
         """Simulate the steps of one answer."""
         self._policy.begin()
         for drafter in self._policy.drafters:
             drafter.begin(answer.prompt)
         prefix, done = answer.sampler.prefix(answer.prompt), 0
-        steps = drafted = accepted = 0
-        seconds = 0.0
+        steps = []
         while done < len(answer.tokens):
             limit = Limit(answer.limit - done - 1, prefix, answer.sampler)
-            step, accepted_here, policy_seconds = self._step(limit, answer.tokens[done:])
-            steps, drafted, accepted = steps + 1, drafted + step.verified, accepted + accepted_here
-            seconds += step.seconds + policy_seconds
-            done += len(step.tokens)
-            for token in step.tokens:
+            step = self._step(limit, answer.tokens[done:])
+            steps.append(step)
+            for token in answer.tokens[done : done + step.tokens]:
                 prefix = prefix.then(token)
-        return SimulatedRun(len(answer.tokens), steps, drafted, accepted, seconds)
+            done += step.tokens
+        return steps
 
-    def _step(self, limit: Limit, rest: Sequence[int]) -> tuple[Step, int, float]:
-        """One step: return it, how many drafted tokens are accepted, and the policy's own seconds.
-
-        rest: the answer from here on.
-        """
+    def _step(self, limit: Limit, rest: Sequence[int]) -> SimulatedStep:
+        """One step. rest: the answer from here on."""
         began = perf_counter()
         decision = self._policy.decide(limit)
         planned = perf_counter()
-        drafting, proposed = self._draft(decision, limit)
+        drafting, reading, proposed = self._draft(decision, limit)
         drafted = perf_counter()
         verified = self._policy.keep(proposed)
-        accepted_here = common_prefix(proposed.tokens[:verified], rest)
-        tokens = list(rest[: accepted_here + 1])
+        accepted = common_prefix(proposed.tokens[:verified], rest)
+        tokens = list(rest[: accepted + 1])
         rows = self._learnt.padded(verified + 1)
-        switch = self._costs.switch if rows != self._rows else 0.0
+        switching = self._costs.switch if rows != self._rows else 0.0
         self._rows = rows
-        seconds = self._passes.seconds(rows) + switch + len(tokens) * self._costs.host + drafting
-        step = Step(proposed.tokens, verified, rows, tokens, seconds, drafting)
-        self._policy.learn(step)
-        policy_seconds = perf_counter() - drafted + planned - began
+        drafting += reading
+        seconds = self._passes.seconds(rows) + switching + len(tokens) * self._costs.host + drafting
+        self._policy.learn(Step(proposed.tokens, verified, rows, tokens, seconds, drafting))
+        deciding = perf_counter() - drafted + planned - began
         for drafter in self._policy.drafters:
-            drafter.observe(Outcome(tokens, accepted_here if drafter is decision.drafter else 0))
-        return step, accepted_here, policy_seconds
+            drafter.observe(Outcome(tokens, accepted if drafter is decision.drafter else 0))
+        return SimulatedStep(
+            decision.drafter.name if decision.drafter else None,
+            verified,
+            accepted,
+            len(tokens),
+            seconds,
+            reading,
+            switching,
+            deciding,
+        )
 
-    def _draft(self, decision: Decision, limit: Limit) -> tuple[float, Draft]:
-        """The seconds of the draft, and the draft."""
+    def _draft(self, decision: Decision, limit: Limit) -> tuple[float, float, Draft]:
+        """The seconds of the draft and of what the drafter had to read, and the draft."""
         if not decision.drafter:
-            return 0.0, NOTHING
+            return 0.0, 0.0, NOTHING
         unread = backlog(decision.drafter)
         draft = decision.draft or run(
             proposal(decision.drafter, limit.to(decision.depth, decision.go_on))
@@ -113,9 +117,9 @@ class Simulation:
         draft = draft.first(decision.depth)
         cost = self._drafting[decision.drafter.name]
         if decision.drafter.traits.cheap:
-            return cost.first, draft
+            return cost.first, 0.0, draft
         if not len(draft):
-            return 0.0, draft
+            return 0.0, 0.0, draft
         parallel = decision.drafter.traits.parallel
         rows = decision.depth if parallel else len(draft)
-        return cost.of(rows) + cost.catch_up_seconds(unread), draft
+        return cost.of(rows), cost.catch_up_seconds(unread), draft

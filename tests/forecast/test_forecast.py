@@ -27,10 +27,11 @@ from localspec.forecast.forecast import (
     forecast_model_free,
     forecast_plain,
     ranked,
+    simulated_auto,
 )
 from localspec.forecast.model_free import count_steps, replay_drafts
 from localspec.forecast.scored_answers import ScoredAnswers, score_answers
-from localspec.forecast.simulated_run import model_free_run
+from localspec.forecast.simulated_run import SimulatedRun, model_free_run
 from localspec.forecast.simulation import Simulation
 from localspec.forecast.timing import DEEPEST, StepCosts
 from localspec.generation_config import GenerationConfig, GenerationOptions
@@ -185,7 +186,7 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
     known.drafters[model.name] = DrafterCost(0.04, 0.04)
     answers = scored[temperature].answers
     simulation = Simulation([Suffix(max_replaced=0), model], known, {})
-    predicted = [simulation.run(answer) for answer in answers]
+    predicted = [SimulatedRun.of(simulation.run(answer)) for answer in answers]
     # The real one, in the same world.
     other = Simulation([Suffix(max_replaced=0), model], known, {})
     policy = PolicyOfKnownCosts(other._policy, known)
@@ -257,7 +258,10 @@ def test_auto_drafts_with_the_stand_in(scored: Mapping[float, ScoredAnswers]) ->
     known.drafters["head"] = DrafterCost(0.02, 0.02)
     good, bad = (
         forecast_auto(
-            [head], scored[0.8], known, [AssumedDrafter(head, Guess(rate, "most"), answers)]
+            simulated_auto(
+                [head], scored[0.8], known, [AssumedDrafter(head, Guess(rate, "most"), answers)]
+            ),
+            known,
         )
         for rate in (0.9, 0.05)
     )
@@ -271,7 +275,7 @@ def test_auto_drafts_with_the_stand_in(scored: Mapping[float, ScoredAnswers]) ->
 def every(engine: Engine, scored: ScoredAnswers, known: StepCosts) -> list[ConfigurationForecast]:
     lines = [forecast_plain(scored.answers, known), *forecast_model_free(scored, known)]
     lines += forecast_draft_model(scored, known)
-    lines.append(forecast_auto(engine.drafter_set.drafters, scored, known))
+    lines.append(forecast_auto(simulated_auto(engine.drafter_set.drafters, scored, known), known))
     return ranked(lines)
 
 

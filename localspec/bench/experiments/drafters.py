@@ -18,6 +18,7 @@ from localspec.bench.experiments.command_line import Table, add_model_options, a
 from localspec.bench.experiments.greedy_drafter import greedy
 from localspec.bench.median import Median
 from localspec.bench.prompt_sets import SETS, Task, bundled_tasks, read_tasks
+from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Result
 
@@ -67,7 +68,8 @@ def _engines(options: argparse.Namespace) -> Iterator[dict[str, Engine]]:
 
         found = {"plain": opened("none")}
         for draft in options.draft:
-            engine = opened(draft)
+            # It writes each text twice, and must not copy from itself.
+            engine = opened(Suffix(max_replaced=0) if draft == Suffix.name else draft)
             [drafter] = engine.drafter_set.drafters
             found[drafter.name] = engine
             if drafter.traits.gives_probs:
