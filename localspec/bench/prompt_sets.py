@@ -94,7 +94,7 @@ def bundled_tasks(name: str) -> list[Task]:
         choices = ", ".join((*SETS, LONG))
         raise InvalidValueError(f"--set {name}: there is no such set; choose {choices}")
     file = resources.files("localspec.bench") / "prompts" / SETS[name]
-    return _parsed(name, file.read_text(encoding="utf-8"), SETS[name])
+    return _parsed(name, file.read_text(encoding="utf-8"), SETS[name], "--set")
 
 
 def _long_tasks() -> list[Task]:
@@ -105,9 +105,10 @@ def _long_tasks() -> list[Task]:
     return [Task(LONG, task.number, f"{before}\n\n{task.content}") for task in code]
 
 
-def read_tasks(path: Path) -> list[Task]:
+def read_tasks(path: Path, option: str = "--prompts") -> list[Task]:
     """Load a file of the user; the set has the file's name, without its extension.
 
+    option: for messages.
     Raises InvalidValueError for a file that is missing, is not UTF-8, or holds no prompt.
     """
     try:
@@ -115,25 +116,25 @@ def read_tasks(path: Path) -> list[Task]:
         text = read_at_most(path, MOST_TEXT_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise InvalidValueError(
-            f"--prompts {path}: {error.strerror}; name a text file, or leave it out for the sets "
+            f"{option} {path}: {error.strerror}; name a text file, or leave it out for the sets "
             "that come with localspec"
         ) from error
     except UnicodeDecodeError as error:
         raise InvalidValueError(
-            f"--prompts {path}: it is not UTF-8, byte {error.start} is "
+            f"{option} {path}: it is not UTF-8, byte {error.start} is "
             f"0x{error.object[error.start]:02x}; convert it first, for example with iconv"
         ) from error
-    tasks = _parsed(path.stem, text.replace("\r\n", "\n"), path.name)
+    tasks = _parsed(path.stem, text.replace("\r\n", "\n"), path.name, option)
     if not tasks:
         raise InvalidValueError(
-            f"--prompts {path}: it holds no prompt; write one, and {_SEPARATOR} on a line of its "
+            f"{option} {path}: it holds no prompt; write one, and {_SEPARATOR} on a line of its "
             "own before the next"
         )
     return tasks
 
 
-def _parsed(name: str, text: str, file: str) -> list[Task]:
-    contents = _of_json_lines(text, file) if file.endswith(".jsonl") else _of_text(text)
+def _parsed(name: str, text: str, file: str, option: str) -> list[Task]:
+    contents = _of_json_lines(text, file, option) if file.endswith(".jsonl") else _of_text(text)
     return [Task(name, number, content) for number, content in enumerate(contents, start=1)]
 
 
@@ -150,14 +151,14 @@ def _of_text(text: str) -> Iterable[str]:
             yield prompt
 
 
-def _of_json_lines(text: str, file: str) -> Iterable[str | tuple[Message, ...]]:
+def _of_json_lines(text: str, file: str, option: str) -> Iterable[str | tuple[Message, ...]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         content = _content(line)
         if content is None:
             raise InvalidValueError(
-                f"--prompts {file}: line {number} is {line!r:.60}; it must be "
+                f"{option} {file}: line {number} is {line!r:.60}; it must be "
                 '{"prompt": "..."} or {"messages": [{"role": "user", "content": "..."}]}'
             )
         yield content

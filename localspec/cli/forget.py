@@ -3,6 +3,7 @@
 import click
 
 from localspec.cli.output import Output
+from localspec.distillation import work_folder
 from localspec.drafters.suffix_store import clear_all, default_folder
 from localspec.engine.state_store import StateStore
 from localspec.errors import LocalspecError
@@ -11,24 +12,25 @@ from localspec.server.kept_states import kept_folder
 
 @click.command()
 def forget() -> None:
-    """Delete all texts that --remember stored, and all caches that `serve --keep` and sessions
-    (save_state) stored.
+    """Delete all texts that --remember and trainings stored, and all caches that `serve --keep` and
+    sessions (save_state) stored.
 
-    Conversations of the chat are not deleted: use Ctrl-O in the chat for that.
+    Conversations of the chat are not deleted: use Ctrl-O in the chat for that. Trained drafters are
+    not deleted: use `localspec rm`.
     """
     output = Output()
     try:
         clear_all()
+        work_folder.clear_all()
     except OSError as error:
-        raise LocalspecError(f"past texts cannot be deleted: {error}") from error
-    folders = [default_folder()]
+        raise LocalspecError(f"stored texts cannot be deleted: {error}") from error
+    texts, caches = [default_folder(), work_folder.default_folder()], []
     for store in (StateStore(), StateStore(kept_folder())):
         store.clear()
         if store.problem:
             raise LocalspecError(store.problem)
-        folders.append(store.folder)
-    texts, *caches = folders
+        caches.append(store.folder)
     output.note(
-        f"all stored texts in {texts}, and all caches in {' and '.join(map(str, caches))}, "
-        "are deleted"
+        f"all stored texts in {' and '.join(map(str, texts))}, and all caches in "
+        f"{' and '.join(map(str, caches))}, are deleted"
     )

@@ -37,6 +37,10 @@ _COMMANDS = {
         "localspec.cli.trim:trim_command",
         "Cut a head's vocabulary to the tokens that matter.",
     ),
+    "train": (
+        "localspec.cli.train:train_command",
+        "Train a drafter for your own model, on this machine.",
+    ),
     "ls": ("localspec.cli.ls:ls", "List the models on this disk, and which drafters fit them."),
     "show": ("localspec.cli.show:show", "Show a model's shape, vocabulary and template."),
     "rm": ("localspec.cli.rm:rm", "Delete models that were fetched from the Hub."),
@@ -62,6 +66,7 @@ _WORD_TOO_MANY = {
     "bench": "-m names the model",
     "plan": "-m names the model",
     "audit": "-m names the model",
+    "train": "train one model after the other",
     "demo": "localspec bench -m measures a model of yours",
     "ls": "localspec show describes one model",
     "pull": "pull models one after the other",

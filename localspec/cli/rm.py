@@ -18,6 +18,7 @@ from localspec.imports import links
 from localspec.models import registry
 from localspec.models.bundled_files import bundled_files
 from localspec.models.locate import locate, reference_of
+from localspec.models.trained_drafters import remove_trained, trained_named
 from localspec.utils.format import format_bytes
 
 
@@ -34,14 +35,16 @@ class _Selection:
 @click.option("--yes", is_flag=True, help="Delete without a question.")
 @click.option("--dry-run", is_flag=True, help="List what would be deleted, and delete nothing.")
 def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
-    """Delete models that were fetched from the Hub, and links to imported ones.
+    """Delete models that were fetched from the Hub, links to imported ones, and trained drafters.
 
     NAME is a name that `localspec ls` shows. The name of a pair deletes its target, not its
     drafter. Files that another model uses, too, stay, and so do those of other tools.
     """
     output = Output()
     imported = [each for name in names for each in links.links_of(name)]
-    selected = _by_repository([name for name in names if not links.links_of(name)])
+    trained = [each.file for name in names for each in trained_named(name)]
+    others = [name for name in names if not (links.links_of(name) or trained_named(name))]
+    selected = _by_repository(others)
     planned = _removals(selected)
     say = output.data if dry_run else output.note
     end = "\n" if dry_run else ""
@@ -49,7 +52,10 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
         say(f"{path}: a link; the file itself stays where it is{end}")
     for each in planned:
         say(f"{_about(each)}{end}")
-    freed = format_bytes(sum(each.freed for each in planned))
+    for path in trained:
+        say(f"{path}: a drafter that was trained here ({format_bytes(path.stat().st_size)}){end}")
+    size = sum(path.stat().st_size for path in trained)
+    freed = format_bytes(sum(each.freed for each in planned) + size)
     if dry_run:
         output.note(f"{freed} would be freed")
     elif yes or _agreed(freed):
@@ -57,6 +63,8 @@ def rm(*, names: Sequence[str], yes: bool, dry_run: bool) -> None:
         for each in _removals(selected):
             remove(each)
         links.remove(imported)
+        for path in trained:
+            remove_trained(path)
         output.note(f"{freed} freed")
     else:
         output.note("nothing was deleted")

@@ -40,45 +40,45 @@ def count_ids(n_vocab: int, ids: Sequence[int]) -> Counts:
     return np.bincount(np.asarray(ids, np.int64), minlength=n_vocab)
 
 
-def texts_in(path: Path) -> Iterator[str]:
+def texts_in(path: Path, option: str = "--count") -> Iterator[str]:
     """The texts of a file, or of all files in a folder and below.
 
-    In a folder, what is no UTF-8, hidden, or larger than 64 MB is left out.
+    In a folder, what is no UTF-8, hidden, or larger than 64 MB is left out. option: for messages.
     Raises InvalidValueError for a file that cannot be read, and for a folder without any text.
     """
     if not path.is_dir():
-        yield _text(path)
+        yield _text(path, option)
         return
     found = False
     for folder, folders, files in os.walk(path):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         for name in sorted(each for each in files if not each.startswith(".")):
             try:
-                text = _text(Path(folder, name))
+                text = _text(Path(folder, name), option)
             except InvalidValueError:
                 continue
             found = found or bool(text)
             yield text
     if not found:
         raise InvalidValueError(
-            f"--count {display_name(path)}: there is no text in it; name files of UTF-8"
+            f"{option} {display_name(path)}: there is no text in it; name files of UTF-8"
         )
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, option: str) -> str:
     try:
         text = read_regular(path, MOST_TEXT_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise InvalidValueError(
-            f"--count {display_name(path)}: {error.strerror}; name a file or folder of text"
+            f"{option} {display_name(path)}: {error.strerror}; name a file or folder of text"
         ) from error
     except UnicodeDecodeError as error:
         raise InvalidValueError(
-            f"--count {display_name(path)}: it is not UTF-8; name a file or folder of text"
+            f"{option} {display_name(path)}: it is not UTF-8; name a file or folder of text"
         ) from error
     if "\0" in text:
         raise InvalidValueError(
-            f"--count {display_name(path)}: it is no text; name a file or folder of text"
+            f"{option} {display_name(path)}: it is no text; name a file or folder of text"
         )
     return text
 

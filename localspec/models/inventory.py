@@ -16,6 +16,7 @@ from localspec.models.locate import find_file
 from localspec.models.own_drafters import own_drafters
 from localspec.models.pair_finder import DrafterFinder
 from localspec.models.summaries import ModelSummary, summary_of
+from localspec.models.trained_drafters import all_trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def _drafters(
 
 
 def all_models() -> list[StoredModel]:
-    """Return the models of the Hub's cache, the imported, those of models.toml, the bundled ones.
+    """Return the models of the Hub's cache, the imported, of models.toml, bundled, and trained.
 
     Raises InvalidValueError for a user's models.toml that cannot be used.
     """
@@ -76,7 +77,8 @@ def all_models() -> list[StoredModel]:
         for path in pair.files
         if isinstance(path, Path) and os.path.isfile(path)
     ]
-    files = {path.resolve(): path for path in [*named, *bundled_files()]}
+    trained = [each.file for each in all_trained()]
+    files = {path.resolve(): path for path in [*named, *bundled_files(), *trained]}
     outside = [path for path in files.values() if not store.repository_of(path)]
     local = [store.local_model(path, name_of(path)) for path in outside]
     return [*store.models(), *links.imported(), *local]

@@ -18,6 +18,7 @@ from localspec.models.listed_drafter import IN_TARGET, ListedDrafter
 from localspec.models.locate import find_file
 from localspec.models.pair_finder import pair_of
 from localspec.models.registry import Pair
+from localspec.models.trained_drafters import trained_drafters
 
 _GEMMA = "gemma-4-"
 
@@ -68,9 +69,10 @@ class OwnDrafter:
 
 
 def own_drafters(target: Path, has_heads: bool | None = None) -> list[OwnDrafter]:
-    """Return the drafters of a target: heads inside, those of models.toml, and its sidecars.
+    """Return the drafters of a target: heads inside, of models.toml, sidecars, and trained here.
 
-    Those of models.toml keep their order. has_heads: whether heads are inside; None reads the
+    Those of models.toml keep their order. A drafter that was trained here comes first if it was
+    faster than the others, else last. has_heads: whether heads are inside; None reads the
     target's header. Raises InvalidValueError for a user's models.toml that
     cannot be used, and ModelLoadError or ModelNotFoundError for a target that cannot be read.
     """
@@ -80,7 +82,12 @@ def own_drafters(target: Path, has_heads: bool | None = None) -> list[OwnDrafter
     if inside and not any(each.reference is None for each in found):
         found.insert(0, OwnDrafter(MTP, None, target))
     beside = [OwnDrafter(kind, path, path) for kind, path in _beside(target)]
-    return with_others(found, beside)
+    trained = trained_drafters(target)
+    before, after = (
+        [OwnDrafter(each.kind, each.file, each.file) for each in trained if each.preferred == first]
+        for first in (True, False)
+    )
+    return with_others(with_others(with_others(before, found), beside), after)
 
 
 def require_another(name: str, path: Path, target: Path) -> None:

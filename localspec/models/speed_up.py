@@ -73,7 +73,7 @@ def estimate_speed_up(
 
     drafter: the target for heads inside it.
     """
-    rate, costs = measured.rate, measured.costs or _costs(target, drafter, kind)
+    rate, costs = measured.rate, measured.costs or step_costs(target, drafter, kind)
 
     def best(assumed: float) -> tuple[float, int]:
         return max((expected_tokens(assumed, depth) / costs[depth], depth) for depth in costs)
@@ -84,8 +84,11 @@ def estimate_speed_up(
     return SpeedUpEstimate(low, high, depth, rate, timed, too_quick, measured.rate_from)
 
 
-def _costs(target: Facts, drafter: Facts, kind: str) -> dict[int, float]:
-    """Return the costs of PairMeasurement, from the bytes that each pass reads."""
+def step_costs(target: Facts, drafter: Facts, kind: str) -> dict[int, float]:
+    """Return the costs of PairMeasurement, from the bytes that each pass reads.
+
+    drafter: the target for heads inside it.
+    """
     plain, drafting = bytes_read(target, 1), drafting_bytes(target, drafter, kind)
     return {
         depth: (bytes_read(target, depth + 1) + (1 if kind in ONE_PASS else depth) * drafting)

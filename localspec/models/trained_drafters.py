@@ -51,6 +51,16 @@ def all_trained() -> list[TrainedDrafter]:
     return sorted((each for each in found if os.path.isfile(each.file)), key=lambda each: each.file)
 
 
+def trained_named(name: str) -> list[TrainedDrafter]:
+    """Return the trained drafters of this path, or of this file name."""
+    path = Path(name)
+    return [
+        each
+        for each in all_trained()
+        if name in (each.file.name, each.file.stem) or path.absolute() == each.file
+    ]
+
+
 def add_trained(target: Path, drafter: TrainedDrafter) -> None:
     """Make a drafter one of its target's own. Raises LocalspecError if that cannot be written."""
     others = [each for each in trained_drafters(target) if each.file != drafter.file]

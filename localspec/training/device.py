@@ -35,6 +35,12 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def use_threads(count: int | None) -> None:
+    """Train with so many threads of the processor; None: as many as torch takes."""
+    if count is not None:
+        torch.set_num_threads(count)
+
+
 def described(device: torch.device) -> str:
     """The device in a few words."""
     if device.type == "cuda":

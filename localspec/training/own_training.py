@@ -5,7 +5,6 @@ texts at last. Each phase goes on where it was stopped.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from threading import Event
 from time import monotonic
 
@@ -36,9 +35,10 @@ from localspec.training.drafter_kind import TrainedDrafter
 from localspec.training.examples import Batch, batches, count_batches
 from localspec.training.expected_speed import ExpectedSpeed
 from localspec.training.kinds import KINDS
+from localspec.training.result import Rival
 from localspec.training.rounds import RoundProgress, Rounds, seconds_per_token
 from localspec.training.training_request import Progress, Trained, TrainingRequest
-from localspec.utils.format import format_bytes
+from localspec.utils.format import format_bytes, format_seconds
 
 _REVISION, _BUDGET, _SEED = 1, "budget", 1
 # The last trial takes this share of all time, and so many seconds at least.
@@ -73,9 +73,22 @@ class OwnTraining:
             key = [_REVISION, material.key, request.kind, request.options.key, self._device.type]
             folder = WorkFolder(key)
             with folder.locked():
-                if not request.resume:
-                    folder.clear()
+                self._prepare(folder)
                 return self._train(material, folder)
+
+    def _prepare(self, folder: WorkFolder) -> None:
+        """Raise InvalidValueError where an unfinished training would be lost."""
+        resume, anew = self._request.resume, self._request.anew
+        unfinished = folder.read_json(_BUDGET) is not None
+        if unfinished and not (resume or anew):
+            raise InvalidValueError(
+                "an unfinished training of this drafter is here; --resume goes on with it, --anew "
+                "begins again"
+            )
+        if resume and not unfinished:
+            self._say("there is no unfinished training to resume, so this one begins")
+        if not resume:
+            folder.clear()
 
     def _train(self, material: Material, folder: WorkFolder) -> Trained:
         self._watch(Progress("writing the first texts", 0.0))
@@ -147,10 +160,10 @@ class OwnTraining:
         seconds = forecast(budget, speeds, sizes, written=1)
         tokens = round(budget.waves * sizes.answers)
         disk = budget.waves * sizes.tokens * bytes_per_token(self._target.width, len(self._layers))
+        room = format_bytes(min(disk, self._request.cache))
         self._say(
             f"{tokens:,} tokens of answers, {budget.rounds} rounds over them: about "
-            f"{minutes(seconds)} on this machine, {format_bytes(min(disk, self._request.cache))} "
-            "on the disk"
+            f"{format_seconds(seconds)} on this machine, {room} on the disk"
         )
         return budget
 
@@ -214,9 +227,12 @@ class OwnTraining:
         request, rates = self._request, rounds.best
         result.export(drafter, self.path, self._target, request.texts, rates)
         trials: list[Trial] = []
+        preferred = True
         if finished:
-            trials = self._trials(material, speeds)
-        preferred = not trials or result.is_preferred(trials, self.path.name)
+            own = Rival(str(self.path), request.kind, self.path)
+            others = self._rivals()
+            trials = self._trials(material, speeds, [own, *others])
+            preferred = result.is_preferred(trials, self._target.path, own, others)
         listed = ListedDrafter(
             request.kind, self.path.absolute(), self._target.name, preferred, rates[0]
         )
@@ -227,34 +243,23 @@ class OwnTraining:
             self.path, request.kind, finished, rounds.history, trials, preferred, drafter.note
         )
 
-    def _trials(self, material: Material, speeds: Speeds) -> list[Trial]:
+    def _trials(self, material: Material, speeds: Speeds, rivals: Sequence[Rival]) -> list[Trial]:
         material.release()  # the next load has no other drafters in its caches
-        others = [*result.ALWAYS, *self._others()]
-        count = result.trial_prompts(speeds.trial, speeds.write, len(others) + 1)
+        names = [*(each.name for each in rivals), *result.ALWAYS]
+        count = result.trial_prompts(speeds.trial, speeds.write, len(names))
         prompts = material.held_out[:count]
 
         def watch(share: float) -> None:
             self._watch(Progress("trying the drafter", share, (1 - share) * speeds.trial))
 
         watch(0.0)
-        return result.last_trials(material.engine, self.path, prompts, others, watch)
+        return result.last_trials(material.engine, names, prompts, watch)
 
-    def _others(self) -> list[str]:
+    def _rivals(self) -> list[Rival]:
         """The first other drafter of the target that `auto` would take."""
-        found = (
-            each
+        found = [
+            Rival(each.typed, each.kind, each.file)
             for each in own_drafters(self._target.path)
-            if each.file and not each.objection and each.reference
-        )
-        return [str(each.file) for each in found if not _is_same(each.file, self.path)][:1]
-
-
-def _is_same(file: Path | None, path: Path) -> bool:
-    return bool(file and path.exists() and file.samefile(path))
-
-
-def minutes(seconds: float) -> str:
-    """A rough time: 40 s, 5 min, 3 h."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+            if each.file and each.reference and not each.objection
+        ]
+        return [each for each in found if not each.file.samefile(self.path)][:1]

@@ -2,16 +2,19 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.conversion.convert import new_file
 from localspec.conversion.target import Target
-from localspec.distillation.last_trial import TEMPERATURES, TOKENS, Trial, try_drafter
+from localspec.distillation.last_trial import DEPTH, TEMPERATURES, TOKENS, Trial, try_drafter
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError, LocalspecError
+from localspec.gguf.facts import facts_of
 from localspec.gguf.files import ModelFiles
 from localspec.gguf.fingerprint import fingerprint
 from localspec.gguf.reader import display_name, read_header
+from localspec.models.speed_up import step_costs
 from localspec.models.trained_drafters import default_folder
 from localspec.training.drafter_kind import TrainedDrafter
 
@@ -20,12 +23,11 @@ from localspec.training.drafter_kind import TrainedDrafter
 TARGET, TARGET_NAME, TEXTS, ACCEPTANCE = (
     f"localspec.trained.{key}" for key in ("target", "target_name", "texts", "acceptance")
 )
-# What a drafter is compared with in any case; `auto` has these two beside it.
+# What a drafter is compared with in any case.
 ALWAYS = ("none", "suffix")
 # Prompts of the last trial, at most.
 _MOST_PROMPTS = 8
-# The drafter takes the place of others if it is not slower than this share of them.
-_AS_FAST = 0.97
+_SLOWER, _LOADING = 2.0, 1.0
 
 
 def default_path(target: Target, kind: str, type_name: str) -> Path:
@@ -69,38 +71,49 @@ def export(
         drafter.export(part, about)
 
 
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A drafter that the target has already. name: what to type. kind: one of KINDS."""
+
+    name: str
+    kind: str
+    file: Path
+
+
 def last_trials(
     engine: Engine,
-    path: Path,
+    names: Sequence[str],
     prompts: Sequence[Sequence[int]],
-    others: Sequence[str],
     watch: Callable[[float], None],
 ) -> list[Trial]:
-    """What the target accepts of the drafter and of others, on some prompts.
-
-    others: names for `--draft`; "none" is plain decoding. The drafter's trials come first.
-    """
-    names = [str(path), *others]
+    """What the target accepts of drafters, on some prompts. names: as for `--draft`."""
     found: list[Trial] = []
     for name in names:
         engine.switch(draft=name)
         for temperature in TEMPERATURES:
-            shown = path.name if name == str(path) else name
-            found.append(try_drafter(engine, shown, prompts, temperature))
+            found.append(try_drafter(engine, name, prompts, temperature))
             watch(len(found) / (len(names) * len(TEMPERATURES)))
     return found
 
 
 def trial_prompts(seconds: float, plain: float, configurations: int) -> int:
     """How many prompts a trial of so many seconds has. plain: seconds of a token."""
-    each = TOKENS * plain * configurations * len(TEMPERATURES)
-    return max(2, min(_MOST_PROMPTS, int(seconds / each)))
+    # A drafter may make a quick target slower, and is loaded first.
+    each = _SLOWER * TOKENS * plain * len(TEMPERATURES)
+    return max(2, min(_MOST_PROMPTS, int((seconds / configurations - _LOADING) / each)))
 
 
-def is_preferred(trials: Sequence[Trial], name: str) -> bool:
-    """Whether a drafter is as fast as others of its target, over all temperatures."""
-    speeds: dict[str, float] = {}
-    for each in trials:
-        speeds[each.name] = speeds.get(each.name, 0.0) + each.tokens_per_second
-    others = [speed for other, speed in speeds.items() if other not in (name, *ALWAYS)]
-    return speeds[name] >= _AS_FAST * max(others, default=0.0)
+def is_preferred(
+    trials: Sequence[Trial], target: Path, own: Rival, others: Sequence[Rival]
+) -> bool:
+    """Whether a drafter is as good as all others, by tokens per step and the bytes of a step.
+
+    The measured seconds of a few texts would say less.
+    """
+
+    def gain(rival: Rival) -> float:
+        costs = step_costs(facts_of(target), facts_of(rival.file), rival.kind)
+        steps = [each.tokens_per_step for each in trials if each.name == rival.name]
+        return sum(steps) / costs[DEPTH]
+
+    return all(gain(own) >= gain(each) for each in others)

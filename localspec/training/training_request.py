@@ -18,7 +18,8 @@ class TrainingRequest:
 
     source: of the texts. texts: what the file says of them. out: where the drafter is written;
     None: among localspec's own files. minutes: how long all of it may take; tokens: of answers,
-    instead. Without either: 30 minutes. cache: the most bytes of read rows on the disk.
+    instead. Without either: 30 minutes. resume: go on with an unfinished training. anew: begin
+    again where there is one. cache: the most bytes of read rows on the disk.
     """
 
     source: TextSource
@@ -29,6 +30,7 @@ class TrainingRequest:
     minutes: float | None = None
     tokens: int | None = None
     resume: bool = False
+    anew: bool = False
     device: str = "auto"
     cache: int = 8 << 30
 

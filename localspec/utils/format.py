@@ -35,6 +35,13 @@ def format_count(number: int) -> str:
     return str(number)
 
 
+def format_seconds(seconds: float) -> str:
+    """Return a rough time: 40 s, 5 min, 3.2 h."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def ago(moment: float) -> str:
     """Return "3 weeks ago" and the like for a time in seconds since 1970."""
     passed = time.time() - moment
