@@ -29,7 +29,7 @@ _SAMPLE = 16
 # Without a seed texts begin with this one.
 _SEED = 1
 # More tokens for a letter than this: the tokenizer was not made for the language.
-_SHREDDED = 0.7
+_SHREDDED = 1.2
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,10 +61,8 @@ def test_forget_deletes_all_of_it() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "localspec", "forget"], capture_output=True, text=True, check=True
     )
-    assert (done.stdout, done.stderr) == (
-        "",
-        f"localspec: all stored texts and caches in {default_folder()} and {states} are deleted\n",
-    )
+    assert done.stdout == "" and done.stderr.startswith("localspec: all stored texts in ")
+    assert f"{default_folder()} " in done.stderr and str(states) in done.stderr
     assert not list(states.iterdir())
     assert not list(default_folder().glob("*.tokens"))
 
