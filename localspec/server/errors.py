@@ -53,6 +53,8 @@ class ApiError(Exception):
                 return cls(400, str(error), code=code)
             case LocalspecError():
                 return cls(500, str(error))
+            case RecursionError():
+                return cls(400, "the body is nested too deeply; send it flatter")
         return cls(500, "the server failed at this request; its log says where")
 
     @property

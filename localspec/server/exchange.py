@@ -54,7 +54,7 @@ async def body_of(request: Request) -> Fields:
             408, f"the body took longer than {_BODY_SECONDS} s; send it again"
         ) from error
     try:
-        return Fields(json.loads(content, parse_constant=_no_number))
+        return Fields(json.loads(content, parse_constant=_no_number, parse_float=_finite))
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ApiError(400, f"the body is no valid JSON: {reason:.100}") from error
@@ -62,6 +62,14 @@ async def body_of(request: Request) -> Fields:
 
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    """A number; one beyond what a float can hold would come back as no JSON."""
+    value = float(text)
+    if abs(value) == float("inf"):
+        raise ValueError(f"{text:.40} is too large a number")
+    return value
 
 
 async def unless_gone(request: Request, work: Awaitable[_Value]) -> _Value:

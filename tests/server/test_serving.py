@@ -63,6 +63,7 @@ def test_who_may_use_it(served: Served) -> None:
         (b"[" * 100_000, "no valid JSON"),
         (b'{"prompt": "\xff"}', "no valid JSON"),
         (b'{"prompt": NaN}', "NaN is no JSON number"),
+        (b'{"prompt": "x", "metadata": [1e999]}', "1e999 is too large a number"),
         (b'{"prompt": "x", "max_tokens": 1' + b"0" * 5000 + b"}", "no valid JSON"),
         (b'{"prompt": "\\ud800"}', "no valid Unicode"),
         (b'{"prompt": [1, 99999999]}', "prompt token is 99999999"),
