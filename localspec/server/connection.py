@@ -1,4 +1,4 @@
-"""Connection: uvicorn's, with an end to clients that never finish a request."""
+"""Connection: uvicorn's, with an end to clients that never finish a request or take no answer."""
 
 import asyncio
 
@@ -7,16 +7,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # The most seconds that the headers of a request may take, and a body that nobody reads any more.
 _SECONDS = 20.0
+# The most seconds in which a client takes nothing of what was written for it.
+_UNREAD_SECONDS = 60.0
 
 
 class Connection(H11Protocol):
     """A connection that is closed if its client owes a part of a request for too long.
 
-    uvicorn waits for ever for headers, and for the rest of a body after the answer was sent; a few
-    such clients would use up all connections. It is always h11, which bounds headers.
+    uvicorn waits for ever for headers, for the rest of a body after the answer was sent, and for a
+    client that does not read its answer; a few such clients would use up all connections, or all
+    slots. It is always h11, which bounds headers.
     """
 
     _due: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -31,9 +35,19 @@ class Connection(H11Protocol):
         if self.conn.their_state is h11.SEND_BODY:
             self._watch()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(_UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._forget_unread()
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._forget()
+        self._forget_unread()
 
     def _watch(self) -> None:
         """Start or stop the time that the client has."""
@@ -47,3 +61,8 @@ class Connection(H11Protocol):
         if self._due is not None:
             self._due.cancel()
             self._due = None
+
+    def _forget_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None

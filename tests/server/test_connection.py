@@ -1,9 +1,11 @@
 """Connections of clients that never finish what they send."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
-from time import monotonic
+from time import monotonic, sleep
+from typing import Any
 
 import pytest
 import uvicorn
@@ -12,17 +14,34 @@ from fakes.served import wait_for
 from localspec.server import connection
 from localspec.server.connection import Connection
 
+GONE = threading.Event()
 
-async def _fine(_scope: object, _receive: object, send: object) -> None:
-    """Answers every request without reading its body."""
+
+async def _fine(scope: Any, receive: Any, send: Any) -> None:
+    """Answers every request without reading its body; /long with more than anyone wants."""
+    if scope["path"] == "/long":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        sending = asyncio.create_task(_send_much(send))
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        sending.cancel()
+        GONE.set()
+        return
     start = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
-    await send(start)  # type: ignore[operator]
-    await send({"type": "http.response.body", "body": b"fine"})  # type: ignore[operator]
+    await send(start)
+    await send({"type": "http.response.body", "body": b"fine"})
+
+
+async def _send_much(send: Any) -> None:
+    while True:
+        await send({"type": "http.response.body", "body": b"x" * 2**16, "more_body": True})
 
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(connection, "_SECONDS", 0.5)
+    monkeypatch.setattr(connection, "_UNREAD_SECONDS", 0.5)
+    GONE.clear()
     with socket.socket() as opened:
         opened.bind(("127.0.0.1", 0))
         config = uvicorn.Config(_fine, http=Connection, log_config=None, lifespan="off", ws="none")
@@ -70,3 +89,21 @@ def test_who_comes_again_is_answered_again(port: int) -> None:
             while not answer.endswith(b"fine"):
                 answer += client.recv(1000)
             assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_who_takes_nothing_of_an_answer_is_hung_up_on(port: int) -> None:
+    """Otherwise it would keep a slot for ever."""
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert GONE.wait(20)
+
+
+def test_who_is_slow_gets_it_all(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(8):
+            sleep(0.2)
+            taken = 0
+            while taken < 2**21:
+                taken += len(client.recv(2**16))
+        assert not GONE.is_set()
