@@ -12,13 +12,8 @@ from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.messages import messages_of
 from localspec.server.metrics import speculation
-from localspec.server.openai_parts import (
-    choices_of,
-    finish_reason,
-    merged,
-    token_logprobs,
-    usage,
-)
+from localspec.server.openai_logprobs import token_logprobs
+from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
 from localspec.server.options import most_tokens, settings_of
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service

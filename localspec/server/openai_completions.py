@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-from localspec.engine.generation import Token
 from localspec.generation_config import GenerationConfig
 from localspec.server.asked import Asked
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
+from localspec.server.openai_logprobs import CompletionLogprobs
 from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
 from localspec.server.options import most_tokens, settings_of
 from localspec.server.reply import Reply
@@ -102,7 +102,9 @@ async def complete(request: CompletionRequest, service: Service) -> JSON:
             if request.echo:
                 text = _echo(prompt, service) + text
             reply = found[number]
-            logprobs = _logprobs(reply.tokens, service) if request.settings.logprobs else None
+            logprobs = None
+            if request.settings.logprobs:
+                logprobs = CompletionLogprobs(service).lists(reply.tokens)
             choices.append(_choice(len(choices), text, finish_reason(reply), logprobs))
         first.append(found[0])
         replies += found.values()
@@ -121,6 +123,7 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
     replies: list[Reply] = []
     for at, asked in enumerate(await _asked(request, service)):
         found: dict[int, Reply] = {}
+        lists = [CompletionLogprobs(service) for _ in range(request.choices)]
         async with aclosing(merged(service, asked, request.choices)) as deltas:
             async for number, reply, delta in deltas:
                 index = at * request.choices + number
@@ -136,7 +139,7 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
                     continue
                 logprobs = None
                 if request.settings.logprobs and delta.token:
-                    logprobs = _logprobs([delta.token], service)
+                    logprobs = lists[number].lists([delta.token])
                 if delta.text or logprobs:
                     yield {**head, "choices": [_choice(index, delta.text, None, logprobs)]}
         first.append(found[0])
@@ -174,26 +177,6 @@ def _head(service: Service) -> JSON:
 
 def _choice(index: int, text: str, reason: str | None, logprobs: JSON | None) -> JSON:
     return {"index": index, "text": text, "finish_reason": reason, "logprobs": logprobs}
-
-
-def _logprobs(tokens: list[Token], service: Service) -> JSON:
-    """The older protocol's lists, an entry per token."""
-
-    def text(token: int) -> str:
-        return service.piece(token).decode("utf-8", "replace")
-
-    offsets, end = [], 0
-    for token in tokens:
-        offsets.append(end)
-        end += len(text(token.id))
-    return {
-        "tokens": [text(token.id) for token in tokens],
-        "token_logprobs": [max(token.logprob or 0.0, -9999.0) for token in tokens],
-        "top_logprobs": [
-            {text(other): max(value, -9999.0) for other, value in token.top} for token in tokens
-        ],
-        "text_offset": offsets,
-    }
 
 
 def _usage(first: list[Reply], replies: list[Reply]) -> JSON:

@@ -1,10 +1,8 @@
-"""Parts that OpenAI's protocols share: choices, usage, log-probabilities."""
+"""Parts that OpenAI's protocols share: choices and usage."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
 
-from localspec.engine.generation import Token
 from localspec.server.asked import Asked
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
@@ -86,20 +84,3 @@ def usage(replies: Sequence[Reply]) -> JSON:
             ),
         },
     }
-
-
-def token_logprobs(token: Token, service: Service) -> JSON:
-    """A token with its log-probability and the likeliest tokens, of a chat."""
-    return {
-        **_logprob(token.id, token.logprob, service),
-        "top_logprobs": [_logprob(other, value, service) for other, value in token.top],
-        "origin": token.origin,
-    }
-
-
-def _logprob(token: int, value: float | None, service: Service) -> dict[str, Any]:
-    piece = service.piece(token)
-    text = piece.decode("utf-8", "replace")
-    # JSON has no infinity.
-    shown = -9999.0 if value is None or value < -9999 else value
-    return {"token": text, "logprob": shown, "bytes": list(piece), "id": token}

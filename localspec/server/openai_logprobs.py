@@ -1,0 +1,61 @@
+"""Log-probabilities, as OpenAI's protocols write them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from localspec.engine.detokenizer import Detokenizer
+from localspec.engine.generation import Token
+from localspec.server.errors import JSON
+from localspec.server.service import Service
+
+# JSON has no infinity.
+_LEAST = -9999.0
+
+
+def token_logprobs(token: Token, service: Service) -> JSON:
+    """A token with its log-probability and the likeliest tokens, of a chat."""
+    return {
+        **_logprob(token.id, token.logprob, service),
+        "top_logprobs": [_logprob(other, value, service) for other, value in token.top],
+        "origin": token.origin,
+    }
+
+
+def _logprob(token: int, value: float | None, service: Service) -> dict[str, Any]:
+    piece = service.piece(token)
+    text = piece.decode("utf-8", "replace")
+    return {"token": text, "logprob": _shown(value), "bytes": list(piece), "id": token}
+
+
+def _shown(value: float | None) -> float:
+    return _LEAST if value is None else max(value, _LEAST)
+
+
+class CompletionLogprobs:
+    """The lists of the older protocol, for the tokens of one text, all at once or one by one."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._detokenizer = Detokenizer()
+        self._offset = 0
+
+    def lists(self, tokens: Iterable[Token]) -> JSON:
+        """The lists of the next tokens. A `text_offset` counts the whole characters before it."""
+        found: JSON = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        for token in tokens:
+            found["tokens"].append(self._text(token.id))
+            found["token_logprobs"].append(_shown(token.logprob))
+            found["top_logprobs"].append(
+                {self._text(other): _shown(value) for other, value in token.top}
+            )
+            found["text_offset"].append(self._offset)
+            self._offset += len(self._detokenizer.push(self._service.piece(token.id)))
+        return found
+
+    def _text(self, token: int) -> str:
+        """A token's text; of a part of a character its bytes, as OpenAI writes them."""
+        piece = self._service.piece(token)
+        try:
+            return piece.decode() or self._service.engine.model.piece_text(token)
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
