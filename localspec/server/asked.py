@@ -15,7 +15,7 @@ class Asked:
     prompt: its token ids. tags: what stands around the model's reasoning; None: it is not told
     apart. thinking: whether the prompt ends within the reasoning. tool_calls: makes a parser of
     calls; None: the text is taken as it is. marks: texts of control tokens that the parser reads;
-    those of others are not shown.
+    those of others are not shown. one_call: whether the text ends with its first call.
     """
 
     prompt: tuple[int, ...]
@@ -24,3 +24,4 @@ class Asked:
     thinking: bool = False
     tool_calls: Callable[[], CallParser] | None = None
     marks: Sequence[str] = ()
+    one_call: bool = False

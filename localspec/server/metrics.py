@@ -133,7 +133,6 @@ def speculation(reply: "Reply") -> dict[str, Any]:
     stats, settings = reply.stats, reply.asked.settings
     reached = [stats.drafting_steps, *stats.accepted_per_position]
     per_draft = stats.accepted / stats.drafting_steps if stats.drafting_steps else 0.0
-    drafters = {token.origin for token in reply.tokens} - {"plain", "corrected", "bonus"}
     return {
         "timings": timings(stats),
         "metrics": {
@@ -153,7 +152,7 @@ def speculation(reply: "Reply") -> dict[str, Any]:
             "rule": settings.rule,
             "seed": settings.seed,
             "depth": settings.depth,
-            "drafters": sorted(drafters),
+            "drafters": sorted(reply.origins - {"plain", "corrected", "bonus"}),
             "steps": stats.steps,
             "tokens_per_step": stats.tokens_per_step,
             "shared_steps": stats.shared_steps,

@@ -11,7 +11,7 @@ from localspec.engine.generation import Generation, StopReason, Token
 from localspec.engine.slot import Slot
 from localspec.llama.model import Model
 from localspec.server.asked import Asked
-from localspec.server.tool_calls import Event, Reasoning, Text
+from localspec.server.tool_calls import CallEnded, Event, Reasoning, Text
 from localspec.stats import Stats
 
 
@@ -38,7 +38,7 @@ class Reply:
 
     stopped: whether the server ends all texts. stats, stop_reason: as in Generation; before the
     text has begun they are empty and None. number: of the slot. thought_tokens: how many tokens are
-    reasoning.
+    reasoning. origins: where the tokens so far came from.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class Reply:
         self.number = number
         self.generation: Generation | None = None
         self.thought_tokens = 0
+        self.origins: set[str] = set()
         self._slot = slot
+        self._has_called = False
         self._stopped = stopped
         self._splitter = Splitter(asked.tags, thinking=asked.thinking) if asked.tags else None
         self._parser = asked.tool_calls() if asked.tool_calls else None
@@ -62,6 +64,8 @@ class Reply:
     @property
     def stop_reason(self) -> StopReason | None:
         """Why the text has ended; None before."""
+        if self._has_called and self.asked.one_call:
+            return "eos"  # as if the model had ended it there
         return self.generation.stop_reason if self.generation else None
 
     @property
@@ -105,6 +109,8 @@ class Reply:
         with self.generation as running:
             for token in running:
                 yield self._delta(token)
+                if self._has_called and self.asked.one_call:
+                    return
         rest = self._events(*self._splitter.flush()) if self._splitter else []
         if self._parser:
             rest += self._parser.finish()
@@ -112,10 +118,13 @@ class Reply:
             yield Delta(None, tuple(rest))
 
     def _delta(self, token: Token) -> Delta:
+        self.origins.add(token.origin)
         text = token.text
-        # A mark may be a control token, for which there is no text.
-        if not text and self._marks and (mark := self.model.piece_text(token.id)) in self._marks:
-            text = mark
+        # A mark may be a control token, for which there is no text. (Where a token has some, it may
+        # be held back, as what may begin a stop string.)
+        if self._marks and not self.model.piece(token.id):
+            mark = self.model.piece_text(token.id)
+            text += mark if mark in self._marks else ""
         if self._splitter is None:
             return Delta(token, tuple(self._events("", text)))
         self.thought_tokens += self._splitter.thinking
@@ -124,7 +133,11 @@ class Reply:
     def _events(self, thought: str, said: str) -> list[Event]:
         events: list[Event] = [Reasoning(thought)] if thought else []
         if self._parser and said:
-            events += self._parser.push(said)
+            found = self._parser.push(said)
+            ended = (at for at, event in enumerate(found) if isinstance(event, CallEnded))
+            if self.asked.one_call and (first := next(ended, None)) is not None:
+                self._has_called, found = True, found[: first + 1]
+            events += found
         elif said:
             events.append(Text(said))
         return events

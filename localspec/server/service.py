@@ -1,6 +1,7 @@
 """Service: a loaded model as the protocols see it."""
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from localspec.server.tool_calls import (
     family_of,
     for_template,
     grammar_for,
+    json_grammar,
     parser_for,
 )
 from localspec.server.tool_use import ToolUse
@@ -101,8 +103,12 @@ class Service:
         *,
         tools: ToolUse = NO_TOOLS,
         template_options: Mapping[str, Any] = {},
+        must_fit: bool = True,
     ) -> Asked:
-        """A request to answer these messages. Raises InvalidValueError."""
+        """A request to answer these messages. Raises InvalidValueError.
+
+        must_fit: whether a prompt that is longer than the context is refused.
+        """
         template = self.engine.model.chat_template
         family, tags = family_of(template), tags_for(template)
         self._require_short(sum(len(str(each.get("content") or "")) for each in messages))
@@ -113,17 +119,19 @@ class Service:
         )
 
         def tokens() -> list[int]:
-            return self._fitting(template_tokens(text, self.engine.model))
+            found = template_tokens(text, self.engine.model)
+            return self._fitting(found) if must_fit else found
 
         prompt = tuple(await asyncio.to_thread(tokens))
         thinking = opens_thinking(text, tags)
+        reasons = any(tag in (template or "") for tag in tags)
+        not_json_alone = reasons or tools.offered or family.always_read
+        if tools.must_call or (settings.schema is not None and not_json_alone):
+            settings = await asyncio.to_thread(
+                self._constrained, settings, family, tools, tags if reasons else None, thinking
+            )
         if not tools.offered and not family.always_read:
             return Asked(prompt, settings, tags, thinking)
-        if tools.must_call:
-            reasons = any(tag in (template or "") for tag in tags)
-            settings = await asyncio.to_thread(
-                self._calling, settings, family, tools, tags if reasons else None, thinking
-            )
         return Asked(
             prompt,
             settings,
@@ -131,9 +139,10 @@ class Service:
             thinking,
             lambda: parser_for(family, tools.callable if tools.offered else ()),
             family.marks,
+            one_call=not tools.parallel,
         )
 
-    def _calling(
+    def _constrained(
         self,
         settings: GenerationConfig,
         family: Family,
@@ -141,24 +150,24 @@ class Service:
         tags: Tags | None,
         thinking: bool,
     ) -> GenerationConfig:
-        """The settings, with a grammar of the tools that must be called."""
-        if settings.grammar is not None or settings.schema is not None:
+        """The settings, with a grammar of calls that must be made, or of JSON, after reasoning."""
+        if tools.must_call and (settings.grammar is not None or settings.schema is not None):
             raise InvalidValueError(
                 "tool_choice asks for a call, and a grammar or response_format for another text; "
                 "choose one"
             )
         with self.engine.lock:
             special = special_tokens(self.engine.model, [*family.marks, *(tags or ())])
-        grammar = grammar_for(
-            family,
-            tools.callable,
-            tools.name,
-            parallel=tools.parallel,
-            special=special,
-            reasoning=tags,
-            thinking=thinking,
-        )
-        return replace(settings, grammar=grammar)
+        rest: dict[str, Any] = {"special": special, "reasoning": tags, "thinking": thinking}
+        if settings.schema is None:
+            grammar = grammar_for(
+                family, tools.callable, tools.name, parallel=tools.parallel, **rest
+            )
+        else:
+            callable_tools = tools.callable if tools.offered else ()
+            schema = json.loads(settings.schema)
+            grammar = json_grammar(family, schema, callable_tools, parallel=tools.parallel, **rest)
+        return replace(settings, schema=None, grammar=grammar)
 
     async def rendered(
         self,

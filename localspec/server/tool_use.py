@@ -1,5 +1,6 @@
 """ToolUse: which tools a request offers the model, and whether it must call one."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -9,6 +10,8 @@ from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.tool_calls import Tool, by_name
 
+log = logging.getLogger("localspec.server")
+
 Choice = Literal["none", "auto", "required"]
 
 
@@ -17,7 +20,8 @@ class ToolUse:
     """The tools of a request.
 
     given: as the template takes them, which is OpenAI's shape. choice: whether the model may or
-    must call one. name: the one that it must call. parallel: whether it may call several at once.
+    must call one. name: the one that it must call. allowed: the names of those that it may call;
+    None: all. parallel: whether it may call several at once.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -25,10 +29,17 @@ class ToolUse:
     choice: Choice = "auto"
     name: str | None = None
     parallel: bool = True
+    allowed: frozenset[str] | None = None
 
     @classmethod
     def of(
-        cls, given: Iterable[Any], choice: Choice, name: str | None = None, *, parallel: bool = True
+        cls,
+        given: Iterable[Any],
+        choice: Choice,
+        name: str | None = None,
+        *,
+        parallel: bool = True,
+        allowed: frozenset[str] | None = None,
     ) -> "ToolUse":
         """The tools in OpenAI's shape. Raises ApiError for what is none."""
         listed = list(given)
@@ -36,15 +47,16 @@ class ToolUse:
             named = by_name(map(Tool.of, listed))
         except InvalidValueError as error:
             raise ApiError(400, str(error), param="tools") from error
-        if name is not None and name not in named:
+        chosen = {name} if name is not None else allowed or ()
+        if unknown := set(chosen) - named.keys():
             raise ApiError(
                 400,
-                f"tool_choice names {name!r:.80}, which is not among the tools",
+                f"tool_choice names {min(unknown)!r:.80}, which is not among the tools",
                 param="tool_choice",
             )
         if not named and (choice == "required" or name is not None):
             raise ApiError(400, "tool_choice asks for a call; send tools too", param="tool_choice")
-        return cls(tuple(named.values()), listed, choice, name, parallel)
+        return cls(tuple(named.values()), listed, choice, name, parallel, allowed)
 
     @property
     def offered(self) -> bool:
@@ -59,7 +71,8 @@ class ToolUse:
     @property
     def callable(self) -> tuple[Tool, ...]:
         """The tools that may be called."""
-        return tuple(each for each in self.tools if self.name in (None, each.name))
+        names = self.allowed if self.name is None else {self.name}
+        return tuple(each for each in self.tools if names is None or each.name in names)
 
 
 def openai_tools(body: Fields, tools: Iterable[Any]) -> ToolUse:
@@ -75,9 +88,22 @@ def openai_tools(body: Fields, tools: Iterable[Any]) -> ToolUse:
             return ToolUse.of(tools, "required", name, parallel=False)
         case {"type": "function", "name": str(name)}:
             return ToolUse.of(tools, "required", name, parallel=False)
-        case {"type": "allowed_tools", "mode": "auto" | "required" as mode}:
-            return ToolUse.of(tools, mode, parallel=parallel)
+        case {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [*named]}} | {
+            "type": "allowed_tools",
+            "mode": mode,
+            "tools": [*named],
+        } if mode in ("auto", "required"):
+            allowed = frozenset(map(_name_of, named))
+            return ToolUse.of(tools, mode, parallel=parallel, allowed=allowed)
     raise body.wrong("tool_choice", "none, auto, required, or the name of a function")
+
+
+def _name_of(named: object) -> str:
+    """The tool that an entry of `allowed_tools` names; one of no known shape names none."""
+    match named:
+        case {"function": {"name": str(name)}} | {"name": str(name)}:
+            return name
+    return ""
 
 
 def anthropic_tools(body: Fields) -> ToolUse:
@@ -85,8 +111,9 @@ def anthropic_tools(body: Fields) -> ToolUse:
     tools = []
     for tool in body.objects("tools"):
         schema = tool.values.get("input_schema")
-        if schema is None:
-            continue  # a tool that Anthropic's own servers run
+        if schema is None:  # a tool that Anthropic's own servers run
+            log.warning("left out the tool %.40s, which has no input_schema", tool.text("name"))
+            continue
         function = {
             "name": tool.text("name") or "",
             "description": tool.text("description") or "",

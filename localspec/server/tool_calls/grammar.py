@@ -1,9 +1,10 @@
-"""Grammars that make a model call a tool, in the syntax of its family, with valid arguments."""
+"""Grammars of answers: calls of a tool in the syntax of a family, or JSON, after reasoning."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from localspec.conversation.reasoning import Tags
 from localspec.errors import InvalidValueError
@@ -56,30 +57,51 @@ def grammar_for(
         with _named_in_errors(tool):
             compile_schema(json.dumps(tool.schema))  # raises, in whatever notation it is written
     several = parallel and name is None
-    return _GrammarWriter(LarkRules(special or {})).grammar(
-        family, chosen, several, reasoning, thinking
-    )
+    writer = _GrammarWriter(LarkRules(special or {}))
+    calls = writer.calls(family, chosen, several)
+    return writer.after_reasoning(family, calls, reasoning, thinking)
+
+
+def json_grammar(
+    family: Family,
+    schema: Mapping[str, Any],
+    tools: Iterable[Tool] = (),
+    *,
+    parallel: bool = True,
+    special: Mapping[str, int] | None = None,
+    reasoning: Tags | None = None,
+    thinking: bool = False,
+) -> str:
+    """A grammar of answers that are JSON of a schema or call tools, after reasoning.
+
+    The other arguments are those of `grammar_for`. Raises InvalidValueError if a schema cannot be
+    followed.
+    """
+    writer = _GrammarWriter(LarkRules(special or {}))
+    answer = writer.rules.json(schema)
+    if isinstance(family.syntax, HarmonyCalls):
+        answer = f"{writer.rules.text(harmony.CHANNEL, 'final', harmony.MESSAGE)} {answer}"
+    if callable_tools := [*by_name(tools).values()]:
+        answer = writer.either([answer, writer.calls(family, callable_tools, parallel)])
+    return writer.after_reasoning(family, answer, reasoning, thinking)
 
 
 @dataclass(frozen=True, slots=True)
 class _GrammarWriter:
     rules: LarkRules
 
-    def grammar(
-        self,
-        family: Family,
-        tools: list[Tool],
-        several: bool,
-        reasoning: Tags | None,
-        thinking: bool,
+    def after_reasoning(
+        self, family: Family, answer: str, reasoning: Tags | None, thinking: bool
     ) -> str:
-        calls = self.calls(family, tools, several)
-        if reasoning is not None and not isinstance(family.syntax, HarmonyCalls):
-            calls = f"{self.reasoning(reasoning, thinking)} {calls}"
-        return self.rules.grammar(calls)
+        """The grammar of an answer that reasoning may precede."""
+        if isinstance(family.syntax, HarmonyCalls):
+            answer = f"({self.thought()})? {answer}"
+        elif reasoning is not None:
+            answer = f"{self.reasoning(reasoning, thinking)} {answer}"
+        return self.rules.grammar(answer)
 
     def reasoning(self, tags: Tags, thinking: bool) -> str:
-        """What may or, if the answer begins with it, must precede the calls."""
+        """What may or, if the answer begins with it, must precede the rest."""
         space = self.rules.terminal("/[ \\n]{0,4}/")
         rest = f"{self.rules.until(tags.closing)} {space}"
         return rest if thinking else f"({space} {self.rules.text(tags.opening)} {rest})?"
@@ -204,19 +226,22 @@ class _GrammarWriter:
             )
 
     def harmony_calls(self, tools: list[Tool]) -> str:
-        """One call, as the model makes no more; reasoning may precede it."""
+        """One call, as the model makes no more."""
         text = self.rules.text
-        thought = (
-            f"{text(harmony.CHANNEL, 'analysis', harmony.MESSAGE)} "
-            f"{self.rules.until(harmony.END)} {text(harmony.START, 'assistant')}"
-        )
         recipient = harmony.CHANNEL + "commentary to=functions."
-        call = self.either(
+        return self.either(
             f"{text(recipient, tool.name, ' ', harmony.CONSTRAIN, 'json', harmony.MESSAGE)} "
             f"{self.arguments(tool)}"
             for tool in tools
         )
-        return f"({thought})? {call}"
+
+    def thought(self) -> str:
+        """A message of gpt-oss's reasoning."""
+        text = self.rules.text
+        return (
+            f"{text(harmony.CHANNEL, 'analysis', harmony.MESSAGE)} "
+            f"{self.rules.until(harmony.END)} {text(harmony.START, 'assistant')}"
+        )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.server.tool_calls import Family, Tool, families
 from localspec.server.tool_calls.families import FAMILIES, HARMONY
-from localspec.server.tool_calls.grammar import grammar_for
+from localspec.server.tool_calls.grammar import grammar_for, json_grammar
 
 BYTES = LLTokenizer("byte")
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=[f.name for f in FAMILIES])
@@ -242,3 +242,40 @@ def test_a_broken_lark_grammar_is_refused() -> None:
     with pytest.raises(InvalidValueError, match=r"grammar: .*nothing"):
         GenerationConfig(grammar="%llguidance {}\nstart: nothing\n")
     assert takes("%llguidance {}\nstart: %json " + json.dumps(WEATHER.schema), '{"city": "a"}')
+
+
+OPEN = Tool("open", {"properties": {"mode": {"enum": ["r", "w"]}}, "required": ["mode"]})
+POINT = {
+    "type": "object",
+    "properties": {"x": {"enum": [1, 2]}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
+
+
+def test_json_may_follow_reasoning() -> None:
+    """As an answer that begins within reasoning would otherwise be nothing but that."""
+    free = json_grammar(families.HERMES, POINT, reasoning=THINK)
+    assert takes(free, '{"x": 1}')
+    assert takes(free, '<think>\nOne, {"x": 3}?</think>\n\n{"x": 2}')
+    assert not takes(free, '<think>\nOne.</think>\n\n{"x": 3}')
+    begun = json_grammar(families.HERMES, POINT, reasoning=THINK, thinking=True)
+    assert takes(begun, 'One.</think>\n{"x": 1}')
+    assert not takes(begun, '{"x": 1}')
+    plain = json_grammar(families.HERMES, POINT)
+    assert takes(plain, '{"x": 1}')
+    assert not takes(plain, '<think></think>{"x": 1}')
+
+
+@each_family
+def test_json_or_calls(family: Family) -> None:
+    """Where tools are offered, an answer of JSON may be a call instead."""
+    grammar = json_grammar(family, POINT, [OPEN], parallel=False)
+    found = [written(grammar, seed) for seed in range(12)]
+    parts = [contents(parsed(family, [text], [OPEN])) for text in found]
+    calls = [part[-1] for part in parts if isinstance(part[-1], Call)]
+    assert 0 < len(calls) < len(found)
+    assert {call.name for call in calls} == {"open"}
+    for part in parts:
+        if not isinstance(part[-1], Call):
+            jsonschema.validate(json.loads(str(part[-1])), POINT)

@@ -1,0 +1,123 @@
+"""Replies: what a text becomes on its way to a protocol, without a model."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+from localspec.conversation.reasoning import THINK
+from localspec.engine.detokenizer import Detokenizer
+from localspec.engine.generation import Token
+from localspec.generation_config import GenerationConfig
+from localspec.server.asked import Asked
+from localspec.server.reply import Delta, Reply
+from localspec.server.tool_calls import Tool, parser_for
+from localspec.server.tool_calls.families import HERMES
+from localspec.stats import Stats
+
+
+class Model:
+    """A vocabulary of texts; those of `control` are control tokens."""
+
+    def __init__(self, texts: Sequence[str], control: Sequence[str] = ()) -> None:
+        self._texts, self._control = texts, control
+
+    def piece(self, token: int) -> bytes:
+        text = self._texts[token]
+        return b"" if text in self._control else text.encode()
+
+    def piece_text(self, token: int) -> str:
+        return self._texts[token]
+
+
+class Running:
+    """A generation of all tokens of a vocabulary, one after the other."""
+
+    def __init__(self, model: Model, count: int, stop: Sequence[str]) -> None:
+        self.stats, self.stop_reason, self.tokens = Stats(), None, list[Token]()
+        self._model, self._count, self._detokenizer = model, count, Detokenizer(stop)
+
+    def reading(self) -> Any:
+        return iter(())
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop_reason = self.stop_reason or "cancelled"
+
+    def __iter__(self) -> Any:
+        for token in range(self._count):
+            text = self._detokenizer.push(self._model.piece(token))
+            last = token == self._count - 1 or self._detokenizer.stopped
+            if last:
+                self.stop_reason = "stop" if self._detokenizer.stopped else "length"
+                text += self._detokenizer.flush()
+            self.tokens.append(Token(text, token, "plain", None))
+            yield self.tokens[-1]
+            if last:
+                return
+
+
+def replied(
+    texts: Sequence[str], *, control: Sequence[str] = (), stop: Sequence[str] = (), **asked: Any
+) -> tuple[Reply, list[Delta]]:
+    """A reply whose model writes these tokens, and its deltas."""
+    model = Model(texts, control)
+    slot: Any = SimpleNamespace(
+        lock=nullcontext(),
+        target=SimpleNamespace(model=model),
+        start=lambda _tokens, settings, **_: Running(model, len(texts), settings.stop),
+    )
+    settings = GenerationConfig(stop=tuple(stop))
+    reply = Reply(slot, Asked((1,), settings, **asked), lambda: False)
+
+    async def read() -> list[Delta]:
+        async with reply.deltas() as deltas:
+            return [delta async for delta in deltas]
+
+    return reply, asyncio.run(read())
+
+
+def said(deltas: Sequence[Delta]) -> str:
+    return "".join(delta.text for delta in deltas)
+
+
+CALL = ['<tool_call>{"name": "f", "arguments": {}}', "</tool_call>", "\n"]
+TOOLS: dict[str, Any] = {
+    "tool_calls": lambda: parser_for(HERMES, [Tool("f")]),
+    "marks": HERMES.marks,
+}
+
+
+def test_marks_that_are_control_tokens_are_read() -> None:
+    tokens = ["<think>", "why", "</think>", "so", "<|end|>"]
+    _, deltas = replied(tokens, control=[tokens[0], tokens[2], tokens[4]], tags=THINK)
+    assert "".join(delta.thought for delta in deltas) == "why"
+    assert said(deltas) == "so"
+
+
+def test_a_mark_that_may_begin_a_stop_string_is_said_once() -> None:
+    """Its text is held back and comes with the next token."""
+    tokens = ["a", "<tool_call>", " is a tag"]
+    _, deltas = replied(tokens, stop=["<tool_call>\n\n"], **TOOLS)
+    assert said(deltas) == "a<tool_call> is a tag"
+
+
+def test_a_text_ends_with_its_first_call_where_one_is_allowed() -> None:
+    reply, deltas = replied([*CALL, *CALL, "rest"], one_call=True, **TOOLS)
+    events = [event for delta in deltas for event in delta.events]
+    assert [type(event).__name__ for event in events] == ["CallBegun", "Arguments", "CallEnded"]
+    assert reply.stop_reason == "eos"
+    several, deltas = replied([*CALL, *CALL, "rest"], **TOOLS)
+    events = [event for delta in deltas for event in delta.events]
+    assert sum(type(event).__name__ == "CallEnded" for event in events) == 2
+    assert said(deltas).strip() == "rest"
+    assert several.stop_reason == "length"
+
+
+def test_two_calls_in_one_token_are_one_where_one_is_allowed() -> None:
+    _, deltas = replied(["".join([*CALL, *CALL])], one_call=True, **TOOLS)
+    events = [event for delta in deltas for event in delta.events]
+    assert [type(event).__name__ for event in events] == ["CallBegun", "Arguments", "CallEnded"]

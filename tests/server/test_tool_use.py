@@ -1,0 +1,44 @@
+"""Which tools may be called, as a request says it."""
+
+from typing import Any
+
+import pytest
+
+from localspec.server.errors import ApiError
+from localspec.server.fields import Fields
+from localspec.server.tool_use import openai_tools
+
+TOOLS: list[Any] = [{"type": "function", "function": {"name": name}} for name in ("f", "g", "h")]
+OF_CHATS = {"mode": "required", "tools": [{"type": "function", "function": {"name": "g"}}]}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "allowed_tools", "allowed_tools": OF_CHATS},
+        {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "g"}]},
+    ],
+    ids=["chat", "responses"],
+)
+def test_some_of_the_tools_are_allowed(choice: dict[str, Any]) -> None:
+    """The model is told of all of them, so that the prompt stays what is in a cache."""
+    used = openai_tools(Fields({"tool_choice": choice}), TOOLS)
+    assert used.must_call
+    assert [tool.name for tool in used.callable] == ["g"]
+    assert [tool.name for tool in used.tools] == ["f", "g", "h"]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "x"}]},
+        {"type": "allowed_tools", "mode": "auto", "tools": [3]},
+        {"type": "allowed_tools", "mode": "often", "tools": []},
+        {"type": "function", "function": {"name": "x"}},
+    ],
+    ids=["unknown", "no name", "mode", "named"],
+)
+def test_choices_that_cannot_be_followed(choice: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as raised:
+        openai_tools(Fields({"tool_choice": choice}), TOOLS)
+    assert (raised.value.status, raised.value.param) == (400, "tool_choice")
