@@ -12,7 +12,7 @@ from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.messages import one_system_message
 from localspec.server.metrics import speculation
-from localspec.server.options import most_tokens, settings_of
+from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
 from localspec.server.service import Service
 from localspec.server.tool_calls import Arguments, CallBegun, Event, Reasoning, Text
@@ -21,6 +21,8 @@ from localspec.server.tool_use import ToolUse, anthropic_tools
 log = logging.getLogger("localspec.server")
 
 _REASONS = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
+# Members that only Anthropic's own servers have.
+_NOT_HERE: dict[str, tuple[Any, ...]] = {"container": (), "mcp_servers": ([],)}
 # Claude Code puts this block first, with a number that changes in every request: nothing behind it
 # would ever be found in a cache.
 _BILLING = "x-anthropic-billing-header"
@@ -43,14 +45,18 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
     body.needed("messages")
     if not counts_only:
         body.needed("max_tokens")
-    thinking = body.member("thinking")
+    refuse(body, _NOT_HERE)
+    thinking, output = body.member("thinking"), body.member("output_config")
     settings = settings_of(
         body,
         service.usual,
         max_tokens=most_tokens(body, "max_tokens", context=service.engine.context),
         stop=body.texts("stop_sequences") or None,
+        schema=_schema(output),
     )
-    options = {}
+    options: dict[str, Any] = {}
+    if output and (effort := output.one_of("effort", EFFORTS)):
+        options["reasoning_effort"] = effort
     if thinking is not None:
         kind = thinking.one_of("type", ("enabled", "disabled", "adaptive"))
         options["enable_thinking"] = kind != "disabled"
@@ -62,6 +68,17 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         anthropic_tools(body),
         bool(body.flag("stream")),
     )
+
+
+def _schema(output: Fields | None) -> Mapping[str, Any] | None:
+    """The JSON schema of the answer in `output_config`."""
+    given = output.member("format") if output else None
+    if given is None:
+        return None
+    given.one_of("type", ("json_schema",))
+    given.needed("schema")
+    schema = given.member("schema")
+    return schema.values if schema else None
 
 
 def _system(body: Fields) -> Iterator[Mapping[str, Any]]:
@@ -148,6 +165,7 @@ async def count(request: MessagesRequest, service: Service) -> JSON:
         request.settings,
         tools=request.tools,
         template_options=request.template_options,
+        must_fit=False,
     )
     return {"input_tokens": len(asked.prompt)}
 
@@ -258,20 +276,18 @@ async def events(request: MessagesRequest, service: Service) -> AsyncGenerator[s
         tools=request.tools,
         template_options=request.template_options,
     )
-    blocks = _Blocks()
+    blocks, begun = _Blocks(), False
     async with service.reply(asked) as reply:
         async with reply.deltas() as deltas:
-            begun = False
             async for delta in deltas:
                 if not begun:
                     begun = True
-                    usage = {**_usage(reply), "output_tokens": 1}
-                    head = {**_head(service), "content": [], "usage": usage}
-                    message = {**head, "stop_reason": None, "stop_sequence": None}
-                    yield _line("message_start", {"type": "message_start", "message": message})
+                    yield _start(reply, service)
                 for event in delta.events:
                     for name, body in blocks.add(event):
                         yield _line(name, body)
+        if not begun:  # the server ended before the first token
+            yield _start(reply, service)
         for name, body in blocks.end():
             yield _line(name, body)
         last = {
@@ -282,6 +298,13 @@ async def events(request: MessagesRequest, service: Service) -> AsyncGenerator[s
         }
         yield _line("message_delta", last)
         yield _line("message_stop", {"type": "message_stop"})
+
+
+def _start(reply: Reply, service: Service) -> str:
+    usage = {**_usage(reply), "output_tokens": 1}
+    head = {**_head(service), "content": [], "usage": usage}
+    message = {**head, "stop_reason": None, "stop_sequence": None}
+    return _line("message_start", {"type": "message_start", "message": message})
 
 
 def _line(name: str, body: JSON) -> str:

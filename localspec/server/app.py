@@ -28,9 +28,9 @@ from localspec.server.exchange import (
     unless_gone,
 )
 from localspec.server.guard import error_body
-from localspec.server.openai_responses import Stored
 from localspec.server.page import page
 from localspec.server.service import Service
+from localspec.server.stored_responses import StoredResponses
 
 log = logging.getLogger("localspec.server")
 
@@ -59,7 +59,7 @@ def make_app(service: Service) -> Starlette:
         },
     )
     app.state.service = service
-    app.state.stored = Stored()
+    app.state.stored = StoredResponses()
     return app
 
 
@@ -93,7 +93,7 @@ async def _infill(request: Request) -> Response:
 
 async def _responses(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
-    stored: Stored = request.app.state.stored
+    stored: StoredResponses = request.app.state.stored
     asked = openai_responses.read(body, service, stored)
     if asked.stream:
         return await event_stream(request, openai_responses.events(asked, service, stored))
@@ -102,7 +102,7 @@ async def _responses(request: Request) -> Response:
 
 
 async def _response(request: Request) -> Response:
-    stored: Stored = request.app.state.stored
+    stored: StoredResponses = request.app.state.stored
     return JsonAnswer(stored.response(request.path_params["name"]))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -101,7 +102,8 @@ async def _slots(request: Request) -> Response:
 
 async def _models(request: Request) -> Response:
     service = service_of(request)
-    return JsonAnswer({"object": "list", "data": [_described(service)]})
+    ends = {"has_more": False, "first_id": service.name, "last_id": service.name}
+    return JsonAnswer({"object": "list", "data": [_described(service)], **ends})
 
 
 async def _model(request: Request) -> Response:
@@ -121,6 +123,10 @@ def _described(service: Service) -> dict[str, Any]:
         # Anthropic's list has these.
         "type": "model",
         "display_name": service.name,
+        "created_at": datetime.fromtimestamp(service.created, UTC).isoformat(),
+        "lifecycle": "active",
+        "max_input_tokens": service.engine.context,
+        "max_tokens": service.engine.context,
         "meta": {
             "n_vocab": model.n_vocab,
             "n_ctx": service.engine.context,

@@ -14,14 +14,19 @@ from localspec.server.messages import messages_of
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
-from localspec.server.options import most_tokens, settings_of
+from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 from localspec.server.tool_calls import Arguments, CallBegun, Event
 from localspec.server.tool_use import ToolUse, openai_tools
 
-# How much a template that knows `reasoning_effort` or `enable_thinking` is told.
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# Members that only OpenAI's own models have, or had before `tools`.
+_NOT_HERE: dict[str, tuple[Any, ...]] = {
+    "audio": (),
+    "functions": ([],),
+    "function_call": ("none",),
+    "web_search_options": (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +48,12 @@ def read(body: Fields, service: Service) -> ChatRequest:
     """Read a request. Raises ApiError."""
     service.require_model(body.text("model"))
     body.needed("messages")
+    refuse(body, _NOT_HERE)
     if body.items("modalities") not in (None, ["text"]):
         raise body.wrong("modalities", '["text"]')
     top = body.whole("top_logprobs", 0, 20)
+    if top and not body.flag("logprobs"):
+        raise body.wrong("top_logprobs", "beside logprobs: true, or left out")
     stream_options = body.member("stream_options")
     response_format, ours = body.member("response_format"), body.member("localspec")
     settings = settings_of(
@@ -75,7 +83,7 @@ def _template_options(body: Fields) -> Mapping[str, Any]:
     """Variables for the template: those that the client names, and how much to reason."""
     given = body.member("chat_template_kwargs")
     options = dict(given.values) if given else {}
-    if effort := body.one_of("reasoning_effort", _EFFORTS):
+    if effort := body.one_of("reasoning_effort", EFFORTS):
         options.setdefault("reasoning_effort", effort)
         options.setdefault("enable_thinking", effort != "none")
     return options

@@ -14,19 +14,23 @@ from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.messages import one_system_message
 from localspec.server.metrics import speculation
-from localspec.server.options import most_tokens, settings_of
+from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
 from localspec.server.responses_input import input_messages, input_tools
 from localspec.server.service import Service
+from localspec.server.stored_responses import StoredResponses
 from localspec.server.tool_calls import Arguments, CallBegun, CallEnded, Event, Text
 from localspec.server.tool_calls import Reasoning as Thought
 from localspec.server.tool_use import ToolUse, openai_tools
 
 log = logging.getLogger("localspec.server")
 
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# Answers that a client may refer to by `previous_response_id`.
-_MOST_STORED = 256
+# Members that only OpenAI's own server has.
+_NOT_HERE: dict[str, tuple[Any, ...]] = {
+    "conversation": (),
+    "prompt": (),
+    "top_logprobs": (0,),
+}
 Line = tuple[str, JSON]
 
 
@@ -48,40 +52,12 @@ class ResponsesRequest:
     body: Fields
 
 
-class Stored:
-    """The last answers of a server, with their conversations."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[list[Mapping[str, Any]], JSON]] = {}
-
-    def add(self, messages: list[Mapping[str, Any]], response: JSON) -> None:
-        """Keep an answer; the oldest one is forgotten."""
-        self._found[response["id"]] = (messages, response)
-        while len(self._found) > _MOST_STORED:
-            del self._found[next(iter(self._found))]
-
-    def conversation(self, name: str) -> list[Mapping[str, Any]]:
-        """The messages up to an answer, and the answer. Raises ApiError (404)."""
-        return self._get(name)[0]
-
-    def response(self, name: str) -> JSON:
-        """An answer. Raises ApiError (404)."""
-        return self._get(name)[1]
-
-    def _get(self, name: str) -> tuple[list[Mapping[str, Any]], JSON]:
-        if name not in self._found:
-            raise ApiError(
-                404,
-                f"there is no response {name:.80} any more; send the conversation as input",
-                param="previous_response_id",
-                code="previous_response_not_found",
-            )
-        return self._found[name]
-
-
-def read(body: Fields, service: Service, stored: Stored) -> ResponsesRequest:
+def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRequest:
     """Read a request. Raises ApiError."""
     service.require_model(body.text("model"))
+    refuse(body, _NOT_HERE)
+    if "message.output_text.logprobs" in (body.items("include") or ()):
+        raise body.wrong("include", "without logprobs; ask /v1/chat/completions for them")
     messages = input_messages(body)
     if previous := body.text("previous_response_id"):
         messages = [*stored.conversation(previous), *messages]
@@ -121,7 +97,7 @@ def _format(body: Fields) -> Mapping[str, Any] | None:
 
 def _template_options(body: Fields) -> Mapping[str, Any]:
     reasoning = body.member("reasoning")
-    effort = reasoning.one_of("effort", _EFFORTS) if reasoning else None
+    effort = reasoning.one_of("effort", EFFORTS) if reasoning else None
     if effort is None:
         return {}
     return {"reasoning_effort": effort, "enable_thinking": effort != "none"}
@@ -145,7 +121,9 @@ class _Response:
         return self._sequence >= 0
 
     def begin(self) -> Iterator[Line]:
-        """The events before the first item."""
+        """The events before the first item, once."""
+        if self.begun:
+            return
         for kind in ("response.created", "response.in_progress"):
             yield self._line(kind, {"response": self.whole("in_progress")})
 
@@ -164,19 +142,20 @@ class _Response:
             case Arguments(_, text):
                 self.items[-1]["arguments"] += text
                 yield self._part("response.function_call_arguments.delta", {"delta": text})
-            case CallEnded():
-                yield from self._end_item()
+            case CallEnded(_, complete):
+                yield from self._end_item("completed" if complete else "incomplete")
 
     def end(self, reply: Reply) -> Iterator[Line]:
         """The events behind the last item."""
-        yield from self._end_item()
         status = "completed" if reply.stop_reason in ("eos", "stop") else "incomplete"
+        yield from self._end_item(status)
         yield self._line(f"response.{status}", {"response": self.whole(status, reply)})
 
     def failed(self, error: ApiError) -> Line:
         """The last event of an answer that failed."""
         whole = self.whole("failed")
-        whole["error"] = {"code": "server_error", "message": error.message}
+        code = "server_error" if error.status >= 500 else "invalid_prompt"
+        whole["error"] = {"code": code, "message": error.message}
         return self._line("response.failed", {"response": whole})
 
     def whole(self, status: str, reply: Reply | None = None) -> JSON:
@@ -264,12 +243,12 @@ class _Response:
         index = len(self.items) - 1
         yield self._line("response.output_item.added", {"output_index": index, "item": shown})
 
-    def _end_item(self) -> Iterator[Line]:
+    def _end_item(self, status: str = "completed") -> Iterator[Line]:
         """End the last item, if it has not ended."""
         if not self._open:
             return
         self._open, item = False, self.items[-1]
-        item["status"] = "completed"
+        item["status"] = status
         if item["type"] == "function_call":
             done = {"arguments": item["arguments"], "name": item["name"]}
             yield self._part("response.function_call_arguments.done", done)
@@ -294,7 +273,7 @@ class _Response:
         return kind, {"type": kind, "sequence_number": self._sequence, **members}
 
 
-async def complete(request: ResponsesRequest, service: Service, stored: Stored) -> JSON:
+async def complete(request: ResponsesRequest, service: Service, stored: StoredResponses) -> JSON:
     """The whole answer."""
     last: JSON = {}
     async with aclosing(_lines(request, service, stored, _Response(request, service))) as lines:
@@ -305,7 +284,7 @@ async def complete(request: ResponsesRequest, service: Service, stored: Stored) 
 
 
 async def events(
-    request: ResponsesRequest, service: Service, stored: Stored
+    request: ResponsesRequest, service: Service, stored: StoredResponses
 ) -> AsyncGenerator[str]:
     """The answer as lines of text/event-stream."""
     response = _Response(request, service)
@@ -326,7 +305,7 @@ def _event(line: Line) -> str:
 
 
 async def _lines(
-    request: ResponsesRequest, service: Service, stored: Stored, response: "_Response"
+    request: ResponsesRequest, service: Service, stored: StoredResponses, response: "_Response"
 ) -> AsyncGenerator[Line]:
     asked = await service.chat(
         request.messages,
@@ -335,14 +314,15 @@ async def _lines(
         template_options=request.template_options,
     )
     async with service.reply(asked) as reply:
-        for line in response.begin():
-            yield line
         async with reply.deltas() as deltas:
             async for delta in deltas:
+                # Not earlier: what fails before the first token has a status of its own.
+                for line in response.begin():
+                    yield line
                 for event in delta.events:
                     for line in response.add(event):
                         yield line
-        for line in response.end(reply):
+        for line in (*response.begin(), *response.end(reply)):
             if request.store:
                 whole = line[1].get("response")
                 if whole is not None:
@@ -354,7 +334,10 @@ def _usage(reply: Reply) -> JSON:
     stats = reply.stats
     return {
         "input_tokens": stats.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": stats.prompt_tokens - stats.prompt_evaluated},
+        "input_tokens_details": {
+            "cached_tokens": stats.prompt_tokens - stats.prompt_evaluated,
+            "cache_write_tokens": 0,
+        },
         "output_tokens": stats.generated_tokens,
         "output_tokens_details": {"reasoning_tokens": reply.thought_tokens},
         "total_tokens": stats.prompt_tokens + stats.generated_tokens,

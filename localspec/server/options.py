@@ -1,5 +1,7 @@
 """Options: the settings of a text, read from the members that several protocols share."""
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from localspec.errors import InvalidValueError
@@ -7,7 +9,32 @@ from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 
+# How much to reason, for a template that knows `reasoning_effort` or `enable_thinking`.
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _RULES = ("coupled", "token", "block")
+_TOKEN_ID = re.compile(r"[0-9]{1,9}")
+# Members of other servers that would change the text, and what they are where they change nothing.
+_NOT_HERE: dict[str, tuple[Any, ...]] = {
+    "mirostat": (0,),
+    "mirostat_mode": (0,),
+    "xtc_probability": (0,),
+    "dry_multiplier": (0,),
+    "dynatemp_range": (0,),
+    "top_n_sigma": (-1, 0),
+    "top_a": (0,),
+    "tfs_z": (1,),
+    "typ_p": (1,),
+    "n_probs": (0,),
+    "json_schema": (),
+    "structured_outputs": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "bad_words": ([],),
+    "stop_token_ids": ([],),
+    "lora": ([],),
+}
 
 
 def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> GenerationConfig:
@@ -16,6 +43,7 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
     A setting that the body leaves out is the `usual` one, else the GGUF's, else the default. Raises
     ApiError.
     """
+    refuse(body, _NOT_HERE)
     options: dict[str, Any] = {
         "temperature": body.number("temperature", 0, 100),
         "top_p": body.number("top_p", 0, 1),
@@ -24,7 +52,9 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
         "typical_p": body.number("typical_p", 0, 1),
         "frequency_penalty": body.number("frequency_penalty", -2, 2),
         "presence_penalty": body.number("presence_penalty", -2, 2),
-        "repeat_penalty": body.number("repeat_penalty", 0, 100),
+        "repeat_penalty": body.number(
+            "repeat_penalty" if "repeat_penalty" in body else "repetition_penalty", 0, 100
+        ),
         "penalty_window": body.whole("repeat_last_n", -1, 2**31 - 1),
         "seed": _seed(body),
         "stop": body.texts("stop") or None,
@@ -42,6 +72,16 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
         return GenerationConfig.of(**{**usual, **chosen})
     except InvalidValueError as error:
         raise ApiError.of(error) from error
+
+
+def refuse(body: Fields, members: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raise ApiError for members that would change the answer and that this server has not.
+
+    members: their names, and what each may be because it changes nothing.
+    """
+    for name, harmless in members.items():
+        if name in body and body.values[name] not in harmless:
+            raise body.wrong(name, "left out: this server has no such option")
 
 
 def most_tokens(body: Fields, *names: str, context: int) -> int:
@@ -70,7 +110,7 @@ def _bias(body: Fields) -> dict[int, float] | None:
     found = {}
     for name in given.values:
         value = given.number(name, -100, 100)
-        if not name.isascii() or not name.isdigit() or value is None:
+        if not _TOKEN_ID.fullmatch(name) or value is None:
             raise body.wrong("logit_bias", "a map of token ids to numbers")
         # OpenAI's -100 bans a token.
         found[int(name)] = float("-inf") if value == -100 else value
@@ -79,15 +119,7 @@ def _bias(body: Fields) -> dict[int, float] | None:
 
 def _speculation(body: Fields) -> dict[str, Any]:
     """How to draft: `localspec`, and llama-server's names. What cannot be honoured is refused."""
-    options: dict[str, Any] = {}
-    depth = body.whole("speculative.n_max", 0, 64)
-    if depth is not None:
-        options["depth"] = depth
-    kind = body.text("speculative.type")
-    if kind == "none":
-        options["depth"] = 0
-    elif kind is not None:
-        raise body.wrong("speculative.type", "none; other drafters are chosen when it starts")
+    options = _llama_speculation(body)
     if "draft_model" in body:
         raise body.wrong("draft_model", "left out: drafters are chosen when the server starts")
     ours = body.member("localspec")
@@ -102,3 +134,21 @@ def _speculation(body: Fields) -> dict[str, Any]:
         if ours.one_of("draft", ("auto", "none")) == "none":
             options["depth"] = 0
     return options
+
+
+def _llama_speculation(body: Fields) -> dict[str, Any]:
+    """llama-server's members, which are names with a dot or an object."""
+    dotted = {
+        name.removeprefix("speculative."): value
+        for name, value in body.values.items()
+        if name.startswith("speculative.")
+    }
+    given = body.member("speculative") or Fields(dotted, "speculative")
+    if unknown := given.values.keys() - {"n_max", "type"}:
+        raise given.wrong(min(unknown), "left out: this server has n_max and type")
+    depth, kind = given.whole("n_max", 0, 64), given.text("type")
+    if kind not in (None, "none"):
+        raise given.wrong("type", "none; other drafters are chosen when it starts")
+    if kind == "none":
+        depth = 0
+    return {} if depth is None else {"depth": depth}

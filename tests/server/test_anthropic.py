@@ -1,14 +1,25 @@
 """Messages, by Anthropic's own client and in the shape that Claude Code sends."""
 
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import anthropic
 import httpx
+import jsonschema
 import pytest
 from anthropic import Anthropic
+from anthropic.types import Message, RawMessageStreamEvent
 from fakes.served import Served
+from pydantic import TypeAdapter
 
 from localspec.engine.engine import Engine
+from localspec.generation_config import GenerationConfig
+from localspec.server import anthropic_messages
+from localspec.server.fields import Fields
+from localspec.stats import Stats
 
 MODEL = "terminal-9m-q8_0"
 # The client has no such argument any more, and sends what it is told to.
@@ -55,6 +66,71 @@ def test_tokens_are_counted(claude: Anthropic, alone: Engine) -> None:
     counted = claude.messages.count_tokens(model=MODEL, messages=QUESTION)
     expected = alone.generate(QUESTION, max_tokens=1).stats.prompt_tokens
     assert counted.input_tokens == expected
+    # Also of what does not fit: a client counts to know when it must shorten a conversation.
+    long = [{"role": "user", "content": "word " * 2000}]
+    assert claude.messages.count_tokens(model=MODEL, messages=long).input_tokens > 2000
+
+
+def test_the_model_is_listed(claude: Anthropic) -> None:
+    (model,) = claude.models.list()
+    assert (model.id, model.display_name, model.lifecycle) == (MODEL, MODEL, "active")
+    assert model.created_at.year > 2000
+
+
+def test_an_answer_of_json(claude: Anthropic) -> None:
+    schema = {"type": "object", "properties": {"x": {"enum": [1, 2]}}, "required": ["x"]}
+    wanted: Any = {"format": {"type": "json_schema", "schema": schema}, "effort": "low"}
+    answer = ask(claude, output_config=wanted)
+    jsonschema.validate(json.loads(answer.content[0].text), schema)
+
+
+def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
+    """As where the server ends while a long prompt is read."""
+
+    class Nothing:
+        stop_reason, stop_string, stats = None, None, Stats()
+        origins, number = set[str](), 0
+        asked = SimpleNamespace(settings=GenerationConfig())
+
+        @asynccontextmanager
+        async def deltas(self) -> Any:
+            async def none() -> Any:
+                for _ in ():
+                    yield
+
+            yield none()
+
+    @asynccontextmanager
+    async def reply(_asked: Any) -> Any:
+        yield Nothing()
+
+    async def chat(*_given: Any, **_options: Any) -> Any:
+        return None
+
+    service: Any = SimpleNamespace(
+        name=MODEL, usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512),
+        chat=chat, reply=reply,
+    )  # fmt: skip
+    request = anthropic_messages.read(Fields({"messages": QUESTION, "max_tokens": 4}), service)
+
+    async def read() -> list[str]:
+        return [line async for line in anthropic_messages.events(request, service)]
+
+    kinds = [line.partition("\n")[0].removeprefix("event: ") for line in asyncio.run(read())]
+    assert kinds == ["message_start", "message_delta", "message_stop"]
+
+
+def test_each_event_has_its_declared_type(served: Served) -> None:
+    """The client itself takes anything; its types say what it may rely on."""
+    event, whole = TypeAdapter(RawMessageStreamEvent), TypeAdapter(Message)
+    tool = {"name": "f", "input_schema": {"type": "object"}}
+    for more in ({}, {"tools": [tool], "tool_choice": {"type": "any"}}):
+        body = {"model": MODEL, "messages": QUESTION, "max_tokens": 60, **more}
+        lines = served.post("/v1/messages", {**body, "stream": True}).text.splitlines()
+        for line in lines:
+            if line.startswith("data: "):
+                event.validate_json(line.removeprefix("data: "))
+        whole.validate_json(served.post("/v1/messages", body).content)
 
 
 def test_the_shape_of_claude_code(claude: Anthropic, served: Served) -> None:
@@ -92,8 +168,10 @@ def test_the_shape_of_claude_code(claude: Anthropic, served: Served) -> None:
         ({"messages": []}, 400, "messages is empty"),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, "is 'image'"),
         ({"messages": [{"role": "user", "content": "word " * 2000}]}, 400, "holds 1024"),
+        ({"mcp_servers": [{"name": "x"}]}, 400, "mcp_servers is"),
+        ({"output_config": {"format": {"type": "xml"}}}, 400, "output_config.format.type is 'xml'"),
     ],
-    ids=["model", "length", "none", "image", "long"],
+    ids=["model", "length", "none", "image", "long", "mcp", "format"],
 )
 def test_errors_have_its_shape(
     served: Served, changed: dict[str, Any], status: int, said: str

@@ -9,11 +9,14 @@ import openai
 import pytest
 from fakes.served import Served
 from openai import OpenAI
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
 
 from localspec.engine.engine import Engine
 from localspec.errors import LocalspecError
 from localspec.server import openai_responses
 from localspec.server.fields import Fields
+from localspec.server.stored_responses import StoredResponses
 
 MODEL = "terminal-9m-q8_0"
 TEXT = "How do I list files by size?"
@@ -107,10 +110,10 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     service: Any = SimpleNamespace(
         name=MODEL, usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512)
     )
-    request = openai_responses.read(Fields({"input": "x"}), service, openai_responses.Stored())
+    request = openai_responses.read(Fields({"input": "x"}), service, StoredResponses())
 
     async def read() -> list[str]:
-        found = openai_responses.events(request, service, openai_responses.Stored())
+        found = openai_responses.events(request, service, StoredResponses())
         return [line async for line in found]
 
     last = asyncio.run(read())[-1]
@@ -127,6 +130,42 @@ def test_a_cut_answer_is_incomplete(client: OpenAI) -> None:
     assert answer.incomplete_details.reason == "max_output_tokens"
     events = list(ask(client, max_output_tokens=2, stream=True))
     assert events[-1].type == "response.incomplete"
+
+
+def test_a_call_that_is_cut_off_is_incomplete(client: OpenAI) -> None:
+    """Its arguments are not to be used."""
+    tool: Any = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {
+        "x": {"enum": ["long " * 30]}}, "required": ["x"]}}  # fmt: skip
+    events = list(
+        ask(client, tools=[tool], tool_choice="required", max_output_tokens=25, stream=True)
+    )
+    assert events[-1].type == "response.incomplete"
+    (call,) = events[-1].response.output
+    assert (call.type, call.status) == ("function_call", "incomplete")
+    (done,) = [event for event in events if event.type == "response.output_item.done"]
+    assert done.item.status == "incomplete"
+
+
+def test_each_event_has_its_declared_type(served: Served) -> None:
+    """The client itself takes anything; its types say what it may rely on."""
+    event, whole = TypeAdapter(ResponseStreamEvent), TypeAdapter(Response)
+    tool = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": False}
+    for more in ({}, {"tools": [tool], "tool_choice": "required"}):
+        body = {"model": MODEL, "input": TEXT, "max_output_tokens": 60, **more}
+        lines = served.post("/v1/responses", {**body, "stream": True}).text.splitlines()
+        for line in lines:
+            if line.startswith("data: "):
+                event.validate_json(line.removeprefix("data: "))
+        whole.validate_json(served.post("/v1/responses", body).content)
+
+
+def test_what_fails_before_the_first_token_has_a_status(served: Served) -> None:
+    """In a stream too: a grammar that no token of the vocabulary can begin, say."""
+    for stream in (False, True):
+        body = {"model": MODEL, "input": TEXT, "logit_bias": {"99999": 1}, "stream": stream}
+        answer = served.post("/v1/responses", body)
+        assert answer.status_code == 400
+        assert "logit_bias token is 99999" in answer.json()["error"]["message"]
 
 
 def test_the_shape_of_codex(served: Served) -> None:

@@ -64,6 +64,7 @@ def test_who_may_use_it(served: Served) -> None:
         (b'{"prompt": "\xff"}', "no valid JSON"),
         (b'{"prompt": NaN}', "NaN is no JSON number"),
         (b'{"prompt": "x", "metadata": [1e999]}', "1e999 is too large a number"),
+        (b'{"prompt": "x", "logit_bias": {"' + b"1" * 5000 + b'": 1}}', "a map of token ids"),
         (b'{"prompt": "x", "max_tokens": 1' + b"0" * 5000 + b"}", "no valid JSON"),
         (b'{"prompt": "\\ud800"}', "no valid Unicode"),
         (b'{"prompt": [1, 99999999]}', "prompt token is 99999999"),

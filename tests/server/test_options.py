@@ -1,0 +1,98 @@
+"""Members of requests: those that are read, and those that are refused because none may be lost."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from localspec.server import openai_chat, openai_responses
+from localspec.server.errors import ApiError
+from localspec.server.fields import Fields
+from localspec.server.options import settings_of
+from localspec.server.stored_responses import StoredResponses
+
+SERVICE: Any = SimpleNamespace(
+    usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512)
+)
+
+
+def refusal(read: Any, body: dict[str, Any]) -> ApiError:
+    with pytest.raises(ApiError) as raised:
+        read(Fields(body))
+    assert raised.value.status == 400
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"mirostat": 2},
+        {"xtc_probability": 0.1},
+        {"dry_multiplier": 0.8},
+        {"guided_json": {}},
+        {"json_schema": {"type": "object"}},
+        {"stop_token_ids": [1]},
+        {"lora": [{"id": 0}]},
+        {"speculative.p_min": 0.5},
+        {"speculative": {"n_min": 2}},
+        {"logit_bias": {"1" * 5000: 1}},
+        {"logit_bias": {"\u00b2": 1}},
+    ],
+    ids=lambda body: next(iter(body)),
+)
+def test_what_would_be_lost_is_refused(body: dict[str, Any]) -> None:
+    error = refusal(lambda fields: settings_of(fields, {}), body)
+    assert next(iter(body)).partition(".")[0] in error.message
+
+
+def test_what_changes_nothing_is_not_refused() -> None:
+    """Programs that know many samplers send each of them, switched off."""
+    off = {"mirostat": 0, "xtc_probability": 0.0, "dry_multiplier": 0, "typ_p": 1, "lora": []}
+    settings = settings_of(Fields({**off, "top_n_sigma": -1.0, "json_schema": None}), {})
+    assert settings.depth is None
+
+
+def test_names_of_other_servers() -> None:
+    body = {"repetition_penalty": 1.5, "repeat_last_n": 9, "speculative": {"n_max": 3}}
+    settings = settings_of(Fields(body), {})
+    assert settings.params({}).repeat_penalty == 1.5
+    assert settings.params({}).penalty_window == 9
+    assert settings.depth == 3
+    assert settings_of(Fields({"speculative.n_max": 2}), {}).depth == 2
+    assert settings_of(Fields({"speculative": {"type": "none"}}), {}).depth == 0
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"functions": [{"name": "f"}]},
+        {"function_call": {"name": "f"}},
+        {"audio": {"voice": "x"}},
+        {"web_search_options": {}},
+        {"top_logprobs": 3},
+    ],
+    ids=lambda member: next(iter(member)),
+)
+def test_members_of_chats_that_are_not_here(member: dict[str, Any]) -> None:
+    body = {"messages": [{"role": "user", "content": "x"}], **member}
+    error = refusal(lambda fields: openai_chat.read(fields, SERVICE), body)
+    assert error.param == next(iter(member))
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"conversation": "conv_1"},
+        {"prompt": {"id": "p"}},
+        {"top_logprobs": 2},
+        {"include": ["message.output_text.logprobs"]},
+        {"background": True},
+    ],
+    ids=lambda member: next(iter(member)),
+)
+def test_members_of_responses_that_are_not_here(member: dict[str, Any]) -> None:
+    def read(fields: Fields) -> Any:
+        return openai_responses.read(fields, SERVICE, StoredResponses())
+
+    error = refusal(read, {"input": "x", **member})
+    assert error.param == next(iter(member))
