@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from threading import Lock
 from typing import ClassVar, cast
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,10 @@ from localspec.llama.model import Model
 Mask = NDArray[np.bool_]
 
 _tokenizers: WeakKeyDictionary[Model, LLTokenizer] = WeakKeyDictionary()
+# Matchers at the start of a grammar, of which copies are made; the one used last is the last.
+_MOST_BEGUN = 8
+_begun_matchers: WeakKeyDictionary[Model, dict[str, LLMatcher]] = WeakKeyDictionary()
+_lock = Lock()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,11 +54,17 @@ class Grammar:
     def begin(cls, grammar: str, model: Model) -> "Grammar":
         """The start of a grammar from `compile_gbnf`, `compile_lark` or `compile_schema`.
 
-        Raises InvalidValueError if no token of the model's vocabulary can begin such a text.
+        The beginnings of the last few grammars are kept: requests repeat theirs, and a large one
+        takes seconds. Raises InvalidValueError if the grammar is too large or ambiguous to be
+        followed, or if no token of the model's vocabulary can begin such a text.
         """
-        matcher = _SharedMatcher(grammar, model)
-        start = cls(matcher, matcher.start)
-        if not start.allowed().any():
+        try:
+            matcher = _SharedMatcher(grammar, model)
+            start = cls(matcher, matcher.start)
+            can_begin = start.allowed().any()
+        except LocalspecError as error:
+            raise InvalidValueError(str(error)) from error
+        if not can_begin:
             raise InvalidValueError(
                 f"no token of {model.path.name} can begin what the grammar describes"
             )
@@ -87,7 +98,7 @@ class _SharedMatcher:
     def __init__(self, grammar: str, model: Model) -> None:
         self.ends = frozenset(model.end_tokens)
         self._model = model
-        self._matcher = LLMatcher(_tokenizer(model), grammar, log_level=0)
+        self._matcher = _begun(grammar, model)
         self.start = self._position = _Position()
         self._require_no_error()
 
@@ -121,6 +132,22 @@ class _SharedMatcher:
         if self._matcher.is_error():
             reason = self._matcher.get_error().splitlines()[0]
             raise LocalspecError(f"the grammar cannot be followed: {reason}")
+
+
+def _begun(grammar: str, model: Model) -> LLMatcher:
+    """A new matcher at the start of a grammar."""
+    with _lock:
+        begun = _begun_matchers.setdefault(model, {})
+        if matcher := begun.pop(grammar, None):
+            begun[grammar] = matcher
+            return matcher.deep_copy()
+    matcher = LLMatcher(_tokenizer(model), grammar, log_level=0)
+    matcher.compute_bitmask()  # prepares what copies share
+    with _lock:
+        begun[grammar] = matcher
+        for oldest in list(begun)[:-_MOST_BEGUN]:
+            del begun[oldest]
+        return matcher.deep_copy()
 
 
 def special_tokens(model: Model, texts: Iterable[str]) -> dict[str, int]:

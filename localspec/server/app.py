@@ -1,5 +1,9 @@
-"""App: the paths of the server."""
+"""App: the paths of the server.
 
+Requests are read in threads: a large schema takes a second or two to compile.
+"""
+
+import asyncio
 import logging
 from typing import Any
 
@@ -69,7 +73,7 @@ async def _page(_request: Request) -> Response:
 
 async def _chat(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
-    asked = openai_chat.read(body, service)
+    asked = await asyncio.to_thread(openai_chat.read, body, service)
     if asked.stream:
         return await event_stream(request, data_lines(openai_chat.chunks(asked, service)))
     return JsonAnswer(await unless_gone(request, openai_chat.complete(asked, service)))
@@ -77,7 +81,7 @@ async def _chat(request: Request) -> Response:
 
 async def _completions(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
-    asked = openai_completions.read(body, service)
+    asked = await asyncio.to_thread(openai_completions.read, body, service)
     if asked.stream:
         return await event_stream(request, data_lines(openai_completions.chunks(asked, service)))
     return JsonAnswer(await unless_gone(request, openai_completions.complete(asked, service)))
@@ -94,7 +98,7 @@ async def _infill(request: Request) -> Response:
 async def _responses(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
     stored: StoredResponses = request.app.state.stored
-    asked = openai_responses.read(body, service, stored)
+    asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
     if asked.stream:
         return await event_stream(request, openai_responses.events(asked, service, stored))
     work = openai_responses.complete(asked, service, stored)
@@ -108,7 +112,7 @@ async def _response(request: Request) -> Response:
 
 async def _messages(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
-    asked = anthropic_messages.read(body, service)
+    asked = await asyncio.to_thread(anthropic_messages.read, body, service)
     if asked.stream:
         return await event_stream(request, anthropic_messages.events(asked, service))
     return JsonAnswer(await unless_gone(request, anthropic_messages.complete(asked, service)))
@@ -116,7 +120,7 @@ async def _messages(request: Request) -> Response:
 
 async def _count_tokens(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
-    asked = anthropic_messages.read(body, service, counts_only=True)
+    asked = await asyncio.to_thread(anthropic_messages.read, body, service, counts_only=True)
     return JsonAnswer(await anthropic_messages.count(asked, service))
 
 

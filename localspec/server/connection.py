@@ -9,10 +9,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 _SECONDS = 20.0
 # The most seconds in which a client takes nothing of what was written for it.
 _UNREAD_SECONDS = 60.0
+# Of connections beyond the limit, so many are told so; further ones are closed at once.
+_TOLD = 64
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if its client owes a part of a request for too long.
+    """A connection that is closed if its client lets the server wait for too long.
 
     uvicorn waits for ever for headers, for the rest of a body after the answer was sent, and for a
     client that does not read its answer; a few such clients would use up all connections, or all
@@ -24,7 +26,10 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._watch()
+        if self.limit_concurrency and len(self.connections) > self.limit_concurrency + _TOLD:
+            transport.abort()
+        else:
+            self._watch()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -15,6 +15,8 @@ from localspec.server.errors import ApiError
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # Anyone may ask whether the server is there, and see the page, which then asks for the key.
 _OPEN_PATHS = ("/", "/health", "/v1/health")
+# The most bytes of the headers and the path of a request.
+MOST_HEADER_BYTES = 64 * 1024
 # What an answer says that a page may read too.
 _SHOWN_HEADERS = b"retry-after"
 
@@ -50,14 +52,16 @@ class Guard:
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope["headers"]
         }
-        origin = headers.get("origin")
-        named = bool(origin) and self._is_named(origin or "")
-        if origin and named:
+        origins = [
+            value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"origin"
+        ]
+        named = bool(origins) and all(map(self._is_named, origins))
+        if named:
             # Errors too: without these headers a page cannot read why it was refused.
             asked = headers.get("access-control-request-headers", "")
-            send = _with_cors(send, origin, asked)
+            send = _with_cors(send, origins[-1], asked)
         try:
-            self._check(scope, headers)
+            self._check(scope, headers, origins)
         except ApiError as error:
             await respond(error, scope, send)
             return
@@ -67,17 +71,22 @@ class Guard:
             return
         await self._app(scope, self._limited(receive), send)
 
-    def _check(self, scope: Scope, headers: dict[str, str]) -> None:
+    def _check(self, scope: Scope, headers: dict[str, str], origins: Sequence[str]) -> None:
         """Raise ApiError for a request that is refused."""
+        # The parser's own limit does not count what comes in one piece.
+        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        if size + len(scope.get("raw_path", b"")) > MOST_HEADER_BYTES:
+            raise ApiError(431, f"the headers are larger than {MOST_HEADER_BYTES} bytes; send less")
         host = _name(headers.get("host", ""))
         if self._hosts and host not in self._hosts:
             raise ApiError(403, f"this server is not called {host:.80}; use {self._hosts[0]}")
-        origin = headers.get("origin")
-        if origin and not self._is_named(origin) and not _is_own(origin, headers.get("host", "")):
-            raise ApiError(
-                403,
-                f"pages of {origin:.80} may not use this server; start it with --cors {origin:.80}",
-            )
+        for origin in origins:
+            if not self._is_named(origin) and not _is_own(origin, headers.get("host", "")):
+                raise ApiError(
+                    403,
+                    f"pages of {origin:.80} may not use this server; start it with --cors "
+                    f"{origin:.80}",
+                )
         preflight = scope["method"] == "OPTIONS"
         if self._key and scope["path"] not in _OPEN_PATHS and not preflight:
             # Clients that hold a token of another service may send both.

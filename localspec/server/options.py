@@ -1,5 +1,6 @@
 """Options: the settings of a text, read from the members that several protocols share."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,8 @@ from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 
+# Characters of a grammar or schema: as many as OpenAI allows.
+MOST_GRAMMAR = 120_000
 # How much to reason, for a template that knows `reasoning_effort` or `enable_thinking`.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _RULES = ("coupled", "token", "block")
@@ -65,6 +68,7 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
         **_speculation(body),
         **given,
     }
+    _require_readable(options["grammar"], options.get("response_format"))
     if options["top_k"] == -1:
         options["top_k"] = 0  # "off", as OpenAI-like servers write it
     chosen = {name: value for name, value in options.items() if value is not None}
@@ -82,6 +86,16 @@ def refuse(body: Fields, members: Mapping[str, tuple[Any, ...]]) -> None:
     for name, harmless in members.items():
         if name in body and body.values[name] not in harmless:
             raise body.wrong(name, "left out: this server has no such option")
+
+
+def _require_readable(grammar: str | None, response_format: Mapping[str, Any] | None) -> None:
+    """Raise ApiError for a grammar or schema that would take many seconds to compile."""
+    size = len(grammar or "") + (len(json.dumps(response_format)) if response_format else 0)
+    if size > MOST_GRAMMAR:
+        what = "grammar" if grammar else "response_format"
+        raise ApiError(
+            400, f"{what} has {size} characters; send {MOST_GRAMMAR} at most", param=what
+        )
 
 
 def most_tokens(body: Fields, *names: str, context: int) -> int:

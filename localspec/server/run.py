@@ -6,8 +6,10 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
@@ -17,13 +19,15 @@ import uvicorn
 from localspec.errors import InvalidValueError
 from localspec.server.app import make_app
 from localspec.server.connection import Connection
-from localspec.server.guard import LOOPBACK, Guard
+from localspec.server.guard import LOOPBACK, MOST_HEADER_BYTES, Guard
 from localspec.server.loading import LoadingApp
 from localspec.server.service import Service
 from localspec.utils.progress import Watcher, watched
 
 # After a signal, texts may be written to their end for so many seconds; then they are cut short.
 _GRACE_SECONDS = 5
+# The most connections; with those that are told so, files and libraries, they need so many handles.
+_MOST_CONNECTIONS, _HANDLES = 1024, 2048
 # Connections that are still open so many seconds later are dropped.
 _LAST_SECONDS = 10
 # As many connections as may wait to be taken.
@@ -118,14 +122,15 @@ def serve(
         access_log=False,
         server_header=False,
         http=Connection,
-        h11_max_incomplete_event_size=64 * 1024,
-        limit_concurrency=1024,
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        limit_concurrency=_MOST_CONNECTIONS,
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_LAST_SECONDS + _GRACE_SECONDS,
         lifespan="off",
         ws="none",
     )
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    _allow_handles()
 
     def watcher(action: str, share: float | None) -> None:
         app.report(action, share)
@@ -143,6 +148,19 @@ def serve(
             server.service.close()
     if server.failure:
         raise server.failure
+
+
+def _allow_handles() -> None:
+    """Let this process have a handle for every connection, where the system permits it."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _HANDLES if hard == resource.RLIM_INFINITY else min(_HANDLES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Server(uvicorn.Server):

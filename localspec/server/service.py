@@ -16,7 +16,7 @@ from localspec.engine.prompt import TextPrompt, checked_ids, special_texts, temp
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama.chat_template import render
-from localspec.llama.grammar import special_tokens
+from localspec.llama.grammar import Grammar, special_tokens
 from localspec.server.asked import Asked
 from localspec.server.errors import ApiError
 from localspec.server.kept_states import KeptStates
@@ -130,6 +130,7 @@ class Service:
             settings = await asyncio.to_thread(
                 self._constrained, settings, family, tools, tags if reasons else None, thinking
             )
+        await self._begin_grammar(settings)
         if not tools.offered and not family.always_read:
             return Asked(prompt, settings, tags, thinking)
         return Asked(
@@ -168,6 +169,16 @@ class Service:
             schema = json.loads(settings.schema)
             grammar = json_grammar(family, schema, callable_tools, parallel=tools.parallel, **rest)
         return replace(settings, schema=None, grammar=grammar)
+
+    async def _begin_grammar(self, settings: GenerationConfig) -> None:
+        """Prepare the grammar of a text while nobody waits. Raises InvalidValueError."""
+
+        def begin() -> None:
+            if grammar := settings.compiled_grammar():
+                Grammar.begin(grammar, self.engine.model)
+
+        if settings.grammar is not None or settings.schema is not None:
+            await asyncio.to_thread(begin)
 
     async def rendered(
         self,
@@ -241,7 +252,9 @@ class Service:
             )
             return self._fitting(found)
 
-        return Asked(tuple(await asyncio.to_thread(tokens)), settings)
+        asked = Asked(tuple(await asyncio.to_thread(tokens)), settings)
+        await self._begin_grammar(settings)
+        return asked
 
     @asynccontextmanager
     async def reply(self, asked: Asked, *, is_choice: bool = False) -> AsyncIterator[Reply]:

@@ -1,5 +1,6 @@
 """ToolUse: which tools a request offers the model, and whether it must call one."""
 
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from typing import Any, Literal
 from localspec.errors import InvalidValueError
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
+from localspec.server.options import MOST_GRAMMAR
 from localspec.server.tool_calls import Tool, by_name
 
 log = logging.getLogger("localspec.server")
@@ -56,7 +58,10 @@ class ToolUse:
             )
         if not named and (choice == "required" or name is not None):
             raise ApiError(400, "tool_choice asks for a call; send tools too", param="tool_choice")
-        return cls(tuple(named.values()), listed, choice, name, parallel, allowed)
+        use = cls(tuple(named.values()), listed, choice, name, parallel, allowed)
+        if use.must_call:
+            _require_readable(use.callable)
+        return use
 
     @property
     def offered(self) -> bool:
@@ -73,6 +78,18 @@ class ToolUse:
         """The tools that may be called."""
         names = self.allowed if self.name is None else {self.name}
         return tuple(each for each in self.tools if names is None or each.name in names)
+
+
+def _require_readable(tools: Iterable[Tool]) -> None:
+    """Raise ApiError for schemas of which a grammar would take many seconds to make."""
+    size = sum(len(json.dumps(tool.schema)) for tool in tools)
+    if size > MOST_GRAMMAR:
+        raise ApiError(
+            400,
+            f"the schemas of the tools have {size} characters, and those of a call that must be "
+            f"made {MOST_GRAMMAR} at most; name one tool in tool_choice",
+            param="tools",
+        )
 
 
 def openai_tools(body: Fields, tools: Iterable[Any]) -> ToolUse:

@@ -1,9 +1,10 @@
-"""Connections of clients that never finish what they send."""
+"""Connections of clients that never finish what they send, or take nothing of what they get."""
 
 import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from time import monotonic, sleep
 from typing import Any
 
@@ -37,21 +38,32 @@ async def _send_much(send: Any) -> None:
         await send({"type": "http.response.body", "body": b"x" * 2**16, "more_body": True})
 
 
+@contextmanager
+def listening(app: Any, **options: Any) -> Iterator[int]:
+    """The port of a server with such connections."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(
+            app, http=Connection, log_config=None, lifespan="off", ws="none", **options
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([opened],))
+        thread.start()
+        wait_for(lambda: server.started)
+        try:
+            yield opened.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(connection, "_SECONDS", 0.5)
     monkeypatch.setattr(connection, "_UNREAD_SECONDS", 0.5)
     GONE.clear()
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(_fine, http=Connection, log_config=None, lifespan="off", ws="none")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([opened],))
-        thread.start()
-        wait_for(lambda: server.started)
-        yield opened.getsockname()[1]
-        server.should_exit = True
-        thread.join()
+    with listening(_fine) as port:
+        yield port
 
 
 @pytest.mark.parametrize(
@@ -107,3 +119,23 @@ def test_who_is_slow_gets_it_all(port: int) -> None:
             while taken < 2**21:
                 taken += len(client.recv(2**16))
         assert not GONE.is_set()
+
+
+def test_connections_beyond_the_limit_are_told_so_or_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "_TOLD", 2)
+    with listening(_fine, limit_concurrency=4) as port, ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(8)
+        ]
+        answers = []
+        for client in clients:
+            client.settimeout(5)
+            try:
+                client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                answers.append(client.recv(12)[9:12])
+            except ConnectionError:
+                answers.append(b"")
+        # Each that is told so leaves, until there is room again.
+        assert answers == [b"503"] * 3 + [b"200"] * 3 + [b""] * 2
