@@ -6,12 +6,13 @@ with localspec.load() as engine:
     print(engine.generate([{"role": "user", "content": "What does ls do?"}]).text)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+# Nothing is imported here: a Ctrl-C during `localspec`'s first imports has no answer yet.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from localspec.conversation.answer import Answer, AsyncAnswer
     from localspec.conversation.events import Dropped, Ended, Gauge, Notice, Piece, Reading
     from localspec.conversation.session import Session
@@ -103,7 +104,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+
     if name not in _HOMES:
         raise AttributeError(f"module 'localspec' has no attribute {name!r}")
     return getattr(import_module(f"localspec.{_HOMES[name]}"), name)

@@ -1,11 +1,14 @@
 """`localspec` and `python -m localspec`."""
 
-import signal
+# The built-in part of `signal`, whose import takes no time in which a Ctrl-C has no answer.
+import _signal  # type: ignore[import-not-found]
 
-_OWN = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+_OWN = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
 if _OWN:
     # Ctrl-C ends the program without a word until there is somebody to answer it.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+import signal  # noqa: E402
 
 from localspec.cli.interrupt import INTERRUPTED  # noqa: E402
 from localspec.cli.main import main  # noqa: E402

@@ -10,7 +10,7 @@ from pathlib import Path
 from localspec.errors import ModelLoadError, ModelNotFoundError
 from localspec.gguf import assistant, block_heads
 from localspec.gguf.heads import EAGLE3, MTP, kind_of
-from localspec.gguf.limits import impossible_numbers, largest
+from localspec.gguf.limits import impossible_numbers
 from localspec.gguf.matrix_heads import KINDS as MATRIX_KINDS
 from localspec.gguf.matrix_heads import matrix_head_of
 from localspec.gguf.reader import Array, Header, TensorInfo, display_name, read_header
@@ -130,7 +130,7 @@ def _wrong_kind(header: Header) -> str | None:
     if kind_of(header) == MTP:
         return _HEAD
     # Pooling type 0 means none; the others squeeze the whole text into one vector.
-    if largest(header, "pooling_type") or header.own("attention.causal") is False:
+    if header.largest("pooling_type") or header.own("attention.causal") is False:
         return _EMBEDDING
     return None
 

@@ -86,6 +86,12 @@ class Header:
         value = self.own(key)
         return value if isinstance(value, int) else None
 
+    def largest(self, key: str, default: int = 0) -> int:
+        """Return a number of the architecture; where there is one per layer, the largest."""
+        value = self.own(key)
+        numbers = value if isinstance(value, Array) else (value,)
+        return max((each for each in numbers if isinstance(each, int)), default=default)
+
     def tensor(self, name: str) -> TensorInfo | None:
         """Return the tensor of this name; None without one."""
         return next((tensor for tensor in self.tensors if tensor.name == name), None)

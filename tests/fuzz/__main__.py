@@ -22,6 +22,7 @@ from fuzz.drafters import drafter_case
 from fuzz.escapes import escape_case
 from fuzz.headers import mutants
 from fuzz.names import name_case
+from fuzz.numbers import numbers
 from fuzz.patterns import patterns
 from fuzz.schemas import random_case, suite_cases, write_and_validate
 
@@ -73,6 +74,7 @@ _KINDS = {
     "escapes": _simply(escape_case),
     "headers": _headers,
     "names": _names,
+    "numbers": lambda _: numbers(),
     "patterns": lambda _: patterns(),
     "schemas": _schemas,
     "templates": _simply(lambda number: outcome(composed(Random(number)))),

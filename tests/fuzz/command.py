@@ -93,7 +93,8 @@ class WarmCommand:
         self._folder = TemporaryDirectory(prefix="localspec-fuzz-")
         self._streams = [Path(self._folder.name) / name for name in ("in", "out", "err")]
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).resolve()), *map(str, self._streams)],
+            # -P: beside this file are others, which are not to be taken for modules of Python.
+            [sys.executable, "-P", str(Path(__file__).resolve()), *map(str, self._streams)],
             # The pool of threads of numpy's library would start with the first import.
             env=_environment(home) | {"OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
@@ -172,6 +173,5 @@ if __name__ == "__main__":
         assert len(os.listdir("/proc/self/task")) == 1, "a thread would not be in the forks"
     ARGUMENTS = _serve(sys.argv[1:])
     if ARGUMENTS is not None:
-        del sys.path[0]  # the folder of this file
         sys.argv[1:] = ARGUMENTS
         runpy.run_module("localspec", run_name="__main__", alter_sys=True)

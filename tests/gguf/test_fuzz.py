@@ -21,6 +21,8 @@ if sys.platform == "win32":
 
 from fakes.broken_heads import BrokenHeads
 from fakes.loader import Loader
+from fuzz.campaign import Campaign
+from fuzz.numbers import numbers
 
 # A quick look unless .ci/run asks for more examples.
 FILES, HEADS = min(2000, 30 * examples(20)), min(500, examples(26))
@@ -49,6 +51,13 @@ def test_the_tiny_models_are_sound(family: str, tmp_path: Path, loader: Loader) 
     assert loader.load(path) == ["decoded", "decoded"]
     path.write_bytes(parse(path).assembled())
     assert loader.load(path) == ["decoded", "decoded"]
+
+
+def test_a_model_with_another_number_is_refused_or_survived() -> None:
+    with numbers() as case:
+        campaign = Campaign().run(case, range(0, 1840, 37))
+    assert not campaign.faults, campaign.report()
+    assert {*campaign.ends} == {"refused", "not loaded", "decoded"}, campaign.ends
 
 
 @pytest.mark.slow

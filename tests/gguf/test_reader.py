@@ -263,6 +263,16 @@ def without_architecture(writer: gguf.GGUFWriter) -> None:
     writer.kv_data[0].pop("general.architecture")
 
 
+def states(inner: int, heads: int, groups: int, head: int) -> Change:
+    def change(writer: gguf.GGUFWriter) -> None:
+        writer.add_ssm_inner_size(inner)
+        writer.add_ssm_time_step_rank(heads)
+        writer.add_ssm_group_count(groups)
+        writer.add_ssm_state_size(head)
+
+    return change
+
+
 UNFIT: dict[str, tuple[dict[str, Any], list[Change], str]] = {
     "vocabulary": ({"weights": False}, [], "vocabulary only"),
     "bert": ({"arch": "bert"}, [add_pooling(gguf.PoolingType.MEAN)], "embedding model"),
@@ -325,6 +335,50 @@ UNFIT: dict[str, tuple[dict[str, Any], list[Change], str]] = {
         {"arch": "qwen3"},
         [lambda w: w.add_embedding_length(32), lambda w: w.add_rope_dimension_count(4)],
         "4 of the 8",
+    ),
+    "half-rotation-elsewhere": (
+        {"arch": "gpt-oss"},
+        [lambda w: w.add_embedding_length(32), lambda w: w.add_rope_dimension_count(4)],
+        "4 of the 8",
+    ),
+    "unlike-lengths": (
+        {"arch": "qwen3"},
+        [lambda w: w.add_key_length(8), lambda w: w.add_value_length(16)],
+        "8 for keys and 16 for values",
+    ),
+    **{
+        f"states-{arch}-{number}": ({"arch": arch}, [states(*sizes)], "which cannot be")
+        for arch, wrong in {
+            "qwen35": [(256, 8, 4, 8), (64, 8, 3, 8), (64, 8, 0, 8)],
+            "mamba2": [(64, 3, 1, 8), (64, 8, 3, 8), (64, 0, 1, 8)],
+        }.items()
+        for number, sizes in enumerate(wrong)
+    },
+    "no-interval": (
+        {"arch": "qwen35"},
+        [lambda w: w.add_full_attention_interval(0)],
+        "full_attention_interval = 0",
+    ),
+    "no-step": (
+        {"arch": "ernie4_5-moe"},
+        [lambda w: w.add_interleave_moe_layer_step(0)],
+        "interleave_moe_layer_step = 0",
+    ),
+    "no-sections": (
+        {"arch": "qwen2vl"},
+        [lambda w: w.add_rope_dimension_sections([0, 0, 0, 0])],
+        "rotates no dimension",
+    ),
+    "shift": ({"arch": "rwkv7"}, [lambda w: w.add_token_shift_count(3)], "shifts 3 tokens"),
+    "state-heads": (
+        {"arch": "rwkv7"},
+        [lambda w: w.add_embedding_length(32), lambda w: w.add_wkv_head_size(0)],
+        "states of 32 in heads of 0",
+    ),
+    "short-convolution": (
+        {"arch": "lfm2"},
+        [lambda w: w.add_shortconv_l_cache(1)],
+        "convolves 1 tokens",
     ),
     "layers": ({}, [add_number("nextn_predict_layers", 2)], "nextn_predict_layers = 2"),
     "wrapping": ({}, [add_number("attention.head_count_kv", 1 << 28)], "head_count_kv"),
