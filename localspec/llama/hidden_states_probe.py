@@ -1,7 +1,7 @@
-"""Hidden states probe: whether a target hands hidden rows to a head, which may end the process.
+"""Hidden states probe: whether a target hands out hidden rows, which may end the process.
 
-`run_hidden_states_probe` finds it out in a child process, `main` is that process's program. Neither
-model's weights are read: the library only plans the passes of both contexts.
+`run_hidden_states_probe` finds it out in a child process, `main` is that process's program. No
+weights are read: the library only plans the passes of the target, and of a head if there is one.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ _MTP = "mtp"
 
 def run_hidden_states_probe(
     target: Path,
-    head: Path,
+    head: Path | None,
     layers: Sequence[int],
     *,
     block: int = 1,
@@ -39,19 +39,19 @@ def run_hidden_states_probe(
 ) -> ChildExit:
     """Probe in a child process; the exit code is 0 if the head can read the target's layers.
 
-    block: the rows of a draft's pass. mtp: whether the file has heads of multi-token prediction.
-    seconds: the time limit. action: reported as progress. Raises OSError where no process can be
-    started.
+    head: None where the target's rows alone are in question. block: the rows of a draft's pass.
+    mtp: whether the file has heads of multi-token prediction. seconds: the time limit. action:
+    reported as progress. Raises OSError where no process can be started.
     """
-    arguments = [str(target), str(head), str(block), _MTP if mtp else "", *map(str, layers)]
+    arguments = [str(target), str(head or ""), str(block), _MTP if mtp else "", *map(str, layers)]
     with ChildProcess(__name__, *arguments) as child:
         return child.wait(seconds=seconds, action=action)
 
 
 def probe(
-    target: Path, head: Path, block: int, layers: Sequence[int], *, mtp: bool = False
+    target: Path, head: Path | None, block: int, layers: Sequence[int], *, mtp: bool = False
 ) -> None:
-    """Plan a pass of the target with hidden rows, and the passes of the head.
+    """Plan a pass of the target with hidden rows, and the passes of the head if there is one.
 
     block: the rows of a draft's pass. Raises ModelLoadError with what the library refused.
     """
@@ -63,6 +63,8 @@ def probe(
             raise ModelLoadError("this build of llama.cpp cannot plan a pass: reinstall it")
         reserve(context, _ROWS, 1, 1)
         os.write(1, TARGET_DONE.encode())
+        if head is None:
+            return
         with (
             _model(head, mtp=mtp) as head_model,
             _context(head_model, head, other=context, mtp=mtp) as own,
@@ -112,8 +114,8 @@ def _context(model: Any, path: Path, other: Any = None, *, mtp: bool = False) ->
 
 def main(target: str, head: str, block: str, kind: str, *layers: str) -> int:
     """Probe the two models; return the exit code."""
-    paths, read = (Path(target), Path(head)), list(map(int, layers))
-    return exit_code_of(lambda: probe(*paths, int(block), read, mtp=kind == _MTP))
+    own, read = Path(head) if head else None, list(map(int, layers))
+    return exit_code_of(lambda: probe(Path(target), own, int(block), read, mtp=kind == _MTP))
 
 
 if __name__ == "__main__":

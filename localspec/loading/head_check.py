@@ -5,6 +5,7 @@ matrices do not fit its target's. So each pair is tried once in a child process;
 remembered.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,42 @@ def checked_head(target: Facts, drafter: Facts) -> Head:
     if problem:
         raise DrafterMismatchError(problem)
     return head
+
+
+def unreadable_rows(target: Facts, layers: Sequence[int]) -> str:
+    """Return why this llama.cpp hands out no rows of these layers; an empty text if it does.
+
+    Raises ModelLoadError where that cannot be found out.
+    """
+    require_functions()
+    return remembered_verdict(
+        "head_checks", "rows", target.files, lambda: _probe_rows(target, layers)
+    )
+
+
+def _probe_rows(target: Facts, layers: Sequence[int]) -> str:
+    name = display_name(target.files[0].name)
+    action = f"trying out the hidden rows of {name}"
+    try:
+        ended = run_hidden_states_probe(
+            target.files[0], None, layers, seconds=_SECONDS, action=action
+        )
+    except OSError as error:
+        raise ModelLoadError(
+            f"the hidden rows of {name} cannot be tried out: {error.strerror or error}"
+        ) from error
+    if ended.exit_code == 0:
+        return ""
+    if BEGUN in ended.output:
+        return _only_if_final(ended, _no_rows(target, ended))
+    raise ModelLoadError(f"the hidden rows of {name} cannot be tried out: {ended.reason}")
+
+
+def _no_rows(target: Facts, ended: ChildExit) -> str:
+    return (
+        f"hidden rows of {target.header.architecture} cannot be read by this llama.cpp "
+        f"({ended.reason})"
+    )
 
 
 def require_last_rows(target: KVSequence, name: str, head: Head) -> None:
@@ -104,8 +141,7 @@ def _probe(target: Facts, path: Path, head: Head) -> str:
     if BEGUN in ended.output:
         return _only_if_final(
             ended,
-            f"{name} cannot draft for {of}: hidden rows of {target.header.architecture} cannot be "
-            f"read by this llama.cpp ({ended.reason}); {_REMEDY}",
+            f"{name} cannot draft for {of}: {_no_rows(target, ended)}; {_REMEDY}",
         )
     raise ModelLoadError(f"{name} cannot be tried out: {ended.reason}; {_REMEDY}")
 

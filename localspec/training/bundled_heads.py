@@ -42,9 +42,9 @@ class Kind:
 
 
 KINDS = {
-    "eagle3": Kind(lambda target: Eagle3Head(target, READS), eagle3_loss, export_eagle3),
-    "dflash": Kind(lambda target: DFlashBlock(target, READS), dflash_loss, export_dflash),
-    "medusa": Kind(MedusaHeads, medusa_loss, export_medusa),
+    "eagle3": Kind(lambda target: Eagle3Head(target.sizes, READS), eagle3_loss, export_eagle3),
+    "dflash": Kind(lambda target: DFlashBlock(target.sizes, READS), dflash_loss, export_dflash),
+    "medusa": Kind(lambda target: MedusaHeads(target.sizes.width), medusa_loss, export_medusa),
 }
 
 

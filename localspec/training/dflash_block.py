@@ -5,6 +5,8 @@ pending token and mask tokens; each row predicts the token at its own place. The
 and the target's hidden rows of all tokens before the block.
 """
 
+from collections.abc import Mapping, Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -13,10 +15,10 @@ from localspec.training.batches import Batch
 from localspec.training.gguf_export import EPSILON, Sizes
 from localspec.training.head_export import BLOCK, DFLASH_LAYERS, MASK_ID
 from localspec.training.trainer import Loss, divergence
-from localspec.training.transformer import Exported, Layer, Transformer, rotated, started
+from localspec.training.transformer import Layer, Rotating, Transformer, rotated, started
 
 # Blocks of each row of a batch, and how much less each further token of a block counts.
-_BLOCKS, _DECAY = 32, 0.85
+_BLOCKS, DECAY = 32, 0.85
 
 
 class DFlashLayer(Layer):
@@ -45,13 +47,14 @@ class DFlashLayer(Layer):
             each.view(texts, blocks, block, heads, size)
             for each in self.qkv(self.attention_norm(rows)).chunk(3, -1)
         )
-        q = turns.at(self.query_norm(q), places)
-        k = turns.at(self.key_norm(k), places)
+        q = turns.at(self.query_norm(q.float()), places)
+        k = turns.at(self.key_norm(k.float()), places)
         text_k, text_v = (
             each.view(texts, -1, heads, size)
             for each in F.linear(text, self.qkv.weight[width:]).chunk(2, -1)
         )
-        text_k = turns.at(self.key_norm(text_k), torch.arange(text.shape[1])[None])
+        every = torch.arange(text.shape[1], device=text.device)[None]
+        text_k = turns.at(self.key_norm(text_k.float()), every)
         before = torch.einsum("tbihd,tlhd->tbhil", q, text_k)
         before = before.masked_fill(~seen[:, :, None, None], -torch.inf)
         inside = torch.einsum("tbihd,tbjhd->tbhij", q, k)
@@ -72,35 +75,38 @@ class Turns:
         return rotated(heads, self._cos[places], self._sin[places])
 
 
-class DFlashBlock(Exported):
-    """A drafter of blocks for the target, with the target's own embedding and output matrix.
+class DFlashBlock(Rotating):
+    """A drafter of blocks for a target, with the target's own embedding and output matrix.
 
-    reads: the target's layers whose input rows it reads.
+    sizes: of the drafter; its rows are as wide as the target's. reads: the target's layers whose
+    input rows it reads.
     """
 
-    cos: Tensor
-    sin: Tensor
-
-    def __init__(self, target: Transformer, reads: tuple[int, ...]) -> None:
-        super().__init__()
-        self.sizes, self.reads = target.sizes, reads
-        width = target.sizes.width
+    def __init__(self, sizes: Sizes, reads: Sequence[int]) -> None:
+        super().__init__(sizes)
+        self.reads, width = tuple(reads), sizes.width
         self.fc = nn.Linear(len(reads) * width, width, bias=False)
         self.text_norm = nn.RMSNorm(width, EPSILON)
-        self.layers = nn.ModuleList(DFlashLayer(target.sizes) for _ in range(DFLASH_LAYERS))
+        self.layers = nn.ModuleList(DFlashLayer(sizes) for _ in range(DFLASH_LAYERS))
         self.norm = nn.RMSNorm(width, EPSILON)
-        self.register_buffer("cos", target.cos, persistent=False)
-        self.register_buffer("sin", target.sin, persistent=False)
         started(self, DFLASH_LAYERS)
 
-    def forward(self, rows: Tensor, states: list[Tensor], starts: Tensor, seen: Tensor) -> Tensor:
+    def forward(
+        self,
+        rows: Tensor,
+        states: Sequence[Tensor] | Mapping[int, Tensor],
+        starts: Tensor,
+        seen: Tensor,
+    ) -> Tensor:
         """The rows behind the last norm, (texts, blocks, BLOCK, width).
 
         rows: embeddings of the blocks' tokens. states: the rows that enter each layer of the
         target. starts: the place of each block, (texts, blocks). seen: as in DFlashLayer.
         """
-        text = self.text_norm(self.fc(torch.cat([states[layer] for layer in self.reads], -1)))
-        places, turns = starts[..., None] + torch.arange(BLOCK), Turns(self.cos, self.sin)
+        fused = self.fc(torch.cat([states[layer] for layer in self.reads], -1))
+        text = self.text_norm(fused.float())
+        places = starts[..., None] + torch.arange(BLOCK, device=starts.device)
+        turns = Turns(self.cos, self.sin)
         for layer in self.layers:
             rows = layer(rows, text, turns, places, seen)
         return self.norm(rows)
@@ -130,7 +136,7 @@ def dflash_loss(block: DFlashBlock, target: Transformer) -> Loss:
         for place in range(BLOCK - 1):
             chosen = counted[..., place]
             expected = right[texts, before[..., place]][chosen]
-            share = _DECAY**place * len(expected)
+            share = DECAY**place * len(expected)
             total = total + share * divergence(
                 F.linear(rows[:, :, place][chosen], table).float(),
                 F.linear(expected, table).float(),

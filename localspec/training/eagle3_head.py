@@ -5,33 +5,32 @@ state of the target at p; it predicts x_{p+2}. In training the head goes on for 
 its own states, as it does when it drafts ("training-time test").
 """
 
+from collections.abc import Iterator, Mapping, Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from localspec.training.batches import Batch
-from localspec.training.gguf_export import EPSILON
+from localspec.training.gguf_export import EPSILON, Sizes
 from localspec.training.trainer import Loss, divergence
-from localspec.training.transformer import Layer, Transformer, rotated, started
+from localspec.training.transformer import Layer, Rotating, Transformer, rotated, started
 
 # Drafted tokens in training, and how much less each further one counts.
-_STEPS, _DECAY = 4, 0.8
+STEPS, DECAY = 4, 0.8
 
 
-class Eagle3Head(Layer):
-    """A head for the target, with the target's own embedding and output matrix.
+class Eagle3Head(Layer, Rotating):
+    """A head for a target, with the target's own embedding and output matrix.
 
-    reads: the target's layers whose input rows it reads. Its matrices have the target's sizes.
+    sizes: of the head; its rows are as wide as the target's. reads: the target's layers whose input
+    rows it reads.
     """
 
-    cos: Tensor
-    sin: Tensor
-
-    def __init__(self, target: Transformer, reads: tuple[int, int, int]) -> None:
-        super().__init__()
-        sizes = target.sizes
+    def __init__(self, sizes: Sizes, reads: Sequence[int]) -> None:
+        super().__init__(sizes)
         width = sizes.width
-        self.sizes, self.reads = sizes, reads
+        self.reads = tuple(reads)
         self.fc = nn.Linear(len(reads) * width, width, bias=False)
         self.token_norm = nn.RMSNorm(width, EPSILON)
         self.state_norm = nn.RMSNorm(width, EPSILON)
@@ -39,13 +38,23 @@ class Eagle3Head(Layer):
         self.output = nn.Linear(width, width, bias=False)
         self.add_feed_forward(sizes)
         self.norm = nn.RMSNorm(width, EPSILON)
-        self.register_buffer("cos", target.cos, persistent=False)
-        self.register_buffer("sin", target.sin, persistent=False)
         started(self, layers=1)
 
-    def encode(self, states: list[Tensor]) -> Tensor:
+    def encode(self, states: Sequence[Tensor] | Mapping[int, Tensor]) -> Tensor:
         """The head's states, of the rows that enter each layer of the target."""
-        return self.fc(torch.cat([states[layer] for layer in self.reads], -1))
+        return self.fc(torch.cat([states[layer] for layer in self.reads], -1)).float()
+
+    def drafts(self, states: Tensor, embedded: Tensor, visible: Tensor) -> Iterator[Tensor]:
+        """Yield the head's own states for each of STEPS drafted tokens, (texts, length, width).
+
+        states: those of `encode`. embedded: the embeddings of the next tokens. visible: as in
+        Batch. The row of a place predicts the token two places further on, behind a draft that
+        began as many places before as tokens were drafted.
+        """
+        past = Past()
+        for step in range(STEPS):
+            states = self(embedded, states if step == 0 else later(states, 1), past, visible)
+            yield states
 
     def forward(self, embedded: Tensor, states: Tensor, past: "Past", visible: Tensor) -> Tensor:
         """The head's own states, (texts, length, width), of a further drafted token at each place.
@@ -87,7 +96,7 @@ class Past:
         seen = visible.tril(-drafted) if drafted else visible
         scores = [(queries @ keys.transpose(-1, -2)).masked_fill(~seen, -torch.inf)]
         own = [
-            (_later(keys, drafted - step), _later(values, drafted - step))
+            (later(keys, drafted - step), later(values, drafted - step))
             for step, (keys, values) in enumerate(self._pairs[1:], 1)
         ]
         scores += [(queries * keys).sum(-1, keepdim=True) for keys, _ in own]
@@ -99,7 +108,7 @@ class Past:
         return mixed
 
 
-def _later(rows: Tensor, places: int) -> Tensor:
+def later(rows: Tensor, places: int) -> Tensor:
     """Rows, (..., length, size), each so many places later; zeros come first."""
     return F.pad(rows, (0, 0, places, 0))[..., : rows.shape[-2], :]
 
@@ -116,13 +125,11 @@ def eagle3_loss(head: Eagle3Head, target: Transformer) -> Loss:
         wanted = F.pad(batch.wanted[:, 1:], (0, 1))
         with torch.no_grad():
             right = F.linear(target.norm(states[-1]).roll(-1, 1)[wanted], table).float()
-        own, past = head.encode(states), Past()
         embedded = F.embedding(batch.next_tokens, table)
         total = torch.zeros(())
-        for step in range(_STEPS):
-            own = head(embedded, own if step == 0 else _later(own, 1), past, batch.visible)
+        for step, own in enumerate(head.drafts(head.encode(states), embedded, batch.visible)):
             logits = F.linear(head.norm(own)[wanted], table).float()
-            total = total + _DECAY**step * divergence(logits, right)
+            total = total + DECAY**step * divergence(logits, right)
         return total
 
     return loss

@@ -29,13 +29,17 @@ CHAT_TEMPLATE = (
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The shape of a llama-architecture model without grouped heads."""
+    """The shape of a llama-architecture model without grouped heads.
+
+    rope_base: of the angles by which queries and keys turn.
+    """
 
     vocabulary: int
     width: int
     layers: int
     heads: int
     feed_forward: int
+    rope_base: float = ROPE_BASE
 
     @property
     def head(self) -> int:
@@ -91,7 +95,7 @@ class Writer:
         self.gguf.add_head_count_kv(sizes.heads)
         self.gguf.add_layer_norm_rms_eps(EPSILON)
         self.gguf.add_rope_dimension_count(sizes.head)
-        self.gguf.add_rope_freq_base(ROPE_BASE)
+        self.gguf.add_rope_freq_base(sizes.rope_base)
         self.gguf.add_vocab_size(sizes.vocabulary)
 
     def add(self, tensors: Weights) -> None:

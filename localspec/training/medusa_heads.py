@@ -15,15 +15,14 @@ from localspec.training.transformer import Exported, Transformer
 
 # How much less each further token counts, and at how many places of a batch each head is trained:
 # their logits cost more than all of the target.
-_DECAY, _SHARE = 0.8, 0.2
+DECAY, SHARE = 0.8, 0.2
 
 
 class MedusaHeads(Exported):
     """A few residual blocks for each head, and the target's own output matrix for all of them."""
 
-    def __init__(self, target: Transformer) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        width = target.sizes.width
         self.heads = nn.ModuleList(
             nn.ModuleList(nn.Linear(width, width) for _ in range(MEDUSA_BLOCKS))
             for _ in range(MEDUSA_HEADS)
@@ -56,9 +55,9 @@ def medusa_loss(heads: MedusaHeads, target: Transformer) -> Loss:
         for head in range(MEDUSA_HEADS):
             # Answers are written without a gap, so what is wanted that far on is of the same one.
             wanted = wanted & F.pad(batch.wanted[:, head + 1 :], (0, head + 1))
-            some = wanted & (torch.rand(wanted.shape) < _SHARE)
+            some = wanted & (torch.rand(wanted.shape) < SHARE)
             right = rows.roll(-head - 1, 1)[some]
-            total = total + _DECAY**head * divergence(
+            total = total + DECAY**head * divergence(
                 F.linear(heads(rows[some], head), table).float(), F.linear(right, table).float()
             )
         return total

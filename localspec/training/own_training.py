@@ -9,6 +9,7 @@ from threading import Event
 from time import monotonic
 
 import numpy as np
+import torch
 
 from localspec.conversion.target import Target
 from localspec.distillation.last_trial import Trial
@@ -95,6 +96,7 @@ class OwnTraining:
         held_out = material.held_out_texts()
         shard, reading = material.sample()
         sample = list(batches(shard, self._device, np.random.default_rng(0)))
+        torch.manual_seed(self._seed)
         drafter = self._kind.create(self._target, self._request.options, sample)
         drafter.to(self._device)
         require_room(drafter, self._device, "fewer layers fit")

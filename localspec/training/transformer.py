@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from localspec.training.gguf_export import CONTEXT, EPSILON, ROPE_BASE, Floats, Sizes
+from localspec.training.gguf_export import CONTEXT, EPSILON, Floats, Sizes
 
 
 class Exported(nn.Module):
@@ -17,7 +17,7 @@ class Exported(nn.Module):
 
     def weights(self) -> dict[str, Floats]:
         """Every weight by its name, as an array."""
-        return {name: weight.float().numpy() for name, weight in self.state_dict().items()}
+        return {name: weight.float().cpu().numpy() for name, weight in self.state_dict().items()}
 
 
 class Layer(Exported):
@@ -75,20 +75,30 @@ def started(model: nn.Module, layers: int) -> None:
             nn.init.normal_(weight, 0, 0.02 / (math.sqrt(2 * layers) if last else 1))
 
 
-class Transformer(Exported):
+class Rotating(Exported):
+    """A model whose queries and keys turn by their position (Su et al. 2021, RoPE).
+
+    cos, sin: (CONTEXT, 1, half of a head).
+    """
+
     cos: Tensor
     sin: Tensor
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         self.sizes = sizes
-        self.embedding = nn.Embedding(sizes.vocabulary, sizes.width)
-        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
-        self.norm = nn.RMSNorm(sizes.width, EPSILON)
-        turns = ROPE_BASE ** -(torch.arange(0, sizes.head, 2) / sizes.head)
+        turns = sizes.rope_base ** -(torch.arange(0, sizes.head, 2) / sizes.head)
         angles = torch.outer(torch.arange(CONTEXT).float(), turns)[:, None]
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
+
+
+class Transformer(Rotating):
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        self.embedding = nn.Embedding(sizes.vocabulary, sizes.width)
+        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
+        self.norm = nn.RMSNorm(sizes.width, EPSILON)
         started(self, sizes.layers)
 
     def forward(

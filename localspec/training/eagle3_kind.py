@@ -1,0 +1,97 @@
+"""EAGLE-3 for `localspec train`: one layer that reads three hidden rows of its target."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from localspec.conversion.published import TYPES, require_type
+from localspec.conversion.target import Target
+from localspec.gguf.heads import EAGLE3
+from localspec.gguf.writer import TensorType
+from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
+from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
+from localspec.training.eagle3_head import DECAY, STEPS, Eagle3Head
+from localspec.training.examples import Batch, TopRows
+from localspec.training.head_export import eagle3_tensors
+from localspec.training.head_source import (
+    HeadSource,
+    places_before,
+    places_behind,
+    read_layers,
+    write_head,
+)
+
+
+class Eagle3Drafter(TrainedDrafter):
+    """A head with its target's matrices. reads: the layers. type_: of the matrices in its file."""
+
+    def __init__(self, source: HeadSource, reads: Sequence[int], type_: TensorType) -> None:
+        super().__init__()
+        self.head = Eagle3Head(source.sizes, reads)
+        self.head.norm = source.output_norm()
+        self.embedding = source.embedding()
+        self.output = self.embedding if source.is_tied else source.output()
+        self._source, self._type = source, type_
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The loss of all drafted tokens, of which each further one counts less."""
+        losses = [
+            DECAY**step * acceptance_loss(rows, self.output.weight, top)
+            for step, (rows, top) in enumerate(self._drafts(batch))
+        ]
+        return torch.stack(losses).sum() / sum(DECAY**step for step in range(STEPS))
+
+    def agreement(self, batch: Batch) -> Sequence[Agreement]:
+        """By drafted token: the head goes on with its own states, and the text's tokens."""
+        drafts = self._drafts(batch)
+        return [agreement(rows, self.output.weight, top) for rows, top in drafts]
+
+    @property
+    def note(self) -> str:
+        """Which layers it reads."""
+        return f"reads the rows that enter layers {', '.join(map(str, self.head.reads))}"
+
+    def export(self, path: Path, about: Mapping[str, object]) -> None:
+        """Write a head that llama.cpp loads, too; the matrices of the target stay there."""
+        sizes = self._source.sizes
+        metadata = {
+            **self._source.metadata(EAGLE3, layers=1),
+            f"{EAGLE3}.target_layers": list(self.head.reads),
+            f"{EAGLE3}.target_hidden_size": sizes.width,
+            **about,
+        }
+        tensors = eagle3_tensors(sizes, self.head.weights())
+        write_head(path, EAGLE3, metadata, tensors, self._type)
+
+    def _drafts(self, batch: Batch) -> Iterator[tuple[Tensor, TopRows]]:
+        """For each drafted token, the rows behind the last norm, and what the target says there.
+
+        The pair of a place has its row and the next token, and predicts the one after that.
+        """
+        length = batch.tokens.shape[1]
+        visible = torch.ones(length, length, dtype=torch.bool, device=batch.tokens.device).tril()
+        embedded = self.embedding(batch.tokens.roll(-1, 1))
+        right, wanted = batch.top.later(1), places_behind(batch.wanted, 1)
+        states = self.head.encode(batch.hidden)
+        for step, own in enumerate(self.head.drafts(states, embedded, visible)):
+            # A draft begins where the pending token is of an answer, or the last of its prompt.
+            places = wanted & places_before(wanted, step)
+            yield self.head.norm(own[places]), right.at(places)
+
+
+def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
+    require_type(options.type_name, TYPES)
+    HeadSource(target, EAGLE3)
+    return read_layers(target, EAGLE3)
+
+
+def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> Eagle3Drafter:
+    source = HeadSource(target, EAGLE3)
+    source.require_rows(sample)
+    reads = read_layers(target, EAGLE3)
+    return Eagle3Drafter(source, reads, require_type(options.type_name, TYPES))
+
+
+EAGLE3_KIND = Kind(EAGLE3, _layers, _create)

@@ -1,0 +1,159 @@
+"""Head source: what heads of a target have of it, its matrices above all."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from localspec.conversion.published import file_type, tensor_of_rows
+from localspec.conversion.target import Target
+from localspec.errors import DrafterMismatchError, LocalspecError
+from localspec.gguf.reader import TensorInfo
+from localspec.gguf.weights import Weights as FileWeights
+from localspec.gguf.writer import TensorType, write_gguf
+from localspec.loading.head_check import unreadable_rows
+from localspec.models.kinds import DRAFT_MODEL, MEDUSA
+from localspec.training.cut_shape import CutSource
+from localspec.training.examples import Batch
+from localspec.training.gguf_export import EPSILON, ROPE_BASE, Sizes, Weights
+
+# Numbers of an attention head, at most.
+_HEAD = 64
+# Layers whose rows are read: from the first that knows more than its token to one of the last.
+_FEWEST_LAYERS = 3
+
+
+class HeadSource:
+    """A target for which a head is trained. kind: of the head, for messages.
+
+    sizes: of the head. Raises DrafterMismatchError for a target without matrices that the head
+    could use.
+    """
+
+    def __init__(self, target: Target, kind: str) -> None:
+        self.target, self._kind = target, kind
+        found = target.embedding, target.output
+        if found[0] is None or found[1] is None:
+            raise refusal(target, kind, "it has no embedding or output matrix of its width")
+        self._embedding, self._output = found[0], found[1]
+        width, base = target.width, target.header.own("rope.freq_base")
+        self.sizes = Sizes(
+            vocabulary=target.n_vocab,
+            width=width,
+            layers=1,
+            heads=width // math.gcd(width, _HEAD),
+            # Eleven quarters of the width, in whole blocks of quantised types.
+            feed_forward=-(-width * 11 // 128) * 32,
+            rope_base=float(base) if isinstance(base, int | float) else ROPE_BASE,
+        )
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the embedding is the output matrix too."""
+        return self._embedding[1].name == self._output[1].name
+
+    def embedding(self) -> nn.Embedding:
+        """The target's embedding, which is not trained."""
+        return self._table(*self._embedding)
+
+    def output(self) -> nn.Embedding:
+        """The target's output matrix, which is not trained."""
+        return self._table(*self._output)
+
+    def output_norm(self) -> nn.RMSNorm:
+        """A norm that begins with the weights of the target's last one."""
+        norm = nn.RMSNorm(self.sizes.width, EPSILON)
+        found = self.target.facts.located("output_norm.weight")
+        if found and found[1].shape == (self.sizes.width,):
+            with torch.no_grad():
+                norm.weight.copy_(torch.from_numpy(FileWeights(found[0]).rows(found[1]).copy()))
+        return norm
+
+    def require_rows(self, sample: Sequence[Batch]) -> None:
+        """Raise DrafterMismatchError where the rows of these batches are none to learn from."""
+        found = ((layer, rows) for batch in sample for layer, rows in batch.hidden.items())
+        for layer, rows in found:
+            if rows.shape[-1] != self.sizes.width or not rows.isfinite().all() or not rows.any():
+                where = "behind its output norm" if layer < 0 else f"that enter layer {layer}"
+                why = f"llama.cpp hands out no rows of it {where}"
+                raise refusal(self.target, self._kind, why)
+
+    def metadata(self, architecture: str, layers: int) -> dict[str, object]:
+        """The metadata of a head of so many layers, with the target's tokenizer."""
+        sizes, header = self.sizes, self.target.header
+        own = {
+            "block_count": layers,
+            "context_length": header.context_length or 0,
+            "embedding_length": sizes.width,
+            "feed_forward_length": sizes.feed_forward,
+            "attention.head_count": sizes.heads,
+            "attention.head_count_kv": sizes.heads,
+            "attention.layer_norm_rms_epsilon": EPSILON,
+            "rope.dimension_count": sizes.head,
+            "rope.freq_base": sizes.rope_base,
+            "vocab_size": sizes.vocabulary,
+        }
+        said = {f"{architecture}.{key}": value for key, value in own.items()}
+        return said | self.target.tokenizer
+
+    def _table(self, weights: FileWeights, tensor: TensorInfo) -> nn.Embedding:
+        rows = torch.from_numpy(weights.rows(tensor).copy())
+        return nn.Embedding.from_pretrained(rows, freeze=True)
+
+
+def write_head(
+    path: Path,
+    architecture: str,
+    metadata: Mapping[str, object],
+    tensors: Weights,
+    type_: TensorType,
+) -> None:
+    """Write a head. tensors: by their names without `.weight`. type_: of its matrices."""
+    write_gguf(
+        path,
+        architecture,
+        {**metadata, "general.file_type": file_type(type_)},
+        [
+            tensor_of_rows(f"{name}.weight", weight.shape, type_, weight.__getitem__)
+            for name, weight in tensors.items()
+        ],
+    )
+
+
+def read_layers(target: Target, kind: str) -> tuple[int, ...]:
+    """Three layers of a target whose input rows a head reads: early, in the middle, late.
+
+    Raises DrafterMismatchError for a target that hands them out to nobody.
+    """
+    count = target.layers
+    if count < _FEWEST_LAYERS:
+        raise refusal(target, kind, f"it has {count} layers, and rows of {_FEWEST_LAYERS} are read")
+    early, late = min(2, count - _FEWEST_LAYERS), count - 1 - count // 16
+    layers = early, (early + late + 1) // 2, late
+    if problem := unreadable_rows(target.facts, layers):
+        raise refusal(target, kind, problem)
+    return layers
+
+
+def refusal(target: Target, kind: str, why: str) -> DrafterMismatchError:
+    """An error that names the kinds which this target leaves."""
+    others = [] if kind == MEDUSA else [MEDUSA]
+    try:
+        CutSource(target)
+        others.append(DRAFT_MODEL)
+    except LocalspecError:
+        pass
+    way_out = f"train --kind {' or '.join(others)}" if others else "use --draft suffix"
+    return DrafterMismatchError(f"no {kind} can be trained for {target.name}: {why}; {way_out}")
+
+
+def places_behind(wanted: Tensor, later: int) -> Tensor:
+    """Where the place so many further on is wanted; bool, (texts, length) as `wanted`."""
+    return nn.functional.pad(wanted[:, later:], (0, later))
+
+
+def places_before(wanted: Tensor, earlier: int) -> Tensor:
+    """Where the place so many before is wanted."""
+    return nn.functional.pad(wanted, (earlier, 0))[:, : wanted.shape[1]]
