@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 from time import monotonic
@@ -16,13 +17,14 @@ from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
-from localspec.server.client_setup import CLIENTS
+from localspec.server.client_setup import CLIENTS, claude_code_variables, key_shown
 from localspec.server.client_setup import setup as settings_of_client
 
 if TYPE_CHECKING:
+    from localspec.server.run import Address
     from localspec.server.service import Service
 
-_PORT = 8080
+_HOST, _PORT = "127.0.0.1", 8080
 _KEY_VARIABLE = "LOCALSPEC_API_KEY"
 # Loading that takes longer says what it is at.
 _QUICK_SECONDS = 2.0
@@ -31,7 +33,7 @@ _QUICK_SECONDS = 2.0
 @click.command()
 @click.argument("name", metavar="[MODEL]", required=False)
 @model_options
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default=_HOST, show_default=True, help="Address to listen on.")
 @click.option("--port", type=int, default=_PORT, show_default=True, help="Port to listen on.")
 @click.option(
     "--parallel",
@@ -124,7 +126,7 @@ def serve(
         return service
 
     def ready(service: "Service") -> None:
-        for line in _greeting(service, address.url):
+        for line in _greeting(service, address, _command(asked, alias, address)):
             output.note(line)
 
     run(load_service, address, opened, ready=ready, progress=_LoadingNotes(output, address.url))
@@ -178,16 +180,28 @@ def _shown_name(asked: str | None) -> str:
     return Path(asked).stem if Path(asked).suffix == ".gguf" else asked
 
 
-def _greeting(service: "Service", url: str) -> list[str]:
-    name, engine, pool = service.name, service.engine, service.pool
+def _command(asked: str | None, alias: tuple[str, ...], address: "Address") -> str:
+    """The part of the command line that the settings of clients depend on."""
+    words = ["localspec", "serve", *([asked] if asked else [])]
+    words += ["--alias", alias[0]] if alias else []
+    words += ["--host", address.host] if address.host != _HOST else []
+    words += ["--port", str(address.port)] if address.port != _PORT else []
+    return shlex.join(words)
+
+
+def _greeting(service: "Service", address: "Address", again: str) -> list[str]:
+    """What is said once it answers. again: the command line that prints settings of clients."""
+    name, url, engine, pool = service.name, address.url, service.engine, service.pool
     draft = " or ".join(engine.drafter_set.names) or f"off ({engine.drafter_set.reason})"
+    key = key_shown(key=bool(address.key))
+    claude = claude_code_variables(url, name, key)
     return [
         f"{name} · draft: {draft} · {len(pool.slots)} texts at once, {engine.context} tokens each",
         f"serving at {url}/v1 (OpenAI) and {url} (Anthropic); Ctrl-C ends it",
         f"chat in a browser: {url}",
-        f"Claude Code: ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN=none ANTHROPIC_MODEL={name} "
-        "claude",
-        f"others: localspec serve --setup {'|'.join(CLIENTS)}",
+        f"OpenAI clients: OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
+        f"Claude Code: {' '.join(f'{k}={shlex.quote(v)}' for k, v in claude.items())} claude",
+        f"settings of other clients: {again} --setup {'|'.join(CLIENTS)}",
         *engine.notes,
         *([pool.note] if pool.note else []),
     ]

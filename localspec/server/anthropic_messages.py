@@ -10,7 +10,7 @@ from typing import Any
 from localspec.generation_config import GenerationConfig
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
-from localspec.server.messages import one_system_message
+from localspec.server.messages import one_system_message, tool_output
 from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
@@ -119,8 +119,6 @@ def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:
                 texts.append(block.text("text") or "")
             case "thinking":
                 thoughts.append(block.text("thinking") or "")
-            case "redacted_thinking":
-                pass  # no model here can read it
             case "tool_use":
                 arguments = block.values.get("input")
                 function = {
@@ -134,6 +132,9 @@ def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:
                     "content": _result(block),
                     "tool_call_id": block.text("tool_use_id") or "",
                 }
+            case kind if role == "assistant":
+                # Of another server, where the conversation began: no model here can read it.
+                log.warning("left out a block of the type %.40s, which is not known here", kind)
             case _:
                 raise block.wrong("type", "text, thinking, tool_use or tool_result")
     if texts or calls or thoughts:
@@ -146,16 +147,11 @@ def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _result(block: Fields) -> str:
-    """What a tool gave back: a text, or blocks of text."""
+    """What a tool gave back: a text, or blocks, of which the model is told what it cannot read."""
     content = block.values.get("content")
     if content is None or isinstance(content, str):
         return content or ""
-    texts = []
-    for part in block.objects("content"):
-        if part.text("type") != "text":
-            raise part.wrong("type", "text; this model reads nothing else")
-        texts.append(part.text("text") or "")
-    return "\n".join(texts)
+    return "\n".join(tool_output(part) for part in block.objects("content"))
 
 
 async def count(request: MessagesRequest, service: Service) -> JSON:

@@ -1,51 +1,62 @@
 """Client setup: what other programs must be told to use this server."""
 
+import json
+import shlex
 from collections.abc import Callable
 
 _ANY_KEY = "none"
 Setup = Callable[[str, str, str], str]
 
 
+def _exports(**variables: str) -> str:
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+
+
 def _openai(url: str, name: str, key: str) -> str:
     return f"""\
-export OPENAI_BASE_URL={url}/v1
-export OPENAI_API_KEY={key}
+{_exports(OPENAI_BASE_URL=f"{url}/v1", OPENAI_API_KEY=key)}
 
 from openai import OpenAI
 client = OpenAI()
 answer = client.chat.completions.create(
-    model="{name}", messages=[{{"role": "user", "content": "Hello!"}}]
+    model={json.dumps(name)}, messages=[{{"role": "user", "content": "Hello!"}}]
 )
 print(answer.choices[0].message.content)"""
 
 
 def _anthropic(url: str, name: str, key: str) -> str:
     return f"""\
-export ANTHROPIC_BASE_URL={url}
-export ANTHROPIC_API_KEY={key}
+{_exports(ANTHROPIC_BASE_URL=url, ANTHROPIC_API_KEY=key)}
 
 from anthropic import Anthropic
 answer = Anthropic().messages.create(
-    model="{name}", max_tokens=500, messages=[{{"role": "user", "content": "Hello!"}}]
+    model={json.dumps(name)}, max_tokens=500, messages=[{{"role": "user", "content": "Hello!"}}]
 )
-print(answer.content[0].text)"""
+print("".join(block.text for block in answer.content if block.type == "text"))"""
+
+
+def claude_code_variables(url: str, name: str, key: str) -> dict[str, str]:
+    """The environment of Claude Code, which asks for models of several sizes."""
+    models = ("MODEL", "DEFAULT_OPUS_MODEL", "DEFAULT_SONNET_MODEL", "DEFAULT_HAIKU_MODEL")
+    return {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_AUTH_TOKEN": key,
+        **{f"ANTHROPIC_{model}": name for model in models},
+    }
 
 
 def _claude_code(url: str, name: str, key: str) -> str:
     return f"""\
-export ANTHROPIC_BASE_URL={url}
-export ANTHROPIC_AUTH_TOKEN={key}
-export ANTHROPIC_MODEL={name}
-export ANTHROPIC_SMALL_FAST_MODEL={name}
-export ANTHROPIC_DEFAULT_HAIKU_MODEL={name}
-export CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1
+# its instructions and tools take some 20,000 tokens: start the server with --ctx 32768 or more
+{_exports(**claude_code_variables(url, name, key), CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1")}
 claude"""
 
 
 def _codex(url: str, name: str, key: str) -> str:
     return f"""\
-# ~/.codex/config.toml
-model = "{name}"
+# ~/.codex/config.toml; its instructions and tools take some 10,000 tokens: start the server with
+# --ctx 32768 or more
+model = {json.dumps(name)}
 model_provider = "localspec"
 
 [model_providers.localspec]
@@ -55,38 +66,39 @@ wire_api = "responses"
 env_key = "LOCALSPEC_API_KEY"
 
 # and in the shell
-export LOCALSPEC_API_KEY={key}
+{_exports(LOCALSPEC_API_KEY=key)}
 codex"""
 
 
 def _opencode(url: str, name: str, key: str) -> str:
+    options = {"baseURL": f"{url}/v1", "apiKey": key}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "localspec",
+        "options": options,
+        "models": {name: {}},
+    }
+    settings = {
+        "$schema": "https://opencode.ai/config.json",
+        "provider": {"localspec": provider},
+        "model": f"localspec/{name}",
+    }
     return f"""\
-# opencode.json
-{{
-  "$schema": "https://opencode.ai/config.json",
-  "provider": {{
-    "localspec": {{
-      "npm": "@ai-sdk/openai-compatible",
-      "options": {{ "baseURL": "{url}/v1", "apiKey": "{key}" }},
-      "models": {{ "{name}": {{}} }}
-    }}
-  }},
-  "model": "localspec/{name}"
-}}"""
+# opencode.json; start the server with --ctx 32768 or more
+{json.dumps(settings, indent=2)}"""
 
 
 def _aider(url: str, name: str, key: str) -> str:
     return f"""\
-export OPENAI_API_BASE={url}/v1
-export OPENAI_API_KEY={key}
-aider --model openai/{name}"""
+{_exports(OPENAI_API_BASE=f"{url}/v1", OPENAI_API_KEY=key)}
+aider --model {shlex.quote(f"openai/{name}")}"""
 
 
 def _curl(url: str, name: str, key: str) -> str:
-    body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+    body = json.dumps({"model": name, "messages": [{"role": "user", "content": "Hello!"}]})
     return f"""\
 curl {url}/v1/chat/completions -H 'Authorization: Bearer {key}' \\
-  -H 'Content-Type: application/json' -d '{body}'"""
+  -H 'Content-Type: application/json' -d {shlex.quote(body)}"""
 
 
 CLIENTS: dict[str, Setup] = {
@@ -100,9 +112,11 @@ CLIENTS: dict[str, Setup] = {
 }
 
 
-def setup(client: str, url: str, name: str, *, key: bool) -> str:
-    """The settings of a client. name: the model's. key: whether the server asks for one.
+def key_shown(*, key: bool) -> str:
+    """What is shown in the place of the key, which is never shown itself."""
+    return "YOUR_KEY" if key else _ANY_KEY
 
-    The key itself is never shown.
-    """
-    return CLIENTS[client](url, name, "YOUR_KEY" if key else _ANY_KEY)
+
+def setup(client: str, url: str, name: str, *, key: bool) -> str:
+    """The settings of a client. name: the model's. key: whether the server asks for one."""
+    return CLIENTS[client](url, name, key_shown(key=key))

@@ -45,8 +45,6 @@ def read(body: Fields, service: Service) -> InfillRequest:
     service.require_model(body.text("model"))
     for name in ("input_prefix", "input_suffix"):
         body.needed(name)
-    if body.whole("n_probs", 0):
-        raise body.wrong("n_probs", "left out: ask /v1/completions for logprobs")
     reads_only = body.whole("n_predict") == 0
     most = 1 if reads_only else most_tokens(body, "n_predict", "max_tokens", context=USUAL_TOKENS)
     return InfillRequest(

@@ -63,3 +63,14 @@ def text_of(given: Fields, name: str) -> str:
             raise part.wrong("type", "text; this model reads nothing else")
         texts.append(part.text("text") or part.text("refusal") or "")
     return "\n".join(texts)
+
+
+def tool_output(part: Fields) -> str:
+    """A part of what a tool gave back: its text, or a word in the place of a picture.
+
+    A request cannot do without it: it comes again with every later turn.
+    """
+    kind = part.text("type")
+    if kind in _TEXTS:
+        return part.text("text") or ""
+    return f"[{kind or 'a part'} left out: this model reads text only]"

@@ -60,7 +60,9 @@ def read(body: Fields, service: Service) -> ChatRequest:
         body,
         service.usual,
         max_tokens=most_tokens(
-            body, "max_completion_tokens", "max_tokens", context=service.engine.context
+            body,
+            *("max_completion_tokens", "max_tokens", "n_predict"),
+            context=service.engine.context,
         ),
         logprobs=bool(body.flag("logprobs")),
         top_logprobs=top or None,

@@ -9,9 +9,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
-from localspec.server.messages import text_of
+from localspec.server.messages import text_of, tool_output
 
 log = logging.getLogger("localspec.server")
 
@@ -94,11 +93,10 @@ def _output(item: Fields) -> str:
     output = item.values.get("output")
     if output is None or isinstance(output, str):
         return output or ""
-    if isinstance(output, list) and all(isinstance(part, Mapping) for part in output):
-        try:
-            return text_of(item, "output")
-        except ApiError:
-            pass  # pictures, say: the model is shown that there is something
+    parts = output if isinstance(output, list) else []
+    kinds = [part.get("type") if isinstance(part, Mapping) else None for part in parts]
+    if parts and all(isinstance(kind, str) for kind in kinds):
+        return "\n".join(tool_output(part) for part in item.objects("output"))
     return json.dumps(output)
 
 

@@ -1,0 +1,318 @@
+"""What coding agents send and need, with a model whose template is strict and that reasons.
+
+Each test is about something that some server answered wrongly.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from anthropic import Anthropic
+from fakes.served import Served, serving
+from fakes.tiny import write_tiny
+from openai import OpenAI
+
+# It refuses a system message elsewhere than at the beginning and arguments that are no map, as
+# Qwen's do, and begins each answer with reasoning.
+STRICT = """
+{%- for message in messages %}
+    {%- if message.role == 'system' and not loop.first %}
+        {{- raise_exception('System message must be at the beginning.') }}
+    {%- endif %}
+    {{- '<s>' ~ message.role[0] ~ ' ' }}
+    {%- if message.reasoning_content %}
+        {{- '<think>' ~ message.reasoning_content ~ '</think>' }}
+    {%- endif %}
+    {{- message.content }}
+    {%- for call in message.tool_calls or [] %}
+        {{- '<tool_call>{"name": ' ~ call.function.name | tojson ~ ', "arguments": {' }}
+        {%- for name, value in call.function.arguments | items %}
+            {{- name | tojson ~ ': ' ~ value | tojson }}
+        {%- endfor %}
+        {{- '}}</tool_call>' }}
+    {%- endfor %}
+    {{- '</s>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<s>a <think>' }}
+{%- endif %}
+"""
+# What the model is made to write.
+SAID = {"grammar": 'root ::= "hm</think>yes"', "temperature": 0}
+QUESTION: Any = [{"role": "user", "content": "ls"}]
+PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"mode": {"enum": ["r", "w"]}},
+    "required": ["mode"],
+    "additionalProperties": False,
+}
+FUNCTION = {"name": "open_file", "parameters": PARAMETERS}
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    model = tmp_path_factory.mktemp("strict") / "strict.gguf"
+    write_tiny(model, "llama", quantised=False, template=STRICT, context=2048)
+    with serving(str(model), "--threads", "1", "--draft", "suffix", "--parallel", "2") as served:
+        yield served
+
+
+@pytest.fixture
+def openai(strict: Served) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{strict.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def anthropic(strict: Served) -> Iterator[Anthropic]:
+    with Anthropic(base_url=strict.url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+def test_chat_tells_reasoning_from_the_answer(openai: OpenAI) -> None:
+    settings: Any = {"model": "strict", "messages": QUESTION, "extra_body": SAID}
+    message: Any = openai.chat.completions.create(**settings).choices[0].message
+    assert (message.reasoning_content, message.content) == ("hm", "yes")
+    deltas: list[Any] = [
+        choice.delta
+        for chunk in openai.chat.completions.create(stream=True, **settings)
+        for choice in chunk.choices
+    ]
+    reasoning = [getattr(delta, "reasoning_content", None) or "" for delta in deltas]
+    assert "".join(reasoning) == "hm"
+    assert "".join(delta.content or "" for delta in deltas) == "yes"
+
+
+def test_messages_tell_reasoning_from_the_answer(anthropic: Anthropic) -> None:
+    settings: Any = {"model": "strict", "messages": QUESTION, "max_tokens": 50, "extra_body": SAID}
+    blocks: list[Any] = [*anthropic.messages.create(**settings).content]
+    assert [block.type for block in blocks] == ["thinking", "text"]
+    assert (blocks[0].thinking, blocks[1].text) == ("hm", "yes")
+    with anthropic.messages.stream(**settings) as stream:
+        kinds = [event.delta.type for event in stream if event.type == "content_block_delta"]
+        streamed: list[Any] = [*stream.get_final_message().content]
+    assert {"thinking_delta", "text_delta"} == {*kinds}
+    assert (streamed[0].thinking, streamed[1].text) == ("hm", "yes")
+
+
+def test_responses_tell_reasoning_from_the_answer(openai: OpenAI) -> None:
+    settings: Any = {"model": "strict", "input": "ls", "extra_body": SAID}
+    items: list[Any] = [*openai.responses.create(**settings).output]
+    assert [item.type for item in items] == ["reasoning", "message"]
+    assert items[0].content[0].text == "hm"
+    assert items[1].content[0].text == "yes"
+    events: list[Any] = [*openai.responses.create(stream=True, **settings)]
+    deltas = [each.delta for each in events if each.type == "response.reasoning_text.delta"]
+    assert "".join(deltas) == "hm"
+
+
+def test_reasoning_that_comes_back_is_given_to_the_template(strict: Served) -> None:
+    history = [
+        *QUESTION,
+        {"role": "assistant", "content": "yes", "reasoning_content": "hm"},
+        {"role": "user", "content": "go on"},
+    ]
+    prompt = strict.post("/apply-template", {"messages": history}).json()["prompt"]
+    assert "<s>a <think>hm</think>yes</s>" in prompt
+    wanted = len(
+        strict.post("/tokenize", {"content": prompt, "add_special": True}).json()["tokens"]
+    )
+    blocks = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "yes"}]
+    items = [
+        *QUESTION,
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "yes"}]},
+        history[-1],
+    ]
+    messages = [QUESTION[0], {"role": "assistant", "content": blocks}, history[-1]]
+    counted = strict.post("/v1/messages/count_tokens", {"messages": messages}).json()
+    answer = strict.post("/v1/responses", {"input": items, "max_output_tokens": 1}).json()
+    # BOS is written by the template too.
+    assert {counted["input_tokens"], answer["usage"]["input_tokens"]} <= {wanted, wanted - 1}
+
+
+TWO_SYSTEMS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {
+        "messages": [
+            {"role": "system", "content": "a"},
+            {"role": "developer", "content": "b"},
+            *QUESTION,
+            {"role": "system", "content": "c"},
+        ]
+    },
+    "/v1/responses": {
+        "instructions": "a",
+        "input": [{"role": "developer", "content": "b"}, *QUESTION],
+    },
+    "/v1/messages": {
+        "max_tokens": 1,
+        "system": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+        "messages": [*QUESTION, {"role": "system", "content": "c"}],
+    },
+}
+
+
+@pytest.mark.parametrize("path", list(TWO_SYSTEMS))
+def test_system_messages_are_one_at_the_beginning(strict: Served, path: str) -> None:
+    limits = {"max_tokens": 1, "max_output_tokens": 16}
+    answer = strict.post(path, {**limits, **TWO_SYSTEMS[path]})
+    assert answer.status_code == 200, answer.text
+
+
+CUT = '{"mode": "r", "pa'
+
+
+def test_arguments_that_were_cut_off_are_no_error(strict: Served) -> None:
+    function = {"name": "open_file", "arguments": CUT}
+    call = {"id": "c", "type": "function", "function": function}
+    chat = [
+        *QUESTION,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "x"},
+    ]
+    items = [
+        *QUESTION,
+        {"type": "function_call", "call_id": "c", "name": "open_file", "arguments": CUT},
+        {"type": "function_call_output", "call_id": "c", "output": "x"},
+    ]
+    for path, body in (
+        ("/v1/chat/completions", {"messages": chat, "max_tokens": 1}),
+        ("/v1/responses", {"input": items, "max_output_tokens": 16}),
+    ):
+        answer = strict.post(path, body)
+        assert answer.status_code == 200, answer.text
+
+
+def test_what_a_tool_gave_back_and_no_model_here_reads(strict: Served) -> None:
+    """A picture comes again with every later turn: it is named, and none of its bytes are read."""
+    picture = {"type": "image", "source": {"type": "base64", "data": "A" * 5000}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [picture]}
+    messages = [
+        *QUESTION,
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f"}]},
+        {"role": "user", "content": [result, {"type": "text", "text": "and?"}]},
+    ]
+    counted = strict.post("/v1/messages/count_tokens", {"messages": messages})
+    assert 40 < counted.json()["input_tokens"] < 200
+    output = [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "A" * 5000}]
+    items = [
+        *QUESTION,
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": output},
+    ]
+    answer = strict.post("/v1/responses", {"input": items, "max_output_tokens": 16})
+    assert 40 < answer.json()["usage"]["input_tokens"] < 200
+
+
+def test_blocks_of_another_server_are_left_out(strict: Served) -> None:
+    blocks = [
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "text", "text": "found"},
+    ]
+    messages = [*QUESTION, {"role": "assistant", "content": blocks}, *QUESTION]
+    answer = strict.post("/v1/messages", {"messages": messages, "max_tokens": 1})
+    assert answer.status_code == 200
+    assert any("server_tool_use" in line for line in strict.lines)
+
+
+def test_a_call_in_a_stream_of_messages(claude: Anthropic) -> None:
+    with claude.messages.stream(
+        model="localspec",
+        messages=QUESTION,
+        max_tokens=200,
+        tools=[{"name": "open_file", "input_schema": PARAMETERS}],
+        tool_choice={"type": "tool", "name": "open_file"},
+    ) as stream:
+        events: list[Any] = [event for event in stream if event.type.startswith(("cont", "mess"))]
+        final = stream.get_final_message()
+    call: Any = final.content[-1]
+    starts = [event for event in events if event.type == "content_block_start"]
+    assert starts[-1].content_block.type == "tool_use"
+    assert (starts[-1].content_block.id, starts[-1].content_block.input) == (call.id, {})
+    parts = [
+        event.delta.partial_json
+        for event in events
+        if event.type == "content_block_delta" and event.delta.type == "input_json_delta"
+    ]
+    assert json.loads("".join(parts)) == call.input
+    assert call.input["mode"] in ("r", "w")
+    assert [event.type for event in events[-3:]] == [
+        "content_block_stop", "message_delta", "message_stop",
+    ]  # fmt: skip
+    assert final.stop_reason == "tool_use"
+
+
+def test_a_call_in_a_stream_of_responses(client: OpenAI) -> None:
+    """Its ids are those at the end, and an event says that its arguments are whole."""
+    tool: Any = {"type": "function", "strict": True, **FUNCTION}
+    events: list[Any] = [
+        *client.responses.create(
+            model="localspec",
+            input="ls",
+            tools=[tool],
+            tool_choice={"type": "function", "name": "open_file"},
+            stream=True,
+        )
+    ]
+    assert events[-1].type == "response.completed"
+    final = events[-1].response.output
+    added = [event.item for event in events if event.type == "response.output_item.added"]
+    done = [event.item for event in events if event.type == "response.output_item.done"]
+    assert [item.id for item in added] == [item.id for item in done] == [item.id for item in final]
+    call = final[-1]
+    assert added[-1].call_id == done[-1].call_id == call.call_id
+    assert added[-1].arguments == ""
+    parts = [e for e in events if e.type == "response.function_call_arguments.delta"]
+    (whole,) = [e for e in events if e.type == "response.function_call_arguments.done"]
+    assert {part.item_id for part in parts} == {whole.item_id} == {call.id}
+    assert "".join(part.delta for part in parts) == whole.arguments == call.arguments
+    assert json.loads(call.arguments)["mode"] in ("r", "w")
+
+
+def test_a_call_in_a_stream_of_chat(client: OpenAI) -> None:
+    """Index, id and name come first, then pieces of the arguments, then why it ended and usage."""
+    chunks: list[Any] = [
+        *client.chat.completions.create(
+            model="localspec",
+            messages=QUESTION,
+            tools=[{"type": "function", "function": FUNCTION}],  # type: ignore[list-item]
+            tool_choice={"type": "function", "function": {"name": "open_file"}},
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    ]
+    assert (chunks[-1].choices, chunks[-1].usage is not None) == ([], True)
+    choices = [choice for chunk in chunks for choice in chunk.choices]
+    assert [choice.finish_reason for choice in choices if choice.finish_reason] == ["tool_calls"]
+    parts = [part for choice in choices for part in choice.delta.tool_calls or []]
+    assert (parts[0].index, parts[0].function.name) == (0, "open_file")
+    assert parts[0].id and parts[0].type == "function"
+    assert not any(part.id or part.function.name for part in parts[1:])
+    assert json.loads("".join(part.function.arguments for part in parts))["mode"] in ("r", "w")
+
+
+def test_what_is_in_a_cache_is_said_in_each_protocol(strict: Served) -> None:
+    question = [{"role": "user", "content": "which files are large " * 8}]
+    limits = {"max_tokens": 1, "max_output_tokens": 16}
+    places = {
+        "/v1/chat/completions": ("prompt_tokens_details", "cached_tokens"),
+        "/v1/responses": ("input_tokens_details", "cached_tokens"),
+        "/v1/messages": ("cache_read_input_tokens",),
+    }
+    for path, (*names, last) in places.items():
+        name = "input" if path == "/v1/responses" else "messages"
+        for _ in range(2):
+            usage = strict.post(path, {**limits, name: question}).json()["usage"]
+        for each in names:
+            usage = usage[each]
+        assert usage[last] > 100
+
+
+def test_the_list_of_models_is_that_of_both_clients(openai: OpenAI, anthropic: Anthropic) -> None:
+    (one,), (other,) = openai.models.list(), anthropic.models.list()
+    assert one.id == other.id == "strict"
+    assert other.created_at.timestamp() == one.created
+    assert other.max_input_tokens == 2048

@@ -1,0 +1,113 @@
+"""The settings that are printed for clients, followed to the letter."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+
+import httpx
+import pytest
+from fakes.command_line import localspec
+from fakes.served import Served
+
+from localspec.server.client_setup import CLIENTS, setup
+
+NAME = "terminal-9m-q8_0"
+# A name that would break what is not quoted.
+ODD = 'it\'s "my" model'
+
+
+@pytest.fixture
+def printed(served: Served) -> dict[str, str]:
+    return {client: setup(client, served.url, NAME, key=False) for client in CLIENTS}
+
+
+def shell(script: str) -> str:
+    """What a script prints; it must not fail."""
+    clean = {name: value for name, value in os.environ.items() if "API" not in name}
+    done = subprocess.run(
+        ["sh", "-eu", "-c", script], env=clean, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def python(text: str) -> str:
+    """What the second part of a printed text prints, in the environment of the first."""
+    exports, _, code = text.partition("\n\n")
+    return shell(f"{exports}\n{sys.executable} - <<'END'\n{code}\nEND\n")
+
+
+def test_what_is_printed_works(printed: dict[str, str], served: Served) -> None:
+    answer = json.loads(shell(printed["curl"]))
+    assert answer["choices"][0]["message"]["content"]
+    for client in ("openai", "anthropic"):
+        assert len(python(printed[client])) > 1
+
+
+def test_codex_finds_the_server(printed: dict[str, str], served: Served) -> None:
+    file, _, in_the_shell = printed["codex"].partition("\n# and in the shell\n")
+    settings = tomllib.loads(file)
+    provider = settings["model_providers"][settings["model_provider"]]
+    assert provider["wire_api"] == "responses"
+    assert f"export {provider['env_key']}=" in in_the_shell
+    body = {"model": settings["model"], "input": "ls", "max_output_tokens": 2, "stream": True}
+    answer = httpx.post(f"{provider['base_url']}/responses", json=body, timeout=60)
+    assert "response.incomplete" in answer.text
+
+
+def test_opencode_finds_the_server(printed: dict[str, str], served: Served) -> None:
+    settings = json.loads(printed["opencode"].partition("\n")[2])
+    name, _, model = settings["model"].partition("/")
+    provider = settings["provider"][name]
+    assert model in provider["models"]
+    body = {"model": model, "messages": [{"role": "user", "content": "ls"}], "max_tokens": 2}
+    url = f"{provider['options']['baseURL']}/chat/completions"
+    assert httpx.post(url, json=body, timeout=60).status_code == 200
+
+
+def test_claude_code_and_aider_find_the_server(printed: dict[str, str], served: Served) -> None:
+    variables = shell(printed["claude-code"].rpartition("\nclaude")[0] + "\nenv")
+    found = dict(line.partition("=")[::2] for line in variables.splitlines() if "=" in line)
+    models = {value for name, value in found.items() if name.endswith("_MODEL")}
+    assert models == {NAME}
+    body = {"model": NAME, "max_tokens": 2, "messages": [{"role": "user", "content": "ls"}]}
+    given = {"Authorization": f"Bearer {found['ANTHROPIC_AUTH_TOKEN']}"}
+    url = f"{found['ANTHROPIC_BASE_URL']}/v1/messages?beta=true"
+    assert httpx.post(url, json=body, headers=given, timeout=60).status_code == 200
+    assert f"aider --model openai/{NAME}" in printed["aider"]
+    base = printed["aider"].partition("OPENAI_API_BASE=")[2].partition("\n")[0]
+    assert httpx.get(f"{base}/models", timeout=60).json()["data"][0]["id"] == NAME
+
+
+def test_what_is_said_at_the_start(served: Served) -> None:
+    """The command that prints the settings of clients is the one for this server."""
+    (line,) = [line for line in served.lines if "settings of other clients" in line]
+    command = line.partition("clients: ")[2].partition(" --setup")[0].split()
+    done = localspec(*command[1:], "--setup", "curl")
+    assert done.out == f"{setup('curl', served.url, NAME, key=False)}\n"
+    (claude,) = [line for line in served.lines if "Claude Code: " in line]
+    assert f"ANTHROPIC_BASE_URL={served.url}" in claude
+    assert f"ANTHROPIC_DEFAULT_HAIKU_MODEL={NAME}" in claude
+
+
+@pytest.mark.parametrize("client", list(CLIENTS))
+def test_odd_names_and_keys(client: str) -> None:
+    text = setup(client, "http://127.0.0.1:1", ODD, key=True)
+    assert "YOUR_KEY" in text
+    if client in ("curl", "aider", "claude-code"):
+        command = {"curl": "curl() { printf '%s' \"$*\"; }", "aider": "aider() { echo $*; }"}
+        said = shell(f"{command.get(client, 'claude() { echo $ANTHROPIC_MODEL; }')}\n{text}\n")
+        assert ODD in (said if client != "curl" else json.loads(said.partition("-d ")[2])["model"])
+    elif client == "codex":
+        assert tomllib.loads(text.partition("\n# and in")[0])["model"] == ODD
+    elif client == "opencode":
+        assert ODD in json.loads(text.partition("\n")[2])["provider"]["localspec"]["models"]
+    else:
+        compile(text.partition("\n\n")[2], client, "exec")
+
+
+def test_a_key_is_never_shown() -> None:
+    done = localspec("serve", "--setup", "curl", LOCALSPEC_API_KEY="secret")
+    assert "YOUR_KEY" in done.out and "secret" not in done.out
