@@ -26,8 +26,8 @@ _what_options = stacked(
         "--kind",
         default="draft-model",
         show_default=True,
-        metavar="draft-model",
-        help="What is trained.",
+        metavar="draft-model|eagle3|medusa|dflash",
+        help="What is trained: a small model, or a head that reads the target's hidden rows.",
     ),
     click.option(
         "--from",
@@ -67,6 +67,14 @@ _draft_model_options = stacked(
         help="Which layers: auto tries the three others on a few texts.",
     ),
 )
+_head_options = stacked(
+    click.option(
+        "--from-head",
+        "head",
+        metavar="FILE",
+        help="A head of the kind that localspec trained, to train it further.",
+    ),
+)
 _run_options = stacked(
     click.option(
         "--seed",
@@ -100,6 +108,7 @@ _run_options = stacked(
 @click.argument("target")
 @_what_options
 @_draft_model_options
+@_head_options
 @_run_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a path.")
 def train_command(*, target: str, as_json: bool, **options: Any) -> int:
@@ -148,6 +157,7 @@ def _request(
     type_name: str,
     layers: int | None,
     cut: str,
+    head: str | None,
     seed: int | None,
     cache_gb: float,
     context: int | None,
@@ -165,7 +175,7 @@ def _request(
         TextSource(target, prompts_from(sources, target), seed, runtime),
         kind,
         ", ".join(sources) or "prompts of localspec",
-        KindOptions(layers, cut, type_name.upper()),
+        KindOptions(layers, cut, type_name.upper(), locate(head) if head else None),
         Path(out) if out else None,
         cache=int(cache_gb * 1e9),
         **others,

@@ -15,6 +15,7 @@ from localspec.training.dflash_block import DECAY, DFlashBlock
 from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
 from localspec.training.examples import Batch, TopRows
 from localspec.training.head_export import BLOCK, DFLASH_LAYERS, dflash_tensors
+from localspec.training.head_import import HeadFile, dflash_weights
 from localspec.training.head_source import HeadSource, read_layers, write_head
 
 # Tokens of a batch for which one block begins: blocks overlap a little less than they would at
@@ -118,16 +119,21 @@ def _mask_of(target: Target) -> int:
 
 
 def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
+    options.require_no_cut(DFLASH)
     require_type(options.type_name, TYPES)
     HeadSource(target, DFLASH)
-    return read_layers(target, DFLASH)
+    return read_layers(target, DFLASH, options.head)
 
 
 def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> DFlashDrafter:
     source = HeadSource(target, DFLASH)
     source.require_rows(sample)
-    reads = read_layers(target, DFLASH)
-    return DFlashDrafter(source, reads, require_type(options.type_name, TYPES))
+    reads = read_layers(target, DFLASH, options.head)
+    drafter = DFlashDrafter(source, reads, require_type(options.type_name, TYPES))
+    if options.head:
+        file = HeadFile(options.head, DFLASH)
+        file.load_into(drafter.block, dflash_weights(file, source.sizes))
+    return drafter
 
 
 DFLASH_KIND = Kind(DFLASH, _layers, _create)

@@ -91,6 +91,11 @@ class DraftModel(TrainedDrafter):
 
 def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
     """A draft model reads no rows; the target must be one whose layers can be cut out."""
+    if options.head:
+        raise InvalidValueError(
+            f"head is {options.head}, and a draft model begins with its target's layers; leave it "
+            "out, or name another kind"
+        )
     _count(CutSource(target), options)
     require_type(options.type_name, TYPES)
     return ()

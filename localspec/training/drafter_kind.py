@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from localspec.conversion.target import Target
 from localspec.errors import InvalidValueError
+from localspec.gguf.fingerprint import fingerprint
 from localspec.training.acceptance_loss import Agreement
 from localspec.training.examples import Batch
 
@@ -27,11 +28,13 @@ class KindOptions:
     """What a user may say about the drafter. None, and "auto": as suits the target.
 
     layers: of a draft model. cut: which, one of CUTS. type_name: of the matrices in the file.
+    head: the file of a head of the kind, to train further.
     """
 
     layers: int | None = None
     cut: str = "auto"
     type_name: str = "Q8_0"
+    head: Path | None = None
 
     def __post_init__(self) -> None:
         if self.cut not in CUTS:
@@ -40,7 +43,17 @@ class KindOptions:
     @property
     def key(self) -> list[object]:
         """What a training depends on, for its work folder."""
-        return [self.layers, self.cut, self.type_name]
+        return [self.layers, self.cut, self.type_name, self.head and fingerprint(self.head)]
+
+    def require_no_cut(self, kind: str) -> None:
+        """Raise InvalidValueError where options of a draft model were given for another kind."""
+        given = {"layers": self.layers is not None, "cut": self.cut != CUTS[0]}
+        for name, is_given in given.items():
+            if is_given:
+                raise InvalidValueError(
+                    f"{name} is {getattr(self, name)!r}, which is for draft models; leave it out "
+                    f"for {kind}"
+                )
 
 
 class TrainedDrafter(nn.Module, ABC):

@@ -15,6 +15,7 @@ from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
 from localspec.training.eagle3_head import DECAY, STEPS, Eagle3Head
 from localspec.training.examples import Batch, TopRows
 from localspec.training.head_export import eagle3_tensors
+from localspec.training.head_import import HeadFile, eagle3_weights
 from localspec.training.head_source import (
     HeadSource,
     places_before,
@@ -82,16 +83,21 @@ class Eagle3Drafter(TrainedDrafter):
 
 
 def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
+    options.require_no_cut(EAGLE3)
     require_type(options.type_name, TYPES)
     HeadSource(target, EAGLE3)
-    return read_layers(target, EAGLE3)
+    return read_layers(target, EAGLE3, options.head)
 
 
 def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> Eagle3Drafter:
     source = HeadSource(target, EAGLE3)
     source.require_rows(sample)
-    reads = read_layers(target, EAGLE3)
-    return Eagle3Drafter(source, reads, require_type(options.type_name, TYPES))
+    reads = read_layers(target, EAGLE3, options.head)
+    drafter = Eagle3Drafter(source, reads, require_type(options.type_name, TYPES))
+    if options.head:
+        file = HeadFile(options.head, EAGLE3)
+        file.load_into(drafter.head, eagle3_weights(file, source.sizes))
+    return drafter
 
 
 EAGLE3_KIND = Kind(EAGLE3, _layers, _create)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from localspec.gguf.reader import Array
+from localspec.gguf.rope_rows import in_halves
 from localspec.scaling.source_model import SourceModel
 from localspec.training.gguf_export import Floats, Sizes
 
@@ -43,7 +44,7 @@ class TrainedFile:
 
     def _block(self, block: str) -> dict[str, Floats]:
         heads = self.sizes.heads
-        q, k = (_halves(self._tensor(f"{block}.attn_{name}"), heads) for name in "qk")
+        q, k = (in_halves(self._tensor(f"{block}.attn_{name}"), heads) for name in "qk")
         gate, up = (self._tensor(f"{block}.ffn_{name}") for name in ("gate", "up"))
         return {
             "attention_norm": self._tensor(f"{block}.attn_norm"),
@@ -53,10 +54,3 @@ class TrainedFile:
             "gate_up": np.concatenate([gate, up]),
             "down": self._tensor(f"{block}.ffn_down"),
         }
-
-
-def _halves(weight: Floats, heads: int) -> Floats:
-    """Rows of each head as two halves, which is how it is trained; gguf_export interleaves them."""
-    rows, width = weight.shape
-    neighbours = weight.reshape(heads, rows // heads // 2, 2, width)
-    return neighbours.swapaxes(1, 2).reshape(rows, width)

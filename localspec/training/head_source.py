@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from localspec.conversion.published import file_type, tensor_of_rows
 from localspec.conversion.target import Target
 from localspec.errors import DrafterMismatchError, LocalspecError
+from localspec.gguf.heads import require_fitting
 from localspec.gguf.reader import TensorInfo
 from localspec.gguf.weights import Weights as FileWeights
 from localspec.gguf.writer import TensorType, write_gguf
@@ -18,10 +19,11 @@ from localspec.models.kinds import DRAFT_MODEL, MEDUSA
 from localspec.training.cut_shape import CutSource
 from localspec.training.examples import Batch
 from localspec.training.gguf_export import EPSILON, ROPE_BASE, Sizes, Weights
+from localspec.training.head_import import HeadFile
 
 # Numbers of an attention head, at most.
 _HEAD = 64
-# Layers whose rows are read: from the first that knows more than its token to one of the last.
+# Layers whose rows are read.
 _FEWEST_LAYERS = 3
 
 
@@ -122,16 +124,22 @@ def write_head(
     )
 
 
-def read_layers(target: Target, kind: str) -> tuple[int, ...]:
-    """Three layers of a target whose input rows a head reads: early, in the middle, late.
+def read_layers(target: Target, kind: str, head: Path | None = None) -> tuple[int, ...]:
+    """The layers of a target whose input rows a head reads.
 
-    Raises DrafterMismatchError for a target that hands them out to nobody.
+    head: one that is trained further, whose layers stay; None: three layers, early, in the middle
+    and late. Raises DrafterMismatchError for a target that hands their rows out to nobody.
     """
     count = target.layers
-    if count < _FEWEST_LAYERS:
+    if head:
+        file = HeadFile(head, kind)
+        require_fitting(head, file.header, target.path, target.header)
+        layers = file.reads
+    elif count < _FEWEST_LAYERS:
         raise refusal(target, kind, f"it has {count} layers, and rows of {_FEWEST_LAYERS} are read")
-    early, late = min(2, count - _FEWEST_LAYERS), count - 1 - count // 16
-    layers = early, (early + late + 1) // 2, late
+    else:
+        early, late = min(2, count - _FEWEST_LAYERS), count - 1 - count // 16
+        layers = early, (early + late + 1) // 2, late
     if problem := unreadable_rows(target.facts, layers):
         raise refusal(target, kind, problem)
     return layers

@@ -8,14 +8,16 @@ from torch import Tensor
 
 from localspec.conversion.published import file_type, require_type
 from localspec.conversion.target import Target
-from localspec.gguf.matrix_heads import TYPES
+from localspec.gguf.matrix_heads import TYPES, matrix_head_of
 from localspec.gguf.writer import TensorType
+from localspec.loading.matrix_heads import require_target
 from localspec.models.kinds import MEDUSA
 from localspec.speculation.passes import OUTPUT
 from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
 from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
 from localspec.training.examples import Batch
 from localspec.training.head_export import MEDUSA_HEADS, write_medusa
+from localspec.training.head_import import HeadFile, medusa_weights
 from localspec.training.head_source import HeadSource, places_behind
 from localspec.training.medusa_heads import DECAY, SHARE, MedusaHeads
 
@@ -67,15 +69,23 @@ class MedusaDrafter(TrainedDrafter):
 
 
 def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
+    options.require_no_cut(MEDUSA)
     require_type(options.type_name, TYPES)
     HeadSource(target, MEDUSA)
+    if options.head:
+        file = HeadFile(options.head, MEDUSA)
+        require_target(options.head, matrix_head_of(options.head, file.header), target.facts)
     return (OUTPUT,)
 
 
 def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> MedusaDrafter:
     source = HeadSource(target, MEDUSA)
     source.require_rows(sample)
-    return MedusaDrafter(source, require_type(options.type_name, TYPES))
+    drafter = MedusaDrafter(source, require_type(options.type_name, TYPES))
+    if options.head:
+        file = HeadFile(options.head, MEDUSA)
+        file.load_into(drafter.heads, medusa_weights(file))
+    return drafter
 
 
 MEDUSA_KIND = Kind(MEDUSA, _layers, _create)

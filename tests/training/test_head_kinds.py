@@ -17,7 +17,7 @@ import torch
 from fakes import tiny
 from fakes.dflash import BlockOracle
 from fakes.drafter_kinds import EXACT
-from fakes.eagle3 import Eagle3Oracle, write_target
+from fakes.eagle3 import Eagle3Oracle, write_head, write_target
 from fakes.matrix_heads import MedusaOracle
 from fakes.recorder import Oracle
 from fakes.tiny import write_tiny
@@ -250,3 +250,48 @@ def test_a_target_of_two_layers_is_refused(tmp_path: Path) -> None:
 def test_medusa_has_types_that_its_drafter_multiplies(read: Read) -> None:
     with pytest.raises(InvalidValueError, match="type is 'Q4_0'"):
         KINDS["medusa"].layers(Target(read.target), KindOptions(type_name="Q4_0"))
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_head_is_trained_further_from_its_file(kind: str, read: Read, tmp_path: Path) -> None:
+    drafter, path = _created(kind, read), tmp_path / "head.gguf"
+    _trained(drafter, read, WorkFolder([kind, "first"]), 3)
+    drafter.export(path, {})
+    options = KindOptions(type_name="F32", head=path)
+    assert KINDS[kind].layers(Target(read.target), options) == KINDS[kind].layers(
+        Target(read.target), FLOATS
+    )
+    again, known = _created(kind, read, options), drafter.state_dict()
+    assert all(torch.equal(weight, known[name]) for name, weight in again.state_dict().items())
+    history = _trained(again, read, WorkFolder([kind, "further"]), 1).history
+    best = max(each[0] for each in _trained(drafter, read, WorkFolder([kind, "none"]), 0).history)
+    assert history[0][0] == pytest.approx(best)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("dflash", "head.gguf is eagle3, not dflash; name a head of the kind"),
+        ("medusa", "head.gguf is eagle3, not medusa; name a head of the kind"),
+        ("eagle3", "cannot be trained further: its embedding_length is 24, not 32"),
+    ],
+)
+def test_other_heads_are_not_trained_further(
+    kind: str, message: str, read: Read, tmp_path: Path
+) -> None:
+    path = write_head(tmp_path / "head.gguf")
+    with pytest.raises(DrafterMismatchError, match=message):
+        _created(kind, read, KindOptions(head=path))
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_options_of_draft_models_are_refused(kind: str, read: Read) -> None:
+    message = f"which is for draft models; leave it out for {kind}"
+    for options in (KindOptions(layers=2), KindOptions(cut="first")):
+        with pytest.raises(InvalidValueError, match=message):
+            KINDS[kind].layers(Target(read.target), options)
+
+
+def test_a_draft_model_is_not_trained_from_a_head(read: Read) -> None:
+    with pytest.raises(InvalidValueError, match="a draft model begins with its target's layers"):
+        KINDS["draft-model"].layers(Target(read.target), KindOptions(head=read.target))

@@ -1,0 +1,144 @@
+"""Head import: the weights of a head that `localspec train` wrote, to train it further."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from localspec.errors import DrafterMismatchError
+from localspec.gguf.check import check_drafter
+from localspec.gguf.reader import Array, Header, display_name
+from localspec.gguf.rope_rows import in_halves
+from localspec.gguf.weights import Weights as FileWeights
+from localspec.training.gguf_export import Floats, Sizes, Weights
+from localspec.training.head_export import DFLASH_LAYERS, MEDUSA_BLOCKS, MEDUSA_HEADS
+
+_LAYER = {"output": "attn_output", "feed_norm": "ffn_norm", "down": "ffn_down"}
+
+
+class HeadFile:
+    """The file of a head. architecture: that it must have.
+
+    Raises ModelNotFoundError or ModelLoadError for a file that is no head, DrafterMismatchError for
+    one of another kind.
+    """
+
+    def __init__(self, path: Path, architecture: str) -> None:
+        self.name = display_name(path)
+        self.header: Header = check_drafter(path)
+        self._weights = FileWeights(path)
+        if self.header.architecture != architecture:
+            raise DrafterMismatchError(
+                f"{self.name} is {self.header.architecture}, not {architecture}; name a head of "
+                "the kind that is trained"
+            )
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The layers of the target whose rows it reads."""
+        layers = self.header.own("target_layers")
+        return tuple(map(int, layers)) if isinstance(layers, Array) else ()
+
+    def load_into(self, head: nn.Module, weights: Weights) -> None:
+        """Set all weights of a head. weights: by their names in it.
+
+        Raises DrafterMismatchError where their shapes are others.
+        """
+        for name, weight in head.state_dict().items():
+            if weights[name].shape != tuple(weight.shape):
+                raise self._refusal(f"its {name} is {weights[name].shape}, not {(*weight.shape,)}")
+        head.load_state_dict(
+            {name: torch.from_numpy(np.array(values)) for name, values in weights.items()}
+        )
+
+    def require_sizes(self, sizes: Sizes) -> None:
+        """Raise DrafterMismatchError for a head of other sizes."""
+        wanted = {
+            "embedding_length": sizes.width,
+            "feed_forward_length": sizes.feed_forward,
+            "attention.head_count": sizes.heads,
+            "attention.head_count_kv": sizes.heads,
+        }
+        for key, value in wanted.items():
+            if self.header.own(key) != value:
+                raise self._refusal(f"its {key} is {self.header.own(key)}, not {value}")
+
+    def _refusal(self, why: str) -> DrafterMismatchError:
+        return DrafterMismatchError(
+            f"{self.name} cannot be trained further: {why}; name a head that localspec trained for "
+            "a model like this one"
+        )
+
+    def tensor(self, name: str) -> Floats:
+        """A tensor by its name in the file. Raises DrafterMismatchError for a head without it."""
+        info = self.header.tensor(name)
+        if info is None:
+            raise self._refusal(f"it has no tensor {name}")
+        return self._weights.rows(info)
+
+    def without_own(self, *names: str) -> None:
+        """Raise DrafterMismatchError for a head with matrices that are the target's here."""
+        for name in names:
+            if self.header.tensor(name) is not None:
+                raise self._refusal(f"it has a tensor {name}")
+
+
+def eagle3_weights(file: HeadFile, sizes: Sizes) -> Weights:
+    """The weights of an `Eagle3Head` by their names there."""
+    file.require_sizes(sizes)
+    file.without_own("d2t", "output.weight", "token_embd.weight", "enc.output_norm.weight")
+    q, k = (in_halves(file.tensor(f"blk.0.attn_{name}.weight"), sizes.heads) for name in "qk")
+    return {
+        "fc.weight": file.tensor("fc.weight"),
+        "norm.weight": file.tensor("output_norm.weight"),
+        "token_norm.weight": file.tensor("blk.0.attn_norm.weight"),
+        "state_norm.weight": file.tensor("blk.0.attn_norm_2.weight"),
+        "qkv.weight": np.concatenate([q, k, file.tensor("blk.0.attn_v.weight")]),
+        **_layer(file, "blk.0", ""),
+    }
+
+
+def dflash_weights(file: HeadFile, sizes: Sizes) -> Weights:
+    """The weights of a `DFlashBlock` by their names there."""
+    file.require_sizes(sizes)
+    file.without_own("d2t", "output.weight", "token_embd.weight")
+    found = {
+        "fc.weight": file.tensor("fc.weight"),
+        "text_norm.weight": file.tensor("enc.output_norm.weight"),
+        "norm.weight": file.tensor("output_norm.weight"),
+    }
+    for layer in range(DFLASH_LAYERS):
+        theirs, own = f"blk.{layer}", f"layers.{layer}."
+        found |= _layer(file, theirs, own) | {
+            f"{own}attention_norm.weight": file.tensor(f"{theirs}.attn_norm.weight"),
+            f"{own}qkv.weight": np.concatenate(
+                [file.tensor(f"{theirs}.attn_{name}.weight") for name in "qkv"]
+            ),
+            f"{own}query_norm.weight": file.tensor(f"{theirs}.attn_q_norm.weight"),
+            f"{own}key_norm.weight": file.tensor(f"{theirs}.attn_k_norm.weight"),
+        }
+    return found
+
+
+def medusa_weights(file: HeadFile) -> Weights:
+    """The weights of `MedusaHeads` by their names there."""
+    file.without_own("head.0.output.weight", f"head.{MEDUSA_HEADS}.block.0.weight")
+    return {
+        f"heads.{head}.{block}.{part}": file.tensor(f"head.{head}.block.{block}.{part}")
+        for head in range(MEDUSA_HEADS)
+        for block in range(MEDUSA_BLOCKS)
+        for part in ("weight", "bias")
+    }
+
+
+def _layer(file: HeadFile, theirs: str, own: str) -> dict[str, Floats]:
+    """What follows the attention of a layer."""
+    gate_up = [file.tensor(f"{theirs}.ffn_{name}.weight") for name in ("gate", "up")]
+    return {
+        f"{own}gate_up.weight": np.concatenate(gate_up),
+        **{
+            f"{own}{name}.weight": file.tensor(f"{theirs}.{tensor}.weight")
+            for name, tensor in _LAYER.items()
+        },
+    }
