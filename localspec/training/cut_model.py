@@ -64,7 +64,7 @@ class CutLayer(nn.Module):
         group = self._shape.heads // self._shape.kv_heads
         if group > 1:
             k, v = (each.repeat_interleave(group, 1) for each in (k, v))
-        mixed = F.scaled_dot_product_attention(q, k, v.to(q.dtype), is_causal=True)
+        mixed = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, is_causal=True)
         rows = rows + self.attn_output(mixed.transpose(1, 2).reshape(texts, length, -1))
         normed = self.ffn_norm(rows)
         return rows + self.ffn_down(F.silu(self.ffn_gate(normed)) * self.ffn_up(normed))
@@ -116,9 +116,17 @@ def turns_of(source: CutSource) -> Turns:
     return Turns(source.shape, factors)
 
 
-def norm(weight: Tensor, epsilon: float) -> nn.RMSNorm:
+class Norm(nn.RMSNorm):
+    """The norm of rows (Zhang and Sennrich 2019), in 32-bit floats, whatever the rows are."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """rows: (..., width)."""
+        return super().forward(rows.float())
+
+
+def norm(weight: Tensor, epsilon: float) -> Norm:
     """A norm of these weights."""
-    made = nn.RMSNorm(weight.shape[0], epsilon)
+    made = Norm(weight.shape[0], epsilon)
     made.weight = nn.Parameter(weight.clone())
     return made
 

@@ -1,0 +1,196 @@
+"""A training from a target's own file: it learns, ends, is killed, goes on, and is found."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes.cut_target import write_cut_target
+
+import localspec
+from localspec.errors import InvalidValueError, LocalspecError
+from localspec.gguf.fingerprint import fingerprint
+from localspec.gguf.reader import read_header
+from localspec.models.own_drafters import own_drafters
+from localspec.models.trained_drafters import trained_drafters
+
+torch = pytest.importorskip("torch")
+
+from fakes.training_runs import RUNTIME, request  # noqa: E402
+
+from localspec.distillation.texts import Stopped  # noqa: E402
+from localspec.distillation.work_folder import default_folder  # noqa: E402
+from localspec.training.device import choose_device  # noqa: E402
+from localspec.training.own_training import OwnTraining  # noqa: E402
+from localspec.training.training_request import Progress, Trained, TrainingRequest  # noqa: E402
+
+pytestmark = [pytest.mark.usefixtures("short_texts"), pytest.mark.slow]
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return write_cut_target(tmp_path / "target.gguf", "qwen3", quantised=True)
+
+
+def train(
+    made: TrainingRequest,
+    watch: Callable[[Progress], None] = lambda _: None,
+    cancel: threading.Event | None = None,
+    said: list[str] | None = None,
+) -> Trained:
+    torch.set_num_threads(1)
+    say = ([] if said is None else said).append
+    return OwnTraining(made, watch, say, cancel or threading.Event()).run()
+
+
+def test_a_draft_model_learns_and_becomes_the_targets_own(target: Path) -> None:
+    said: list[str] = []
+    seen: dict[str, Progress] = {}
+    done = train(
+        request(target, tokens=3000), lambda each: seen.update({each.phase: each}), said=said
+    )
+    rates = [each[0] for each in done.history]
+    assert done.finished and max(rates) > rates[0] + 0.03
+    assert "draft-model: layers " in said[0] and " of 4, trained on 1 CPU threads" in said[0]
+    assert "4 rounds over them: about " in said[1]
+    assert [*seen][-4:] == ["writing texts", "reading texts", "training", "trying the drafter"]
+    last = seen["training"]
+    assert last.share == 1 and last.acceptance and last.speed_up and last.left is not None
+    metadata = read_header(done.path).metadata
+    assert metadata["localspec.trained.target"] == fingerprint(target)
+    assert metadata["localspec.trained.texts"] == "letters"
+    assert metadata["localspec.trained.acceptance"] == pytest.approx(max(rates), abs=1e-3)
+    assert {each.name for each in done.trials} == {str(done.path), "none", "suffix"}
+    [listed] = trained_drafters(target)
+    assert (listed.kind, listed.file) == ("draft-model", done.path)
+    assert own_drafters(target)[0].file == done.path
+    moved = target.rename(target.with_name("moved.gguf"))
+    with localspec.load(moved, **RUNTIME) as engine:
+        assert f"draft-model {done.path.stem}" in str(engine.drafter_set.names) or any(
+            done.path.stem in name for name in engine.drafter_set.names
+        )
+        drafted = engine.generate("anbt", max_tokens=16, seed=1, depth=3)
+        engine.switch(draft="none")
+        assert engine.generate("anbt", max_tokens=16, seed=1).token_ids == drafted.token_ids
+    # The texts stay for another training, what was read of them does not.
+    left = [path.name for path in default_folder().rglob("*-0*")]
+    assert left and all(name.startswith("texts-") for name in left)
+
+
+def test_one_seed_gives_one_file(target: Path, tmp_path: Path) -> None:
+    files = []
+    for number in range(2):
+        made = request(target, tmp_path / str(number) / "draft.gguf")
+        files.append(train(made).path.read_bytes())
+        for path in default_folder().rglob("texts-*"):
+            path.unlink()
+    assert files[0] == files[1]
+
+
+def run_killed(target: Path, folder: Path, phase: str, *flags: str) -> subprocess.CompletedProcess:
+    folder.mkdir(exist_ok=True)
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), str(root / "tests"), str(root / ".typing")])
+    return subprocess.run(
+        [sys.executable, "-m", "fakes.training_runs", str(target), str(folder), phase, *flags],
+        env={**os.environ, "PYTHONPATH": path, "LOCALSPEC_HOME": str(folder / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_killed_in_each_phase_it_goes_on_with_the_same_result(target: Path, tmp_path: Path) -> None:
+    whole = run_killed(target, tmp_path / "whole", "never")
+    assert whole.returncode == 0, whole.stderr
+    expected = (tmp_path / "whole" / "draft.gguf").read_bytes()
+    phases = ("writing the first texts", "writing texts", "reading texts", "training")
+    for phase in phases:
+        folder = tmp_path / phase
+        killed = run_killed(target, folder, phase)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert not (folder / "draft.gguf").exists()
+        again = run_killed(target, folder, "never", "--resume")
+        assert again.returncode == 0, again.stderr
+        assert again.stdout.splitlines()[-1] == whole.stdout.splitlines()[-1], phase
+        assert (folder / "draft.gguf").read_bytes() == expected, phase
+    assert "going on where" in again.stdout
+
+
+def test_stopping_keeps_the_best_so_far(target: Path) -> None:
+    cancel = threading.Event()
+
+    def stop(progress: Progress) -> None:
+        if progress.phase == "training" and progress.share > 0.6:
+            cancel.set()
+
+    done = train(request(target), stop, cancel)
+    assert not done.finished and done.path.exists() and not done.trials
+    with pytest.raises(InvalidValueError, match="--resume goes on with it, --anew begins again"):
+        train(request(target))
+    ended = train(request(target, resume=True))
+    assert ended.finished and ended.history[: len(done.history)] == list(done.history)
+
+
+def test_stopping_before_there_is_a_drafter(target: Path) -> None:
+    cancel = threading.Event()
+    with pytest.raises(Stopped):
+        train(request(target), lambda each: cancel.set(), cancel)
+    assert not trained_drafters(target)
+
+
+def test_nothing_to_resume_is_said(target: Path) -> None:
+    said: list[str] = []
+    train(request(target, tokens=100, resume=True), said=said)
+    assert "there is no unfinished training to resume" in said[0]
+
+
+def test_rows_that_do_not_fit_on_the_disk_are_read_again(target: Path) -> None:
+    said: list[str] = []
+    done = train(request(target, cache=60_000), said=said)
+    assert done.finished and done.history == train(request(target)).history
+    assert "60.0 kB on the disk" in said[1]
+
+
+def test_a_disk_that_fills_loses_nothing(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from localspec.training import rounds
+
+    writes = [0]
+    real = rounds.WorkFolder.write
+
+    def full(self: object, name: str, content: bytes) -> None:
+        writes[0] += name == "state"
+        if writes[0] == 2:
+            writes[0] += 1
+            raise LocalspecError("the disk is full; run the same command with --resume")
+        real(self, name, content)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds.WorkFolder, "write", full)
+        with pytest.raises(LocalspecError, match="the disk is full"):
+            train(request(target))
+    ended = train(request(target, resume=True))
+    assert ended.finished and ended.history == train(request(target)).history
+
+
+def test_refusals_before_anything_is_loaded(target: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.gguf"
+    other.write_bytes(target.read_bytes())
+    with pytest.raises(InvalidValueError, match="exists and is another file"):
+        train(request(target, other))
+    with pytest.raises(InvalidValueError, match="tokens is 0"):
+        request(target, tokens=0)
+    with pytest.raises(InvalidValueError, match="minutes is -1"):
+        request(target, tokens=None, minutes=-1)
+    with pytest.raises(InvalidValueError, match="minutes and tokens exclude each other"):
+        request(target, minutes=3)
+    with pytest.raises(InvalidValueError, match="device is 'gpu'; it is one of auto, cuda"):
+        choose_device("gpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(InvalidValueError, match=r"torch .* sees none here"):
+            train(request(target, device="cuda"))
