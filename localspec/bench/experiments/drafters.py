@@ -129,6 +129,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=4, help="how many of them")
     parser.add_argument("--tokens", type=int, default=96, help="per text")
     parser.add_argument("--depth", type=int, default=4)
+    parser.add_argument("--temperature", type=float, action="append", help="default: 0, 0.7 and 1")
     parser.add_argument("--rounds", type=int, default=3, help="texts per prompt, a seed for each")
     options = parser.parse_args()
     if min(options.tokens, options.depth, options.rounds, options.prompts) < 1:
@@ -146,7 +147,7 @@ def main() -> None:
         ("auto", "<20"),
     )
     with _engines(options) as engines:
-        for temperature in _TEMPERATURES:
+        for temperature in options.temperature or _TEMPERATURES:
             for name, row in _measure(engines, tasks, temperature, options).items():
                 table.print_row(
                     temperature,
