@@ -24,6 +24,8 @@ _Value = TypeVar("_Value")
 _BODY_SECONDS = 60
 # The lines that are made before the client has taken the first of them.
 _LINES_AHEAD = 16
+# The most lists, objects, strings and members of a body, beside those of a prompt.
+_MOST_MARKS = 500_000
 _EVENTS = "text/event-stream"
 # After so many seconds without a line, a comment is sent: clients and proxies take a stream that
 # stays silent, as while a long prompt is read, for a dead one.
@@ -53,11 +55,25 @@ async def body_of(request: Request) -> Fields:
         raise ApiError(
             408, f"the body took longer than {_BODY_SECONDS} s; send it again"
         ) from error
+    _require_simple(content, service_of(request).engine.context)
     try:
         return Fields(json.loads(content, parse_constant=_no_number, parse_float=_finite))
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ApiError(400, f"the body is no valid JSON: {reason:.100}") from error
+
+
+def _require_simple(content: bytes, context: int) -> None:
+    """Raise ApiError for a body whose reading would take seconds, in which nothing else goes on.
+
+    Long texts take little time, and millions of members much. A prompt that fits the context has
+    few of these marks, within its texts too.
+    """
+    most = _MOST_MARKS + 8 * context
+    for mark, what in ((b"[", "lists"), (b"{", "objects"), (b'"', "quotes"), (b",", "members")):
+        count = content.count(mark)
+        if count > most:
+            raise ApiError(400, f"the body has {count} {what}; send {most} at most")
 
 
 def _no_number(name: str) -> float:

@@ -14,9 +14,10 @@ from localspec.server.errors import ApiError
 from localspec.server.exchange import JsonAnswer, body_of, service_of
 from localspec.server.messages import messages_of
 from localspec.server.metrics import timings
+from localspec.server.openai_chat import template_options
 from localspec.server.service import Service
 
-# The most of one request to /tokenize and /detokenize: all texts wait meanwhile.
+# The most of one request to /tokenize and /detokenize, which take seconds.
 _MOST_CHARACTERS, _MOST_TOKENS = 1 << 20, 1 << 18
 
 
@@ -148,9 +149,10 @@ async def _tokenize(request: Request) -> Response:
             param="content",
         )
     special, pieces = bool(body.flag("add_special")), body.flag("with_pieces")
+    parse = body.flag("parse_special") is not False
 
     def tokens() -> list[Any]:
-        found = service.engine.tokenize(text, add_special=special)
+        found = service.tokens(text, add_special=special, parse_special=parse)
         return [_piece(service, token) for token in found] if pieces else found
 
     return JsonAnswer({"tokens": await asyncio.to_thread(tokens)})
@@ -169,11 +171,16 @@ async def _detokenize(request: Request) -> Response:
     tokens: Sequence[Any] | None = body.items("tokens")
     if tokens is None or len(tokens) > _MOST_TOKENS:
         raise body.wrong("tokens", "a list of token ids")
-    text = await asyncio.to_thread(service.engine.detokenize, tokens)
+    try:
+        text = await asyncio.to_thread(service.text, tokens)
+    except TypeError as error:
+        raise body.wrong("tokens", "a list of token ids") from error
     return JsonAnswer({"content": text})
 
 
 async def _apply_template(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
-    text = await service.rendered(messages_of(body), tools=body.items("tools"))
+    text = await service.rendered(
+        messages_of(body), tools=body.items("tools"), template_options=template_options(body)
+    )
     return JsonAnswer({"prompt": text})

@@ -71,7 +71,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
     return ChatRequest(
         messages_of(body),
         settings,
-        _template_options(body),
+        template_options(body),
         openai_tools(body, body.items("tools") or []),
         choices_of(body),
         bool(body.flag("stream")),
@@ -81,7 +81,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
     )
 
 
-def _template_options(body: Fields) -> Mapping[str, Any]:
+def template_options(body: Fields) -> Mapping[str, Any]:
     """Variables for the template: those that the client names, and how much to reason."""
     given = body.member("chat_template_kwargs")
     options = dict(given.values) if given else {}

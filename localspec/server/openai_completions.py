@@ -162,7 +162,7 @@ async def _asked(request: CompletionRequest, service: Service) -> list[Asked]:
 
 def _echo(prompt: Any, service: Service) -> str:
     """The text of a prompt."""
-    return prompt if isinstance(prompt, str) else service.engine.detokenize(prompt)
+    return prompt if isinstance(prompt, str) else service.text(prompt)
 
 
 def _head(service: Service) -> JSON:

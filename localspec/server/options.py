@@ -15,6 +15,7 @@ MOST_GRAMMAR = 120_000
 # How much to reason, for a template that knows `reasoning_effort` or `enable_thinking`.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _RULES = ("coupled", "token", "block")
+_MOST_STOPS = 256
 _TOKEN_ID = re.compile(r"[0-9]{1,9}")
 # Members of other servers that would change the text, and what they are where they change nothing.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
@@ -68,7 +69,7 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
         **_speculation(body),
         **given,
     }
-    _require_readable(options["grammar"], options.get("response_format"))
+    _require_readable(options)
     if options["top_k"] == -1:
         options["top_k"] = 0  # "off", as OpenAI-like servers write it
     chosen = {name: value for name, value in options.items() if value is not None}
@@ -88,14 +89,19 @@ def refuse(body: Fields, members: Mapping[str, tuple[Any, ...]]) -> None:
             raise body.wrong(name, "left out: this server has no such option")
 
 
-def _require_readable(grammar: str | None, response_format: Mapping[str, Any] | None) -> None:
-    """Raise ApiError for a grammar or schema that would take many seconds to compile."""
-    size = len(grammar or "") + (len(json.dumps(response_format)) if response_format else 0)
-    if size > MOST_GRAMMAR:
-        what = "grammar" if grammar else "response_format"
-        raise ApiError(
-            400, f"{what} has {size} characters; send {MOST_GRAMMAR} at most", param=what
-        )
+def _require_readable(options: Mapping[str, Any]) -> None:
+    """Raise ApiError for what would take so long that the texts of others wait for it."""
+    for name in ("grammar", "schema", "response_format"):
+        given = options.get(name) or ""
+        size = len(given if isinstance(given, str) else json.dumps(given))
+        if size > MOST_GRAMMAR:
+            raise ApiError(
+                400, f"{name} has {size} characters; send {MOST_GRAMMAR} at most", param=name
+            )
+    # Each token's text is compared with all of them.
+    count = len(options.get("stop") or ())
+    if count > _MOST_STOPS:
+        raise ApiError(400, f"there are {count} stop strings; send {_MOST_STOPS} at most")
 
 
 def most_tokens(body: Fields, *names: str, context: int) -> int:

@@ -4,15 +4,22 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
+from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.engine import Engine
 from localspec.engine.fim_prompt import Snippet, fim_prompt, infill_prompt
-from localspec.engine.prompt import TextPrompt, checked_ids, special_texts, template_tokens
+from localspec.engine.prompt import (
+    TextPrompt,
+    checked_ids,
+    special_texts,
+    template_tokens,
+    text_tokens,
+)
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama.chat_template import render
@@ -96,6 +103,20 @@ class Service:
         """The bytes of a token."""
         return self.engine.model.piece(token)
 
+    def tokens(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """The tokens of a text, as in `Model.tokenize`. Raises InvalidValueError."""
+        model = self.engine.model
+        return text_tokens(
+            text,
+            lambda each: model.tokenize(each, add_special=add_special, parse_special=parse_special),
+        )
+
+    def text(self, tokens: Iterable[object]) -> str:
+        """The text of tokens, without control tokens. Raises InvalidValueError, TypeError."""
+        detokenizer = Detokenizer()
+        known = checked_ids("token", tokens, self.engine.model)
+        return "".join([detokenizer.push(self.piece(each)) for each in known]) + detokenizer.flush()
+
     async def chat(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -117,6 +138,8 @@ class Service:
             tools=tools.given if tools.offered else None,
             template_options=template_options,
         )
+
+        self._require_short(len(text))
 
         def tokens() -> list[int]:
             found = template_tokens(text, self.engine.model)
@@ -165,6 +188,8 @@ class Service:
                 family, tools.callable, tools.name, parallel=tools.parallel, **rest
             )
         else:
+            if tools.offered:
+                tools.require_readable()
             callable_tools = tools.callable if tools.offered else ()
             schema = json.loads(settings.schema)
             grammar = json_grammar(family, schema, callable_tools, parallel=tools.parallel, **rest)

@@ -60,7 +60,7 @@ class ToolUse:
             raise ApiError(400, "tool_choice asks for a call; send tools too", param="tool_choice")
         use = cls(tuple(named.values()), listed, choice, name, parallel, allowed)
         if use.must_call:
-            _require_readable(use.callable)
+            use.require_readable()
         return use
 
     @property
@@ -79,17 +79,16 @@ class ToolUse:
         names = self.allowed if self.name is None else {self.name}
         return tuple(each for each in self.tools if names is None or each.name in names)
 
-
-def _require_readable(tools: Iterable[Tool]) -> None:
-    """Raise ApiError for schemas of which a grammar would take many seconds to make."""
-    size = sum(len(json.dumps(tool.schema)) for tool in tools)
-    if size > MOST_GRAMMAR:
-        raise ApiError(
-            400,
-            f"the schemas of the tools have {size} characters, and those of a call that must be "
-            f"made {MOST_GRAMMAR} at most; name one tool in tool_choice",
-            param="tools",
-        )
+    def require_readable(self) -> None:
+        """Raise ApiError for schemas of which a grammar would take many seconds to make."""
+        size = sum(len(json.dumps(tool.schema)) for tool in self.callable)
+        if size > MOST_GRAMMAR:
+            raise ApiError(
+                400,
+                f"the schemas of the tools have {size} characters, and those of a call that must "
+                f"be made {MOST_GRAMMAR} at most; name one tool in tool_choice",
+                param="tools",
+            )
 
 
 def openai_tools(body: Fields, tools: Iterable[Any]) -> ToolUse:

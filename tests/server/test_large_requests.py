@@ -8,7 +8,12 @@ from fakes.served import Served
 
 # Far less than reading any of them would take.
 SOON = 15
-MANY = 200_000
+MANY = 50_000
+MESSAGES = [{"role": "user", "content": "x"}]
+
+
+def tool(number: int) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": f"f{number}", "description": "x" * 99}}
 
 
 @pytest.mark.parametrize(
@@ -23,11 +28,24 @@ MANY = 200_000
             "6000000 characters and the context holds 1024 tokens",
         ),
         ("/v1/completions", {"prompt": "x \n" * 2_000_000}, "context holds 1024 tokens"),
-        ("/v1/completions", {"prompt": [5] * 2_000_000}, "2000000 tokens and the context holds"),
+        ("/v1/completions", {"prompt": [5] * 400_000}, "400000 tokens and the context holds"),
         ("/tokenize", {"content": "x \n" * 2_000_000}, "send 1048576 at most"),
-        ("/detokenize", {"tokens": [5] * 2_000_000}, "tokens is"),
+        ("/detokenize", {"tokens": [5] * 400_000}, "tokens is"),
+        ("/detokenize", {"tokens": [5] * 2_000_000}, "1999999 members"),
+        ("/v1/completions", {"prompt": "x", "a": [[]] * 600_000}, "600001 lists; send 508192"),
+        ("/v1/completions", {"prompt": "x", "a": [{}] * 600_000}, "600001 objects"),
+        ("/v1/messages", dict.fromkeys(map(str, range(300_000)), 1), "600000 quotes"),
+        ("/v1/completions", {"prompt": "x", "stop": ["y"] * 300}, "300 stop strings; send 256"),
+        (
+            "/v1/chat/completions",
+            {"messages": MESSAGES, "tools": [tool(n) for n in range(5000)]},
+            "characters and the context holds 1024",
+        ),
     ],
-    ids=["chat", "messages", "responses", "text", "prompt", "ids", "tokenize", "detokenize"],
+    ids=[
+        *("chat", "messages", "responses", "text", "prompt", "ids", "tokenize", "detokenize"),
+        *("members", "lists", "objects", "keys", "stops", "tools"),
+    ],
 )
 def test_they_are_refused_at_once(served: Served, path: str, body: Any, said: str) -> None:
     began = monotonic()
