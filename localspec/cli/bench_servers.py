@@ -33,6 +33,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
 from localspec.loading.config import RuntimeConfig
+from localspec.utils.paths import real_path
 
 peer_options = stacked(
     click.option(
@@ -78,7 +79,7 @@ def peer_of(
     binary = Path(peer).expanduser()
     if not binary.is_file() or not os.access(binary, os.X_OK):
         raise InvalidValueError(f"--peer {peer}: it must be a llama-server that can be run")
-    return Peer(binary.resolve(), comma_separated(drafts or ""))
+    return Peer(real_path(binary), comma_separated(drafts or ""))
 
 
 def measure_servers(

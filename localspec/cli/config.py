@@ -11,7 +11,7 @@ from localspec.cli.output import Output
 from localspec.cli.settings import SETTINGS, Found, Settings, config_file
 from localspec.cli.table import table_text
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.utils.paths import write_atomically
+from localspec.utils.paths import real_path, write_atomically
 from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import read_text
 
@@ -82,7 +82,7 @@ def _home() -> Found:
 
 def _change(name: str, text: str | None, output: Output) -> None:
     """Write the value of a setting into the file, or remove it there (None)."""
-    file = config_file().resolve()  # what a link leads to, which stays a link
+    file = real_path(config_file())  # what a link leads to, which stays a link
     value = None if text is None else SETTINGS[name].parsed(text, f"the value of {name}")
     problem = None
     if name in _CHECKED and value is not None:

@@ -17,6 +17,7 @@ from localspec.hub.listing import list_files
 from localspec.hub.reference import Repository, repository
 from localspec.models.locate import locate
 from localspec.utils.format import format_bytes
+from localspec.utils.paths import real_path
 
 
 @click.command("convert")
@@ -111,7 +112,7 @@ def _source(name: str, output: Output) -> tuple[Path, Origin]:
     """The folder of a checkpoint, which is fetched where it is on the Hub."""
     path = Path(name)
     if os.path.exists(path):
-        return path, Origin(path.resolve().name)
+        return path, Origin(real_path(path).name)
     found = repository(name)
     if found is None or found.quant:
         raise ModelNotFoundError(

@@ -20,6 +20,7 @@ from localspec.models.bundled_files import bundled_files
 from localspec.models.locate import locate, reference_of
 from localspec.models.trained_drafters import remove_trained, trained_named
 from localspec.utils.format import format_bytes
+from localspec.utils.paths import real_path
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ def _interrupted(wanted: Repository) -> list[PartialFile]:
 
 def _model_at(path: Path, name: str) -> tuple[str, Sequence[str]]:
     """Return the repository that a file in the Hub's cache is from, and its model's files."""
-    if path.resolve() in [file.resolve() for file in bundled_files()]:
+    if real_path(path) in [real_path(file) for file in bundled_files()]:
         size = format_bytes(sum(file.stat().st_size for file in registry.bundled()))
         raise InvalidValueError(
             f"{name!r} comes with localspec and cannot be deleted ({size} with its drafter); "

@@ -25,7 +25,7 @@ from localspec.hub.store import repository_of
 from localspec.loading.fingerprints import fingerprint
 from localspec.loading.matrix_heads import require_target
 from localspec.utils.format import format_bytes
-from localspec.utils.paths import written_whole
+from localspec.utils.paths import real_path, written_whole
 
 # Metadata of a converted file: what it was made from, the sha256 of its files, what it was made
 # for, and the whole request.
@@ -98,7 +98,7 @@ def convert(
     recipe = hashlib.sha256(json.dumps([*request, fingerprint(model.path)]).encode()).hexdigest()
     if is_here(path, recipe):
         return Conversion(path, head.architecture, head.notes, written=False)
-    about = (origin or Origin(source.resolve().name)).metadata | {
+    about = (origin or Origin(real_path(source).name)).metadata | {
         "general.type": "model",
         "general.file_type": file_type(type_),
         HASHES: hashes,

@@ -28,6 +28,8 @@ from localspec.gguf.writer import Floats, TensorData, TensorType
 
 # The layers that llama.cpp's graph reads.
 _READS = 3
+# Far above every size that a config.json says.
+_MOST = 1 << 31
 # Rows of the embedding that are compared with the target's, and how far they may lie apart: much
 # more than quantisation does, and much less than other rows do.
 _COMPARED, _APART = 64, 0.3
@@ -78,19 +80,19 @@ class _Eagle3:
         return ConvertedHead(EAGLE3, self._metadata(), [*self._written()], self._notes)
 
     def _metadata(self) -> dict[str, object]:
-        sizes, own = self._sizes, self._config
-        epsilon = own.get("rms_norm_eps", 1e-6)
+        sizes = self._sizes
         found: dict[str, object] = {
             "block_count": 1,
-            "context_length": own.get("max_position_embeddings")
-            or self._target.header.context_length,
+            "context_length": self._number(
+                "max_position_embeddings", self._target.header.context_length
+            ),
             "embedding_length": sizes.width,
             "feed_forward_length": sizes.narrow,
             "attention.head_count": sizes.heads,
             "attention.head_count_kv": sizes.shared,
             "attention.key_length": sizes.head,
             "attention.value_length": sizes.head,
-            "attention.layer_norm_rms_epsilon": epsilon,
+            "attention.layer_norm_rms_epsilon": self._epsilon(),
             "vocab_size": self._target.n_vocab,
             "target_layers": list(self._layers),
             "target_hidden_size": self._target.width,
@@ -193,12 +195,21 @@ class _Eagle3:
     def _number(self, key: str, default: int | None = None) -> int:
         value = self._config.get(key)
         value = default if value is None else value
-        if type(value) is not int or value < 1:
-            raise ModelLoadError(
-                f"config.json of {self._checkpoint.name} says {key} = {value!r}; put the "
-                "config.json of the head beside its tensors"
-            )
+        if type(value) is not int or not 1 <= value < _MOST:
+            raise self._odd(key, value)
         return value
+
+    def _epsilon(self) -> float:
+        value = self._config.get("rms_norm_eps", 1e-6)
+        if not isinstance(value, int | float) or not 0 <= value < 1:
+            raise self._odd("rms_norm_eps", value)
+        return float(value)
+
+    def _odd(self, key: str, value: object) -> ModelLoadError:
+        return ModelLoadError(
+            f"config.json of {self._checkpoint.name} says {key} = {value!r:.60}; put the "
+            "config.json of the head beside its tensors"
+        )
 
     def _require_plain_layer(self) -> None:
         act = self._config.get("hidden_act", "silu")

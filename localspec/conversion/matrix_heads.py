@@ -32,6 +32,7 @@ _MLP = {
     "ln.N.bias": "head.N.norm.bias",
     "head.N.weight": "head.N.output.weight",
 }
+_MOST_HEADS = 1000
 _Tensors = Mapping[str, PublishedTensor]
 
 
@@ -124,7 +125,7 @@ def _mlp(tensors: _Tensors, config: Mapping[str, object]) -> dict[str, object]:
     if projection is None or embedding is None or len(projection.shape) != 2:
         raise ModelLoadError("the speculator lacks proj.0 or emb.0; pass all of its files")
     heads, scale = config.get("n_predict"), config.get("scale_input")
-    if not isinstance(heads, int) or not isinstance(scale, bool):
+    if type(heads) is not int or heads not in range(1, _MOST_HEADS) or type(scale) is not bool:
         raise ModelLoadError(
             "config.json does not say n_predict and scale_input, which an MLP speculator needs; "
             "put it beside the file"

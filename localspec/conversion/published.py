@@ -17,6 +17,8 @@ from localspec.gguf.writer import Bytes, Floats, TensorData, TensorType, encode
 from localspec.utils.bounded_file import read_regular
 
 _CHUNK = 4096
+# Far above every weight, and below what 16-bit floats hold.
+_MOST_WEIGHT = 6e4
 _MOST_JSON_BYTES = 16 << 20
 # Types that rows of floats are written in, without llama.cpp's quantiser.
 TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0")
@@ -38,7 +40,7 @@ def file_type(type_: TensorType) -> int:
 def tensor_of_rows(
     name: str, shape: tuple[int, ...], type_: TensorType, rows: Callable[[slice], Floats]
 ) -> TensorData:
-    """A tensor whose rows are read while it is written.
+    """A tensor whose rows are read while it is written; then ModelLoadError is raised for NaN.
 
     Vectors are F32; a matrix whose rows are no whole blocks of the type is F16, as in llama.cpp.
     """
@@ -46,12 +48,20 @@ def tensor_of_rows(
         type_ = TensorType.F32
     elif shape[-1] % GGML_QUANT_SIZES[type_][0]:
         type_ = TensorType.F16
-    return TensorData(name, shape, type_, _encoded(shape[0], type_, rows))
+    return TensorData(name, shape, type_, _encoded(name, shape[0], type_, rows))
 
 
-def _encoded(count: int, type_: TensorType, rows: Callable[[slice], Floats]) -> Iterator[Bytes]:
+def _encoded(
+    name: str, count: int, type_: TensorType, rows: Callable[[slice], Floats]
+) -> Iterator[Bytes]:
     for start in range(0, count, _CHUNK):
-        yield encode(rows(slice(start, start + _CHUNK)), type_)
+        values = rows(slice(start, start + _CHUNK))
+        if not np.abs(values).max(initial=0) < _MOST_WEIGHT:  # nor is NaN
+            raise ModelLoadError(
+                f"the values of tensor {name!r} are no numbers, or beyond {_MOST_WEIGHT:g}; "
+                "download it again"
+            )
+        yield encode(values, type_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +128,8 @@ class Checkpoint:
             raise self._without_safetensors()
         for index in self.source.glob("*.safetensors.index.json"):
             named = _json(index).get("weight_map")
-            named = {*named.values()} if isinstance(named, dict) else set()
-            if missing := sorted(str(each) for each in named - {file.name for file in files}):
+            named = {str(each) for each in named.values()} if isinstance(named, dict) else set()
+            if missing := sorted(named - {file.name for file in files}):
                 raise ModelLoadError(f"{self.name} lacks {missing[0]}; download every part of it")
         return files
 
@@ -147,8 +157,9 @@ def _json(path: Path) -> Mapping[str, object]:
         found = json.loads(read_regular(path, _MOST_JSON_BYTES))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise ModelLoadError(
-            f"{display_name(path)} cannot be read ({error}); download it again"
+            f"{display_name(path)} cannot be read ({reason}); download it again"
         ) from error
     return found if isinstance(found, dict) else {}

@@ -9,6 +9,8 @@ from localspec.errors import ModelLoadError
 from localspec.gguf.writer import Floats
 
 _BASE = 10_000.0
+# Far above every number that a config.json says.
+_MOST = 1 << 32
 # As in the transformers library, where config.json does not say them.
 _LLAMA3 = {
     "factor": 8.0,
@@ -28,10 +30,12 @@ class Rope:
     def __init__(self, name: str, config: Mapping[str, object], width: int) -> None:
         found = {**_object(config, "rope_scaling"), **_object(config, "rope_parameters")}
         self._name = name
-        base = config.get("rope_theta", found.get("rope_theta"))
-        self._base = float(base) if isinstance(base, (int, float)) else _BASE
         self._width = width
-        self._found = found
+        self._found = {
+            **found,
+            **({"rope_theta": config["rope_theta"]} if "rope_theta" in config else {}),
+        }
+        self._base = self._number("rope_theta", _BASE)
         self.metadata: dict[str, object] = {
             "rope.dimension_count": width,
             "rope.freq_base": self._base,
@@ -58,7 +62,13 @@ class Rope:
 
     def _number(self, key: str, default: float) -> float:
         value = self._found.get(key, default)
-        return float(value) if isinstance(value, (int, float)) else default
+        if not isinstance(value, (int, float)):
+            return default
+        if not 0 <= value < _MOST:
+            raise ModelLoadError(
+                f"config.json of {self._name} says {key} = {value!r:.60}; download it again"
+            )
+        return float(value)
 
     def _llama3(self) -> Floats:
         """As in Llama 3.1: long waves are slowed by a factor, short ones are not."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import ModelLoadError, ModelNotFoundError
 from localspec.gguf.reader import display_name
+from localspec.utils.bounded_file import open_regular
 
 _LENGTH = struct.Struct("<Q")
 _MOST_HEADER_BYTES = 100_000_000
@@ -35,11 +36,13 @@ class Safetensors:
         self.path = path
         self._name = display_name(path)
         try:
-            self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
+            with open_regular(path) as opened:
+                self._bytes: NDArray[np.uint8] = np.memmap(opened, np.uint8, "r")
         except FileNotFoundError as error:
             raise ModelNotFoundError(f"there is no file {self._name}; check the path") from error
         except (OSError, ValueError) as error:
-            raise ModelLoadError(f"{self._name} cannot be read: {error}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise ModelLoadError(f"{self._name} cannot be read: {reason}") from error
         entries = self._entries()
         self.types = {name: str(entry.get("dtype")) for name, entry in entries.items()}
         known = {name for name, type_ in self.types.items() if type_ in _TYPES}
@@ -77,7 +80,7 @@ class Safetensors:
             entries = json.loads(self._bytes[_LENGTH.size : self._start].tobytes())
             entries.pop("__metadata__", None)
             return {name: each for name, each in entries.items() if each.get("dtype")}
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise self._broken("its header is no list of tensors") from error
 
     def _view(self, name: str, entry: dict[str, Any]) -> NDArray[Any]:
@@ -87,7 +90,7 @@ class Safetensors:
                 raise ValueError(f"bytes {start} to {end}")
             data = self._bytes[self._start + start : self._start + end]
             return data.view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._broken(f"tensor {name!r} cannot be read ({error})") from error
 
     def _broken(self, what: str) -> ModelLoadError:

@@ -58,7 +58,9 @@ def row_bytes(columns: int, type_: TensorType) -> int:
 
 def encode(values: Floats, type_: TensorType) -> Bytes:
     """The bytes of rows of weights, as a file stores them: (rows, row_bytes)."""
-    return np.ascontiguousarray(quantize(values, type_)).view(np.uint8)
+    # Blocks of numbers that are nearly zero have no scale, and need none.
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(quantize(values, type_)).view(np.uint8)
 
 
 def decode(rows: Bytes, type_: TensorType) -> Floats:

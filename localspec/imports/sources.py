@@ -12,6 +12,7 @@ from localspec.imports.gguf_folders import folder_collections, setting
 from localspec.imports.links import name_for
 from localspec.imports.ollama import is_ollama, ollama_collections
 from localspec.utils.bounded_file import read_regular
+from localspec.utils.paths import real_path
 
 _MOST_PATH_BYTES = 4096
 _OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
@@ -58,7 +59,7 @@ def source_folders(source: str) -> list[tuple[str, Path]]:
         raise ModelNotFoundError(
             f"there is no folder {source!r}; --from takes ollama, lmstudio, llama.cpp or a folder"
         )
-    if folder.resolve() == hub_cache().resolve():
+    if real_path(folder) == real_path(hub_cache()):
         raise InvalidValueError(
             f"{source!r} is the Hub's cache, whose models need no import; localspec ls shows them"
         )

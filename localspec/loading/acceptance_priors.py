@@ -9,7 +9,7 @@ from typing import Any
 
 from localspec.control.acceptance import AcceptancePrior
 from localspec.loading.fingerprints import fingerprint, versions
-from localspec.utils.paths import cache_file
+from localspec.utils.paths import cache_file, real_path
 from localspec.utils.stored_json import DamagedFileError, read_stored, store_json
 
 # The version of the file format; `_invalid` checks for it.
@@ -106,5 +106,5 @@ def _machine() -> dict[str, Any]:
 
 def _file(target: Path, drafters: Sequence[Path], temperature: float) -> Path:
     """The file for this request. Conditions that may change are in the file, checked on reading."""
-    paths = [str(path.resolve()) for path in (target, *drafters)]
+    paths = [str(real_path(path)) for path in (target, *drafters)]
     return cache_file("plans", [paths, _machine(), round(temperature, 1)])

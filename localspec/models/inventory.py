@@ -17,6 +17,7 @@ from localspec.models.own_drafters import own_drafters
 from localspec.models.pair_finder import DrafterFinder
 from localspec.models.summaries import ModelSummary, summary_of
 from localspec.models.trained_drafters import all_trained
+from localspec.utils.paths import real_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def all_models() -> list[StoredModel]:
         if isinstance(path, Path) and os.path.isfile(path)
     ]
     trained = [each.file for each in all_trained()]
-    files = {path.resolve(): path for path in [*named, *bundled_files(), *trained]}
+    files = {real_path(path): path for path in [*named, *bundled_files(), *trained]}
     outside = [path for path in files.values() if not store.repository_of(path)]
     local = [store.local_model(path, name_of(path)) for path in outside]
     return [*store.models(), *links.imported(), *local]

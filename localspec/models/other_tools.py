@@ -13,6 +13,7 @@ from localspec.imports import links
 from localspec.imports.collection import DRAFT, Collection
 from localspec.models.kinds import DRAFT_MODEL, MTP
 from localspec.models.summaries import summary_of
+from localspec.utils.paths import real_path
 
 MODEL = "model"
 _ENCODER = "is an image or audio encoder, not a model"
@@ -54,7 +55,7 @@ class OtherModel:
 
 def other_models(collections: Iterable[Collection]) -> list[OtherModel]:
     """Return everything in these collections, each with its kind or why it cannot be used."""
-    here = {each.name: each.files[0].resolve() for each in links.imported()}
+    here = {each.name: real_path(each.files[0]) for each in links.imported()}
     return [found for each in collections for found in _models_of(each, here)]
 
 
@@ -81,7 +82,7 @@ def _models_of(collection: Collection, here: Mapping[str, Path]) -> list[OtherMo
     """Return the models of a collection. here: the files of those that are imported, by name."""
     found = [_examined(name, collection, names) for name, names in collection.models().items()]
     found = [
-        replace(each, imported=here.get(each.name) == each.files[0].resolve()) for each in found
+        replace(each, imported=here.get(each.name) == real_path(each.files[0])) for each in found
     ]
     grouped = {path for each in found if each.names for path in each.names.paths}
     left = [file for file in collection.files if file not in grouped]

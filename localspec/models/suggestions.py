@@ -23,6 +23,7 @@ from localspec.models.speed_up import (
     estimate_speed_up,
 )
 from localspec.models.vocabulary_match import Check, CheckResult, failed_check
+from localspec.utils.paths import real_path
 
 # Returns what was measured on this machine of a target and a drafter.
 MeasurementLookup = Callable[[Facts, Facts], PairMeasurement]
@@ -136,12 +137,12 @@ def suggest_drafters(
 def _candidates(target: Facts) -> Iterator[tuple[str, Path, OwnDrafter | None]]:
     """Yield the name and the file of every drafter that there may be; the target's own first."""
     own = [each for each in own_drafters(target.files[0], target.has_mtp) if each.file]
-    seen = {target.files[0].resolve()}
-    stored = {each.files[0].resolve(): each.name for each in all_models()}
+    seen = {real_path(target.files[0])}
+    stored = {real_path(each.files[0]): each.name for each in all_models()}
     for each in own:
-        if each.file and (each.reference is None or each.file.resolve() not in seen):
-            seen.add(each.file.resolve())
-            name = stored.get(each.file.resolve(), each.typed)
+        if each.file and (each.reference is None or real_path(each.file) not in seen):
+            seen.add(real_path(each.file))
+            name = stored.get(real_path(each.file), each.typed)
             yield each.name if each.reference is None else name, each.file, each
     for file, name in stored.items():
         if file not in seen:

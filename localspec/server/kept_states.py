@@ -12,7 +12,7 @@ from pathlib import Path
 from localspec.engine.state_store import StateStore
 from localspec.server.slot_pool import PooledSlot
 from localspec.utils.format import format_bytes
-from localspec.utils.paths import cache_folder
+from localspec.utils.paths import cache_folder, real_path
 from localspec.utils.progress import report_progress
 
 log = logging.getLogger("localspec.server")
@@ -34,7 +34,7 @@ class KeptStates:
 
     def __init__(self, model: Path, folder: Path | None = None) -> None:
         folder = folder or kept_folder()
-        self._model = model.resolve()
+        self._model = real_path(model)
         self._store = StateStore(folder, max_bytes=min(_MOST_BYTES, _room(folder) // 2 + 1))
 
     def restore(self, slots: Sequence[PooledSlot]) -> None:

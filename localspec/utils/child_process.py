@@ -99,6 +99,7 @@ class ChildProcess(Closing):
                     "PYTHONPATH": os.pathsep.join(sys.path),
                     # Else the library's log would hide the child's last words.
                     "LOCALSPEC_DEBUG": "0",
+                    "PYTHONIOENCODING": "utf-8",
                 },
                 stdin=self._lifeline,
                 stdout=subprocess.PIPE,

@@ -48,13 +48,18 @@ def cache_file(folder: str, key: list[Any]) -> Path:
     return cache_folder(folder) / f"{digest}.json"
 
 
+def real_path(path: Path) -> Path:
+    """Return a path whose links are followed; a loop of links stays as it is."""
+    return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for a loop
+
+
 def stat_signature(file: Path) -> list[str | int]:
     """Return path, size in bytes and modification time in ns, to notice that a file changed.
 
     Part of the key of `cache_file`. Raises OSError.
     """
     status = file.stat()
-    return [str(file.resolve()), status.st_size, status.st_mtime_ns]
+    return [str(real_path(file)), status.st_size, status.st_mtime_ns]
 
 
 def write_atomically(file: Path, text: str) -> None:

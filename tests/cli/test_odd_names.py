@@ -55,6 +55,22 @@ def test_a_home_that_cannot_be_is_named(
         assert done.lines[-1].startswith(f"localspec: error: LOCALSPEC_HOME is {home!r}")
 
 
+def test_a_loop_of_links_is_one_line(cli: Run, away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = away / "loop.gguf"
+    loop.symlink_to(loop.name)
+    named = [["show"], ["rm", "--yes"], ["audit"], ["pull", "--from"], ["generate", "a", "-m"]]
+    named += [["convert", "--target", "bundled"], ["config", "set", "model"]]
+    for arguments in named:
+        done = cli(*arguments, str(loop))
+        assert "unexpected" not in done.err and len(done.lines) <= 2, done.err
+    for variable in ("HF_HUB_CACHE", "LOCALSPEC_HOME"):
+        monkeypatch.setenv(variable, str(loop))
+        folder = ["pull", "--from", str(away)]
+        for arguments in (["ls"], ["config", "set", "threads", "1"], ["show", "x"], folder):
+            done = cli(*arguments)
+            assert "unexpected" not in done.err and len(done.lines) <= 2, done.err
+
+
 @pytest.mark.parametrize("size", ["1e300", "nan", "-1", "0", "9" * 400, "true", '"x"'])
 def test_a_size_that_no_file_has_is_refused(size: str, cli: Run, away: Path) -> None:
     (away / "home").mkdir()

@@ -13,6 +13,8 @@ from fakes.eagle3 import WIDTH, write_target
 from fakes.numpy_llama import Tensors
 from fakes.published import published, write_safetensors
 from fakes.tiny import N_VOCAB
+from fuzz.campaign import Campaign
+from fuzz.checkpoints import checkpoints
 
 from localspec.conversion import convert as conversion
 from localspec.errors import (
@@ -239,6 +241,19 @@ def test_damaged_files(tmp_path: Path, seed: int) -> None:
             assert "\n" not in str(error)
             refused += isinstance(error, ModelLoadError)
     assert refused
+
+
+def test_a_damaged_checkpoint_is_refused_or_converted() -> None:
+    with checkpoints() as case:
+        campaign = Campaign().run(case, range(90))
+    assert not campaign.faults, campaign.report()
+    assert campaign.ends["refused"] > 30 and campaign.ends["converted"] > 15, campaign.ends
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    tensors = medusa()
+    tensors["1.1.weight"][3, 5] = np.nan
+    assert "are no numbers" in refusal(published(tmp_path / "heads", tensors))
 
 
 def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def _other_bytes(random: Random, written: bytes) -> bytes:
     )  # fmt: skip
 
 
-def _odd_json(random: Random, written: bytes) -> bytes | None:
+def odd_json(random: Random, written: bytes) -> bytes | None:
     """The JSON with one value replaced, or with a key more or less; None if it is no JSON."""
     try:
         record = json.loads(written)
@@ -70,7 +70,7 @@ def damage(path: Path, written: bytes, random: Random) -> None:
     elif kind < 0.13:
         path.symlink_to(random.choice([path.name, "/dev/zero", "nowhere", "/"]))
     else:
-        odd = _odd_json(random, written) if kind < 0.6 else None
+        odd = odd_json(random, written) if kind < 0.6 else None
         path.write_bytes(_other_bytes(random, written) if odd is None else odd)
 
 

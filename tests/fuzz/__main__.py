@@ -17,6 +17,7 @@ from fakes.hostile_templates import composed, outcome
 from fuzz.archives import archives
 from fuzz.caches import caches
 from fuzz.campaign import Campaign
+from fuzz.checkpoints import checkpoints
 from fuzz.command import FreshCommand, WarmCommand
 from fuzz.drafters import drafter_case
 from fuzz.escapes import escape_case
@@ -70,6 +71,7 @@ def _simply(case: Case) -> Callable[[argparse.Namespace], AbstractContextManager
 _KINDS = {
     "archives": lambda _: archives(),
     "caches": lambda _: caches(),
+    "checkpoints": lambda _: checkpoints(),
     "drafters": _simply(drafter_case),
     "escapes": _simply(escape_case),
     "headers": _headers,

@@ -23,6 +23,7 @@ from localspec.llama.model import Model
 from localspec.memory.estimate import KV_TYPES
 from localspec.memory.model_memory import ModelMemory
 from localspec.utils.format import format_bytes
+from localspec.utils.paths import real_path
 
 _STATUS, _MAPS = Path("/proc/self/status"), Path("/proc/self/smaps")
 # Writing here clears the marks that say which pages were read.
@@ -83,7 +84,7 @@ def _private_bytes() -> int:
 
 def _read_bytes(models: Sequence[Path]) -> int:
     """Bytes of these mapped files that were read since the marks were cleared."""
-    names = tuple(str(path.resolve()) for path in models)
+    names = tuple(str(real_path(path)) for path in models)
     total, ours = 0, False
     for line in _MAPS.read_text().splitlines():
         key, _, value = line.partition(":")
