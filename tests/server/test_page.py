@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.served import Served, free_port, health, starting, wait_for
+from fakes.served import Served, free_port, health, serving, starting, wait_for
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api")
@@ -121,3 +121,46 @@ def test_it_waits_until_the_model_is_loaded(browser: Any, tmp_path: Path) -> Non
         go.touch()
         page.locator("#draft", has_text="draft: off").wait_for(timeout=60_000)
     page.close()
+
+
+def test_a_long_message_leaves_a_small_box_behind(page: Any) -> None:
+    small = page.locator("#text").bounding_box()["height"]
+    page.fill("#text", "one\ntwo\nthree\nfour")
+    assert page.locator("#text").bounding_box()["height"] > small + 30
+    page.keyboard.press("Enter")
+    assert page.locator("#text").bounding_box()["height"] < small + 2
+    page.keyboard.press("Escape")
+    page.locator("#send", has_text="Send").wait_for(timeout=60_000)
+
+
+def test_a_message_that_fails_can_be_mended(page: Any) -> None:
+    page.fill("#text", "word " * 3000)
+    page.keyboard.press("Enter")
+    page.locator("article .error").wait_for(timeout=60_000)
+    assert page.input_value("#text").startswith("word word")
+
+
+def test_the_key_is_asked_for_once(browser: Any) -> None:
+    """Who closes the question is left in peace, and may come back to it."""
+    answers: list[str | None] = [None, "wrong", "secret"]
+    asked: list[str] = []
+
+    def answer(dialog: Any) -> None:
+        asked.append(dialog.message)
+        given = answers[len(asked) - 1]
+        dialog.accept(given) if given else dialog.dismiss()
+
+    with serving("--threads", "1", "--parallel", "1", LOCALSPEC_API_KEY="secret") as served:
+        context = browser.new_context()
+        page = context.new_page()
+        page.on("dialog", answer)
+        page.goto(served.url)
+        again = page.get_by_role("button", name="Enter the API key")
+        again.wait_for(timeout=30_000)
+        page.wait_for_timeout(2000)
+        assert len(asked) == 1
+        again.click()
+        page.locator(".slots", has_text="slot: free").wait_for(timeout=30_000)
+        assert len(asked) == 3
+        page.locator("#draft", has_text="draft:").wait_for(timeout=30_000)
+        context.close()
