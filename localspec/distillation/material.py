@@ -98,10 +98,9 @@ class Material(Closing):
         """The answers to the held-out prompts. Raises Stopped."""
         return self._held_out_writer.wave(0, self._cancel)
 
-    @property
-    def writing(self) -> float:
-        """Seconds of a token of the first wave's answers."""
-        return self._writer.seconds_per_token(0)
+    def writing(self, number: int = 0) -> float:
+        """Seconds of a token of the answers of a wave that was written."""
+        return self._writer.seconds_per_token(number)
 
     def sample(self) -> tuple[Shard, float]:
         """A shard of a few texts of the first wave, and the seconds that a token of it took."""

@@ -58,6 +58,9 @@ class Shard:
             },
         )
 
+    def __len__(self) -> int:
+        return sum(len(each.tokens) for each in self.texts)
+
     def places(self) -> Iterator[tuple[Text, int, int]]:
         """Each text, with the places of its first token and of its first row of `top`."""
         token = row = 0

@@ -5,6 +5,7 @@ texts at last. Each phase goes on where it was stopped.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import Event
 from time import monotonic
 
@@ -145,7 +146,7 @@ class OwnTraining:
         training = seconds_per_token(drafter, sample)
         asked = 0.0 if self._request.tokens else self._request.seconds
         return Speeds(
-            material.writing, reading, training, max(_TRIAL_SECONDS, _TRIAL_SHARE * asked)
+            material.writing(), reading, training, max(_TRIAL_SECONDS, _TRIAL_SHARE * asked)
         )
 
     def _budget(self, folder: WorkFolder, speeds: Speeds, sizes: Sizes) -> Budget:
@@ -178,6 +179,7 @@ class OwnTraining:
             share = number / budget.waves
             self._watch(Progress("writing texts", share, left, 1 / speeds.write))
             material.wave(number)
+            speeds = replace(speeds, write=(speeds.write + material.writing(number)) / 2)
         rows = material.rows(folder, budget.waves, self._request.cache)
         if budget.waves > sizes.most_waves:
             return rows
@@ -186,7 +188,9 @@ class OwnTraining:
             left = (budget.waves - number) * sizes.tokens * speeds.read + training
             share = number / budget.waves
             self._watch(Progress("reading texts", share, left, 1 / speeds.read))
-            rows.shard(number)
+            began = monotonic()
+            tokens = len(rows.shard(number))
+            speeds = replace(speeds, read=(speeds.read + (monotonic() - began) / tokens) / 2)
         return rows
 
     def _rounds_watcher(

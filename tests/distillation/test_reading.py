@@ -135,7 +135,7 @@ def test_waves_are_kept_and_written_again_if_damaged(
     first = material.wave(0)
     assert len(first) == 32 and all(0 < each.answer <= ANSWER for each in first)
     assert len({each.tokens[: each.prompt] for each in first}) == 32
-    assert material.writing > 0
+    assert material.writing() > 0
     folder: WorkFolder = material._writer.folder
 
     def no_engine(_self: Engine, *_args: object, **_options: object) -> None:
