@@ -115,7 +115,7 @@ def trim(
     Raises InvalidValueError for a number that makes no sense, or a file that is there.
     """
     count = default_tokens(head, needed) if tokens is None else tokens
-    rows = _chosen(head, counts, needed, count)
+    rows = chosen_rows(head, counts, needed, count)
     path = out or beside(head.path) / f"{head.path.stem}-{count}-tokens.gguf"
     if path.exists() and path.samefile(head.path):
         raise InvalidValueError(f"output is {path}, which is the head itself; name another file")
@@ -156,10 +156,10 @@ def needed_tokens(target: Target, end_tokens: Collection[int]) -> set[int]:
     return found
 
 
-def _chosen(
+def chosen_rows(
     head: DraftHead, counts: NDArray[np.int64], needed: Collection[int], count: int
 ) -> NDArray[np.intp]:
-    """The rows that are kept, by their tokens. Raises InvalidValueError."""
+    """The rows that `trim` keeps, by their tokens. Raises InvalidValueError."""
     if not 0 < count < len(head.ids):
         raise InvalidValueError(
             f"tokens is {count}; {head.name} drafts {len(head.ids)}, so name fewer, and at least 1"

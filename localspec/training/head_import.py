@@ -13,6 +13,7 @@ from localspec.gguf.rope_rows import in_halves
 from localspec.gguf.weights import Weights as FileWeights
 from localspec.training.gguf_export import Floats, Sizes, Weights
 from localspec.training.head_export import DFLASH_LAYERS, MEDUSA_BLOCKS, MEDUSA_HEADS
+from localspec.training.result import TARGET
 
 _LAYER = {"output": "attn_output", "feed_norm": "ffn_norm", "down": "ffn_down"}
 
@@ -78,7 +79,12 @@ class HeadFile:
         return self._weights.rows(info)
 
     def without_own(self, *names: str) -> None:
-        """Raise DrafterMismatchError for a head with matrices that are the target's here."""
+        """Raise DrafterMismatchError for a head with matrices that are the target's here.
+
+        Those of a head that `localspec train` wrote are its target's, trimmed.
+        """
+        if TARGET in self.header.metadata:
+            return
         for name in names:
             if self.header.tensor(name) is not None:
                 raise self._refusal(f"it has a tensor {name}")

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from localspec.conversion.target import Target
+from localspec.conversion.token_counts import Counts, count_ids
 from localspec.distillation.last_trial import Trial
 from localspec.distillation.material import Material
 from localspec.distillation.row_cache import RowCache
@@ -231,7 +232,13 @@ class OwnTraining:
     ) -> Trained:
         """Write the file; if training came to its end, try it, and delete what is not needed."""
         request, rates = self._request, rounds.best
-        result.export(drafter, self.path, self._target, request.texts, rates)
+
+        def counts() -> Counts:
+            texts = (text for number in range(rounds.shards) for text in material.wave(number))
+            tokens = [token for text in texts for token in text.tokens[text.prompt :]]
+            return count_ids(self._target.n_vocab, tokens)
+
+        result.export(drafter, self.path, self._target, request.texts, rates, counts=counts)
         trials: list[Trial] = []
         preferred = True
         if finished:

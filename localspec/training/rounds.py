@@ -84,6 +84,11 @@ class Rounds:
         self._saved = monotonic()
 
     @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return len(self._shards)
+
+    @property
     def history(self) -> Sequence[Sequence[float]]:
         """The held-out acceptance by place of a draft: untrained, then after each round."""
         return self._place.history

@@ -3,6 +3,7 @@
 Each kind is trained on a few texts of a target with random weights.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from fakes.trained import SIZES, write_tokenizer, write_trained_target
 
 import localspec
 from localspec.conversion.target import Target
+from localspec.conversion.token_counts import count_ids
 from localspec.distillation.reading import TargetReader
 from localspec.distillation.row_cache import RowCache
 from localspec.distillation.shard import Shard
@@ -33,8 +35,11 @@ from localspec.distillation.work_folder import WorkFolder
 from localspec.drafters.row_reader import RowReader
 from localspec.engine.engine import Engine
 from localspec.errors import DrafterMismatchError, InvalidValueError
+from localspec.gguf.reader import read_header
+from localspec.gguf.weights import Weights
 from localspec.speculation.drafter import Evaluated
 from localspec.speculation.passes import OUTPUT
+from localspec.training import result
 from localspec.training.drafter_kind import KindOptions, TrainedDrafter
 from localspec.training.examples import Batch, batches
 from localspec.training.head_export import BLOCK
@@ -295,3 +300,36 @@ def test_options_of_draft_models_are_refused(kind: str, read: Read) -> None:
 def test_a_draft_model_is_not_trained_from_a_head(read: Read) -> None:
     with pytest.raises(InvalidValueError, match="a draft model begins with its target's layers"):
         KINDS["draft-model"].layers(Target(read.target), KindOptions(head=read.target))
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_head_for_a_large_vocabulary_knows_the_frequent_tokens(
+    kind: str, read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafter, path, target = _created(kind, read), tmp_path / "head.gguf", Target(read.target)
+    tokens = [token for text in read.learnt for token in text.tokens]
+
+    def exported() -> set[int] | None:
+        counts = count_ids(target.n_vocab, tokens)
+        result.export(drafter, path, target, "texts", [0.5], counts=lambda: counts)
+        table = read_header(path).tensor("d2t")
+        return {*Weights(path).data(table).view("<i8").tolist()} if table else None
+
+    assert exported() is None
+    monkeypatch.setattr(result, "LARGE_VOCABULARY", 256)
+    known = exported()
+    if kind == "medusa":  # its files have a row for each token
+        assert known is None
+        return
+    assert known is not None
+    assert len(known) == target.n_vocab // 4
+    frequent = [token for token, _ in Counter(tokens).most_common(20)]
+    assert known >= {*frequent, 1, 2}
+    with localspec.load(read.target, str(path), **EXACT) as engine:
+        options: dict[str, Any] = {"max_tokens": 24, "ignore_eos": True, "temperature": 0}
+        drafted = engine.generate([1, 259, 30], depth=3, **options)
+        assert engine.generate([1, 259, 30], depth=0, **options).token_ids == drafted.token_ids
+    assert drafted.stats.drafted
+    again = _created(kind, read, KindOptions(head=path)).state_dict()
+    for name, weight in drafter.state_dict().items():
+        assert (again[name] - weight).abs().max() <= 0.02 * weight.abs().max()
