@@ -7,6 +7,7 @@ the time that wrong estimates can cost.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from time import perf_counter
 
 from localspec.control.acceptance import FIRST_GUESS
@@ -14,6 +15,8 @@ from localspec.control.candidate import Candidate
 from localspec.control.cost_model import CostModel
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
+from localspec.control.round import Round
+from localspec.control.row_budget import RowBudget, RowShare
 from localspec.control.running_draft import LEAST_SURVIVAL, Option, RunningDraft
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
@@ -67,6 +70,7 @@ class AdaptivePolicy:
     guesses: the known acceptance rates, by the drafter's name.
     explain: called with the Explanation of each decision.
     clock: returns the time in seconds, without the time in which other texts were computed.
+    rows: the text's share of the rows of all texts; None: it is written alone.
     """
 
     def __init__(
@@ -78,10 +82,12 @@ class AdaptivePolicy:
         guesses: Mapping[str, float] | None = None,
         explain: Explain | None = None,
         clock: Callable[[], float] = perf_counter,
+        rows: RowShare | None = None,
     ) -> None:
         self.drafters = drafters
         self.explain = explain
         self.clock = clock
+        self.rows = rows or RowBudget().new_share()
         self._deepest = min(deepest, WIDEST - 1)
         self.loss_budget = LossBudget()
         self.candidates = [
@@ -93,6 +99,7 @@ class AdaptivePolicy:
             for drafter in drafters
         ]
         self._passes = costs.passes
+        self._round = Round(self._passes, self.rows.offer, ())
         self._running: RunningDraft | None = None
         self._steps_since_plain = 0
         self._generated = 0
@@ -110,6 +117,7 @@ class AdaptivePolicy:
         if self._generated:
             self._expected_tokens = (self._expected_tokens + self._generated) / 2
         self._generated = 0
+        self.rows.offer.risk = 0.0
         for candidate in self.candidates:
             candidate.begin_text()
 
@@ -128,8 +136,7 @@ class AdaptivePolicy:
 
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
-        passes = self._passes.table
-        plain = passes[1]
+        self._round = round_ = Round(self._passes, self.rows.offer, self.rows.others)
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
         self._running = None
@@ -139,16 +146,17 @@ class AdaptivePolicy:
             if limit.depth
             and candidate.may_draft
             and may_draft(candidate.drafter, limit)
-            and (option := self._option(candidate, limit, tokens_left, passes))
+            and (option := self._option(candidate, limit, tokens_left))
         ]
-        chosen, reason = self._chosen(options, plain)
+        chosen, reason = self._chosen(options)
         if not options and not all(each.may_draft for each in self.candidates):
             reason = "a head that had not paid for long reads no more"
         if self.explain:
-            self.explain(_explanation(chosen, plain, reason))
+            self.explain(_explanation(chosen, round_.plain, reason))
+        self._offer(options, chosen)
         if chosen is None:
             return PLAIN_STEP
-        return self._start(chosen, limit, max(chosen.rate, 1 / plain), passes)
+        return self._start(chosen, limit, max(chosen.rate, 1 / round_.plain))
 
     def keep(self, draft: Draft) -> int:
         """How many of the drafted tokens are worth verifying."""
@@ -170,21 +178,12 @@ class AdaptivePolicy:
         # the cost of plain decoding; the loss budget is charged for it.
         if step.verified or not step.again:
             host = step.decoding_seconds - step.share
-            self._passes.learn(step.width, host + step.decode_seconds, step.others)
+            self._passes.learn(step.rows, host + step.decode_seconds)
         self._generated += len(step.tokens)
-        plain = self._passes.seconds(1)
+        self.rows.learn(len(step.tokens), step.decoding_seconds - step.share)
+        plain, seconds = self._round.plain_step(step), self._round.own_seconds(step)
+        self._charge(step, seconds, plain)
         running = self._running
-        seconds = self._own_seconds(step)
-        if running is None:
-            reading = sum(step.reading.values())
-            took = seconds if step.again else plain + reading
-            self.loss_budget.add_step(took, plain + reading, len(step.tokens), plain)
-        else:
-            drafting = running.cost_of(max(1, len(step.drafted))) + running.catching_up
-            expected = self._passes.seconds(step.verified + 1) + drafting
-            expected += sum(step.reading.values())
-            took = seconds - running.reading
-            self.loss_budget.add_step(took, expected, len(step.tokens), plain)
         self._steps_since_plain = self._steps_since_plain + 1 if step.verified else 0
         for candidate in self.candidates:
             drafted = running is not None and candidate is running.candidate
@@ -199,24 +198,44 @@ class AdaptivePolicy:
     def plain_time(self, step: Step) -> float | None:
         """Seconds that plain steps would have taken for the tokens of a step.
 
-        It is the time of the step's own pass, by how much less a pass over one row costs: what
-        slows a pass, a long text or a busy machine, would have slowed plain ones too.
+        It is the time of the step's own decode, by how much less a decode of one row per text
+        costs: what slows a pass, a long text or a busy machine, would have slowed plain ones too.
         """
-        if not self._passes.knows_plain:
+        if not self._passes.knows(1 + len(step.others)):
             return None
-        plain = self._passes.seconds(1)
+        plain = self._round.plain_step(step)
         if not step.again:
-            host = self._own_seconds(step) - step.seconds + step.decoding_seconds
-            plain *= host / self._passes.seconds(step.width)
+            host = step.decoding_seconds + (step.decode_seconds - step.share)
+            plain *= host / self._passes.seconds(step.rows)
         return len(step.tokens) * plain
 
-    def _own_seconds(self, step: Step) -> float:
-        """The seconds of a step, with the part of its decode that the step's own rows cost."""
-        if not step.others:
-            return step.seconds
-        expected = self._passes.of_decode(step.width + sum(step.others))
-        own = self._passes.seconds(step.width) * step.decode_seconds / expected
-        return step.seconds - step.share + own
+    def _charge(self, step: Step, seconds: float, plain: float) -> None:
+        """Charge a step to the loss budgets. seconds: its own. plain: those of a plain step."""
+        running, tokens, reading = self._running, len(step.tokens), sum(step.reading.values())
+        texts = self._round.texts
+        if running is None:
+            took = seconds if step.again else plain + reading
+            self.loss_budget.add_step(took, plain + reading, tokens, plain, texts)
+        else:
+            drafting = running.cost_of(max(1, len(step.drafted))) + running.catching_up
+            expected = self._round.expected_pass(step) + drafting
+            expected += reading
+            took = seconds - running.reading
+            self.loss_budget.add_step(took, expected, tokens, plain, texts)
+        if texts > 1:
+            self._charge_all(step, plain)
+
+    def _charge_all(self, step: Step, plain: float) -> None:
+        """Charge a step to the loss budget of all texts: the rows of one may cost another time."""
+        running, reading = self._running, sum(step.reading.values())
+        beside = reading + (running.cost_of(max(1, len(step.drafted))) if running else 0.0)
+        if step.is_plain_decode and not self._passes.unequal_apart:
+            took = expected = plain + reading
+        else:
+            took = step.seconds - (running.reading if running else 0.0)
+            expected = self._passes.seconds(step.rows) * step.width / step.rows + beside
+        every = self.rows.budget.loss_budget
+        every.add_step(took, expected, len(step.tokens), plain, self._round.texts)
 
     def _learn_draft(self, running: RunningDraft, step: Step, seconds: float, plain: float) -> None:
         candidate = running.candidate
@@ -225,60 +244,89 @@ class AdaptivePolicy:
             candidate.cost.learn_whole(step.draft_seconds, len(step.drafted), cheap=candidate.cheap)
         # The hidden rows that others read are not its own cost.
         others = sum(step.reading.values()) - step.reading.get(candidate.drafter.name, 0.0)
-        gain = len(step.tokens) - (seconds - running.reading - others) / plain
+        own = seconds - running.reading - others
+        # What a token is worth while others draft.
+        worth = plain * (self._round.plain / self._round.share)
+        gain = len(step.tokens) - (own + (worth - plain)) / worth
         candidate.learn_gain(gain)
         if not candidate.cheap:
             candidate.end_trial(paid=gain > 0)
 
-    def _option(
-        self, candidate: Candidate, limit: Limit, tokens_left: float, passes: list[float]
-    ) -> Option | None:
-        """The candidate's depth with the most tokens per second, within the loss budget.
+    def _option(self, candidate: Candidate, limit: Limit, tokens_left: float) -> Option | None:
+        """The candidate's depth with the most tokens per second, within the loss budgets.
 
-        tokens_left: the expected number of further tokens. passes: seconds by width. The prompt is
-        read once; reading it pays if drafting saves more time on the further tokens. Catching up
-        with N tokens of the answer serves about the next N tokens, so each step is charged only
-        its share.
+        tokens_left: the expected number of further tokens. The prompt is read once; reading it pays
+        if drafting saves more time on the further tokens. Catching up with N tokens of the answer
+        serves about the next N tokens, so each step is charged only its share.
         """
-        cost, plain = candidate.cost, passes[1]
+        cost, round_ = candidate.cost, self._round
         backlog = candidate.backlog
         prompt_backlog = max(0, backlog - self._generated)
         answer_backlog = backlog - prompt_backlog
         slowdown = self._passes.reading_slowdown
         reading = cost.reading_seconds(prompt_backlog, slowdown)
-        most_seconds = plain + self.loss_budget.available(plain)
         catching_up = cost.catch_up_seconds(answer_backlog, slowdown)
         survivals = candidate.survivals(limit)
         drafting = cost.table(len(survivals))
-        best, best_rate = 0, 0.0
-        expected = best_expected = 1.0
-        for depth, survival in enumerate(survivals, start=1):
-            expected += survival
-            seconds = passes[depth + 1] + drafting[depth]
-            if (depth > 1 and survival < LEAST_SURVIVAL) or seconds + catching_up > most_seconds:
-                break
-            seconds += catching_up * min(1.0, expected / max(1, answer_backlog))
-            if expected > best_rate * seconds:
-                best, best_rate, best_expected = depth, expected / seconds, expected
+        del survivals[self._affordable(survivals, drafting, catching_up) :]
+        expected = list(accumulate(survivals, initial=1.0))
+        best, best_rate = None, 0.0
+        for plan in round_.plans(survivals, drafting):
+            own = expected[plan.depth]
+            seconds = plan.seconds + drafting[plan.depth]
+            seconds += catching_up * min(1.0, own / max(1, answer_backlog))
+            if plan.tokens + own > best_rate * seconds:
+                best, best_rate = plan, (plan.tokens + own) / seconds
         if not best:
             return None
+        own = expected[best.depth]
         if reading:
-            saved = tokens_left * max(0.0, plain - 1 / best_rate)
-            if reading > max(saved, self._exploration_budget(candidate, tokens_left, plain)):
+            saved = tokens_left * max(0.0, round_.plain - 1 / best_rate) * (1 + best.tokens / own)
+            if reading > max(saved, self._exploration_budget(candidate, tokens_left)):
                 return None
-        return Option(candidate, best, best_expected, best_rate, reading, catching_up, slowdown)
+        return Option(
+            candidate, best, own, best_rate, survivals, drafting, reading, catching_up, slowdown
+        )
 
-    def _exploration_budget(self, candidate: Candidate, tokens_left: float, plain: float) -> float:
+    def _affordable(self, survivals: list[float], drafting: list[float], catching_up: float) -> int:
+        """How many tokens of a draft may be worth their seconds, and are within the budgets."""
+        passes = self._round.table()
+        most_seconds = passes[1] + self._available()
+        for depth, survival in enumerate(survivals, start=1):
+            seconds = passes[depth + 1] + drafting[depth]
+            if (depth > 1 and survival < LEAST_SURVIVAL) or seconds + catching_up > most_seconds:
+                return depth - 1
+        return len(survivals)
+
+    def _available(self) -> float:
+        """How many seconds longer than a plain step the next step may take."""
+        plain = self._round.texts * self._round.share
+        own = self.loss_budget.available(plain)
+        if self._round.texts == 1:
+            return own
+        risks = sum(each.risk for each in self.rows.others)
+        return min(own, self.rows.budget.loss_budget.available(plain) - risks)
+
+    def _offer(self, options: list[Option], chosen: Option | None) -> None:
+        """Tell the other texts what this one may bring, and what it brings now."""
+        best = chosen or max(options, key=lambda option: option.rate, default=None)
+        depth = chosen.depth if chosen else 0
+        self.rows.offer.bring(best.survivals if best else (), best.drafting if best else (), depth)
+
+    def _exploration_budget(self, candidate: Candidate, tokens_left: float) -> float:
         """Seconds that may be spent to learn the candidate's acceptance rate."""
         if tokens_left < _FEWEST_TOKENS:
             return 0.0
-        coming = 0.0 if candidate.reports_confidence else _EXPLORATION_SHARE * tokens_left * plain
+        if candidate.reports_confidence:
+            return candidate.exploration_budget
+        coming = _EXPLORATION_SHARE * tokens_left * self._round.share
         return candidate.exploration_budget + coming
 
-    def _chosen(self, options: list[Option], plain: float) -> tuple[Option | None, str]:
-        if self._steps_since_plain >= (
-            _PLAIN_AT_MOST_EVERY if self._passes.is_stale(1) else _PLAIN_EVERY
-        ):
+    def _chosen(self, options: list[Option]) -> tuple[Option | None, str]:
+        plain = self._round.plain
+        # Beside texts that draft, a plain step says nothing of the cost of plain decoding.
+        stale = self._round.texts == 1 and self._passes.is_stale(1)
+        if self._steps_since_plain >= (_PLAIN_AT_MOST_EVERY if stale else _PLAIN_EVERY):
             return None, "to see what a plain step costs now"
         best = max(options, key=lambda option: option.rate, default=None)
         if best and best.rate > _LEAST_GAIN / plain:
@@ -294,13 +342,15 @@ class AdaptivePolicy:
             "nothing promises more" if options else "nothing to draft, or the loss budget is spent",
         )
 
-    def _start(self, option: Option, limit: Limit, rate: float, passes: list[float]) -> Decision:
-        candidate = option.candidate
+    def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
+        candidate, passes = option.candidate, self._round.table(option.plan.others)
         # The rows of a parallel draft are computed before its first token is drawn.
         deepest = option.depth if candidate.parallel else candidate.depth(limit)
         self._running = running = RunningDraft(
-            option, rate, passes, self.loss_budget, deepest, clock=self.clock
+            option, rate, passes, self._available(), deepest, clock=self.clock
         )
+        longer = passes[option.depth + 1] - passes[1]
+        self.rows.offer.risk = longer + option.drafting[option.depth] + option.catching_up
         if candidate.parallel:
             return Decision(candidate.drafter, option.depth, running.go_on)
         if candidate.reports_confidence:

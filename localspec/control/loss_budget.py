@@ -13,6 +13,10 @@ class LossBudget:
     if the plain time is known, and if no step takes more than `MAX_OVERRUN` times its expected
     time. Time beyond that is not charged: a machine that is busy for a second must not stop
     drafting for a thousand tokens.
+
+    Where several texts share decodes, `plain` is a text's part of a decode without drafts. One
+    account is for all of them. It may be overdrawn by as many of these decodes, and so may that of
+    each text, in which a text that only loses cannot spend what the others save.
     """
 
     ALLOWANCE = 0.02
@@ -25,15 +29,20 @@ class LossBudget:
         self._balance = 0.0
 
     def available(self, plain: float) -> float:
-        """How many seconds longer than a plain step the next step may take. plain: its seconds."""
+        """How many seconds longer than a plain step the next step may take.
+
+        plain: the seconds of a plain step, with the whole decode.
+        """
         return self._balance + self.OVERDRAFT * plain
 
-    def add_step(self, seconds: float, expected: float, tokens: int, plain: float) -> None:
+    def add_step(
+        self, seconds: float, expected: float, tokens: int, plain: float, texts: int = 1
+    ) -> None:
         """Account for a step.
 
         seconds: its time. expected: the time expected for it. tokens: the number of committed
-        tokens. plain: seconds of a plain step.
+        tokens. plain: seconds of a plain step. texts: how many share its decode.
         """
         charged = min(seconds, self.MAX_OVERRUN * expected)
         earned = (1 + self.ALLOWANCE) * tokens * plain - charged
-        self._balance = min(self._balance + earned, self.MAX_BALANCE * plain)
+        self._balance = min(self._balance + earned, self.MAX_BALANCE * plain * texts)

@@ -4,6 +4,7 @@ A pass over n rows does not take n times as long as a pass over one. On a CPU th
 steps, as kernels compute four rows at once; on a GPU it hardly rises at first. So it is measured.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from localspec.control.recent_median import ENOUGH, RecentMedian
@@ -11,7 +12,7 @@ from localspec.control.recent_median import ENOUGH, RecentMedian
 # The most rows of a pass; a policy drafts no deeper.
 WIDEST = 32
 # The most rows of a decode whose cost is learnt: several texts may share it.
-_WIDEST_DECODE = 64
+WIDEST_DECODE = 64
 # How often each width was seen: with each pass, older passes count this much less.
 _FADING = 0.98
 # A width becomes the anchor when it was seen this many times as often as the anchor.
@@ -34,18 +35,13 @@ class PassCosts:
     the anchor, the width seen most often recently. Passes of other widths correct their base cost.
     The cost of a width that was not seen for long is uncertain: see `is_stale`.
 
-    Where several texts share a decode, a text pays an equal part of the decode in which it has one
-    row, and all that its further rows cost. So its rows are compared with what they bring, and no
-    text pays for the drafts of another. unequal_apart: whether the library computes texts with
-    different numbers of rows one after the other; then a text shares with others only if it has as
-    many rows as they have.
+    Where several texts share a decode, its width is that of all of them. unequal_apart: whether the
+    library computes texts with different numbers of rows one after the other.
     """
 
     def __init__(self, profile: Mapping[int, float], *, unequal_apart: bool = False) -> None:
+        self.unequal_apart = unequal_apart
         self._base = _interpolated(profile)
-        self._unequal_apart = unequal_apart
-        # The rows of each other text in the last decode.
-        self._others: tuple[int, ...] = ()
         self._profiled = self._base[1]
         self._factor = 1.0
         self._least_rows = 1
@@ -63,30 +59,21 @@ class PassCosts:
 
     @property
     def table(self) -> list[float]:
-        """`seconds` of every width from 1 to WIDEST; entry 0 is unused. A text pays them."""
-        if self._others:
-            return [0.0, *map(self._own_seconds, range(1, WIDEST + 1))]
+        """`seconds` of every width from 1 to WIDEST_DECODE; entry 0 is unused."""
         factor = self._factor
-        return [factor * best for best in self._best[: WIDEST + 1]]
+        return [factor * best for best in self._best]
 
     def seconds(self, width: int) -> float:
-        """Seconds that a pass over `width` rows costs its text, padded if that is faster."""
-        if self._others:
-            return self._own_seconds(min(width, WIDEST))
-        return self.of_decode(min(width, WIDEST))
+        """Seconds of a pass over `width` rows, padded if that is faster."""
+        if width > WIDEST_DECODE:
+            return self.seconds(WIDEST_DECODE) * width / WIDEST_DECODE
+        return self._factor * self._best[width]
 
-    def of_decode(self, rows: int) -> float:
-        """Seconds of a decode of `rows` rows, those of all texts together."""
-        return self._factor * self._best[min(rows, _WIDEST_DECODE)]
-
-    def _own_seconds(self, width: int) -> float:
-        """Seconds that a pass costs its text beside the others of the last decode."""
-        others, texts = sum(self._others), 1 + len(self._others)
-        if self._unequal_apart:
-            equal = all(rows == width for rows in self._others)
-            return self.of_decode(texts * width) / texts if equal else self.of_decode(width)
-        plain = self.of_decode(others + 1)
-        return plain / texts + self.of_decode(others + width) - plain
+    def of_round(self, rows: Sequence[int]) -> float:
+        """Seconds of the passes of several texts. rows: of each pass."""
+        if self.unequal_apart:
+            return sum(self.seconds(count * each) for each, count in Counter(rows).items())
+        return self.seconds(sum(rows))
 
     def padded(self, width: int) -> int:
         """The fastest number of rows for a pass over `width` rows."""
@@ -101,15 +88,12 @@ class PassCosts:
         self._profiled = self._base[1]
         self._update_padding()
 
-    def learn(self, width: int, seconds: float, others: Sequence[int] = ()) -> None:
-        """Learn from a pass over `width` rows.
+    def learn(self, width: int, seconds: float) -> None:
+        """Learn from a pass over `width` rows, those of all texts that share it.
 
-        seconds: of its step, without the drafting, and with the whole decode. others: the rows of
-        each other text in the decode.
+        seconds: of its step, without the drafting, and with the whole decode.
         """
-        self._others = tuple(others)
-        width += sum(others)
-        if not 1 <= width <= _WIDEST_DECODE or seconds <= 0:
+        if not 1 <= width <= WIDEST_DECODE or seconds <= 0:
             return
         if width == self._least_rows:
             width = 1
@@ -146,17 +130,16 @@ class PassCosts:
 
     @property
     def _slowdown(self) -> float:
-        return self.of_decode(1) / self._profiled
+        return self.seconds(1) / self._profiled
 
     def is_stale(self, width: int) -> bool:
         """Whether the factor has changed much since this width was last confirmed by passes."""
         confirmed = self._confirmed_factor[width]
         return confirmed is None or self._moved(confirmed)
 
-    @property
-    def knows_plain(self) -> bool:
-        """Whether enough plain passes were measured."""
-        return self._confirmed_factor[1] is not None
+    def knows(self, width: int) -> bool:
+        """Whether enough passes of this width were measured."""
+        return self._confirmed_factor[min(width, WIDEST_DECODE)] is not None
 
     def _learn_base(self, width: int, relative: float) -> None:
         """Learn the base cost of a width from observations under about the same factor."""
@@ -187,10 +170,10 @@ class PassCosts:
 def _interpolated(profile: Mapping[int, float]) -> list[float]:
     """Seconds by width, entry 0 unused: linear between the known widths, and beyond the last."""
     known = sorted((width, seconds) for width, seconds in profile.items() if width <= WIDEST)
-    seconds = [0.0] * (_WIDEST_DECODE + 1)
+    seconds = [0.0] * (WIDEST_DECODE + 1)
     if len(known) == 1:
         known.append((WIDEST, known[0][1] * WIDEST / known[0][0]))
-    for width in range(1, _WIDEST_DECODE + 1):
+    for width in range(1, WIDEST_DECODE + 1):
         following = next((i for i, (w, _) in enumerate(known) if w >= width), len(known) - 1)
         (w0, s0), (w1, s1) = known[max(following, 1) - 1], known[max(following, 1)]
         seconds[width] = max(s0 + (s1 - s0) * (width - w0) / (w1 - w0), min(s0, s1) / 2)

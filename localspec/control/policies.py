@@ -8,6 +8,7 @@ from localspec.control.adaptive import AdaptivePolicy, Explain
 from localspec.control.cost_model import CostModel
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import WIDEST
+from localspec.control.row_budget import RowShare
 from localspec.generation_config import GenerationConfig
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.policy import Policy
@@ -70,10 +71,11 @@ class Policies:
         least_rows: int = 1,
         explain: Explain | None = None,
         clock: Callable[[], float] = perf_counter,
+        rows: RowShare | None = None,
     ) -> Policy:
         """Return the policy of a generation.
 
-        least_rows: the least rows of each of its passes. clock: see AdaptivePolicy.
+        least_rows: the least rows of each of its passes. clock, rows: see AdaptivePolicy.
         """
         if settings.depth is not None or not self._drafters or not self.costs:
             depth = settings.depth or 0
@@ -88,6 +90,7 @@ class Policies:
             )
         policy = self._adaptive[key]
         policy.explain, policy.clock = explain, clock
+        policy.rows = rows or policy.rows
         return policy
 
     @property

@@ -1,10 +1,10 @@
 """Running draft: the draft of the current step, and whether a further token is worth drawing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localspec.control.candidate import Candidate, DraftTimer
-from localspec.control.loss_budget import LossBudget
+from localspec.control.round import Plan
 
 # Depths whose last token is accepted with a lower probability are not considered.
 LEAST_SURVIVAL = 0.02
@@ -14,18 +14,26 @@ LEAST_SURVIVAL = 0.02
 class Option:
     """The best depth of one candidate.
 
-    expected: the expected number of committed tokens. rate: tokens per second, without `reading`.
+    plan: what all texts draft then. expected: the expected number of committed tokens. rate: tokens
+    per second of all texts, by weight, without `reading`. survivals, drafting: as in Offer.
     reading: seconds to read the unread part of the prompt. catching_up: seconds to read the unread
     part of the answer. slowdown: see `PassCosts.reading_slowdown`.
     """
 
     candidate: Candidate
-    depth: int
+    plan: Plan
     expected: float
     rate: float
+    survivals: Sequence[float]
+    drafting: Sequence[float]
     reading: float
     catching_up: float
     slowdown: float
+
+    @property
+    def depth(self) -> int:
+        """The tokens of the draft."""
+        return self.plan.depth
 
 
 class RunningDraft:
@@ -33,7 +41,8 @@ class RunningDraft:
 
     plain_or_best_rate: tokens per second of the chosen step, or of plain decoding if that is more;
         a further token must bring more tokens per second than this.
-    passes: seconds of a target pass by width. deepest: the most tokens of the draft.
+    passes: seconds of a decode by the width of this text's pass. available: the most seconds that
+        the step may take longer than a plain one. deepest: the most tokens of the draft.
     reading, catching_up: see `Option`; only `catching_up` is charged to the loss budget.
     survivals: entry i is the probability that the first i + 1 drafted tokens are all accepted,
         estimated from the drafter's confidence in each.
@@ -44,7 +53,7 @@ class RunningDraft:
         option: Option,
         plain_or_best_rate: float,
         passes: list[float],
-        loss_budget: LossBudget,
+        available: float,
         deepest: int,
         *,
         clock: Callable[[], float],
@@ -57,7 +66,7 @@ class RunningDraft:
         self.passes = passes
         # The rates stay the same during one draft.
         self._acceptance_rates = candidate.acceptance_rates.chances(deepest)
-        self._loss_budget = loss_budget
+        self._available = available
         self._deepest = deepest
         self._survival = 1.0
 
@@ -81,9 +90,8 @@ class RunningDraft:
         )
 
     def _affordable(self, depth: int) -> bool:
-        plain = self.passes[1]
         seconds = self.passes[depth + 1] + self.cost_of(depth)
-        return seconds - plain <= self._loss_budget.available(plain)
+        return seconds - self.passes[1] <= self._available
 
     def _worth_drawing(self, drafted: int) -> bool:
         """Whether another token pays, or is needed to measure the cost of a further token."""

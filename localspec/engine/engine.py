@@ -94,7 +94,7 @@ class Engine(Closing, Texts):
     @property
     def plain_seconds(self) -> float | None:
         """Seconds of a step without a draft, by measurement; None if there is no drafter."""
-        return self.pass_costs.of_decode(1) if self.pass_costs else None
+        return self.pass_costs.seconds(1) if self.pass_costs else None
 
     @property
     def equal_digits(self) -> EqualDigits | None:

@@ -12,12 +12,12 @@ left with a token and usually comes back at once, at most for a small share of a
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter
 
+from localspec.control.row_budget import RowBudget
+from localspec.engine.pass_request import WIDE, PassRequest
 from localspec.engine.prompt_speed import PromptSpeed
-from localspec.llama.context import Context
 from localspec.speculation.passes import Pass, Scores, direct
 from localspec.utils.fair_lock import FairLock
 
@@ -27,57 +27,26 @@ _LONGEST_WAIT = 0.1
 _ARRIVAL = 0.005
 # The weight of the newest value in the moving averages.
 _NEWEST = 0.25
-# From so many rows on, CPU kernels compute with other last digits than with fewer rows.
-_WIDE = 64
 # Prompt tokens per pass beside other texts, so that these wait a short time only. It is a multiple
-# of _WIDE, so that the digits are those of a longer pass.
-_CHUNK_BESIDE = 2 * _WIDE
+# of WIDE, so that the digits are those of a longer pass.
+_CHUNK_BESIDE = 2 * WIDE
 # Where another text may begin at any moment, a prompt pass should take so many seconds at most.
 _LONGEST_PASS = 0.1
-# A pass is computed before others once so many rows were computed before it.
-_OVERDUE = 256
-
-
-@dataclass(slots=True, eq=False)
-class _Request:
-    """A pass that a thread waits for.
-
-    rows_before: the rows that were computed since it was requested. alone: whether it is computed
-    in a decode of its own, because a decode with others has failed. seconds: its part of the time.
-    """
-
-    requested: Pass
-    rows_before: int = 0
-    alone: bool = False
-    scores: Scores | None = None
-    error: Exception | None = None
-    seconds: float = 0.0
-
-    @property
-    def context(self) -> Context:
-        return self.requested.sequence.context  # type: ignore[return-value]
-
-    @property
-    def rows(self) -> int:
-        """The rows of the pass, with the tokens of its text that are evaluated once more."""
-        return self.context.rows_of(self.requested)
-
-    @property
-    def done(self) -> bool:
-        return self.scores is not None or self.error is not None
 
 
 class ScheduledText:
     """One text of a scheduler: its steps, its passes, and its clock.
 
-    waited: the seconds in which its thread waited for the passes of other texts.
+    waited: the seconds in which its thread waited for the passes of other texts. rows: its share of
+    the rows of their decodes. thread: the one that generates it.
     """
 
     def __init__(self, scheduler: "Scheduler") -> None:
         self.waited = 0.0
+        self.rows = scheduler.rows.new_share(lambda: scheduler.is_written(self))
         self._scheduler = scheduler
         self._steps = 0
-        self._thread: int | None = None
+        self.thread: int | None = None
         self._left = float("-inf")
         self._away = 0.0
 
@@ -93,7 +62,7 @@ class ScheduledText:
     @property
     def in_step_elsewhere(self) -> bool:
         """Whether another thread runs a step of this text."""
-        return self.in_step and self._thread != get_ident()
+        return self.in_step and self.thread != get_ident()
 
     def step(self) -> "_TextStep":
         """Hold the scheduler's lock for a step of this text; steps may be nested."""
@@ -128,7 +97,9 @@ class ScheduledText:
         if self._scheduler.has_one_text:
             return 2**31
         has_company = self._scheduler.has_company(self)
-        return _CHUNK_BESIDE if has_company else self._scheduler.quick_chunk()
+        rows = _CHUNK_BESIDE if has_company else self._scheduler.quick_chunk()
+        self.rows.offer.reading = self._scheduler.prompt_seconds(rows)
+        return rows
 
     def left_within(self, seconds: float) -> bool:
         """Whether the last step of this text ended so many seconds ago or less."""
@@ -136,12 +107,12 @@ class ScheduledText:
 
     def begin(self) -> None:
         """Note that the calling thread begins a generation."""
-        self._thread = get_ident()
+        self.thread = get_ident()
         self.left()
 
     def goes_on(self, seconds: float) -> bool:
         """Whether another thread reads this text, and has done so within so many seconds."""
-        return self._thread != get_ident() and (self.in_step or self.left_within(seconds))
+        return self.thread != get_ident() and (self.in_step or self.left_within(seconds))
 
     def patience(self, now: float, decode: float) -> float:
         """How many seconds a decode should wait for this text. decode: the decode's seconds."""
@@ -153,7 +124,7 @@ class ScheduledText:
     def begin_step(self) -> None:
         """Count a step of this thread."""
         self._steps += 1
-        self._thread = get_ident()
+        self.thread = get_ident()
 
     def end_step(self) -> None:
         """Count the end of a step."""
@@ -193,13 +164,15 @@ class _TextStep:
 class Scheduler:
     """Computes the passes of the texts of one engine.
 
-    lock: held in each step, and by whoever changes the engine's models or caches.
+    lock: held in each step, and by whoever changes the engine's models or caches. rows: what the
+    policies of the texts know of each other.
     """
 
     def __init__(self) -> None:
         self.lock = FairLock()
+        self.rows = RowBudget()
         self._texts: list[ScheduledText] = []
-        self._waiting: list[_Request] = []
+        self._waiting: list[PassRequest] = []
         # The number of steps that each thread is in: those of a drafter's own session are nested.
         self._steps: dict[int, int] = {}
         # Threads that wait for the lock to begin a step.
@@ -222,6 +195,7 @@ class Scheduler:
         with self.lock:
             if text in self._texts:
                 self._texts.remove(text)
+                self.rows.remove(text.rows)
 
     @property
     def has_one_text(self) -> bool:
@@ -242,9 +216,17 @@ class Scheduler:
             yield
 
     def has_company(self, text: ScheduledText) -> bool:
-        """Whether another text is being generated: its thread is in a step, or left just now."""
-        others = [each for each in self._texts if each is not text]
-        return any(each.in_step or each.left_within(self._decode_seconds) for each in others)
+        """Whether another text is being generated."""
+        return any(each is not text and self.is_written(each) for each in self._texts)
+
+    def is_written(self, text: ScheduledText) -> bool:
+        """Whether a text is being generated: its thread is in a step, comes to one, or left now."""
+        arrives = text.thread in self._arriving
+        return text.in_step or arrives or text.left_within(self._decode_seconds)
+
+    def prompt_seconds(self, rows: int) -> float:
+        """The expected seconds of a prompt pass."""
+        return self._prompt_speed.seconds(rows)
 
     def quick_chunk(self) -> int:
         """How many tokens of a prompt a pass reads within `_LONGEST_PASS`, or a little more.
@@ -302,9 +284,9 @@ class Scheduler:
         finally:
             self._busy += in_step
 
-    def compute(self, requested: Pass) -> _Request:
+    def compute(self, requested: Pass) -> PassRequest:
         """Wait until a pass is computed, or compute it. The calling thread is in a step."""
-        request = _Request(requested)
+        request = PassRequest(requested)
         self._waiting.append(request)
         self._busy -= 1
         try:
@@ -337,7 +319,7 @@ class Scheduler:
             return
         seconds = perf_counter() - began
         self._decode_seconds += _NEWEST * (seconds - self._decode_seconds)
-        if rows[0] >= _WIDE:
+        if rows[0] >= WIDE:
             self._prompt_speed.learn(chosen[0].context.model.size, sum(rows), seconds)
         for request, each, own in zip(chosen, scores, rows, strict=True):
             request.scores, request.seconds = each, seconds * own / sum(rows)
@@ -345,7 +327,7 @@ class Scheduler:
         for request in self._waiting:
             request.rows_before += sum(rows)
 
-    def _blame(self, chosen: list[_Request], error: Exception) -> None:
+    def _blame(self, chosen: list[PassRequest], error: Exception) -> None:
         """A decode has failed: it belongs to one text only if that was alone in it."""
         if len(chosen) == 1:
             chosen[0].error = error
@@ -353,43 +335,30 @@ class Scheduler:
         for request in chosen:
             request.alone = True
 
-    def _hand_out(self, chosen: list[_Request]) -> None:
+    def _hand_out(self, chosen: list[PassRequest]) -> None:
         for request in chosen:
             self._resume(request)
         self.lock.notify_all()
 
-    def _resume(self, request: _Request) -> None:
+    def _resume(self, request: PassRequest) -> None:
         """The thread of a request goes on."""
         if request in self._waiting:
             self._waiting.remove(request)
             self._busy += 1
 
-    def _chosen(self) -> list[_Request]:
+    def _chosen(self) -> list[PassRequest]:
         """The passes of the next decode.
 
         Passes of small models come first, so that texts which draft reach the target together.
         """
-        first = min(self._waiting, key=_urgency)
+        first = min(self._waiting, key=lambda each: each.urgency)
         context, chosen = first.context, [first]
         for request in self._waiting:
             if (
                 request is not first
                 and request.context is context
-                and _can_share(request, first)
+                and request.can_share_with(first)
                 and context.fits([each.requested for each in (*chosen, request)])
             ):
                 chosen.append(request)
         return chosen
-
-
-def _urgency(request: _Request) -> tuple[bool, int]:
-    return request.rows_before < _OVERDUE, request.context.model.size
-
-
-def _can_share(one: _Request, other: _Request) -> bool:
-    """Whether a decode of both costs less than two, and gives each the digits it has alone."""
-    if one.alone or other.alone:
-        return False
-    if one.context.splits_unequal:
-        return one.rows == other.rows
-    return one.context.model.is_offloaded or (one.rows < _WIDE) == (other.rows < _WIDE)

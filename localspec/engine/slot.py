@@ -103,6 +103,7 @@ class Slot:
         self.stop()
         self.set_pass_width(settings)
         target, deepest = self.target, self._deepest(settings)
+        self.scheduled.rows.begin(target.context)
         policy = self.loaded.policies.policy(
             settings,
             sampler.params.temperature,
@@ -110,6 +111,7 @@ class Slot:
             least_rows=target.least_rows,
             explain=explain,
             clock=self.scheduled.clock,
+            rows=self.scheduled.rows,
         )
         target.padded = policy.padded
         loop = Decoder(

@@ -53,6 +53,16 @@ class Step:
     reading: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def rows(self) -> int:
+        """The rows of the whole decode."""
+        return self.width + sum(self.others)
+
+    @property
+    def is_plain_decode(self) -> bool:
+        """Whether the decode had one row of each text."""
+        return self.rows == 1 + len(self.others) and not self.again
+
+    @property
     def decoding_seconds(self) -> float:
         """The seconds without drafting, and without reading hidden rows."""
         return self.seconds - self.draft_seconds - sum(self.reading.values())

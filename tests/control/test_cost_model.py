@@ -160,56 +160,27 @@ def test_a_whole_draft_whose_tokens_were_not_timed() -> None:
     assert free.of(1) == free.of(8) == 8.0
 
 
-# Beside other texts.
+# Of several texts.
 
 FLAT = {1: 1.0, 2: 1.2, 4: 1.6, 8: 2.4, 16: 4.0, 32: 7.2, 64: 13.6}
 
 
-def beside(others: tuple[int, ...], *, unequal_apart: bool = False) -> PassCosts:
-    costs = PassCosts(FLAT, unequal_apart=unequal_apart)
-    for _ in range(5):
-        costs.learn(1, costs.of_decode(1 + sum(others)), others)
-    return costs
-
-
-def test_plain_texts_pay_equal_parts_of_a_decode() -> None:
-    costs = beside((1, 1, 1))
-    assert costs.seconds(1) == pytest.approx(1.6 / 4)
-    assert costs.table[1] == costs.seconds(1)
-
-
-def test_a_text_pays_for_all_of_its_further_rows() -> None:
-    """So a draft that costs all texts together more than it brings does not pay."""
-    costs = beside((1, 1, 1))
-    for width in range(2, 20):
-        more = costs.of_decode(3 + width) - costs.of_decode(4)
-        assert costs.seconds(width) - costs.seconds(1) == pytest.approx(more)
-    assert len(costs.table) == WIDEST + 1
-
-
-def test_the_parts_of_texts_without_drafts_are_the_decode() -> None:
-    for count in range(1, 9):
-        costs = beside((1,) * (count - 1))
-        assert count * costs.seconds(1) == pytest.approx(costs.of_decode(count))
+def test_the_rows_of_several_texts_cost_as_much_as_those_of_one() -> None:
+    costs = PassCosts(FLAT)
+    assert costs.of_round((1, 3, 4)) == costs.seconds(8)
+    assert costs.of_round((64, 64)) == pytest.approx(2 * costs.seconds(64))
 
 
 def test_where_unequal_texts_share_nothing_only_equal_rows_are_cheap() -> None:
-    costs = beside((3, 3, 3), unequal_apart=True)
-    assert costs.seconds(3) == pytest.approx(costs.of_decode(12) / 4)
-    for width in (1, 2, 4, 5):
-        assert costs.seconds(width) == costs.of_decode(width)
+    costs = PassCosts(FLAT, unequal_apart=True)
+    assert costs.of_round((3, 3, 3, 3)) == costs.seconds(12)
+    assert costs.of_round((1, 3, 1)) == costs.seconds(2) + costs.seconds(3)
 
 
-def test_alone_again_it_pays_for_itself() -> None:
-    costs = beside((1, 1))
-    costs.learn(1, 1.0)
-    assert costs.seconds(1) == costs.of_decode(1)
-
-
-def test_what_is_learnt_in_company_is_the_cost_of_all_rows() -> None:
+def test_what_is_learnt_of_several_texts_is_the_cost_of_all_rows() -> None:
     """Decodes of four texts that take twice what the profile says: so does a text alone."""
     costs = PassCosts(FLAT)
     for _ in range(40):
-        costs.learn(1, 2 * 1.6, (1, 1, 1))
-    assert costs.of_decode(4) == pytest.approx(3.2, rel=0.05)
-    assert costs.seconds(1) == pytest.approx(0.8, rel=0.05)
+        costs.learn(4, 2 * 1.6)
+    assert costs.seconds(4) == pytest.approx(3.2, rel=0.05)
+    assert costs.seconds(1) == pytest.approx(2.0, rel=0.05)

@@ -1,0 +1,207 @@
+"""Round: the next decode of several texts, as the policy of one of them sees it.
+
+Texts that are written at the same time take their steps together: in a round, text i drafts k_i
+tokens, and one decode computes the 1 + k_i rows of each. All wait for all of it:
+
+    T = C(sum of 1 + k_i) + sum of d_i(k_i)
+
+C: seconds of a decode by its rows; d: seconds of drafting. Text i may expect e_i = 1 + S_i(1) + ...
++ S_i(k_i) tokens, where S_i(k) is the probability that its first k drafted tokens are all accepted.
+The best round has the largest geometric mean of the speeds e_i / T: so no text gains less than the
+others together lose, and texts that are alike are served alike, which the sum of the speeds would
+not see to. The mean is largest where a small change of the drafts gains nothing (its logarithm's
+derivative), that is where
+
+    (sum of w_i e_i) / T,  w_i = 1 / (the tokens that text i had per step lately)
+
+is largest (proportional fairness: Kelly 1997, "Charging and rate control for elastic traffic"). For
+a number of rows the likeliest ones are the best. So the choices are the 0, 1, 2, ... likeliest
+further rows of all texts. All of them are compared, as C rises in steps: where the next row does
+not pay, the next four may; and a text's row may cost nothing only because others draft.
+
+With one text this is the rate (1 + S(1) + ... + S(k)) / (C(1 + k) + d(k)). Each text decides by
+itself, from what the others offered last, for its own part of the best choice.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from localspec.control.pass_costs import WIDEST, WIDEST_DECODE, PassCosts
+from localspec.control.row_budget import Offer
+from localspec.speculation.policy import Step
+
+
+class Plan(NamedTuple):
+    """A choice of drafts for all texts.
+
+    depth: of this text's draft. others: rows of the other texts' passes. tokens: those that the
+    others may expect, by their weights, where a token of this text has the weight 1. seconds: of
+    the round, without the drafting of this text.
+    """
+
+    depth: int
+    others: tuple[int, ...]
+    tokens: float
+    seconds: float
+
+
+class _Others(NamedTuple):
+    """What the other texts bring: rows and tokens as in Plan, seconds outside the decode."""
+
+    rows: tuple[int, ...]
+    tokens: float
+    seconds: float
+
+
+class Round:
+    """The next step of all texts, as the policy of one of them sees it.
+
+    own: what this text offered last. others: the offers of the others; without any, the text is
+    alone. texts: how many share the decode. share: this text's part of a decode without drafts.
+    plain: seconds per token, by weight, of all texts if this one does not draft.
+    """
+
+    def __init__(self, passes: PassCosts, own: Offer, others: Sequence[Offer]) -> None:
+        self._passes, self._offers = passes, others
+        self._costs = passes.table
+        self.texts = 1 + sum(not each.reading for each in others)
+        self.plain = self.share = self._costs[1]
+        if not others:
+            return
+        self.share = passes.of_round((1,) * self.texts) / self.texts
+        self._weights = [own.tokens / each.tokens for each in others]
+        # What a token is worth, in seconds of all texts.
+        self._token = self.texts * self.share / (1.0 + sum(self._weights))
+        self._now = self._at([each.depth for each in others])
+        # What the others bring with their 0, 1, 2, ... likeliest tokens, and what each is worth.
+        self._likeliest, self._worths = [self._at([0] * len(others))], list[float]()
+        if passes.unequal_apart:
+            self._likeliest.append(self._now)
+        else:
+            self._add_likeliest()
+        self.plain = min(
+            (self._decode(each.rows, 1) + each.seconds) / (1.0 + each.tokens)
+            for each in self._likeliest
+        )
+
+    def table(self, others: Sequence[int] | None = None) -> list[float]:
+        """Seconds of the decodes by this text's own rows, from 1 to WIDEST; entry 0 is unused.
+
+        others: the rows of the others, by default those of the drafts that they chose last.
+        """
+        if not self._offers:
+            return self._costs
+        beside = self._now.rows if others is None else tuple(others)
+        return [0.0, *(self._decode(beside, own) for own in range(1, WIDEST + 1))]
+
+    def plans(self, survivals: Sequence[float], drafting: Sequence[float]) -> Iterator[Plan]:
+        """The choices in which this text drafts, fewer rows first.
+
+        survivals, drafting: see Offer; drafting may be longer.
+        """
+        if not self._offers:
+            for depth in range(1, len(survivals) + 1):
+                yield Plan(depth, (), 0.0, self._costs[1 + depth])
+        elif self._passes.unequal_apart:
+            for depth in range(1, len(survivals) + 1):
+                yield self._plan(self._now, depth)
+                # Equal rows are cheap, and the others may follow.
+                yield self._plan(self._at([depth] * len(self._offers)), depth)
+        else:
+            yield from self._merged(survivals, drafting)
+
+    def _merged(self, survivals: Sequence[float], drafting: Sequence[float]) -> Iterator[Plan]:
+        """The likeliest rows of all texts, one more each time."""
+        own, further = self._worth(survivals, drafting, 1.0), 0
+        for depth in range(len(own) + 1):
+            worth = own[depth] if depth < len(own) else float("-inf")
+            while further < len(self._worths) and self._worths[further] > worth:
+                further += 1
+                if depth:
+                    yield self._plan(self._likeliest[further], depth)
+            if depth < len(own):
+                yield self._plan(self._likeliest[further], depth + 1)
+
+    def _plan(self, others: _Others, depth: int) -> Plan:
+        seconds = others.seconds + self._decode(others.rows, 1 + depth)
+        return Plan(depth, others.rows, others.tokens, seconds)
+
+    def _decode(self, others: tuple[int, ...], own: int) -> float:
+        """Seconds of the decodes of all. own: the rows of this text."""
+        if self._passes.unequal_apart:
+            return self._passes.of_round((*others, own))
+        rows = others[0] + own
+        return self._costs[rows] if rows <= WIDEST_DECODE else self._passes.seconds(rows)
+
+    def _worth(
+        self, survivals: Sequence[float], drafting: Sequence[float], weight: float
+    ) -> list[float]:
+        """What each token of a draft is worth, in seconds; none is worth more than one before."""
+        worths, least, before, token = (
+            list[float](),
+            float("inf"),
+            drafting[0],
+            weight * self._token,
+        )
+        for chance, seconds in zip(survivals, drafting[1:], strict=False):
+            least = min(least, token * chance - (seconds - before))
+            worths.append(least)
+            before = seconds
+        return worths
+
+    def _add_likeliest(self) -> None:
+        """Add the tokens of the others that are worth their drafting, the likeliest first."""
+        tokens = [
+            (-worth, number, depth)
+            for number, each in enumerate(self._offers)
+            for depth, worth in enumerate(
+                self._worth(each.survivals, each.drafting, self._weights[number])
+            )
+            if worth > 0
+        ]
+        tokens.sort()
+        [[rows], expected, seconds] = self._likeliest[0]
+        for worth, number, depth in tokens[: WIDEST_DECODE - rows - 1]:
+            offer = self._offers[number]
+            rows += 1
+            expected += self._weights[number] * offer.survivals[depth]
+            seconds += offer.drafting[depth + 1] - offer.drafting[depth]
+            self._worths.append(-worth)
+            self._likeliest.append(_Others((rows,), expected, seconds))
+
+    def _at(self, depths: Sequence[int]) -> _Others:
+        """What the others bring where they draft so deep, as far as each can."""
+        rows, tokens, seconds = list[int](), 0.0, 0.0
+        for each, weight, most in zip(self._offers, self._weights, depths, strict=True):
+            depth = min(most, len(each.survivals))
+            tokens += weight * (1.0 + sum(each.survivals[:depth]))
+            seconds += each.host + each.reading + each.drafting[depth]
+            if not each.reading:
+                rows.append(1 + depth)
+        return _Others(tuple(rows) if self._passes.unequal_apart else (sum(rows),), tokens, seconds)
+
+    # After the step.
+
+    def plain_step(self, step: Step) -> float:
+        """Seconds of a plain step: the text's part of a decode without drafts."""
+        if step.rows > WIDEST_DECODE:  # a part of a prompt, where each row costs the same
+            return step.share / step.width
+        # Texts that share no decode because their rows differ would share it without drafts.
+        texts = self.texts if self._passes.unequal_apart else 1 + len(step.others)
+        return self._passes.of_round((1,) * texts) / texts
+
+    def own_seconds(self, step: Step) -> float:
+        """The seconds of a step, with that part of its decode that the step's own rows cost."""
+        rows = step.rows
+        if not step.others or rows > WIDEST_DECODE or self._passes.unequal_apart:
+            return step.seconds
+        slowdown = step.decode_seconds / self._passes.seconds(rows)
+        return step.seconds - step.share + slowdown * self.expected_pass(step)
+
+    def expected_pass(self, step: Step) -> float:
+        """The expected seconds of a step's pass: its part without a draft, and the draft's rows."""
+        rows = step.rows
+        if not step.others or rows > WIDEST_DECODE or self._passes.unequal_apart:
+            return self._passes.seconds(step.verified + 1)
+        draft = self._passes.seconds(rows) - self._passes.seconds(rows - step.verified)
+        return self.plain_step(step) + draft

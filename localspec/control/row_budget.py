@@ -1,0 +1,98 @@
+"""Row budget: the rows of shared decodes, spent on the drafts that pay most, of all texts.
+
+Each text decides by itself, from what the others offered last (`Round` says how), and tells what it
+offers. So decisions follow each other, and no two texts take the same row.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from localspec.control.loss_budget import LossBudget
+
+# The weight of the newest step in the tokens per step.
+_NEWEST = 1 / 32
+
+
+@dataclass(slots=True)
+class Offer:
+    """What a text may bring to the next decode.
+
+    survivals: the probabilities that the first 1, 2, ... tokens of its draft are all accepted.
+    drafting: (1 + number of survivals,) seconds of a draft by its tokens. depth: how many it drafts
+    now. risk: the seconds that this draft may lose. host: seconds of a step outside the models.
+    reading: seconds of the next pass of its prompt; 0 behind the prompt. tokens: per step, lately.
+    """
+
+    survivals: Sequence[float] = ()
+    drafting: Sequence[float] = (0.0,)
+    depth: int = 0
+    risk: float = 0.0
+    host: float = 0.0
+    reading: float = 0.0
+    tokens: float = 1.0
+
+    def bring(self, survivals: Sequence[float], drafting: Sequence[float], depth: int) -> None:
+        """Offer another draft. drafting may be longer than needed."""
+        self.survivals = survivals
+        self.drafting = drafting[: 1 + len(survivals)] or (0.0,)
+        self.depth, self.reading = depth, 0.0
+
+
+class RowBudget:
+    """What the texts of a scheduler know of each other.
+
+    loss_budget: for the drafts of all texts together.
+    """
+
+    def __init__(self) -> None:
+        self.loss_budget = LossBudget()
+        self._shares: list[RowShare] = []
+
+    def new_share(self, is_written: Callable[[], bool] = lambda: True) -> "RowShare":
+        """Register a text. is_written: returns whether it takes part in the next decode."""
+        share = RowShare(self, is_written)
+        self._shares.append(share)
+        return share
+
+    def remove(self, share: "RowShare") -> None:
+        """Forget a text."""
+        if share in self._shares:
+            self._shares.remove(share)
+
+    def others(self, own: "RowShare") -> list[Offer]:
+        """The offers of the other texts that share decodes with this one."""
+        return [
+            share.offer
+            for share in self._shares
+            if share is not own and share.cache is own.cache and share.is_written()
+        ]
+
+
+class RowShare:
+    """The part of one text in a row budget.
+
+    offer: what it may bring to the next decode. cache: only texts of one cache share decodes.
+    budget: that of all texts. is_written: as in RowBudget.
+    """
+
+    def __init__(self, budget: RowBudget, is_written: Callable[[], bool]) -> None:
+        self.budget = budget
+        self.is_written = is_written
+        self.offer = Offer()
+        self.cache: object = None
+
+    @property
+    def others(self) -> list[Offer]:
+        """The offers of the other texts."""
+        return self.budget.others(self)
+
+    def begin(self, cache: object) -> None:
+        """Start a text, of which nothing is known, in this cache."""
+        self.offer, self.cache = Offer(), cache
+
+    def learn(self, tokens: int, host: float) -> None:
+        """Learn from a step. tokens: the committed ones. host: its seconds outside the models."""
+        offer = self.offer
+        offer.risk = 0.0
+        offer.tokens += _NEWEST * (tokens - offer.tokens)
+        offer.host += _NEWEST * (host - offer.host)

@@ -1,0 +1,263 @@
+"""The rows of several texts as one budget: at one user as ever, at many what pays for all."""
+
+import itertools
+import random
+from collections.abc import Sequence
+from math import log
+
+import pytest
+from fakes.machine import CURVES, MARGIN_OF, CheapDrafter, CostlyDrafter, FakeClock, Machine
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localspec.bench.experiments.simulated_drafter import COSTS, MIXES, User
+from localspec.bench.experiments.simulated_users import (
+    DEPTHS,
+    SimulatedUsers,
+    Speeds,
+    auto,
+    fixed,
+    plain,
+    simulate,
+)
+from localspec.control.loss_budget import LossBudget
+from localspec.control.pass_costs import PassCosts
+from localspec.control.round import Round
+from localspec.control.row_budget import Offer, RowBudget
+
+
+def offered(*survivals: float, tokens: float = 1.0, reading: float = 0.0) -> Offer:
+    return Offer(survivals, (0.0,) * (1 + len(survivals)), tokens=tokens, reading=reading)
+
+
+# One text.
+
+
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("chance", [0.3, 0.6, 0.9])
+def test_a_text_without_company_is_decided_as_ever(curve: str, chance: float) -> None:
+    """Also in a server with other slots, in which nothing is written."""
+
+    def decisions(alone: bool) -> list[tuple[object, ...]]:
+        clock, rng, budget = FakeClock(), random.Random(1), RowBudget()
+        budget.new_share(lambda: False).offer = offered(0.9, 0.9, 0.9)
+        other = budget.new_share()
+        other.begin("another cache")
+        options = {} if alone else {"rows": budget.new_share()}
+        machine = Machine(clock, curve)
+        policy = machine.policy(
+            CheapDrafter(lambda: 6 if rng.random() < 0.3 else 0, lambda: rng.random() < chance),
+            CostlyDrafter(
+                clock, lambda: rng.random() < chance, margin=lambda right: MARGIN_OF[right]
+            ),
+            **options,
+        )
+        return [
+            (*step.drafted, step.verified, len(step.tokens), now, policy.loss_budget.available(1.0))
+            for step, now in machine.steps(policy, 1500)
+        ]
+
+    assert decisions(alone=True) == decisions(alone=False)
+
+
+@given(
+    survivals=st.lists(st.floats(0, 1), min_size=1, max_size=8),
+    curve=st.sampled_from(sorted(COSTS)),
+)
+def test_one_text_takes_the_depth_with_the_most_tokens_per_second(
+    survivals: list[float], curve: str
+) -> None:
+    survivals = sorted(survivals, reverse=True)
+    passes = PassCosts(COSTS[curve])
+    alone = Round(passes, Offer(), ())
+    best = max(
+        alone.plans(survivals, [0.0] * 9),
+        key=lambda plan: (1 + sum(survivals[: plan.depth])) / plan.seconds,
+    )
+    depth = max(
+        range(1, len(survivals) + 1),
+        key=lambda depth: (1 + sum(survivals[:depth])) / passes.seconds(1 + depth),
+    )
+    assert best.depth == depth
+    assert alone.plain == alone.share == passes.seconds(1)
+
+
+# Several texts.
+
+
+def chances(rate: float, depth: int) -> list[float]:
+    return [rate**at for at in range(1, depth + 1)]
+
+
+@settings(max_examples=60)
+@given(
+    rates=st.lists(st.floats(0.01, 0.99), min_size=2, max_size=3),
+    curve=st.sampled_from(sorted(COSTS)),
+)
+def test_the_best_choice_is_the_best_of_all_depths(rates: list[float], curve: str) -> None:
+    """Of every text, counted out."""
+    passes, deepest = PassCosts(COSTS[curve]), 5
+    texts = [chances(rate, deepest) for rate in rates]
+    others = [offered(*each) for each in texts[1:]]
+    round_ = Round(passes, Offer(), others)
+
+    def rate_of(depths: Sequence[int]) -> float:
+        tokens = sum(1 + sum(text[:depth]) for text, depth in zip(texts, depths, strict=True))
+        return tokens / passes.seconds(sum(1 + depth for depth in depths))
+
+    found = max(
+        (1 + sum(texts[0][: plan.depth]) + plan.tokens) / plan.seconds
+        for plan in round_.plans(texts[0], [0.0] * (deepest + 1))
+    )
+    every = list(itertools.product(range(deepest + 1), repeat=len(texts)))
+    assert max(found, 1 / round_.plain) == pytest.approx(max(map(rate_of, every)))
+    without = max(rate_of(depths) for depths in every if not depths[0])
+    assert 1 / round_.plain == pytest.approx(without)
+
+
+def test_texts_that_had_less_come_first() -> None:
+    """Of two that are alike, the one with fewer tokens lately drafts deeper."""
+    survivals = chances(0.6, 4)
+
+    def depth(own: float, other: float) -> int:
+        round_ = Round(
+            PassCosts({1: 1, 8: 2.0}), offered(tokens=own), [offered(*survivals, tokens=other)]
+        )
+        best = max(
+            round_.plans(survivals, [0.0] * 5),
+            key=lambda plan: (1 + sum(survivals[: plan.depth]) + plan.tokens) / plan.seconds,
+        )
+        return best.depth
+
+    assert depth(1.0, 2.0) > depth(2.0, 1.0)
+
+
+def test_a_prompt_that_is_read_meanwhile_counts() -> None:
+    """Every decode waits for a part of it, so each should bring more tokens."""
+    passes = PassCosts(COSTS["F16 B"])
+    none, reads = Round(passes, Offer(), ()), Round(passes, Offer(), [offered(reading=5.0)])
+    assert reads.texts == 1 and reads.share == none.share
+    assert reads.plain == pytest.approx((passes.seconds(1) + 5.0) / 2)
+    survivals = chances(0.6, 8)
+
+    def depth(round_: Round) -> int:
+        return max(
+            round_.plans(survivals, [0.0] * 9),
+            key=lambda plan: (1 + sum(survivals[: plan.depth]) + plan.tokens) / plan.seconds,
+        ).depth
+
+    assert depth(reads) > depth(none)
+
+
+def test_only_texts_of_one_cache_that_are_written_count() -> None:
+    budget = RowBudget()
+    here, beside, elsewhere, ended = (budget.new_share() for _ in range(4))
+    elsewhere.cache = "another"
+    ended.is_written = lambda: False
+    assert here.others == [beside.offer]
+    budget.remove(beside)
+    assert not here.others
+
+
+# All together, in simulated time.
+
+
+def users_of(mix: str, users: int) -> list[User]:
+    return [MIXES[mix][number % len(MIXES[mix])] for number in range(users)]
+
+
+def gains(
+    costs: str, mix: str, users: int, tokens: int = 1000, *, apart: bool = False
+) -> tuple[Speeds, Speeds]:
+    """Plain decoding, and `auto`."""
+    return tuple(  # type: ignore[return-value]
+        simulate(COSTS[costs], MIXES[mix], users, make, tokens, unequal_apart=apart)
+        for make in (plain, auto)
+    )
+
+
+@pytest.mark.parametrize("users", [1, 2, 4, 8])
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("costs", ["Q4_0 B", "F16 B"])
+def test_auto_is_never_much_slower_than_plain(costs: str, mix: str, users: int) -> None:
+    before, after = gains(costs, mix, users)
+    assert after.total >= 0.97 * before.total
+
+
+@pytest.mark.parametrize("users", [2, 4, 8])
+@pytest.mark.parametrize("costs", ["Q4_0 B", "F16 B"])
+def test_auto_is_about_as_fast_as_the_best_depth_for_all(costs: str, users: int) -> None:
+    after = simulate(COSTS[costs], MIXES["0.9"], users, auto, 800).total
+    best = max(
+        simulate(COSTS[costs], MIXES["0.9"], users, fixed(depth), 300).total for depth in DEPTHS
+    )
+    assert after >= 0.94 * best
+
+
+def fairness(costs: str, mix: str, users: int, tokens: int) -> float:
+    """The slowest over the fastest of users whose drafts are right at the same places."""
+    same = [MIXES[mix][0]] * users
+    speeds = Speeds.of(SimulatedUsers(COSTS[costs], same, auto, equal_work=True).run(tokens))
+    return min(speeds.each) / max(speeds.each)
+
+
+@pytest.mark.parametrize("users", [2, 4, 8])
+@pytest.mark.parametrize("costs", ["Q4_0 A", "Q4_0 B", "F16 B"])
+def test_users_of_equal_work_are_served_alike(costs: str, users: int) -> None:
+    assert fairness(costs, "0.9", users, 500) >= 0.85
+    assert fairness(costs, "copies", users, 800) >= 0.8
+
+
+@pytest.mark.parametrize("costs", ["Q4_0 B", "F16 B"])
+def test_a_user_of_bad_drafts_pays_little_for_those_of_others(costs: str) -> None:
+    """All together gain, but no text gains less than the others lose."""
+    before, after = gains(costs, "mixed", 4)
+    ratios = [new / old for new, old in zip(after.each, before.each, strict=True)]
+    assert min(ratios) >= 0.7
+    assert sum(map(log, ratios)) >= len(ratios) * log(0.95)
+
+
+@pytest.mark.parametrize("mix", ["0.9", "mixed", "useless"])
+def test_running_states_are_never_much_slower_than_plain(mix: str) -> None:
+    """Passes of unequal rows are computed one after the other."""
+    before, after = gains("F16 B", mix, 4, 600, apart=True)
+    assert after.total >= 0.96 * before.total
+
+
+# Bound on the loss.
+
+
+def excess(users: SimulatedUsers, rounds: int) -> float:
+    """The most seconds beyond those of plain decoding and the allowance, over all stretches."""
+    count = len(users.writers)
+    plain_round = PassCosts(users.costs).seconds(count)
+    balance = lowest = worst = 0.0
+    for _ in range(rounds):
+        before, tokens = users.seconds, sum(each.tokens for each in users.writers)
+        users.step()
+        done = sum(each.tokens for each in users.writers) - tokens
+        allowed = (1 + LossBudget.ALLOWANCE) * done * plain_round / count
+        balance += users.seconds - before - allowed
+        worst, lowest = max(worst, balance - lowest), min(lowest, balance)
+    return worst / plain_round
+
+
+@settings(max_examples=30)
+@given(
+    costs=st.sampled_from(sorted(COSTS)),
+    patterns=st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=2, max_size=6),
+    lies=st.booleans(),
+    copies=st.booleans(),
+)
+def test_no_stretch_of_all_texts_takes_much_longer_than_plain_decoding(
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool
+) -> None:
+    """An adversary chooses which tokens of each text are right, and its drafter's confidence."""
+    users = SimulatedUsers(COSTS[costs], [User(0.5, copies)] * len(patterns), auto)
+    for writer, pattern in zip(users.writers, patterns, strict=True):
+        right = itertools.cycle(pattern)
+        writer.drafter.draw = lambda right=right: (  # type: ignore[method-assign]
+            (answer := next(right)),
+            MARGIN_OF[answer != lies],
+        )
+    assert excess(users, 400) <= LossBudget.OVERDRAFT + LossBudget.MAX_BALANCE
