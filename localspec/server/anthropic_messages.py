@@ -134,7 +134,7 @@ def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:
                 }
             case kind if role == "assistant":
                 # Of another server, where the conversation began: no model here can read it.
-                log.warning("left out a block of the type %.40s, which is not known here", kind)
+                log.warning("left out a block of the type %.40r, which is not known here", kind)
             case _:
                 raise block.wrong("type", "text, thinking, tool_use or tool_result")
     if texts or calls or thoughts:

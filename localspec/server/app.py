@@ -138,7 +138,7 @@ async def _not_found(request: Request, error: Any) -> Response:
 async def _failed(request: Request, error: Exception) -> Response:
     told = ApiError.of(error)
     if told.status >= 500:
-        log.error("%s failed", request.url.path, exc_info=error)
+        log.error("%r failed", request.url.path, exc_info=error)
     return await _refused(request, told)
 
 

@@ -18,7 +18,7 @@ from localspec.server.openai_chat import template_options
 from localspec.server.service import Service
 
 # The most of one request to /tokenize and /detokenize, which take seconds.
-_MOST_CHARACTERS, _MOST_TOKENS = 1 << 20, 1 << 18
+_MOST_CHARACTERS, _MOST_TOKENS = 1 << 20, 1 << 16
 
 
 def routes() -> list[Route]:
@@ -169,8 +169,9 @@ def _piece(service: Service, token: int) -> dict[str, Any]:
 async def _detokenize(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
     tokens: Sequence[Any] | None = body.items("tokens")
-    if tokens is None or len(tokens) > _MOST_TOKENS:
-        raise body.wrong("tokens", "a list of token ids")
+    most = max(_MOST_TOKENS, service.engine.context)
+    if tokens is None or len(tokens) > most:
+        raise body.wrong("tokens", f"a list of token ids, {most} at most")
     try:
         text = await asyncio.to_thread(service.text, tokens)
     except TypeError as error:

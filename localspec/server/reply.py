@@ -145,6 +145,8 @@ class Reply:
 
 def with_seed(asked: Asked, number: int) -> Asked:
     """The same request for the choice of this number, from 0, which has a seed of its own."""
+    if not number:
+        return asked
     settings = asked.settings
     seed = (settings.seed + number) % 2**64
     return replace(asked, settings=replace(settings, seed=seed))

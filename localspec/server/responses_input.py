@@ -53,7 +53,7 @@ def _functions(holder: Fields) -> Iterator[dict[str, Any]]:
             }
             yield {"type": "function", "function": function}
         else:
-            log.warning("left out a tool of the type %.40s, which is not known here", kind)
+            log.warning("left out a tool of the type %.40r, which is not known here", kind)
 
 
 def _item(item: Fields) -> Iterator[Message]:
@@ -85,7 +85,7 @@ def _item(item: Fields) -> Iterator[Message]:
         case "additional_tools":
             pass  # see input_tools
         case _:
-            log.warning("left out an item of the type %.40s, which is not known here", kind)
+            log.warning("left out an item of the type %.40r, which is not known here", kind)
 
 
 def _output(item: Fields) -> str:

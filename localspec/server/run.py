@@ -87,7 +87,7 @@ def listen(address: Address) -> socket.socket:
             ) from error
         raise InvalidValueError(
             f"port is {address.port}; {_owner(address.port)} has it: take "
-            f"{_free_port(address, family)}, or end that program"
+            f"{_free_port(address, family) or 'a lower one'}, or end that program"
         ) from error
     return opened
 
@@ -222,15 +222,16 @@ def _owner(port: int) -> str:
     """Which program listens on a port, as far as that can be seen."""
     try:
         for each in psutil.net_connections("tcp"):
-            if each.laddr and each.laddr.port == port and each.status == psutil.CONN_LISTEN:
+            listens = each.laddr and each.laddr.port == port and each.status == psutil.CONN_LISTEN
+            if listens and each.pid:  # that of another user's program cannot be seen
                 return f"{psutil.Process(each.pid).name()} (process {each.pid})"
     except (psutil.Error, OSError):
         pass
     return "another program"
 
 
-def _free_port(address: Address, family: socket.AddressFamily) -> int:
-    """The next port that nobody has."""
+def _free_port(address: Address, family: socket.AddressFamily) -> int | None:
+    """The next port that nobody has, if there is one among the next hundred."""
     for port in range(address.port + 1, min(address.port + 100, 65536)):
         with socket.socket(family) as tried:
             try:
@@ -238,4 +239,4 @@ def _free_port(address: Address, family: socket.AddressFamily) -> int:
             except OSError:
                 continue
             return port
-    return 0
+    return None

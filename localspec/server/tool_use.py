@@ -128,7 +128,7 @@ def anthropic_tools(body: Fields) -> ToolUse:
     for tool in body.objects("tools"):
         schema = tool.values.get("input_schema")
         if schema is None:  # a tool that Anthropic's own servers run
-            log.warning("left out the tool %.40s, which has no input_schema", tool.text("name"))
+            log.warning("left out the tool %.40r, which has no input_schema", tool.text("name"))
             continue
         function = {
             "name": tool.text("name") or "",

@@ -114,6 +114,18 @@ def test_other_paths(served: Served) -> None:
     assert str(Path.home()) not in served.get("/props").text
 
 
+def test_what_a_client_sends_is_no_code_for_the_terminal(served: Served) -> None:
+    odd = "\x1b[2J\nslot 9"
+    tools = [{"type": odd}, {"type": "function", "name": "f"}]
+    body = {"input": [{"role": "user", "content": "x"}, {"type": odd}], "tools": tools}
+    assert served.post("/v1/responses", {**body, "max_output_tokens": 1}).status_code == 200
+    told = {"messages": [{"role": "user", "content": "x"}], "tools": [{"name": odd}]}
+    assert served.post("/v1/messages", {**told, "max_tokens": 1}).status_code == 200
+    assert served.get("/v1/responses/" + "%1b[2J").status_code == 404
+    wait_for(lambda: sum("slot 9" in line for line in served.lines) == 3)
+    assert not any("\x1b" in line or line.startswith("slot 9") for line in served.lines)
+
+
 def test_metrics_add_up(served: Served) -> None:
     def sums() -> dict[str, float]:
         lines = served.get("/metrics").text.splitlines()
