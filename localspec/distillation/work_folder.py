@@ -65,6 +65,15 @@ class WorkFolder:
         except OSError:
             return None
 
+    def require_free(self, size: float) -> None:
+        """Raise LocalspecError where the disk has no room for so many bytes."""
+        free = shutil.disk_usage(self.path).free
+        if size > free:
+            raise LocalspecError(
+                f"what the target computes takes {format_bytes(size)} on the disk of {self.path}, "
+                f"and {format_bytes(free)} are free; make room, or name less with --cache-gb"
+            )
+
     def delete(self, *names: str) -> None:
         """Delete files; those that are missing are left out."""
         for name in names:

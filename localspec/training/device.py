@@ -4,9 +4,9 @@ import torch
 from torch import nn
 
 from localspec.errors import InvalidValueError
-from localspec.utils.format import format_bytes
 
-DEVICES = ("auto", "cuda", "mps", "cpu")
+AUTO = "auto"
+DEVICES = (AUTO, "cuda", "mps", "cpu")
 # Bytes of a trained weight: itself, its gradient, and what the optimizer remembers of it.
 _TRAINED, _FROZEN = 16, 4
 # What a batch takes beside the weights, roughly: rows of all layers, and logits.
@@ -25,7 +25,7 @@ def choose_device(name: str) -> torch.device:
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
-    if name == "auto":
+    if name == AUTO:
         return torch.device(next(each for each, found in here.items() if found))
     if not here[name]:
         raise InvalidValueError(
@@ -57,17 +57,22 @@ def low_precision(device: torch.device) -> bool:
     return False
 
 
-def require_room(drafter: nn.Module, device: torch.device, way_out: str) -> None:
-    """Raise InvalidValueError where a GPU's memory is too small to train the drafter."""
-    if device.type != "cuda":
-        return
-    sizes = [(each.numel(), each.requires_grad) for each in drafter.parameters()]
-    needed = _BATCH_BYTES + sum(
-        count * (_TRAINED if trained else _FROZEN) for count, trained in sizes
+def bytes_needed(drafter: nn.Module) -> int:
+    """The memory that training a drafter takes, about: its weights, and a batch."""
+    return _BATCH_BYTES + sum(
+        weight.numel() * bytes_of_weight(trained=weight.requires_grad)
+        for weight in drafter.parameters()
     )
+
+
+def bytes_of_weight(*, trained: bool) -> int:
+    """The memory of one weight in training."""
+    return _TRAINED if trained else _FROZEN
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """The free memory of a GPU; None for devices that use the main memory."""
+    if device.type != "cuda":
+        return None
     free, _ = torch.cuda.mem_get_info(device)
-    if needed > free:
-        raise InvalidValueError(
-            f"training needs about {format_bytes(needed)}, and {format_bytes(free)} are free on "
-            f"{described(device)}; {way_out}, or --device cpu"
-        )
+    return int(free)

@@ -21,6 +21,7 @@ from localspec.models.kinds import DRAFT_MODEL
 from localspec.training.acceptance_loss import NONE, Agreement, acceptance_loss, agreement
 from localspec.training.cut_model import CutModel, read_layer, turns_of
 from localspec.training.cut_shape import CutSource
+from localspec.training.device import bytes_needed, bytes_of_weight
 from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
 from localspec.training.examples import Batch
 
@@ -55,6 +56,13 @@ class DraftModel(TrainedDrafter):
     def note(self) -> str:
         """Which layers were kept."""
         return f"layers {', '.join(map(str, self.model.kept))} of {self._source.shape.layers}"
+
+    def smaller(self, free: int) -> str:
+        """Fewer layers."""
+        layers = sum(weight.numel() for weight in self.model.blk.parameters())
+        each = layers // len(self.model.kept) * bytes_of_weight(trained=True)
+        count = len(self.model.kept) - max(1, -(-(bytes_needed(self) - free) // each))
+        return f"--layers {count}" if count > 0 else ""
 
     def export(self, path: Path, about: Mapping[str, object]) -> None:
         """Write a model of the target's architecture, with its tokenizer."""

@@ -78,6 +78,10 @@ class TrainedDrafter(nn.Module, ABC):
     def export(self, path: Path, about: Mapping[str, object]) -> None:
         """Write the drafter as a GGUF that localspec loads. about: metadata for all kinds."""
 
+    def smaller(self, free: int) -> str:
+        """The option with which a drafter of the kind fits in so many bytes; empty if none does."""
+        return ""
+
     @property
     def note(self) -> str:
         """What was decided about it, in a few words; empty if nothing was."""

@@ -33,7 +33,7 @@ from localspec.training.budget import (
     forecast,
     training_seconds,
 )
-from localspec.training.device import choose_device, described, require_room
+from localspec.training.device import AUTO, bytes_needed, choose_device, described, free_bytes
 from localspec.training.drafter_kind import TrainedDrafter
 from localspec.training.examples import Batch, batches, count_batches
 from localspec.training.expected_speed import ExpectedSpeed
@@ -100,8 +100,7 @@ class OwnTraining:
         sample = list(batches(shard, self._device, np.random.default_rng(0)))
         torch.manual_seed(self._seed)
         drafter = self._kind.create(self._target, self._request.options, sample)
-        drafter.to(self._device)
-        require_room(drafter, self._device, "fewer layers fit")
+        self._place(drafter)
         self._say(f"{self._request.kind}: {drafter.note}, trained on {described(self._device)}")
         first = material.wave(0)
         sizes = self._sizes(
@@ -109,6 +108,7 @@ class OwnTraining:
             sum(each.answer for each in first),
             sum(len(each.tokens) for each in held_out),
         )
+        sample = list(batches(shard, self._device, np.random.default_rng(0)))
         speeds = self._speeds(material, reading, drafter, sample)
         budget = self._budget(folder, speeds, sizes)
         rows = self._rows(material, folder, budget, speeds, sizes)
@@ -130,6 +130,22 @@ class OwnTraining:
         later = training_seconds(budget, speeds, sizes), speeds.trial
         finished = rounds.run(self._rounds_watcher(*later, expected), self._cancel.is_set)
         return self._ended(material, folder, drafter, rounds, speeds, finished=finished)
+
+    def _place(self, drafter: TrainedDrafter) -> None:
+        """Move the drafter to its device; if that is too small, to the processor, or refuse."""
+        needed, free = bytes_needed(drafter), free_bytes(self._device)
+        if free is not None and needed > free:
+            what = (
+                f"training takes about {format_bytes(needed)}, and {format_bytes(free)} are free "
+                f"on {described(self._device)}"
+            )
+            fits = drafter.smaller(free)
+            if self._request.device != AUTO:
+                others = " or ".join(filter(None, [fits, "--device cpu"]))
+                raise InvalidValueError(f"{what}; {others} fits")
+            self._device = choose_device("cpu")
+            self._say(f"{what}: the processor trains it{fits and f', and {fits} fits there'}")
+        drafter.to(self._device)
 
     @property
     def _seed(self) -> int:
@@ -160,14 +176,16 @@ class OwnTraining:
         else:
             left = self._request.seconds - (monotonic() - self._began)
             budget = budget_for_seconds(left, speeds, sizes)
+        disk = budget.waves * sizes.tokens * bytes_per_token(self._target.width, len(self._layers))
+        disk = min(disk, self._request.cache)
+        folder.require_free(disk)
         folder.write_json(_BUDGET, budget.as_dict())
         seconds = forecast(budget, speeds, sizes, written=1)
         tokens = round(budget.waves * sizes.answers)
-        disk = budget.waves * sizes.tokens * bytes_per_token(self._target.width, len(self._layers))
-        room = format_bytes(min(disk, self._request.cache))
         self._say(
             f"{tokens:,} tokens of answers, {budget.rounds} rounds over them: about "
-            f"{format_seconds(seconds)} on this machine, {room} on the disk"
+            f"{format_seconds(seconds)} on this machine, {format_bytes(disk)} on the "
+            "disk"
         )
         return budget
 
@@ -240,10 +258,9 @@ class OwnTraining:
 
         result.export(drafter, self.path, self._target, request.texts, rates, counts=counts)
         trials: list[Trial] = []
-        preferred = True
+        own, others = Rival(str(self.path), request.kind, self.path), self._rivals()
+        preferred = not others  # of one that was stopped too little is known
         if finished:
-            own = Rival(str(self.path), request.kind, self.path)
-            others = self._rivals()
             trials = self._trials(material, speeds, [own, *others])
             preferred = result.is_preferred(trials, self._target.path, own, others)
         listed = ListedDrafter(

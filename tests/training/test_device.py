@@ -1,0 +1,63 @@
+"""Devices: a GPU that is too small is said before anything is lost, with what fits."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from fakes.cut_target import write_cut_target
+
+from localspec.conversion.target import Target
+from localspec.errors import InvalidValueError
+
+torch = pytest.importorskip("torch")
+
+from fakes.training_runs import request  # noqa: E402
+
+from localspec.gguf.writer import TensorType  # noqa: E402
+from localspec.training import device, own_training  # noqa: E402
+from localspec.training.cut_shape import CutSource  # noqa: E402
+from localspec.training.draft_model_kind import DraftModel  # noqa: E402
+from localspec.training.drafter_kind import TrainedDrafter  # noqa: E402
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(device, "_BATCH_BYTES", 0)
+    return write_cut_target(tmp_path / "target.gguf")
+
+
+def drafter(target: Path, layers: int = 3) -> DraftModel:
+    return DraftModel(CutSource(Target(target)), list(range(layers)), TensorType.Q8_0)
+
+
+def test_fewer_layers_that_fit_are_named(target: Path) -> None:
+    needed = [device.bytes_needed(drafter(target, layers)) for layers in (1, 2, 3)]
+    assert needed == sorted(set(needed))
+    large = drafter(target)
+    assert large.smaller(needed[2] - 1) == large.smaller(needed[1]) == "--layers 2"
+    assert large.smaller(needed[1] - 1) == large.smaller(needed[0]) == "--layers 1"
+    assert large.smaller(needed[0] - 1) == ""
+
+
+@pytest.mark.parametrize("name", ["auto", "cuda"])
+def test_a_gpu_that_is_too_small(name: str, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    large, said = drafter(target), list[str]()
+    free = device.bytes_needed(drafter(target, 2)) + 1
+    monkeypatch.setattr(own_training, "free_bytes", lambda _: free)
+    monkeypatch.setattr(own_training, "described", lambda _: "a small GPU")
+    monkeypatch.setattr(own_training, "choose_device", lambda _: torch.device("cpu"))
+    moved: list[torch.device] = []
+    monkeypatch.setattr(TrainedDrafter, "to", lambda _, where: moved.append(where))
+    training = own_training.OwnTraining(
+        request(target, device=name), lambda _: None, said.append, threading.Event()
+    )
+    if name == "cuda":
+        with pytest.raises(
+            InvalidValueError, match=r"free on a small GPU; --layers 2 or --device cpu fits"
+        ):
+            training._place(large)
+        return
+    training._place(large)
+    assert moved == [torch.device("cpu")]
+    assert "free on a small GPU: the processor trains it, and --layers 2 fits there" in said[0]
