@@ -237,6 +237,7 @@ class _JsonLines(logging.Formatter):
             "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "message": record.getMessage(),
+            **getattr(record, "facts", {}),
         }
         if record.exc_info:
             entry["error"] = self.formatException(record.exc_info)

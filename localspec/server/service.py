@@ -299,7 +299,8 @@ class Service:
             finally:
                 del self.replies[pooled.number]
                 self.metrics.add(reply, waited)
-                log.info("%s", _line(reply, waited))
+                facts = _facts(reply, waited)
+                log.info("%s", _line(facts), extra={"facts": facts})
 
     def _require(self, serves: bool) -> None:
         if not serves:
@@ -327,17 +328,33 @@ class Service:
             )
 
 
-def _line(reply: Reply, waited: float) -> str:
-    """What the log says of a text."""
+def _facts(reply: Reply, waited: float) -> dict[str, Any]:
+    """What the log says of a text, for programs."""
     stats = reply.stats
-    rate, speed = stats.acceptance_rate, stats.tokens_per_second
-    facts = [
-        f"slot {reply.number}",
-        f"{stats.prompt_tokens} + {stats.generated_tokens} tokens",
-        f"{stats.prompt_tokens - stats.prompt_evaluated} cached",
+    return {
+        "slot": reply.number,
+        "prompt_tokens": stats.prompt_tokens,
+        "cached_tokens": stats.prompt_tokens - stats.prompt_evaluated,
+        "generated_tokens": stats.generated_tokens,
+        "tokens_per_second": stats.tokens_per_second,
+        "acceptance_rate": stats.acceptance_rate,
+        "waited_seconds": waited,
+        "stop_reason": reply.stop_reason,
+    }
+
+
+def _line(facts: Mapping[str, Any]) -> str:
+    """The same for people."""
+    rate, speed, waited = (
+        facts[name] for name in ("acceptance_rate", "tokens_per_second", "waited_seconds")
+    )
+    parts = [
+        f"slot {facts['slot']}",
+        f"{facts['prompt_tokens']} + {facts['generated_tokens']} tokens",
+        f"{facts['cached_tokens']} cached",
         f"{speed:.1f} tok/s" if speed else "",
         f"accept {rate:.0%}" if rate is not None else "plain",
         f"waited {waited:.1f} s" if waited > 0.05 else "",
-        reply.stop_reason or "not begun",
+        facts["stop_reason"] or "not begun",
     ]
-    return ", ".join(fact for fact in facts if fact)
+    return ", ".join(part for part in parts if part)

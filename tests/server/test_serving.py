@@ -176,7 +176,9 @@ def test_a_queue_has_an_end_and_a_key_is_asked_for(tmp_path: Path) -> None:
             assert len(several.json()["choices"]) == 4
         assert served.end() == 0
     logged = [json.loads(line) for line in served.lines if line.startswith("{")]
-    assert any("slot 0" in entry["message"] for entry in logged)
+    texts = [entry for entry in logged if "slot 0" in entry["message"]]
+    assert {entry["generated_tokens"] for entry in texts if entry["stop_reason"]} >= {2}
+    assert all(entry["slot"] == 0 and entry["prompt_tokens"] > 0 for entry in texts)
     assert not any("secret" in line for line in served.lines)
 
 
