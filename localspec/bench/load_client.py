@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from time import perf_counter
+from time import monotonic, perf_counter, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +14,8 @@ from localspec.errors import InvalidValueError
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PATIENCE = 300.0
+# A large model from a slow disk takes minutes.
+_LOAD_SECONDS, _POLL_SECONDS = 900.0, 0.2
 _COMPLETIONS = "/v1/completions"
 Body = Mapping[str, Any]
 
@@ -38,6 +40,19 @@ class LoadClient:
         """The JSON at a path."""
         with self._answer("GET", path, None) as answer:
             return json.load(answer)
+
+    def wait_until_ready(self) -> None:
+        """Wait until the server has loaded its model. Raises Refused if it does not answer."""
+        ends = monotonic() + _LOAD_SECONDS
+        while True:
+            try:
+                self.get("/health")
+            except Refused as error:
+                if " 503 " not in str(error) or monotonic() > ends:
+                    raise
+                sleep(_POLL_SECONDS)
+            else:
+                return
 
     def post(self, path: str, body: Body) -> Any:
         """The JSON that answers a body."""

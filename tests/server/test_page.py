@@ -78,6 +78,30 @@ def test_it_works_beside_eight_streams(page: Any, served: Served) -> None:
         assert all(other.result().status_code == 200 for other in others)
 
 
+@pytest.mark.parametrize(("width", "height"), [(320, 560), (390, 780), (1280, 800)])
+def test_the_talk_stays_in_view(browser: Any, served: Served, width: int, height: int) -> None:
+    """Also where many slots are shown, and after a long message was sent."""
+    page = browser.new_page(viewport={"width": width, "height": height})
+    page.goto(served.url)
+    page.locator("#busy", has_text="of 3 slots").wait_for()
+    assert page.locator("#slots").evaluate("each => each.open") == (width > 1000)
+    low = page.locator("#text").bounding_box()["height"]
+    page.fill("#text", "What is this?\n" + "x" * 200 + "\n" * 8 + "end")
+    assert page.locator("#text").bounding_box()["height"] > low + 50
+    page.keyboard.press("Enter")
+    assert page.locator("#text").bounding_box()["height"] < low + 1
+    page.locator("article.answer").get_by_text("tok/s").wait_for(timeout=60_000)
+    page.locator("#send", has_text="Send").wait_for(timeout=60_000)
+    page.locator("#slots").evaluate("each => { each.open = true; }")
+    page.locator("#each", has_text="slot 2").wait_for()
+    talk, line = page.locator("#talk"), page.locator("article.answer .facts")
+    assert talk.bounding_box()["height"] > 100
+    end = line.bounding_box()["y"] + line.bounding_box()["height"]
+    assert end <= talk.bounding_box()["y"] + talk.bounding_box()["height"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
 LOADS_LATE = """
 import sys, time
 from pathlib import Path

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
 from statistics import median
-from threading import Lock
+from threading import Event, Lock
 from time import monotonic, perf_counter, sleep
 from typing import Any
 
@@ -71,10 +71,10 @@ def _mixed(random: Random) -> dict[str, Any]:
     return body
 
 
-def _ask_until(client: LoadClient, counts: _Counts, number: int, ends: float) -> None:
+def _ask_until(client: LoadClient, counts: _Counts, number: int, ended: Event) -> None:
     """Ask for one text after the other; one in five is left in mid-stream."""
     random = Random(number)
-    while monotonic() < ends:
+    while not ended.is_set():
         body, leaves = _mixed(random), random.random() < 0.2
         try:
             if not leaves and random.random() < 0.5:
@@ -103,18 +103,21 @@ def _read(client: LoadClient, body: dict[str, Any], most: int) -> int:
 def _load(client: LoadClient, clients: int, minutes: float) -> _Counts:
     """Put the load on the server, and print its memory and cache cells meanwhile."""
     counts, process, began = _Counts(), client.process(), monotonic()
-    ends = began + 60 * minutes
+    ended = Event()
     table = Table(("minute", "6.2f"), ("resident MiB", "12.1f"), ("cells", "6d"), ("texts", "6d"))
     with ThreadPoolExecutor(clients) as pool:
         running = [
-            pool.submit(_ask_until, client, counts, number, ends) for number in range(clients)
+            pool.submit(_ask_until, client, counts, number, ended) for number in range(clients)
         ]
-        for sample in range(7):
-            sleep(max(0.0, began + 60 * minutes * sample / 6 - monotonic()))
-            cells = sum(slot["n_cached"] for slot in client.slots())
-            resident = process.memory_info().rss / _MIB
-            passed = (monotonic() - began) / 60
-            table.print_row(passed, resident, cells, sum(counts.done.values()))
+        try:
+            for sample in range(7):
+                sleep(max(0.0, began + 60 * minutes * sample / 6 - monotonic()))
+                cells = sum(slot["n_cached"] for slot in client.slots())
+                resident = process.memory_info().rss / _MIB
+                passed = (monotonic() - began) / 60
+                table.print_row(passed, resident, cells, sum(counts.done.values()))
+        finally:
+            ended.set()
         for each in running:
             each.result()
     return counts
@@ -187,6 +190,7 @@ def main() -> int:
     if not 0 < options.minutes <= 60:
         parser.error(f"minutes is {options.minutes}; it must be more than 0 and at most 60")
     client = LoadClient(options.url)
+    client.wait_until_ready()
     counts = _load(client, options.clients, options.minutes)
     done = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.done.items()))
     print(f"texts: {done}; {counts.tokens} tokens; {len(counts.errors)} errors")
