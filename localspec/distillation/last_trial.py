@@ -1,10 +1,12 @@
 """Last trial: what the target really accepts of drafters, on prompts nobody was trained on."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
+from localspec.distillation.texts import Stopped
 from localspec.engine.engine import Engine
 from localspec.generation_config import GenerationOptions
 
@@ -35,9 +37,16 @@ class Trial:
 
 
 def try_drafter(
-    engine: Engine, name: str, prompts: Sequence[Sequence[int]], temperature: float
+    engine: Engine,
+    name: str,
+    prompts: Sequence[Sequence[int]],
+    temperature: float,
+    cancel: threading.Event,
 ) -> Trial:
-    """Let the target write texts with the drafts of the engine's drafters, DEPTH tokens each."""
+    """Let the target write texts with the drafts of the engine's drafters, DEPTH tokens each.
+
+    cancel: set to end it early. Raises Stopped then.
+    """
     options: GenerationOptions = {
         "max_tokens": TOKENS,
         "temperature": temperature,
@@ -49,8 +58,10 @@ def try_drafter(
     warm_up: GenerationOptions = {**options, "max_tokens": DEPTH}
     engine.generate(list(prompts[0]), **warm_up)
     began = perf_counter()
-    stats = [engine.generate(list(prompt), **options).stats for prompt in prompts]
+    stats = [engine.generate(list(prompt), cancel=cancel, **options).stats for prompt in prompts]
     seconds = perf_counter() - began
+    if cancel.is_set():
+        raise Stopped
     drafted, steps = sum(each.drafted for each in stats), sum(each.steps for each in stats)
     tokens = sum(each.generated_tokens for each in stats)
     return Trial(

@@ -45,7 +45,7 @@ class WorkFolder:
 
     def write(self, name: str, content: bytes | memoryview) -> None:
         """Replace a file. Raises LocalspecError where the disk refuses; the old file stays."""
-        with self._writing(), atomic_writer(self.path / name) as file:
+        with self.writing(), atomic_writer(self.path / name) as file:
             file.write(hashlib.sha256(content).digest())
             file.write(content)
 
@@ -90,7 +90,7 @@ class WorkFolder:
 
         Windows has no such lock.
         """
-        with self._writing():
+        with self.writing():
             make_private_folder(self.path)
             handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -106,7 +106,8 @@ class WorkFolder:
             os.close(handle)
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
+        """Raise LocalspecError in place of an OSError inside the block."""
         try:
             make_private_folder(self.path)
             yield

@@ -22,8 +22,9 @@ class ExpectedSpeed:
     ) -> None:
         self._target, self._kind = target.facts, kind
         path = folder.path / _UNTRAINED
-        drafter.export(path, {})
         try:
+            with folder.writing():
+                drafter.export(path, {})
             self._drafter = facts_of(path)
         finally:
             path.unlink(missing_ok=True)

@@ -18,8 +18,9 @@ from localspec.distillation.last_trial import Trial
 from localspec.distillation.material import Material
 from localspec.distillation.row_cache import RowCache
 from localspec.distillation.shard import bytes_per_token
+from localspec.distillation.texts import Stopped
 from localspec.distillation.work_folder import WorkFolder
-from localspec.errors import InvalidValueError
+from localspec.errors import InvalidValueError, LocalspecError
 from localspec.models.own_drafters import own_drafters
 from localspec.models.trained_drafters import TrainedDrafter as ListedDrafter
 from localspec.models.trained_drafters import add_trained
@@ -77,7 +78,14 @@ class OwnTraining:
             folder = WorkFolder(key)
             with folder.locked():
                 self._prepare(folder)
-                return self._train(material, folder)
+                try:
+                    return self._train(material, folder)
+                except torch.OutOfMemoryError as error:
+                    raise LocalspecError(
+                        f"the memory of {described(self._device)} is too small for this training; "
+                        "close other programs and --resume, or train a smaller drafter, or name "
+                        "--device cpu"
+                    ) from error
 
     def _prepare(self, folder: WorkFolder) -> None:
         """Raise InvalidValueError where an unfinished training would be lost."""
@@ -261,8 +269,11 @@ class OwnTraining:
         own, others = Rival(str(self.path), request.kind, self.path), self._rivals()
         preferred = not others  # of one that was stopped too little is known
         if finished:
-            trials = self._trials(material, speeds, [own, *others])
-            preferred = result.is_preferred(trials, self._target.path, own, others)
+            try:
+                trials = self._trials(material, speeds, [own, *others])
+                preferred = result.is_preferred(trials, self._target.path, own, others)
+            except Stopped:
+                finished = False
         listed = ListedDrafter(
             request.kind, self.path.absolute(), self._target.name, preferred, rates[0]
         )
@@ -283,7 +294,7 @@ class OwnTraining:
             self._watch(Progress("trying the drafter", share, (1 - share) * speeds.trial))
 
         watch(0.0)
-        return result.last_trials(material.engine, names, prompts, watch)
+        return result.last_trials(material.engine, names, prompts, watch, self._cancel)
 
     def _rivals(self) -> list[Rival]:
         """The first other drafter of the target that `auto` would take."""

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 from localspec.conversion.convert import new_file
 from localspec.conversion.target import Target
@@ -120,13 +121,17 @@ def last_trials(
     names: Sequence[str],
     prompts: Sequence[Sequence[int]],
     watch: Callable[[float], None],
+    cancel: Event,
 ) -> list[Trial]:
-    """What the target accepts of drafters, on some prompts. names: as for `--draft`."""
+    """What the target accepts of drafters, on some prompts. names: as for `--draft`.
+
+    Raises Stopped if `cancel` is set.
+    """
     found: list[Trial] = []
     for name in names:
         engine.switch(draft=name)
         for temperature in TEMPERATURES:
-            found.append(try_drafter(engine, name, prompts, temperature))
+            found.append(try_drafter(engine, name, prompts, temperature, cancel))
             watch(len(found) / (len(names) * len(TEMPERATURES)))
     return found
 

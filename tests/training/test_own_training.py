@@ -194,3 +194,17 @@ def test_refusals_before_anything_is_loaded(target: Path, tmp_path: Path) -> Non
     if not torch.cuda.is_available():
         with pytest.raises(InvalidValueError, match=r"torch .* sees none here"):
             train(request(target, device="cuda"))
+
+
+def test_stopping_the_last_trial_keeps_the_drafter(target: Path) -> None:
+    cancel = threading.Event()
+
+    def stop(progress: Progress) -> None:
+        if progress.phase == "trying the drafter":
+            cancel.set()
+
+    done = train(request(target, tokens=200), stop, cancel)
+    assert not done.finished and not done.trials and done.path.exists()
+    assert [each.file for each in trained_drafters(target)] == [done.path]
+    ended = train(request(target, tokens=200, resume=True))
+    assert ended.finished and ended.trials and ended.history == done.history
