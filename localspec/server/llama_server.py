@@ -155,7 +155,8 @@ async def _tokenize(request: Request) -> Response:
         found = service.tokens(text, add_special=special, parse_special=parse)
         return [_piece(service, token) for token in found] if pieces else found
 
-    return JsonAnswer({"tokens": await asyncio.to_thread(tokens)})
+    async with service.aside:
+        return JsonAnswer({"tokens": await asyncio.to_thread(tokens)})
 
 
 def _piece(service: Service, token: int) -> dict[str, Any]:
@@ -172,10 +173,11 @@ async def _detokenize(request: Request) -> Response:
     most = max(_MOST_TOKENS, service.engine.context)
     if tokens is None or len(tokens) > most:
         raise body.wrong("tokens", f"a list of token ids, {most} at most")
-    try:
-        text = await asyncio.to_thread(service.text, tokens)
-    except TypeError as error:
-        raise body.wrong("tokens", "a list of token ids") from error
+    async with service.aside:
+        try:
+            text = await asyncio.to_thread(service.text, tokens)
+        except TypeError as error:
+            raise body.wrong("tokens", "a list of token ids") from error
     return JsonAnswer({"content": text})
 
 

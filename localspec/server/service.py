@@ -72,6 +72,9 @@ class Service:
     # Whether no further request is taken, and whether texts that are being written end now.
     closing: bool = False
     stopping: bool = False
+    # Long work that writes no text leaves threads to the requests of others.
+    aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
+    _pieces: dict[int, bytes] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -101,7 +104,9 @@ class Service:
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token."""
-        return self.engine.model.piece(token)
+        if token not in self._pieces:
+            self._pieces[token] = self.engine.model.piece(token)
+        return self._pieces[token]
 
     def tokens(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """The tokens of a text, as in `Model.tokenize`. Raises InvalidValueError."""
