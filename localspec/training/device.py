@@ -9,6 +9,8 @@ AUTO = "auto"
 DEVICES = (AUTO, "cuda", "mps", "cpu")
 # Bytes of a trained weight: itself, its gradient, and what the optimizer remembers of it.
 _TRAINED, _FROZEN = 16, 4
+# Functions of torch.cpu that tell whether a processor computes 16-bit floats.
+_INSTRUCTIONS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 # What a batch takes beside the weights, roughly: rows of all layers, and logits.
 _BATCH_BYTES = 1 << 30
 
@@ -53,7 +55,9 @@ def low_precision(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
     if device.type == "cpu":
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        # Without these instructions, 16-bit floats are emulated, and slower than 32-bit ones.
+        asked = (getattr(torch.cpu, name, None) for name in _INSTRUCTIONS)
+        return any(supported() for supported in asked if supported)
     return False
 
 
