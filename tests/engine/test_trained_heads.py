@@ -4,17 +4,14 @@
 """
 
 import os
-import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.recorder import Recorder
+from fakes.eagle3_tool import own_drafts, tools_drafts
 
 import localspec
 from localspec.bench.experiments.block_drafts import Run, compared, own_steps, peers_steps
-from localspec.drafters.eagle3 import Eagle3
 from localspec.models import registry
 
 FOLDER = Path(__file__).parents[1] / "trained"
@@ -71,26 +68,9 @@ def test_dflash_drafts_as_the_tool_does() -> None:
 
 @pytest.mark.skipif(not TOOL, reason="LLAMA_SPECULATIVE_SIMPLE names no tool to compare with")
 def test_eagle3_drafts_as_the_tool_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    prompt, tokens = "user list files", 60
-    recorder = Recorder(Eagle3, None, monkeypatch)
-    runs: dict[str, Any] = {"threads": 1, "context": 512}
-    with localspec.load(TARGET, draft=str(head("eagle3")), **runs) as engine:
-        recorder.drafts.clear()
-        engine.generate(prompt, max_tokens=tokens, temperature=0, depth=DEPTH, ignore_eos=True)
-    mine = [each.tokens for each in recorder.drafts if len(each.tokens) == DEPTH]
-    command = [TOOL, "-m", str(TARGET), "-md", str(head("eagle3")), "-p", prompt, "-v"]
-    command += f"--spec-type draft-eagle3 --spec-draft-n-max {DEPTH} -n {tokens}".split()
-    command += ["--spec-draft-p-min", "0", "--temp", "0", "-t", "1", "-c", "512", "--ignore-eos"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", timeout=120, check=False
-    )
-    theirs: list[list[int]] = []
-    pattern = r"draft candidate   0, pos +(\d+): +(\d+) "
-    for place, token in re.findall(pattern, done.stderr + done.stdout):
-        if place == "0":
-            theirs.append([])
-        theirs[-1].append(int(token))
-    theirs = [each for each in theirs if len(each) == DEPTH]
+    run: dict[str, Any] = {"prompt": "user list files", "tokens": 60, "depth": DEPTH}
+    mine = own_drafts(TARGET, head("eagle3"), **run, patch=monkeypatch, threads=1)
+    theirs = tools_drafts(TOOL, TARGET, head("eagle3"), **run)
     count = min(len(mine), len(theirs))
-    assert count > 10, (done.stderr + done.stdout)[-500:]
+    assert count > 10
     assert mine[:count] == theirs[:count]

@@ -3,9 +3,11 @@
 Each kind is trained on a few texts of a target with random weights.
 """
 
+import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,15 @@ from fakes import tiny
 from fakes.dflash import BlockOracle
 from fakes.drafter_kinds import EXACT
 from fakes.eagle3 import Eagle3Oracle, write_head, write_target
+from fakes.eagle3_tool import own_drafts, tools_drafts
 from fakes.matrix_heads import MedusaOracle
 from fakes.recorder import Oracle
 from fakes.tiny import write_tiny
 from fakes.trained import SIZES, write_tokenizer, write_trained_target
+from fakes.training_runs import RUNTIME, request
 
 import localspec
+from localspec.bench.experiments.block_drafts import Run, compared, own_steps, peers_steps
 from localspec.conversion.target import Target
 from localspec.conversion.token_counts import count_ids
 from localspec.distillation.reading import TargetReader
@@ -37,6 +42,7 @@ from localspec.engine.engine import Engine
 from localspec.errors import DrafterMismatchError, InvalidValueError
 from localspec.gguf.reader import read_header
 from localspec.gguf.weights import Weights
+from localspec.models.own_drafters import own_drafters
 from localspec.speculation.drafter import Evaluated
 from localspec.speculation.passes import OUTPUT
 from localspec.training import result
@@ -44,8 +50,11 @@ from localspec.training.drafter_kind import KindOptions, TrainedDrafter
 from localspec.training.examples import Batch, batches
 from localspec.training.head_export import BLOCK
 from localspec.training.kinds import KINDS
+from localspec.training.own_training import OwnTraining
 from localspec.training.rounds import Rounds
+from localspec.training.training_request import Progress
 
+TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")
 HEADS = ("eagle3", "medusa", "dflash")
 # The tokens of a text, and of its prompt.
 LENGTH, PROMPT = 64, 5
@@ -333,3 +342,51 @@ def test_a_head_for_a_large_vocabulary_knows_the_frequent_tokens(
     again = _created(kind, read, KindOptions(head=path)).state_dict()
     for name, weight in drafter.state_dict().items():
         assert (again[name] - weight).abs().max() <= 0.02 * weight.abs().max()
+
+
+@pytest.mark.skipif(not TOOL, reason="LLAMA_SPECULATIVE_SIMPLE names no tool to compare with")
+@pytest.mark.parametrize("kind", ["eagle3", "dflash"])
+def test_llama_cpps_own_tool_drafts_the_same(
+    kind: str, read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafter, path = _created(kind, read), tmp_path / "head.gguf"
+    _trained(drafter, read, WorkFolder([kind, "tool"]), 4)
+    drafter.export(path, {"general.name": "head"})
+    if kind == "dflash":
+        run = Run(read.target, path, "hello an en", 60)
+        own, depth, name = own_steps(run)
+        steps, equal, accepted = compared(own, peers_steps(Path(TOOL), run, depth, name))
+        assert steps == equal == accepted > 10
+        return
+    said: dict[str, Any] = {"prompt": "hello an en", "tokens": 60, "depth": 3}
+    exact = {name: value for name, value in EXACT.items() if name != "context"}
+    mine = own_drafts(read.target, path, **said, patch=monkeypatch, **exact)
+    flags = "-fa off -ctk f32 -ctv f32 -ctkd f32 -ctvd f32 -ngl 0 -ngld 0"
+    theirs = tools_drafts(TOOL, read.target, path, **said, flags=flags)
+    # Where texts do not end, localspec does not draft their end; the tool does, in vain.
+    pairs = [each for each in zip(mine, theirs, strict=False) if 2 not in each[1]]
+    assert len(pairs) > 10
+    assert all(own == tools for own, tools in pairs)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_texts")
+def test_a_head_becomes_the_targets_own_also_when_the_training_was_stopped(tmp_path: Path) -> None:
+    target = write_target(tmp_path / "target.gguf")
+    made = replace(request(target, options=KindOptions()), kind="medusa")
+    done = OwnTraining(made, lambda _: None, lambda _: None, threading.Event()).run()
+    assert done.finished and max(each[0] for each in done.history) > done.history[0][0]
+    assert own_drafters(target)[0].file == done.path
+    with localspec.load(target, **RUNTIME) as engine:
+        assert any(done.path.stem in name for name in engine.drafter_set.names)
+    whole, cancel = done.path.read_bytes(), threading.Event()
+
+    def stop(progress: Progress) -> None:
+        if progress.phase == "training" and progress.share >= 0.5:
+            cancel.set()
+
+    stopped = OwnTraining(made, stop, lambda _: None, cancel).run()
+    assert not stopped.finished
+    again = replace(made, resume=True)
+    assert OwnTraining(again, lambda _: None, lambda _: None, threading.Event()).run().finished
+    assert done.path.read_bytes() == whole

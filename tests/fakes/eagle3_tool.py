@@ -1,0 +1,52 @@
+"""Greedy drafts of an EAGLE-3 head: those of localspec, and those of llama.cpp's own tool."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.recorder import Recorder
+
+import localspec
+from localspec.drafters.eagle3 import Eagle3
+
+_LINE = r"draft candidate   0, pos +(\d+): +(\d+) "
+
+
+def own_drafts(
+    target: Path,
+    head: Path,
+    prompt: str,
+    *,
+    tokens: int,
+    depth: int,
+    patch: pytest.MonkeyPatch,
+    **runtime: Any,
+) -> list[list[int]]:
+    """The drafts of full depth that localspec makes. runtime: options of `localspec.load`."""
+    recorder = Recorder(Eagle3, None, patch)
+    with localspec.load(target, draft=str(head), context=512, **runtime) as engine:
+        recorder.drafts.clear()
+        engine.generate(prompt, max_tokens=tokens, temperature=0, depth=depth, ignore_eos=True)
+    return [each.tokens for each in recorder.drafts if len(each.tokens) == depth]
+
+
+def tools_drafts(
+    tool: str, target: Path, head: Path, prompt: str, *, tokens: int, depth: int, flags: str = ""
+) -> list[list[int]]:
+    """The drafts of full depth that the tool logs. Raises AssertionError if there are few."""
+    command = [tool, "-m", str(target), "-md", str(head), "-p", prompt, "-v"]
+    command += f"--spec-type draft-eagle3 --spec-draft-n-max {depth} -n {tokens}".split()
+    command += ["--spec-draft-p-min", "0", "--temp", "0", "-t", "1", "-c", "512", "--ignore-eos"]
+    command += flags.split()
+    options: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
+    done = subprocess.run(command, timeout=120, check=False, **options)
+    found: list[list[int]] = []
+    for place, token in re.findall(_LINE, done.stderr + done.stdout):
+        if place == "0":
+            found.append([])
+        found[-1].append(int(token))
+    found = [each for each in found if len(each) == depth]
+    assert len(found) > 10, (done.stderr + done.stdout)[-500:]
+    return found
