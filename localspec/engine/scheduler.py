@@ -87,6 +87,7 @@ class ScheduledText:
         began = perf_counter()
         request = self._scheduler.compute(requested)
         self.waited += max(0.0, perf_counter() - began - request.seconds)
+        self.rows.offer.reading = 0.0
         if request.error is not None:
             raise request.error
         assert request.scores is not None
