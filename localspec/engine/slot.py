@@ -1,6 +1,6 @@
 """Slot: a KV cache of the target, those of its drafters, and the generation that uses them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import ref
 
@@ -16,6 +16,7 @@ from localspec.llama import library
 from localspec.llama.batch_invariance import InvariantWidth, probe
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
+from localspec.llama.state import State
 from localspec.loading.fingerprints import fingerprint
 from localspec.loading.loader import LoadedModels
 from localspec.sampling.params import SamplingParams
@@ -26,7 +27,7 @@ from localspec.speculation.drafter import HiddenReader
 from localspec.stats import Stats
 
 _NEVER = 2**63
-_STATE = "state"
+_STATE, _MARK = "state", "mark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,23 @@ class _Cache:
     key: str
     sequence: KVSequence
     kv_type: str
+
+    def states(self) -> Mapping[str, State]:
+        """What is saved: the text's state, and its marks."""
+        text = self.sequence
+        return {_STATE: text.state()} | {
+            f"{_MARK} {length}": State(tuple(text.tokens[:length]), data)
+            for length, data in sorted(text.memory.marks.items())
+        }
+
+    def restore(self, states: Mapping[str, State]) -> bool:
+        """Take what was saved; False if there is nothing, or if it does not fit."""
+        if _STATE not in states or not self.sequence.restore(states[_STATE]):
+            return False
+        for name, mark in states.items():
+            if name != _STATE:
+                self.sequence.memory.add_mark(len(mark.tokens), mark.data)
+        return True
 
 
 class _Text:
@@ -76,14 +94,18 @@ class Slot:
         """The text in the target's KV cache."""
         return self.loaded.target
 
+    def reusable(self, tokens: Sequence[int]) -> int:
+        """About how many tokens of a prompt the target's cache need not evaluate."""
+        return self.target.memory.left_by_cut(self.target.shared(tokens))
+
     @property
     def takes_beginnings(self) -> bool:
-        """Whether a text takes a beginning that another slot holds at no cost.
+        """Whether a text takes a beginning that another slot holds, without evaluating it.
 
         A drafter that reads hidden rows needs those of the whole prompt.
         """
         reads = any(isinstance(each, HiddenReader) for each in self.loaded.drafter_set.drafters)
-        return self.target.shares_cells and self.target.context.texts > 1 and not reads
+        return self.target.context.texts > 1 and not reads
 
     def start(
         self,
@@ -200,7 +222,7 @@ class Slot:
         """Save all KV caches on disk; returns the reason if that fails, else None."""
         with self.lock:
             for cache in self._caches(key):
-                store.save(cache.key, self._origin(cache), {_STATE: cache.sequence.state()})
+                store.save(cache.key, self._origin(cache), cache.states())
                 if store.problem:
                     return store.problem
         return None
@@ -211,13 +233,13 @@ class Slot:
         with self.lock:
             self.stop()
             for cache in self._caches(key):
-                state = store.load(cache.key, self._origin(cache)).get(_STATE)
-                if state and cache.sequence.restore(state):
+                states = store.load(cache.key, self._origin(cache))
+                if cache.restore(states):
                     continue
                 if cache.sequence is self.target:
                     missing = (
                         "it does not fit this context"
-                        if state
+                        if states
                         else "nothing was saved under this key"
                     )
                     failure = store.problem or missing

@@ -21,7 +21,7 @@ A mark is a copy of a state that is kept longer: at the end of a prompt and of a
 answer can be regenerated and a question edited. Sliding windows have marks too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -191,7 +191,7 @@ class Memory:
         # What a window has passed stays for a while.
         if cuts_anywhere or (self._window and self.length - length < self._window):
             return length
-        return self._marks.longest_within(length)
+        return self.marked_within(length)
 
     @property
     def copy_bytes(self) -> int:
@@ -235,6 +235,38 @@ class Memory:
         self._copy_id(other.seq_id, self.seq_id, 0, length)
         self.length = length
         return True
+
+    def marked_within(self, length: int) -> int:
+        """The tokens of the longest mark up to `length`; 0 without one."""
+        return self._marks.longest_within(length)
+
+    @property
+    def marks(self) -> Mapping[int, Copy]:
+        """The marks by their number of tokens."""
+        return self._marks
+
+    def add_mark(self, length: int, copy: Copy) -> None:
+        """Add a mark that an earlier text with the same beginning had, if there is room."""
+        if length <= self.length and self._marks.evict_for(copy.size):
+            self._marks[length] = copy
+
+    def take_mark(self, other: "Memory", length: int) -> bool:
+        """Take the first `length` tokens of another text of the context, which has a mark there.
+
+        If that fails, the cache is empty.
+        """
+        copy = other._marks[length]
+        self.clear()
+        self._length_unsure = True
+        # The cells of full attention are shared; what else there is, the mark holds.
+        self._copy_id(other.seq_id, self.seq_id, 0, length)
+        if self._load_state(copy, _PARTIAL_ONLY) and self._remove_from(length):
+            self._note_reach(length)
+            self._marks[length] = copy
+            self.length, self._length_unsure = length, False
+            return True
+        self.clear()
+        return False
 
     # Branches of a tree: sequence ids that share the text's cells.
 

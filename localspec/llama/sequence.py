@@ -10,7 +10,7 @@ from localspec.errors import LocalspecError
 from localspec.llama.batch import Batch, require_at_most
 from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.llama.model import Model
-from localspec.llama.prefix import take_prefix
+from localspec.llama.prefix import place_to_mark, take_prefix
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.state import State
 from localspec.llama.tree import Tree
@@ -122,10 +122,6 @@ class KVSequence(Closing):
         """The length of the common prefix of `tokens` and the text."""
         return common_prefix(self.tokens, tokens)
 
-    def reusable(self, tokens: Sequence[int]) -> int:
-        """About how many of these tokens need not be evaluated if they become the text."""
-        return self.memory.left_by_cut(self.shared(tokens))
-
     def extend(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Append tokens to the text and evaluate them in chunks. `tokens` must not be empty.
 
@@ -179,6 +175,10 @@ class KVSequence(Closing):
     def take_prefix(self, tokens: Sequence[int]) -> int:
         """Take the beginning of `tokens` from another text, if that holds more; as `shared`."""
         return take_prefix(self, tokens)
+
+    def place_to_mark(self, tokens: Sequence[int]) -> int:
+        """How many of these tokens texts of the context have begun with; 0 needs no mark."""
+        return place_to_mark(self, tokens)
 
     def checkpoint(self) -> None:
         """Make it possible to truncate to the present text later; replaces the last checkpoint."""

@@ -87,7 +87,7 @@ class SlotPool:
         """The free slot for this prompt."""
 
         def reused(each: PooledSlot) -> int:
-            return each.slot.target.reusable(prompt)
+            return each.slot.reusable(prompt)
 
         def held(each: PooledSlot) -> int:
             return len(each.slot.target.tokens)

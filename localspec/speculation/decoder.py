@@ -71,6 +71,7 @@ class Decoder:
     chunk: Callable[[], int] | None = None
     prefix: Prefix = field(init=False)
     _held: int = field(init=False, default=0)
+    _place_to_mark: int = field(init=False, default=0)
     # The drafters that read hidden rows of this text, and those that read them in this step.
     _readers: list[HiddenReader] = field(init=False, default_factory=list)
     _reading: list[HiddenReader] = field(init=False, default_factory=list)
@@ -105,6 +106,7 @@ class Decoder:
         with self._timing("prompt"):
             shared = target.shared(prompt)
             held = self._choose_readers(prompt, shared)
+            self._place_to_mark = target.place_to_mark(prompt)
             shared = min(shared, held)
             self._held = target.truncate(shared)
             # Another text has the target's cells, but not the hidden rows that a drafter lacks.
@@ -158,6 +160,8 @@ class Decoder:
     def _read_chunk(self) -> Passes[None]:
         """Evaluate the next tokens of the prompt, all but the last, which the first step does."""
         most = min(self.target.chunk, self.chunk()) if self.chunk else self.target.chunk
+        if self._held < self._place_to_mark:
+            most = min(most, self._place_to_mark - self._held)
         chunk = self.text[self._held : len(self.text) - 1][:most]
         with self._timing("prompt"):
             scores = yield Pass(self.target, chunk, hidden=self._layers)
@@ -165,6 +169,8 @@ class Decoder:
             self.stats.prompt_evaluated += len(chunk)
             start = self._held - len(chunk)
             yield from self._show_hidden(start, chunk, scores, range(len(chunk)))
+            if self._held == self._place_to_mark:
+                self.target.mark()
 
     def _step(self, remaining: int, *, hurried: bool) -> Passes[None]:
         """Run one target pass and commit 1 to `remaining` tokens."""

@@ -37,6 +37,10 @@ class Target(Cached, Protocol):
         """Take the beginning of `tokens` from another text, if that holds more; as `shared`."""
         ...
 
+    def place_to_mark(self, tokens: Sequence[int]) -> int:
+        """How many of `tokens` other texts begin with, so that a mark is of use there; 0: none."""
+        ...
+
     def mark(self) -> None:
         """Keep the present state, so that a later `truncate` can return to it."""
         ...

@@ -75,6 +75,9 @@ class ToyTarget:
     def take_prefix(self, tokens: Sequence[int]) -> int:
         return len(self.cache)
 
+    def place_to_mark(self, tokens: Sequence[int]) -> int:
+        return 0
+
     def mark(self) -> None:
         pass
 

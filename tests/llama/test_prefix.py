@@ -127,6 +127,53 @@ def test_elsewhere_a_state_is_copied(make: Make, texts: Any, kind: str) -> None:
         assert_same(text, fresh, some(5)) if kind not in STATES else extended(text, fresh)
 
 
+@pytest.mark.parametrize("kind", [*STATES, "gemma3", SLIDING])
+def test_a_beginning_up_to_a_mark_is_copied(make: Make, texts: Any, kind: str) -> None:
+    """Whatever the owner has written behind it, also while its draft has no verdict."""
+    owner, second, third = texts(kind, 3)
+    fresh = make(kind)
+    for length in (80, 200):
+        owner.extend(PREFIX[len(owner.tokens) : length])
+        owner.mark()
+    owner.extend(PREFIX[200:420])
+    # A text that had another one before, and one that is new.
+    second.extend(some(30))
+    owner.score(PREFIX[420], Draft([*PREFIX[421:423], 5]))
+    assert second.take_prefix([*PREFIX[:210], *some(40)]) == 200
+    assert second.tokens == PREFIX[:200]
+    assert third.take_prefix([*PREFIX[:199], *some(40)]) == 80
+    assert (second.evaluated, third.evaluated) == (30, 0)
+    owner.commit([0])
+    for text in (second, third, owner, second):
+        extended(text, fresh)
+    # It has the mark too, and outlives the text that it is from.
+    owner.truncate(0)
+    owner.extend(some(300))
+    assert second.truncate(210) in (200, 210)
+    assert third.take_prefix([*PREFIX[:200], *some(40)]) == 200
+    for text in (third, second, owner):
+        extended(text, fresh)
+
+
+@pytest.mark.parametrize("kind", [*STATES, "gemma3", SLIDING])
+def test_what_was_copied_up_to_a_mark_is_freed(make: Make, texts: Any, kind: str) -> None:
+    """Each text may hold the whole context, however often it has taken a beginning."""
+    (owner, second), fresh = texts(kind, 2, n_ctx=300), make(kind, n_ctx=300)
+    for _ in range(4):
+        for text in (owner, second):
+            text.truncate(0)
+        owner.extend(PREFIX[:100])
+        owner.mark()
+        owner.extend(PREFIX[100:150])
+        assert second.take_prefix([*PREFIX[:100], *some(10)]) == 100
+        for text in (owner, second):
+            text.extend(some(290 - len(text.tokens)))
+    for text in (owner, second):
+        row = text.extend(some(10)).copy()
+        fresh.truncate(0)
+        assert float(np.abs(row - fresh.extend(text.tokens)).max()) < TOLERANCE
+
+
 def extended(text: KVSequence, fresh: KVSequence) -> None:
     """As `assert_same`, for texts that cannot be cut by one token."""
     for count in (5, 9, 1):

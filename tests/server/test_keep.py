@@ -131,6 +131,10 @@ def test_every_kind_of_memory(tmp_path: Path, family: str, draft: str) -> None:
     with slots(model, tmp_path, draft=chosen) as pool:
         # All but the last token, which was never evaluated.
         assert write(pool, 0, further) == (second, len(prompt) + 7)
+    with slots(model, tmp_path, draft=chosen) as pool:
+        # Where no cache can be cut, a mark was kept: where the first prompt ended.
+        other = [*prompt, *range(150, 160)]
+        assert write(pool, 0, other)[1] >= len(prompt) - 1
 
 
 @pytest.fixture

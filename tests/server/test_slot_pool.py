@@ -71,10 +71,33 @@ def test_conversations_that_begin_alike_take_nothing_from_each_other(pool: SlotP
         assert (again, evaluated) == (slot, SHORT + 1)
 
 
-def test_cells_of_the_same_beginning_are_shared() -> None:
-    with opened("llama", 3) as pool:
-        evaluated = [answer(pool, [*LONG, *some(150 + 20 * number)])[2] for number in range(3)]
-        assert evaluated == [len(LONG) + SHORT, SHORT, SHORT]
+def test_the_same_beginning_is_evaluated_once_or_twice(pool: SlotPool) -> None:
+    """Attention shares its cells; other memories keep a copy where the second one differs."""
+    shares = pool.slots[0].slot.target.shares_cells
+    found = [answer(pool, [*LONG, *some(150 + 20 * number, 40)]) for number in range(4)]
+    assert [evaluated for _, _, evaluated in found] == [141, 40 if shares else 141, 40, 40]
+
+
+def test_choices_share_their_prompt(pool: SlotPool) -> None:
+    """The others begin once the first has read it, and is writing."""
+    config = GenerationConfig.of(**SETTINGS)
+    first = pool.slots[0].slot.start(LONG, config)
+    written = [next(first).id, next(first).id]
+    second = pool.slots[1].slot.start(LONG, config)
+    assert [next(second).id, next(second).id] == written
+    assert second.stats.prompt_evaluated == 1
+    assert [token.id for token in first] == [token.id for token in second]
+
+
+def test_a_conversation_whose_reasoning_is_left_out(pool: SlotPool) -> None:
+    """Each prompt leaves the text before where its answer began: only what follows is read."""
+    prompt, evaluated = LONG, []
+    for turn in range(4):
+        _, _, count = answer(pool, [*prompt, 7, 8])  # where the reasoning begins
+        evaluated.append(count)
+        prompt = [*prompt, *some(130 + turn, 40)]
+    shares = pool.slots[0].slot.target.shares_cells
+    assert evaluated[2:] == [42, 42] if shares else max(evaluated[2:]) <= 2 * 42
 
 
 def test_a_text_that_is_another_one_takes_the_oldest_place() -> None:

@@ -69,6 +69,9 @@ class _StubTarget:
     def take_prefix(self, tokens: Sequence[int]) -> int:
         return len(tokens)
 
+    def place_to_mark(self, tokens: Sequence[int]) -> int:
+        return 0
+
     def mark(self) -> None:
         pass
 
