@@ -25,6 +25,7 @@ class GenerationOptions(TypedDict, total=False):
     seed: int | None
     rule: str | None
     depth: int | None
+    drafter: str | None
     stop: Iterable[str] | None
     grammar: str | None
     schema: str | Mapping[str, Any] | None
@@ -50,7 +51,8 @@ class GenerationConfig:
     max_tokens: the most tokens to generate. min_tokens: the model cannot end the text before this
     many tokens. ignore_eos: the model cannot end the text. seed: the seed of all randomness; random
     by default. rule: the verification rule. depth: drafted tokens per step; None lets the policy
-    choose, 0 is plain decoding. stop: strings that end the text. grammar: a GBNF grammar (or, if
+    choose, 0 is plain decoding. drafter: the name of the only drafter that may draft; None: all of
+    those that are loaded. stop: strings that end the text. grammar: a GBNF grammar (or, if
     it begins with %llguidance, one in llguidance's Lark), or schema: a JSON schema, that the text
     must satisfy (`of` also takes OpenAI's `response_format`).
     logprobs: whether tokens have log-probabilities. top_logprobs: how many of the likeliest tokens
@@ -65,6 +67,7 @@ class GenerationConfig:
     seed: int = field(default_factory=lambda: secrets.randbits(32))
     rule: str = "coupled"
     depth: int | None = None
+    drafter: str | None = None
     stop: tuple[str, ...] = ()
     grammar: str | None = None
     schema: str | None = None

@@ -9,6 +9,7 @@ from localspec.control.cost_model import CostModel
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import WIDEST
 from localspec.control.row_budget import RowShare
+from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.policy import Policy
@@ -33,8 +34,8 @@ class Policies:
     priors: returns the expected acceptance rates for a rule and a temperature.
     prior_ignored: why a stored prior is ignored; None if none is.
 
-    Acceptance depends on the rule and the temperature, so each pair of these has its own adaptive
-    policy.
+    Acceptance depends on the rule and the temperature, so each pair of these, with the drafter that
+    was asked for, has its own adaptive policy.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Policies:
         self.prior_ignored: str | None = None
         self._drafters = drafters
         self._priors = priors
-        self._adaptive: dict[tuple[str, float], AdaptivePolicy] = {}
+        self._adaptive: dict[tuple[str, float, str | None], AdaptivePolicy] = {}
 
     def use_costs(self, costs: CostModel) -> None:
         """Decide by other costs from the next generation on; acceptance rates are kept."""
@@ -57,7 +58,7 @@ class Policies:
 
     def take_tallies(self) -> Iterator[tuple[str, float, str, Tally]]:
         """Yield rule, temperature, drafter and its counts since the last call."""
-        for (rule, temperature), policy in self._adaptive.items():
+        for (rule, temperature, _), policy in self._adaptive.items():
             for candidate in policy.candidates:
                 tally, candidate.tally = candidate.tally, Tally()
                 yield rule, temperature, candidate.drafter.name, tally
@@ -75,23 +76,33 @@ class Policies:
     ) -> Policy:
         """Return the policy of a generation.
 
-        least_rows: the least rows of each of its passes. clock, rows: see AdaptivePolicy.
+        least_rows: the least rows of each of its passes. clock, rows: see AdaptivePolicy. Raises
+        InvalidValueError if the drafter that the settings name is not loaded.
         """
-        if settings.depth is not None or not self._drafters or not self.costs:
+        drafters = self._named(settings.drafter)
+        if settings.depth is not None or not drafters or not self.costs:
             depth = settings.depth or 0
-            return FixedDepth(self._drafters if depth else self._reading, depth)
+            return FixedDepth(drafters if depth else self._reading, depth)
         self.costs.passes.set_least_rows(least_rows)
-        key = settings.rule, round(temperature, 1)
+        key = settings.rule, round(temperature, 1), settings.drafter
         if key not in self._adaptive:
             prior = self._priors(settings.rule, temperature)
             self.prior_ignored = prior.ignored
             self._adaptive[key] = AdaptivePolicy(
-                self._drafters, self.costs, deepest=deepest, guesses=prior.rates
+                drafters, self.costs, deepest=deepest, guesses=prior.rates
             )
         policy = self._adaptive[key]
         policy.explain, policy.clock = explain, clock
         policy.rows = rows or policy.rows
         return policy
+
+    def _named(self, name: str | None) -> Sequence[Drafter]:
+        """The drafter of this name; all of them without one."""
+        found = [each for each in self._drafters if name in (None, each.name)]
+        if name is not None and not found:
+            loaded = " and ".join(each.name for each in self._drafters) or "none"
+            raise InvalidValueError(f"drafter is {name!r:.80}; loaded: {loaded}")
+        return found
 
     @property
     def _reading(self) -> list[Drafter]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from localspec.llama.sequence import KVSequence
 
 # Fewer tokens are evaluated about as fast as they are found and copied.
-_LEAST_SAVED = 32
+LEAST_SAVED = 32
 
 
 def take_prefix(text: "KVSequence", tokens: Sequence[int]) -> int:
@@ -24,7 +24,7 @@ def take_prefix(text: "KVSequence", tokens: Sequence[int]) -> int:
     usable = _shared_by if text.shares_cells else _copied_from
     lengths = [(usable(each, tokens), each) for each in text.context.sequences if each is not text]
     length, other = max(lengths, key=lambda each: each[0], default=(0, text))
-    if length - text.shared(tokens) >= _LEAST_SAVED:
+    if length - text.shared(tokens) >= LEAST_SAVED:
         if text.shares_cells:
             text.share(other, length)
         elif length == _whole(other, tokens):

@@ -18,7 +18,8 @@ model of this kind takes its checkpoint before the second token of a draft. Stat
 copied (`NOTHING`) can only be cleared, so such models are decoded without drafts.
 
 A mark is a copy of a state that is kept longer: at the end of a prompt and of an answer, so that an
-answer can be regenerated and a question edited. Sliding windows have marks too.
+answer can be regenerated and a question edited, and where a prompt leaves what a text began with,
+so that the next one can leave it there too. Other texts take it. Sliding windows have marks too.
 """
 
 from collections.abc import Mapping, Sequence

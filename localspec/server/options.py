@@ -140,8 +140,8 @@ def _bias(body: Fields) -> dict[int, float] | None:
 def _speculation(body: Fields) -> dict[str, Any]:
     """How to draft: `localspec`, and llama-server's names. What cannot be honoured is refused."""
     options = _llama_speculation(body)
-    if "draft_model" in body:
-        raise body.wrong("draft_model", "left out: drafters are chosen when the server starts")
+    if name := body.text("draft_model"):
+        options["drafter"] = name
     ours = body.member("localspec")
     if ours is not None:
         unknown = ours.values.keys() - {"draft", "depth", "rule", "origins"}
@@ -151,8 +151,11 @@ def _speculation(body: Fields) -> dict[str, Any]:
             options["depth"] = depth
         if (rule := ours.one_of("rule", _RULES)) is not None:
             options["rule"] = rule
-        if ours.one_of("draft", ("auto", "none")) == "none":
-            options["depth"] = 0
+        match ours.text("draft"):
+            case "none":
+                options["depth"] = 0
+            case str(name) if name != "auto":
+                options["drafter"] = name
     return options
 
 

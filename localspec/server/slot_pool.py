@@ -9,6 +9,7 @@ from time import perf_counter
 from localspec.engine.engine import Engine
 from localspec.engine.slot import Slot
 from localspec.errors import LocalspecError, ModelLoadError
+from localspec.llama.prefix import LEAST_SAVED
 from localspec.server.errors import ApiError
 
 # How long a client whose request was refused may wait before it asks again, where nothing is known.
@@ -95,13 +96,14 @@ class SlotPool:
         free = [each for each in self.slots if not each.busy]
         oldest = min(free, key=lambda each: each.used)
         nearest = max(free, key=lambda each: (reused(each), -held(each), -each.used))
-        if not reused(nearest):
-            return oldest
-        if reused(nearest) == held(nearest) or not nearest.slot.takes_beginnings:
+        kept = reused(nearest)
+        is_same_text = kept > 0 and 2 * kept >= held(nearest)
+        if kept < LEAST_SAVED:
+            return nearest if is_same_text else oldest
+        if kept == held(nearest) or not nearest.slot.takes_beginnings:
             return nearest
-        # Its last tokens would be lost, and any slot may have the others.
-        is_same_text = 2 * reused(nearest) >= held(nearest)
-        return nearest if held(oldest) and is_same_text else oldest
+        # The text's last tokens would be lost, and any slot may have the others.
+        return nearest if is_same_text and held(oldest) else oldest
 
     async def _turn(self, *, is_choice: bool) -> None:
         """Wait until it is this request's turn."""

@@ -143,7 +143,8 @@ def test_structured_output(client: OpenAI) -> None:
         ({"seed": 1.5}, 400, "seed is 1.5; it must be a whole number"),
         ({"response_format": {"type": "xml"}}, 400, "its type is text, json_object"),
         ({"logit_bias": {"999999": 1}}, 400, "logit_bias token is 999999"),
-        ({"draft_model": "x"}, 400, "chosen when the server starts"),
+        ({"draft_model": "x"}, 400, "drafter is 'x'; loaded: suffix and terminal-5m-q4_0"),
+        ({"localspec": {"draft": "x"}}, 400, "drafter is 'x'; loaded: suffix"),
         ({"speculative.type": "eagle3"}, 400, "speculative.type is 'eagle3'"),
         ({"localspec": {"depht": 1}}, 400, "no member 'depht'"),
         ({"localspec": {"rule": "best"}}, 400, "localspec.rule is 'best'"),
@@ -163,6 +164,23 @@ def test_what_cannot_be_answered(
         assert "\n" not in error["message"]
         assert error["type"] in ("invalid_request_error", "not_found_error")
     assert served.busy == 0
+
+
+@pytest.mark.parametrize("name", ["suffix", "terminal-5m-q4_0"])
+def test_a_drafter_is_chosen_for_one_text(client: OpenAI, alone: Engine, name: str) -> None:
+    """And changes nothing but who drafts."""
+    expected = alone.generate(QUESTION, temperature=0, max_tokens=60)
+    for chosen in (
+        {"draft_model": name, "localspec": {"depth": 3}},
+        {"localspec": {"draft": name, "depth": 3}},
+        {"draft_model": name},
+    ):
+        answer = ask(client, temperature=0, max_tokens=60, extra_body=chosen)
+        assert answer.choices[0].message.content == expected.text
+        drafters = {*answer.localspec["drafters"]}
+        assert drafters <= {name}
+        # With nothing to copy, the text is drafted by a model only.
+        assert drafters or name == "suffix" or "localspec" not in chosen
 
 
 def test_the_client_raises_its_own_errors(client: OpenAI) -> None:

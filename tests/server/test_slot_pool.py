@@ -110,6 +110,14 @@ def test_a_text_that_is_another_one_takes_the_oldest_place() -> None:
         assert (slot, evaluated) == (other, 2)
 
 
+def test_a_short_text_that_is_asked_for_again_keeps_its_slot(pool: SlotPool) -> None:
+    """Of a beginning this short nothing would be copied to an empty slot."""
+    prompt = [1, *some(20, 18)]
+    first, *_ = answer(pool, prompt)
+    again, _, evaluated = answer(pool, prompt)
+    assert (again, evaluated) == (first, 1)
+
+
 def test_an_answer_that_is_asked_for_again_keeps_its_slot() -> None:
     """Where no slot is empty: the reasoning of an answer is left out of the next prompt."""
     with opened("llama", 1) as pool:
