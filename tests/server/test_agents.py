@@ -311,6 +311,17 @@ def test_what_is_in_a_cache_is_said_in_each_protocol(strict: Served) -> None:
         assert usage[last] > 100
 
 
+def test_an_answer_is_continued_from_a_cache(client: OpenAI) -> None:
+    first = client.responses.create(model="localspec", input="list files", temperature=0)
+    again = client.responses.create(
+        model="localspec", input="And the largest?", previous_response_id=first.id, temperature=0
+    )
+    assert first.usage and again.usage
+    # All of the first prompt and its answer, but for the last token.
+    known = first.usage.input_tokens + first.usage.output_tokens
+    assert again.usage.input_tokens_details.cached_tokens >= known - 2
+
+
 def test_the_list_of_models_is_that_of_both_clients(openai: OpenAI, anthropic: Anthropic) -> None:
     (one,), (other,) = openai.models.list(), anthropic.models.list()
     assert one.id == other.id == "strict"
