@@ -100,6 +100,7 @@ class WarmCommand:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # a Ctrl-C ends the campaign, which then ends this
         )
 
     def __enter__(self) -> "WarmCommand":
