@@ -20,6 +20,7 @@ from localspec.bench.experiments.simulated_users import (
     plain,
     simulate,
 )
+from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import PassCosts
 from localspec.control.round import Round
@@ -261,3 +262,14 @@ def test_no_stretch_of_all_texts_takes_much_longer_than_plain_decoding(
             MARGIN_OF[answer != lies],
         )
     assert excess(users, 400) <= LossBudget.OVERDRAFT + LossBudget.MAX_BALANCE
+
+
+def test_when_the_budget_of_all_is_spent_nobody_drafts() -> None:
+    """Although each text has saved time by its own drafts."""
+    users = SimulatedUsers(COSTS["GPU"], [User(0.9)] * 4, auto).run(100)
+    assert any(len(writer.draft) for writer in users.writers)
+    policy = users.writers[0].policy
+    assert isinstance(policy, AdaptivePolicy)
+    policy.rows.budget.loss_budget.add_step(1000.0, 1000.0, tokens=0, plain=1.0, texts=4)
+    users.step()
+    assert not any(len(writer.draft) for writer in users.writers)
