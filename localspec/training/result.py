@@ -39,8 +39,8 @@ ALWAYS = ("none", "suffix")
 # From so many tokens on, a head's logits take most of its time. Where it was measured, a quarter of
 # 128,256 tokens was accepted as often as all of them (docs/heads.md).
 LARGE_VOCABULARY = 1 << 16
-# Prompts of the last trial, at most.
-_MOST_PROMPTS = 8
+# Prompts of the last trial.
+_FEWEST_PROMPTS, _MOST_PROMPTS = 4, 8
 _SLOWER, _LOADING = 2.0, 1.0
 
 
@@ -140,7 +140,9 @@ def trial_prompts(seconds: float, plain: float, configurations: int) -> int:
     """How many prompts a trial of so many seconds has. plain: seconds of a token."""
     # A drafter may make a quick target slower, and is loaded first.
     each = _SLOWER * TOKENS * plain * len(TEMPERATURES)
-    return max(2, min(_MOST_PROMPTS, int((seconds / configurations - _LOADING) / each)))
+    return max(
+        _FEWEST_PROMPTS, min(_MOST_PROMPTS, int((seconds / configurations - _LOADING) / each))
+    )
 
 
 def is_preferred(
