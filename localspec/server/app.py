@@ -89,7 +89,7 @@ async def _completions(request: Request) -> Response:
 
 async def _infill(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
-    asked = infill.read(body, service)
+    asked = await asyncio.to_thread(infill.read, body, service)
     if asked.stream:
         return await event_stream(request, data_lines(infill.chunks(asked, service), done=False))
     return JsonAnswer(await unless_gone(request, infill.complete(asked, service)))
