@@ -10,8 +10,11 @@ from torch import Tensor
 from localspec.distillation.shard import Shard
 from localspec.distillation.texts import Text
 
-# Tokens of a window, of which a long text has several, and of a batch, padding included.
-WINDOW, BATCH = 1024, 4096
+# Tokens of a window, of which a long text has several.
+WINDOW = 1024
+# Tokens of a batch, padding included: there is little text, so steps are many and small. But what
+# Muon takes for a step grows with the width, and shall not outweigh the tokens.
+_FEWEST_TOKENS, _MOST_TOKENS, _TOKENS_PER_WIDTH = 512, 4096, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +66,30 @@ class _Window:
         return self.end - self.start
 
 
-def batches(shard: Shard, device: torch.device, order: np.random.Generator) -> Iterator[Batch]:
-    """The batches of a shard, in an order of its own; windows of about the same length together."""
-    groups = list(_groups(shard))
+def batch_tokens(width: int) -> int:
+    """The most tokens of a batch, for a target of this width; a long window has more."""
+    return max(_FEWEST_TOKENS, min(_MOST_TOKENS, _TOKENS_PER_WIDTH * width))
+
+
+def batches(
+    shard: Shard, device: torch.device, order: np.random.Generator, width: int
+) -> Iterator[Batch]:
+    """The batches of a shard, in an order of its own; windows of about the same length together.
+
+    width: of the target's rows.
+    """
+    groups = list(_groups(shard, batch_tokens(width)))
     for number in order.permutation(len(groups)):
         yield _batch(shard, groups[number], device)
 
 
-def count_batches(texts: Sequence[Text]) -> int:
-    """How many batches a shard of these texts has."""
-    return len(list(_grouped(_windows_of_texts(texts))))
+def count_batches(texts: Sequence[Text], width: int) -> int:
+    """How many batches a shard of these texts has. width: of the target's rows."""
+    return len(list(_grouped(_windows_of_texts(texts), batch_tokens(width))))
 
 
-def _groups(shard: Shard) -> Iterator[list[_Window]]:
-    return _grouped([each for place in shard.places() for each in _windows(*place)])
+def _groups(shard: Shard, most: int) -> Iterator[list[_Window]]:
+    return _grouped([each for place in shard.places() for each in _windows(*place)], most)
 
 
 def _windows_of_texts(texts: Sequence[Text]) -> list[_Window]:
@@ -91,10 +104,10 @@ def _windows(text: Text, token: int, row: int) -> Iterator[_Window]:
             yield _Window(text, token, row, start, end)
 
 
-def _grouped(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
+def _grouped(windows: Sequence[_Window], most: int) -> Iterator[list[_Window]]:
     group: list[_Window] = []
     for window in sorted(windows, key=lambda each: each.length, reverse=True):
-        if group and (len(group) + 1) * group[0].length > BATCH:
+        if group and (len(group) + 1) * group[0].length > most:
             yield group
             group = []
         group.append(window)

@@ -105,7 +105,7 @@ class OwnTraining:
         self._watch(Progress("writing the first texts", 0.0))
         held_out = material.held_out_texts()
         shard, reading = material.sample()
-        sample = list(batches(shard, self._device, np.random.default_rng(0)))
+        sample = list(batches(shard, self._device, np.random.default_rng(0), self._target.width))
         torch.manual_seed(self._seed)
         drafter = self._kind.create(self._target, self._request.options, sample)
         self._place(drafter)
@@ -116,7 +116,7 @@ class OwnTraining:
             sum(each.answer for each in first),
             sum(len(each.tokens) for each in held_out),
         )
-        sample = list(batches(shard, self._device, np.random.default_rng(0)))
+        sample = list(batches(shard, self._device, np.random.default_rng(0), self._target.width))
         speeds = self._speeds(material, reading, drafter, sample)
         budget = self._budget(folder, speeds, sizes)
         rows = self._rows(material, folder, budget, speeds, sizes)
@@ -126,7 +126,7 @@ class OwnTraining:
             [material.held_out_rows(folder)],
             folder,
             rounds=budget.rounds,
-            steps=budget.rounds * sum(count_batches(material.wave(n)) for n in range(len(rows))),
+            steps=budget.rounds * self._steps_of_a_round(material, len(rows)),
             seed=self._seed,
             width=self._target.width,
         )
@@ -154,6 +154,10 @@ class OwnTraining:
             self._device = choose_device("cpu")
             self._say(f"{what}: the processor trains it{fits and f', and {fits} fits there'}")
         drafter.to(self._device)
+
+    def _steps_of_a_round(self, material: Material, waves: int) -> int:
+        width = self._target.width
+        return sum(count_batches(material.wave(number), width) for number in range(waves))
 
     @property
     def _seed(self) -> int:

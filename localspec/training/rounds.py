@@ -78,6 +78,7 @@ class Rounds:
         self._folder, self._seed = folder, seed
         self._rounds, self._steps = rounds, steps
         self._device = next(drafter.parameters()).device
+        self._width = width
         self._rate = _RATE * math.sqrt(min(1.0, _WIDTH / width))
         self._optimizers = optimizers(drafter, self._rate)
         self._place = _Place()
@@ -133,7 +134,7 @@ class Rounds:
                 number = int(order[place.shard])
                 shard, rng = self._shards.shard(number), self._order(place.round, number + 1)
                 torch.manual_seed(int(rng.integers(2**63)))
-                for batch in batches(shard, self._device, rng):
+                for batch in batches(shard, self._device, rng, self._width):
                     if stopped():
                         return False
                     self._step(batch)
@@ -167,7 +168,7 @@ class Rounds:
         self.drafter.eval()
         found: list[Agreement] = []
         for shard in self._held_out:
-            for batch in batches(shard, self._device, np.random.default_rng(0)):
+            for batch in batches(shard, self._device, np.random.default_rng(0), self._width):
                 with torch.no_grad():
                     own = self.drafter.agreement(batch)
                 found = [

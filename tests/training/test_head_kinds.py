@@ -99,7 +99,7 @@ def _written(engine: Engine, seed: int) -> Text:
 
 
 def _batches(shard: Shard) -> list[Batch]:
-    return list(batches(shard, torch.device("cpu"), np.random.default_rng(0)))
+    return list(batches(shard, torch.device("cpu"), np.random.default_rng(0), 32))
 
 
 def _created(name: str, read: Read, options: KindOptions = FLOATS) -> TrainedDrafter:
