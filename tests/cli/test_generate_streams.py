@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.command_line import Done, Run
+from fakes.command_line import Done, Run, lines_of
 from fakes.generate_runs import (
     ENDLESS,
     posix,
@@ -32,7 +32,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(options: tuple[str, ...]) -> N
         assert running.stderr is not None
         err = running.stderr.read().decode()
         assert running.wait() == 0
-    assert len(err.splitlines()) == 1
+    assert len(lines_of(err)) == 1
     assert "seed" in err
 
 
