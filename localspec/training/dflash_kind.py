@@ -6,17 +6,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localspec.conversion.published import TYPES, require_type
 from localspec.conversion.target import Target
 from localspec.gguf.block_heads import DFLASH
 from localspec.gguf.writer import TensorType
 from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
 from localspec.training.dflash_block import DECAY, DFlashBlock
-from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
 from localspec.training.examples import Batch, TopRows
 from localspec.training.head_export import BLOCK, DFLASH_LAYERS, dflash_tensors
-from localspec.training.head_import import HeadFile, dflash_weights
-from localspec.training.head_source import HeadSource, read_layers, write_head
+from localspec.training.head_import import dflash_weights
+from localspec.training.head_source import HeadSource, write_head
+from localspec.training.row_head_kind import RowHead, row_head_kind
 
 # Tokens of a batch for which one block begins: blocks overlap a little less than they would at
 # every place that a draft may begin at, and take as much time as the text itself.
@@ -26,16 +25,12 @@ _MASK = "tokenizer.ggml.mask_token_id"
 _STAND_INS = (_MASK, "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id")
 
 
-class DFlashDrafter(TrainedDrafter):
+class DFlashDrafter(RowHead[DFlashBlock]):
     """A block with its target's matrices. reads: the layers. type_: of the matrices in its file."""
 
     def __init__(self, source: HeadSource, reads: Sequence[int], type_: TensorType) -> None:
-        super().__init__()
-        self.block = DFlashBlock(source.sizes, reads)
-        self.block.norm = source.output_norm()
-        self.embedding = source.embedding()
-        self.output = self.embedding if source.is_tied else source.output()
-        self._source, self._type, self._mask = source, type_, _mask_of(source.target)
+        super().__init__(source, DFlashBlock(source.sizes, reads), type_)
+        self._mask = _mask_of(source.target)
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of blocks that begin anywhere; each further token of a block counts less."""
@@ -54,20 +49,20 @@ class DFlashDrafter(TrainedDrafter):
     @property
     def note(self) -> str:
         """Which layers it reads."""
-        reads = ", ".join(map(str, self.block.reads))
+        reads = ", ".join(map(str, self.head.reads))
         return f"blocks of {BLOCK} tokens, reads the rows that enter layers {reads}"
 
     def export(self, path: Path, about: Mapping[str, object]) -> None:
         """Write a drafter that llama.cpp loads, too; the matrices of the target stay there."""
         metadata = {
             **self._source.metadata(DFLASH, DFLASH_LAYERS),
-            f"{DFLASH}.target_layers": list(self.block.reads),
+            f"{DFLASH}.target_layers": list(self.head.reads),
             f"{DFLASH}.block_size": BLOCK,
             f"{DFLASH}.attention.causal": False,
             _MASK: self._mask,
             **about,
         }
-        write_head(path, DFLASH, metadata, dflash_tensors(self.block.weights()), self._type)
+        write_head(path, DFLASH, metadata, dflash_tensors(self.head.weights()), self._type)
 
     def _drafts(self, batch: Batch, starts: Tensor) -> Iterator[tuple[Tensor, TopRows]]:
         """For each place behind the first of a block, its rows and what the target says there.
@@ -80,14 +75,14 @@ class DFlashDrafter(TrainedDrafter):
         length = batch.tokens.shape[1]
         # The target's rows at the pending token are not there yet.
         seen = torch.arange(length, device=starts.device) < starts[..., None]
-        rows = self.block(self.embedding(tokens), batch.hidden, starts, seen)
+        rows = self.head(self.embedding(tokens), batch.hidden, starts, seen)
         known = torch.ones_like(starts, dtype=torch.bool)
         for place in range(1, BLOCK):
             # What the target says one place before a row is what the row should say.
             before = starts + place - 1
             inside = before.clamp_max(length - 1)
             known = known & (before < length) & batch.wanted[texts, inside]
-            top = TopRows(*(each[texts, inside] for each in _fields(batch.top)))
+            top = batch.top.at((texts, inside))
             yield rows[:, :, place][known], top.at(known)
 
 
@@ -109,31 +104,9 @@ def _count(wanted: Tensor) -> int:
     return max(1, wanted.shape[1] // _TOKENS)
 
 
-def _fields(top: TopRows) -> tuple[Tensor, Tensor, Tensor]:
-    return top.ids, top.log_probs, top.rest
-
-
 def _mask_of(target: Target) -> int:
     found = (target.header.metadata.get(key) for key in _STAND_INS)
     return next((each for each in found if isinstance(each, int) and each < target.n_vocab), 0)
 
 
-def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
-    options.require_no_cut(DFLASH)
-    require_type(options.type_name, TYPES)
-    HeadSource(target, DFLASH)
-    return read_layers(target, DFLASH, options.head)
-
-
-def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> DFlashDrafter:
-    source = HeadSource(target, DFLASH)
-    source.require_rows(sample)
-    reads = read_layers(target, DFLASH, options.head)
-    drafter = DFlashDrafter(source, reads, require_type(options.type_name, TYPES))
-    if options.head:
-        file = HeadFile(options.head, DFLASH)
-        file.load_into(drafter.block, dflash_weights(file, source.sizes))
-    return drafter
-
-
-DFLASH_KIND = Kind(DFLASH, _layers, _create)
+DFLASH_KIND = row_head_kind(DFLASH, DFlashDrafter, dflash_weights)

@@ -6,35 +6,27 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localspec.conversion.published import TYPES, require_type
-from localspec.conversion.target import Target
 from localspec.gguf.heads import EAGLE3
 from localspec.gguf.writer import TensorType
 from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
-from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
 from localspec.training.eagle3_head import DECAY, STEPS, Eagle3Head
 from localspec.training.examples import Batch, TopRows
 from localspec.training.head_export import eagle3_tensors
-from localspec.training.head_import import HeadFile, eagle3_weights
+from localspec.training.head_import import eagle3_weights
 from localspec.training.head_source import (
     HeadSource,
     places_before,
     places_behind,
-    read_layers,
     write_head,
 )
+from localspec.training.row_head_kind import RowHead, row_head_kind
 
 
-class Eagle3Drafter(TrainedDrafter):
+class Eagle3Drafter(RowHead[Eagle3Head]):
     """A head with its target's matrices. reads: the layers. type_: of the matrices in its file."""
 
     def __init__(self, source: HeadSource, reads: Sequence[int], type_: TensorType) -> None:
-        super().__init__()
-        self.head = Eagle3Head(source.sizes, reads)
-        self.head.norm = source.output_norm()
-        self.embedding = source.embedding()
-        self.output = self.embedding if source.is_tied else source.output()
-        self._source, self._type = source, type_
+        super().__init__(source, Eagle3Head(source.sizes, reads), type_)
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of all drafted tokens, of which each further one counts less."""
@@ -82,22 +74,4 @@ class Eagle3Drafter(TrainedDrafter):
             yield self.head.norm(own[places]), right.at(places)
 
 
-def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
-    options.require_no_cut(EAGLE3)
-    require_type(options.type_name, TYPES)
-    HeadSource(target, EAGLE3)
-    return read_layers(target, EAGLE3, options.head)
-
-
-def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> Eagle3Drafter:
-    source = HeadSource(target, EAGLE3)
-    source.require_rows(sample)
-    reads = read_layers(target, EAGLE3, options.head)
-    drafter = Eagle3Drafter(source, reads, require_type(options.type_name, TYPES))
-    if options.head:
-        file = HeadFile(options.head, EAGLE3)
-        file.load_into(drafter.head, eagle3_weights(file, source.sizes))
-    return drafter
-
-
-EAGLE3_KIND = Kind(EAGLE3, _layers, _create)
+EAGLE3_KIND = row_head_kind(EAGLE3, Eagle3Drafter, eagle3_weights)

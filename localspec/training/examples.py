@@ -25,8 +25,8 @@ class TopRows:
     log_probs: Tensor
     rest: Tensor
 
-    def at(self, places: Tensor) -> "TopRows":
-        """The rows at these places: a bool tensor of the shape of `rest`."""
+    def at(self, places: Tensor | tuple[Tensor, ...]) -> "TopRows":
+        """The rows at these places: a bool tensor of the shape of `rest`, or an index into it."""
         return TopRows(self.ids[places], self.log_probs[places], self.rest[places])
 
     def later(self, places: int) -> "TopRows":

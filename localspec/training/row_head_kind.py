@@ -1,0 +1,59 @@
+"""Row head kind: a kind that drafts from rows which enter some of its target's layers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from torch import nn
+
+from localspec.conversion.published import TYPES, require_type
+from localspec.conversion.target import Target
+from localspec.gguf.writer import TensorType
+from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
+from localspec.training.examples import Batch
+from localspec.training.gguf_export import Sizes, Weights
+from localspec.training.head_import import HeadFile
+from localspec.training.head_source import HeadSource, read_layers
+
+_Head = TypeVar("_Head", bound=nn.Module)
+
+
+class RowHead(TrainedDrafter, Generic[_Head]):
+    """A head with its target's matrices. type_: of the matrices in its file."""
+
+    def __init__(self, source: HeadSource, head: _Head, type_: TensorType) -> None:
+        super().__init__()
+        self.head = head
+        self.head.norm = source.output_norm()
+        self.embedding = source.embedding()
+        self.output = self.embedding if source.is_tied else source.output()
+        self._source, self._type = source, type_
+
+
+def row_head_kind(
+    name: str,
+    untrained: Callable[[HeadSource, Sequence[int], TensorType], RowHead[Any]],
+    weights: Callable[[HeadFile, Sizes], Weights],
+) -> Kind:
+    """Make a kind of heads.
+
+    untrained: makes one for a target, with the layers that it reads. weights: returns those of a
+    file, by their names in the head.
+    """
+
+    def layers(target: Target, options: KindOptions) -> tuple[int, ...]:
+        options.require_no_cut(name)
+        require_type(options.type_name, TYPES)
+        HeadSource(target, name)
+        return read_layers(target, name, options.head)
+
+    def create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> RowHead[Any]:
+        source = HeadSource(target, name)
+        source.require_rows(sample)
+        reads = read_layers(target, name, options.head)
+        drafter = untrained(source, reads, require_type(options.type_name, TYPES))
+        if options.head:
+            file = HeadFile(options.head, name)
+            file.load_into(drafter.head, weights(file, source.sizes))
+        return drafter
+
+    return Kind(name, layers, create)
