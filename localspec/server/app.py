@@ -5,7 +5,8 @@ Requests are read in threads: a large schema takes a second or two to compile.
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Protocol, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,7 +23,7 @@ from localspec.server import (
     openai_completions,
     openai_responses,
 )
-from localspec.server.errors import ApiError
+from localspec.server.errors import JSON, ApiError
 from localspec.server.exchange import (
     JsonAnswer,
     body_of,
@@ -31,12 +32,23 @@ from localspec.server.exchange import (
     service_of,
     unless_gone,
 )
+from localspec.server.fields import Fields
 from localspec.server.guard import error_body
 from localspec.server.page import page
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
 
 log = logging.getLogger("localspec.server")
+
+
+class _Request(Protocol):
+    """A request of a protocol, read and checked."""
+
+    @property
+    def stream(self) -> bool: ...
+
+
+_Asked = TypeVar("_Asked", bound=_Request)
 
 
 def make_app(service: Service) -> Starlette:
@@ -71,28 +83,30 @@ async def _page(_request: Request) -> Response:
     return page()
 
 
-async def _chat(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
-    asked = await asyncio.to_thread(openai_chat.read, body, service)
-    if asked.stream:
-        return await event_stream(request, data_lines(openai_chat.chunks(asked, service)))
-    return JsonAnswer(await unless_gone(request, openai_chat.complete(asked, service)))
+def _answers(
+    read: Callable[[Fields, Service], _Asked],
+    chunks: Callable[[_Asked, Service], AsyncGenerator[JSON]],
+    complete: Callable[[_Asked, Service], Awaitable[JSON]],
+    *,
+    done: bool = True,
+) -> Callable[[Request], Awaitable[Response]]:
+    """A path whose stream is its chunks as lines of data. done: whether a last line says so."""
+
+    async def answer(request: Request) -> Response:
+        service, body = service_of(request), await body_of(request)
+        asked = await asyncio.to_thread(read, body, service)
+        if asked.stream:
+            return await event_stream(request, data_lines(chunks(asked, service), done=done))
+        return JsonAnswer(await unless_gone(request, complete(asked, service)))
+
+    return answer
 
 
-async def _completions(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
-    asked = await asyncio.to_thread(openai_completions.read, body, service)
-    if asked.stream:
-        return await event_stream(request, data_lines(openai_completions.chunks(asked, service)))
-    return JsonAnswer(await unless_gone(request, openai_completions.complete(asked, service)))
-
-
-async def _infill(request: Request) -> Response:
-    service, body = service_of(request), await body_of(request)
-    asked = await asyncio.to_thread(infill.read, body, service)
-    if asked.stream:
-        return await event_stream(request, data_lines(infill.chunks(asked, service), done=False))
-    return JsonAnswer(await unless_gone(request, infill.complete(asked, service)))
+_chat = _answers(openai_chat.read, openai_chat.chunks, openai_chat.complete)
+_completions = _answers(
+    openai_completions.read, openai_completions.chunks, openai_completions.complete
+)
+_infill = _answers(infill.read, infill.chunks, infill.complete, done=False)
 
 
 async def _responses(request: Request) -> Response:
