@@ -21,7 +21,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.errors import LocalspecError, ModelLoadError
+from localspec.errors import LocalspecError
 from localspec.llama import library
 from localspec.llama.batch import split_rows
 from localspec.speculation.passes import OUTPUT, Pass
@@ -159,10 +159,4 @@ def require_functions() -> None:
 
 @cache
 def _function(name: str) -> Any:
-    found = library.symbol(name, *_SIGNATURES[name])
-    if found is None:
-        raise ModelLoadError(
-            f"this build of llama.cpp ({library.version()}) hands out no hidden states: it lacks "
-            f"{name}; install llama-cpp-python 0.3.36, or use --draft suffix"
-        )
-    return found
+    return library.required_symbol(name, "hands out no hidden states", *_SIGNATURES[name])

@@ -160,6 +160,20 @@ def symbol(name: str, result: Any, *arguments: Any) -> Any:
     return None
 
 
+def required_symbol(name: str, lacking: str, result: Any, *arguments: Any) -> Any:
+    """Return a function as `symbol` does. lacking: what a build without it cannot do.
+
+    Raises ModelLoadError where the library has none.
+    """
+    found = symbol(name, result, *arguments)
+    if found is None:
+        raise ModelLoadError(
+            f"this build of llama.cpp ({version()}) {lacking}: it lacks {name}; install "
+            "llama-cpp-python 0.3.36, or use --draft suffix"
+        )
+    return found
+
+
 def _exported_names(name: str) -> Iterator[str]:
     """Yield the names that a function may be exported by: as C, by gcc and clang, by Microsoft."""
     yield name

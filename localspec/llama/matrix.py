@@ -139,10 +139,4 @@ def _call(name: str, *arguments: Any) -> Any:
 
 @cache
 def _function(name: str) -> Any:
-    found = library.symbol(name, *_SIGNATURES[name])
-    if found is None:
-        raise ModelLoadError(
-            f"this build of llama.cpp ({library.version()}) cannot multiply single matrices: it "
-            f"lacks {name}; install llama-cpp-python 0.3.36, or use --draft suffix"
-        )
-    return found
+    return library.required_symbol(name, "cannot multiply single matrices", *_SIGNATURES[name])
