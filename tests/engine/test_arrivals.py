@@ -16,6 +16,7 @@ from fakes.stateful import examples, run_machine
 from fakes.tiny import tiny_model
 from hypothesis import Phase
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from localspec.engine.engine import Engine, load
@@ -216,5 +217,6 @@ def others_scores(decode: Callable[..., list[Scores]]) -> Callable[..., list[Sco
 
 def test_scores_of_another_text_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Context, "decode", others_scores(Context.decode))
-    with pytest.raises(AssertionError):
+    # Flaky is what Hypothesis says where threads take turns otherwise the second time.
+    with pytest.raises((AssertionError, Flaky)):
         run("llama", exact=False, count=60)

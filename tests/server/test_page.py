@@ -67,6 +67,19 @@ def test_a_text_that_is_stopped_and_an_error(page: Any, served: Served) -> None:
     served.wait_until_free()
 
 
+def test_a_message_may_be_sent_before_the_server_said_how_it_is(
+    browser: Any, served: Served
+) -> None:
+    page = browser.new_page()
+    page.route("**/health", lambda route: None)
+    page.goto(served.url)
+    page.fill("#text", "Find large files")
+    page.keyboard.press("Enter")
+    page.locator("article.answer").get_by_text("tok/s").wait_for(timeout=60_000)
+    page.locator("#send", has_text="Send").wait_for(timeout=60_000)
+    page.close()
+
+
 def test_it_works_beside_eight_streams(page: Any, served: Served) -> None:
     body = {"prompt": "ls", "max_tokens": 150, "ignore_eos": True, "temperature": 1}
     with ThreadPoolExecutor(8) as pool:
