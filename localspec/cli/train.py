@@ -26,7 +26,7 @@ _what_options = stacked(
         "--kind",
         default="draft-model",
         show_default=True,
-        metavar="draft-model|eagle3|medusa|dflash",
+        metavar="draft-model|mtp|eagle3|medusa|dflash",
         help="What is trained: a small model, or a head that reads the target's hidden rows.",
     ),
     click.option(
@@ -72,7 +72,8 @@ _head_options = stacked(
         "--from-head",
         "head",
         metavar="FILE",
-        help="A head of the kind that localspec trained, to train it further.",
+        help="A head of the kind, to train it further: one that localspec trained, or for mtp any. "
+        "[default for mtp: the head in the target's own file, if there is one]",
     ),
 )
 _run_options = stacked(

@@ -44,9 +44,14 @@ class Target:
         """The output matrix; the embedding, where that is the output matrix too."""
         return self._matrix(_OUTPUT, _EMBEDDING)
 
+    def located(self, *names: str) -> tuple[Weights, TensorInfo] | None:
+        """The first of these tensors that it has, with the weights of its file."""
+        found = self.facts.located(*names)
+        return found and (Weights(found[0]), found[1])
+
     def _matrix(self, *names: str) -> tuple[Weights, TensorInfo] | None:
         """The first of these tensors that it has, if that is a matrix of its rows."""
-        found = self.facts.located(*names)
+        found = self.located(*names)
         if found is None or found[1].shape != (self.width, self.n_vocab):
             return None
-        return Weights(found[0]), found[1]
+        return found

@@ -93,9 +93,7 @@ class DraftHead:
             if tensor.name in _PER_TOKEN and tensor.name != _OUTPUT:
                 yield _some_rows(tensor.name, self._weights, tensor, rows)
             elif tensor.name not in (D2T, _OUTPUT):
-                shape = tensor.shape[::-1]
-                data = [self._weights.data(tensor)]
-                yield TensorData(tensor.name, shape, TensorType(tensor.type), data)
+                yield self._weights.stored(tensor)
 
 
 def trim(

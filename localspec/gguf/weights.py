@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
 from localspec.gguf.reader import TensorInfo
-from localspec.gguf.writer import Bytes, Floats, TensorType, decode
+from localspec.gguf.writer import Bytes, Floats, TensorData, TensorType, decode
 
 
 class Weights:
@@ -20,6 +20,11 @@ class Weights:
     def data(self, tensor: TensorInfo) -> Bytes:
         """The encoded rows, (size,): a view of the file."""
         return self._bytes[tensor.offset : tensor.offset + tensor.size]
+
+    def stored(self, tensor: TensorInfo) -> TensorData:
+        """The tensor as it is, to write it into another file."""
+        data = [self.data(tensor)]
+        return TensorData(tensor.name, tensor.shape[::-1], TensorType(tensor.type), data)
 
     def rows(
         self, tensor: TensorInfo, which: NDArray[np.intp] | slice | int = slice(None)

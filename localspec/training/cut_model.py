@@ -1,5 +1,7 @@
 """Cut model in torch: some layers of a target, with the names that its GGUF gives their weights."""
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -43,9 +45,9 @@ class CutLayer(nn.Module):
         super().__init__()
         self._shape = shape
         for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
-            self.add_module(name, _linear(weights, name))
+            self.add_module(name, linear(weights, name))
         for name in ("ffn_gate", "ffn_up", "ffn_down"):
-            self.add_module(name, _linear(weights, name))
+            self.add_module(name, linear(weights, name))
         for name in ("attn_norm", "ffn_norm"):
             self.add_module(name, norm(weights[f"{name}.weight"], shape.epsilon))
         for name in ("attn_q_norm", "attn_k_norm"):
@@ -131,7 +133,8 @@ def norm(weight: Tensor, epsilon: float) -> Norm:
     return made
 
 
-def _linear(weights: dict[str, Tensor], name: str) -> nn.Linear:
+def linear(weights: Mapping[str, Tensor], name: str) -> nn.Linear:
+    """A layer with the weight and the bias of this name."""
     weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
     # The weights that it is made with are replaced: they need no time and no random numbers.
     made = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")

@@ -4,8 +4,9 @@ The graph of training (`cut_model`) is that of the Llama family: norm, rotated a
 gated feed-forward. A target with anything else is refused before a weight is read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from localspec.conversion.target import Target
 from localspec.errors import DrafterMismatchError
 from localspec.gguf.reader import TensorInfo
 from localspec.gguf.weights import Weights
+from localspec.gguf.writer import TensorData
 
 # Whether the two halves of a head turn together; else neighbours do.
 TURNS_HALVES = {"llama": False, "qwen2": True, "qwen3": True}
@@ -63,13 +65,12 @@ class CutSource:
     """
 
     def __init__(self, target: Target) -> None:
-        self.target, self._header = target, target.header
-        self._architecture = target.header.architecture
-        if self._architecture not in TURNS_HALVES:
+        self.target, architecture = target, target.header.architecture
+        if architecture not in TURNS_HALVES:
             known = ", ".join(TURNS_HALVES)
-            raise _refusal(target, f"its architecture is {self._architecture}, not {known}")
+            raise _refusal(target, f"its architecture is {architecture}, not {known}")
         self._tensors = {each.name: each for each in target.facts.tensors}
-        self.shape = self._shape()
+        self.shape = shape_of(target, partial(_refusal, target), halves=TURNS_HALVES[architecture])
         self._require_known()
 
     @property
@@ -83,15 +84,13 @@ class CutSource:
 
     def floats(self, name: str) -> Floats:
         """A tensor as floats: (rows, columns) or (columns,)."""
-        weights, tensor = self.located(name)
+        weights, tensor = self._located(name)
         return weights.rows(tensor)
 
-    def located(self, name: str) -> tuple[Weights, TensorInfo]:
+    def stored(self, name: str) -> TensorData:
         """A tensor as it lies in its file."""
-        found = self.target.facts.located(name)
-        if found is None:
-            raise _refusal(self.target, f"it has no tensor {name}")
-        return Weights(found[0]), found[1]
+        weights, tensor = self._located(name)
+        return weights.stored(tensor)
 
     def layer(self, number: int) -> dict[str, Floats]:
         """The tensors of a layer, by their names behind `blk.N.`."""
@@ -99,43 +98,11 @@ class CutSource:
         names = [name for name in self._tensors if name.startswith(start)]
         return {name.removeprefix(start): self.floats(name) for name in names}
 
-    def _shape(self) -> CutShape:
-        number = self._number
-        width, heads = number("embedding_length"), number("attention.head_count")
-        head = number("attention.key_length", width // max(heads, 1))
-        if number("attention.value_length", head) != head:
-            raise _refusal(self.target, "its keys and values have different lengths")
-        if self._header.number("expert_count"):
-            raise _refusal(self.target, "it is a mixture of experts")
-        scaling = self._own("rope.scaling.type", "none")
-        if scaling not in ("none", "linear"):
-            raise _refusal(self.target, f"its positions are scaled as {scaling}")
-        return CutShape(
-            vocabulary=self.target.n_vocab,
-            width=width,
-            layers=self.target.layers,
-            heads=heads,
-            kv_heads=number("attention.head_count_kv", heads),
-            head=head,
-            feed_forward=number("feed_forward_length"),
-            epsilon=float(self._own("attention.layer_norm_rms_epsilon", 1e-5)),
-            rope_base=float(self._own("rope.freq_base", 10_000.0)),
-            turned=number("rope.dimension_count", head),
-            halves=TURNS_HALVES[self._architecture],
-            factor=float(self._own("rope.scaling.factor", 1.0)) if scaling == "linear" else 1.0,
-        )
-
-    def _own(self, key: str, default: float | str) -> float | str:
-        value = self._header.own(key)
-        return value if isinstance(value, int | float | str) else default
-
-    def _number(self, key: str, default: int = 0) -> int:
-        value = self._header.own(key)
-        if value is None:
-            return default
-        if not isinstance(value, int):
-            raise _refusal(self.target, f"{key} differs from layer to layer")
-        return value
+    def _located(self, name: str) -> tuple[Weights, TensorInfo]:
+        found = self.target.located(name)
+        if found is None:
+            raise _refusal(self.target, f"it has no tensor {name}")
+        return found
 
     def _require_known(self) -> None:
         own: dict[str, set[str]] = {}
@@ -148,6 +115,52 @@ class CutSource:
         _require_layers(self.target, own.values())
 
 
+def shape_of(
+    target: Target, refusal: Callable[[str], DrafterMismatchError], *, halves: bool
+) -> CutShape:
+    """The sizes of a target's layers. refusal: an error that says why.
+
+    Raises it where layers differ, or are no norm, attention, norm and feed-forward.
+    """
+    header = target.header
+
+    def own(key: str, default: float | str) -> float | str:
+        value = header.own(key)
+        return value if isinstance(value, int | float | str) else default
+
+    def number(key: str, default: int = 0) -> int:
+        value = header.own(key)
+        if value is None:
+            return default
+        if not isinstance(value, int):
+            raise refusal(f"{key} differs from layer to layer")
+        return value
+
+    width, heads = number("embedding_length"), number("attention.head_count")
+    head = number("attention.key_length", width // max(heads, 1))
+    if number("attention.value_length", head) != head:
+        raise refusal("its keys and values have different lengths")
+    if header.number("expert_count"):
+        raise refusal("it is a mixture of experts")
+    scaling = own("rope.scaling.type", "none")
+    if scaling not in ("none", "linear"):
+        raise refusal(f"its positions are scaled as {scaling}")
+    return CutShape(
+        vocabulary=target.n_vocab,
+        width=width,
+        layers=target.layers,
+        heads=heads,
+        kv_heads=number("attention.head_count_kv", heads),
+        head=head,
+        feed_forward=number("feed_forward_length"),
+        epsilon=float(own("attention.layer_norm_rms_epsilon", 1e-5)),
+        rope_base=float(own("rope.freq_base", 10_000.0)),
+        turned=number("rope.dimension_count", head),
+        halves=halves,
+        factor=float(own("rope.scaling.factor", 1.0)) if scaling == "linear" else 1.0,
+    )
+
+
 def _require_layers(target: Target, layers: Iterable[set[str]]) -> None:
     for names in layers:
         if unknown := names - _LAYER:
@@ -158,6 +171,6 @@ def _require_layers(target: Target, layers: Iterable[set[str]]) -> None:
 
 def _refusal(target: Target, why: str) -> DrafterMismatchError:
     return DrafterMismatchError(
-        f"no draft model can be cut out of {target.name}: {why}; train another kind (medusa, "
-        "eagle3 and dflash read the target's rows instead of its layers)"
+        f"no draft model can be cut out of {target.name}: {why}; train another kind "
+        "(medusa, eagle3, dflash and mtp read the target's rows instead of its layers)"
     )

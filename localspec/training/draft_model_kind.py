@@ -87,14 +87,9 @@ class DraftModel(TrainedDrafter):
                 values = weight.detach().float().cpu().numpy()
                 yield tensor_of_rows(name, values.shape, self._type, values.__getitem__)
             else:
-                yield self._as_in_target(name)
+                yield self._source.stored(name)
         if self._source.has("rope_freqs.weight"):
-            yield self._as_in_target("rope_freqs.weight")
-
-    def _as_in_target(self, name: str) -> TensorData:
-        weights, tensor = self._source.located(name)
-        data = [weights.data(tensor)]
-        return TensorData(name, tensor.shape[::-1], TensorType(tensor.type), data)
+            yield self._source.stored("rope_freqs.weight")
 
 
 def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:

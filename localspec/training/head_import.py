@@ -1,5 +1,6 @@
 """Head import: the weights of a head that `localspec train` wrote, to train it further."""
 
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from torch import nn
 
 from localspec.errors import DrafterMismatchError
 from localspec.gguf.check import check_drafter
+from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import Array, Header, display_name
 from localspec.gguf.rope_rows import in_halves
 from localspec.gguf.weights import Weights as FileWeights
@@ -26,9 +28,9 @@ class HeadFile:
     """
 
     def __init__(self, path: Path, architecture: str) -> None:
-        self.name = display_name(path)
+        self.path, self.name = path, display_name(path)
         self.header: Header = check_drafter(path)
-        self._weights = FileWeights(path)
+        self._facts = facts_of(path, self.header)
         if self.header.architecture != architecture:
             raise DrafterMismatchError(
                 f"{self.name} is {self.header.architecture}, not {architecture}; name a head of "
@@ -61,6 +63,27 @@ class HeadFile:
             "attention.head_count": sizes.heads,
             "attention.head_count_kv": sizes.heads,
         }
+        self._require(wanted)
+
+    def require_same(self, target: Header, keys: Sequence[str]) -> None:
+        """Raise DrafterMismatchError where these numbers are not those of a target."""
+        self._require({key: target.own(key) for key in keys})
+
+    def require_only(self, block: str, names: Collection[str]) -> None:
+        """Raise DrafterMismatchError where a layer has other tensors. block: what it begins with.
+
+        names: the tensors, behind that.
+        """
+        own = (each.name for each in self._facts.tensors if each.name.startswith(block))
+        for name in own:
+            if name.removeprefix(block) not in names:
+                raise self._refusal(f"it has a tensor {name}")
+
+    def has(self, name: str) -> bool:
+        """Whether it has a tensor of this name."""
+        return any(each.name == name for each in self._facts.tensors)
+
+    def _require(self, wanted: Mapping[str, object]) -> None:
         for key, value in wanted.items():
             if self.header.own(key) != value:
                 raise self._refusal(f"its {key} is {self.header.own(key)}, not {value}")
@@ -73,10 +96,11 @@ class HeadFile:
 
     def tensor(self, name: str) -> Floats:
         """A tensor by its name in the file. Raises DrafterMismatchError for a head without it."""
-        info = self.header.tensor(name)
-        if info is None:
+        found = self._facts.located(name)
+        if found is None:
             raise self._refusal(f"it has no tensor {name}")
-        return self._weights.rows(info)
+        file, info = found
+        return FileWeights(file).rows(info)
 
     def without_own(self, *names: str) -> None:
         """Raise DrafterMismatchError for a head with matrices that are the target's here.

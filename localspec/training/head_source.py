@@ -1,7 +1,7 @@
 """Head source: what heads of a target have of it, its matrices above all."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from localspec.conversion.published import file_type, tensor_of_rows
 from localspec.conversion.target import Target
 from localspec.errors import DrafterMismatchError, LocalspecError
-from localspec.gguf.heads import require_fitting
+from localspec.gguf.block_heads import DFLASH
+from localspec.gguf.heads import EAGLE3, MTP, require_fitting
 from localspec.gguf.reader import TensorInfo
 from localspec.gguf.weights import Weights as FileWeights
 from localspec.gguf.writer import TensorType, write_gguf
@@ -25,6 +26,8 @@ from localspec.training.head_import import HeadFile
 _HEAD = 64
 # Layers whose rows are read.
 _FEWEST_LAYERS = 3
+# Architectures whose heads of multi-token prediction are trained here: those of one dense layer.
+MTP_ARCHITECTURES = ("qwen35",)
 
 
 class HeadSource:
@@ -67,10 +70,10 @@ class HeadSource:
     def output_norm(self) -> nn.RMSNorm:
         """A norm that begins with the weights of the target's last one."""
         norm = nn.RMSNorm(self.sizes.width, EPSILON)
-        found = self.target.facts.located("output_norm.weight")
+        found = self.target.located("output_norm.weight")
         if found and found[1].shape == (self.sizes.width,):
             with torch.no_grad():
-                norm.weight.copy_(torch.from_numpy(FileWeights(found[0]).rows(found[1]).copy()))
+                norm.weight.copy_(torch.from_numpy(found[0].rows(found[1]).copy()))
         return norm
 
     def require_rows(self, sample: Sequence[Batch]) -> None:
@@ -140,21 +143,49 @@ def read_layers(target: Target, kind: str, head: Path | None = None) -> tuple[in
     else:
         early, late = min(2, count - _FEWEST_LAYERS), count - 1 - count // 16
         layers = early, (early + late + 1) // 2, late
+    require_rows_read(target, kind, layers)
+    return layers
+
+
+def require_rows_read(target: Target, kind: str, layers: Sequence[int]) -> None:
+    """Raise DrafterMismatchError for a target that hands out no rows of these layers."""
     if problem := unreadable_rows(target.facts, layers):
         raise refusal(target, kind, problem)
-    return layers
 
 
 def refusal(target: Target, kind: str, why: str) -> DrafterMismatchError:
     """An error that names the kinds which this target leaves."""
-    others = [] if kind == MEDUSA else [MEDUSA]
+    others = [each for each, is_left in _LEFT.items() if each != kind and is_left(target, kind)]
+    named = " or ".join(filter(None, [", ".join(others[:-1]), *others[-1:]]))
+    way_out = f"train --kind {named}" if named else "use --draft suffix"
+    return DrafterMismatchError(f"no {kind} can be trained for {target.name}: {why}; {way_out}")
+
+
+def _can_be_cut(target: Target, _refused: str) -> bool:
     try:
         CutSource(target)
-        others.append(DRAFT_MODEL)
     except LocalspecError:
-        pass
-    way_out = f"train --kind {' or '.join(others)}" if others else "use --draft suffix"
-    return DrafterMismatchError(f"no {kind} can be trained for {target.name}: {why}; {way_out}")
+        return False
+    return True
+
+
+def _hands_out_rows(target: Target, refused: str) -> bool:
+    # Heads that read the same rows are refused together.
+    return (
+        refused not in (EAGLE3, DFLASH)
+        and target.layers >= _FEWEST_LAYERS
+        and not unreadable_rows(target.facts, range(_FEWEST_LAYERS))
+    )
+
+
+# By kind, whether it may be trained for a target of which another kind was refused.
+_LEFT: Mapping[str, Callable[[Target, str], bool]] = {
+    MTP: lambda target, _refused: target.header.architecture in MTP_ARCHITECTURES,
+    EAGLE3: _hands_out_rows,
+    DFLASH: _hands_out_rows,
+    MEDUSA: lambda _target, _refused: True,
+    DRAFT_MODEL: _can_be_cut,
+}
 
 
 def places_behind(wanted: Tensor, later: int) -> Tensor:

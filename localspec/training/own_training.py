@@ -305,6 +305,6 @@ class OwnTraining:
         found = [
             Rival(each.typed, each.kind, each.file)
             for each in own_drafters(self._target.path)
-            if each.file and each.reference and not each.objection
+            if each.file and not each.objection
         ]
         return [each for each in found if not each.file.samefile(self.path)][:1]

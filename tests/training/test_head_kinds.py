@@ -7,7 +7,9 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,12 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from fakes import tiny
+from fakes import mtp, tiny
 from fakes.dflash import BlockOracle
 from fakes.drafter_kinds import EXACT
 from fakes.eagle3 import Eagle3Oracle, write_head, write_target
 from fakes.eagle3_tool import own_drafts, tools_drafts
+from fakes.library_rows import LibraryRows
 from fakes.matrix_heads import MedusaOracle
 from fakes.recorder import Oracle
 from fakes.tiny import write_tiny
@@ -42,6 +45,7 @@ from localspec.engine.engine import Engine
 from localspec.errors import DrafterMismatchError, InvalidValueError
 from localspec.gguf.reader import read_header
 from localspec.gguf.weights import Weights
+from localspec.llama.quantize import quantize
 from localspec.models.own_drafters import own_drafters
 from localspec.speculation.drafter import Evaluated
 from localspec.speculation.passes import OUTPUT
@@ -55,7 +59,7 @@ from localspec.training.rounds import Rounds
 from localspec.training.training_request import Progress
 
 TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")
-HEADS = ("eagle3", "medusa", "dflash")
+HEADS = ("eagle3", "medusa", "dflash", "mtp")
 # The tokens of a text, and of its prompt.
 LENGTH, PROMPT = 64, 5
 FLOATS = KindOptions(type_name="F32")
@@ -80,15 +84,33 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
-    target = write_target(tmp_path_factory.mktemp("target") / "target.gguf")
-    with localspec.load(target, "none", **EXACT) as engine:
-        texts = [_written(engine, seed) for seed in range(28)]
-        reader = TargetReader(engine.slot.target, (2, 3, 4, OUTPUT))
-        learnt, held_out = (
-            Shard.of([reader.read(text) for text in part]) for part in (texts[:24], texts[24:])
-        )
-    return Read(target, texts[:24], learnt, held_out)
+def reads(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Read]:
+    @cache
+    def read(family: str) -> Read:
+        target = tmp_path_factory.mktemp("target") / "target.gguf"
+        layers: tuple[int, ...] = (2, 3, 4, OUTPUT)
+        if family == "qwen35":
+            mtp.write_target(target, heads=0)
+            layers = (mtp.TRUNK,)
+        else:
+            write_target(target)
+        with localspec.load(target, "none", **EXACT) as engine:
+            texts = [_written(engine, seed) for seed in range(28)]
+            reader = TargetReader(engine.slot.target, layers)
+            learnt, held_out = (
+                Shard.of([reader.read(text) for text in part]) for part in (texts[:24], texts[24:])
+            )
+        return Read(target, texts[:24], learnt, held_out)
+
+    return read
+
+
+@pytest.fixture
+def read(request: pytest.FixtureRequest, reads: Callable[[str], Read]) -> Read:
+    """What a target of the kind's family has read."""
+    callspec = getattr(request.node, "callspec", None)
+    kind = callspec.params.get("kind") if callspec else None
+    return reads("qwen35" if kind == "mtp" else "llama")
 
 
 def _written(engine: Engine, seed: int) -> Text:
@@ -120,11 +142,14 @@ def _trained(drafter: TrainedDrafter, read: Read, folder: WorkFolder, rounds: in
 
 # Rounds, and by how much the share of right first tokens rises in them, at least. Medusa heads say
 # at first what the target says one token before, which on this target is right in most places.
-RISES = {"eagle3": (8, 0.05), "medusa": (12, 0.003), "dflash": (40, 0.03)}
-ORACLES: dict[str, Callable[[Path, Path], Oracle]] = {
-    "eagle3": Eagle3Oracle,
-    "medusa": MedusaOracle,
-    "dflash": BlockOracle,
+RISES = {"eagle3": (8, 0.05), "medusa": (12, 0.003), "dflash": (40, 0.03), "mtp": (8, 0.05)}
+ORACLES: dict[str, Callable[[Path, Path, ExitStack], Oracle]] = {
+    "eagle3": lambda target, head, _: Eagle3Oracle(target, head),
+    "medusa": lambda target, head, _: MedusaOracle(target, head),
+    "dflash": lambda target, head, _: BlockOracle(target, head),
+    "mtp": lambda target, head, undo: mtp.OfRows(
+        mtp.MtpOracle(head), undo.enter_context(LibraryRows(target, (mtp.TRUNK,)))
+    ),
 }
 
 
@@ -143,24 +168,26 @@ def test_the_measured_agreement_is_that_of_the_drafts_of_the_file(
     (batch,) = _batches(part)
     with torch.no_grad():
         found = [(each.total, each.rows) for each in drafter.agreement(batch)]
-    oracle, tokens = ORACLES[kind](read.target, path), list(part.texts[0].tokens)
+    tokens = list(part.texts[0].tokens)
     step = BLOCK if kind == "dflash" else 1
     # The row of the first place has an empty text before it; drafts need a token with a row.
     pending = [place for place in range(1, LENGTH) if place >= PROMPT - 1 and place % step == 0]
     if kind == "medusa":
         pending = [place + 1 for place in pending]  # the first step behind a prompt has no row
     totals, rows = [0.0] * len(found), [0] * len(found)
-    for place in pending:
-        depth = min(len(found), LENGTH - place)
-        if place >= LENGTH:
-            continue
-        drafted = [*tokens[place + 1 :], 0][:depth]
-        for number, logits in enumerate(oracle.draft_logits(tokens[: place + 1], drafted)):
-            own = logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
-            top = place - (PROMPT - 1) + number
-            right = part.top.log_probs[top].astype(np.float64)
-            totals[number] += float(np.exp(np.minimum(own[part.top.ids[top]], right)).sum())
-            rows[number] += 1
+    with ExitStack() as undo:
+        oracle = ORACLES[kind](read.target, path, undo)
+        for place in pending:
+            depth = min(len(found), LENGTH - place)
+            if place >= LENGTH:
+                continue
+            drafted = [*tokens[place + 1 :], 0][:depth]
+            for number, logits in enumerate(oracle.draft_logits(tokens[: place + 1], drafted)):
+                own = logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+                top = place - (PROMPT - 1) + number
+                right = part.top.log_probs[top].astype(np.float64)
+                totals[number] += float(np.exp(np.minimum(own[part.top.ids[top]], right)).sum())
+                rows[number] += 1
     assert [count for _, count in found] == rows
     np.testing.assert_allclose([total for total, _ in found], totals, rtol=3e-3)
 
@@ -214,21 +241,26 @@ class _Recorded:
         patch.setattr(RowReader, "read", reading)
 
 
+@pytest.mark.parametrize("kind", ["eagle3", "mtp"])
 @pytest.mark.parametrize("quantised", [False, True])
 def test_the_rows_of_training_are_those_of_drafting(
-    read: Read, quantised: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, read: Read, quantised: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, options = read.target, dict(EXACT)
     if quantised:
-        words = write_tokenizer(tmp_path / "tokenizer.json", SIZES.vocabulary)
-        target = write_trained_target(tmp_path / "target.gguf", words)
-    kind, prompt = KINDS["eagle3"], [1, 5, 17, 44, 5]
-    layers = kind.layers(Target(target), FLOATS)
+        target = tmp_path / "target.gguf"
+        if kind == "mtp":
+            quantize(read.target, target, "Q8_0", threads=1)
+        else:
+            words = write_tokenizer(tmp_path / "tokenizer.json", SIZES.vocabulary)
+            write_trained_target(target, words)
+    trained, prompt = KINDS[kind], [1, 5, 17, 44, 5]
+    layers = trained.layers(Target(target), FLOATS)
     with localspec.load(target, "none", reproducible=True, **options) as engine:
         text = Text((*prompt, *range(6, 60)), len(prompt))
         sample = Shard.of([TargetReader(engine.slot.target, layers).read(text)])
         torch.manual_seed(1)
-        drafter = kind.create(Target(target), FLOATS, _batches(sample))
+        drafter = trained.create(Target(target), FLOATS, _batches(sample))
     drafter.export(tmp_path / "head.gguf", {})
     with localspec.load(
         target, str(tmp_path / "head.gguf"), reproducible=True, **options
@@ -327,7 +359,7 @@ def test_a_head_for_a_large_vocabulary_knows_the_frequent_tokens(
     assert exported() is None
     monkeypatch.setattr(result, "LARGE_VOCABULARY", 256)
     known = exported()
-    if kind == "medusa":  # its files have a row for each token
+    if kind in ("medusa", "mtp"):  # their files have a row for each token
         assert known is None
         return
     assert known is not None
