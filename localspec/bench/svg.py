@@ -1,20 +1,23 @@
 """SVG: the elements that the charts need. Colours come from the style sheet of the page."""
 
+from collections.abc import Sequence
 from html import escape
+
+from localspec.utils.format import without_controls
 
 
 def tag(name: str, /, *inner: str, **attributes: object) -> str:
     """An element around markup. Attribute `stroke_width` becomes stroke-width, `class_` class."""
     named = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_number(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_readable(_number(value)))}"'
         for key, value in attributes.items()
     )
     return f"<{name}{named}>{''.join(inner)}</{name}>" if inner else f"<{name}{named}/>"
 
 
 def escaped(text: str) -> str:
-    """A text as markup."""
-    return escape(text, quote=False)
+    """A text as markup, whatever it has: names of files and what models write come here."""
+    return escape(_readable(text), quote=False)
 
 
 def drawing(width: float, height: float, label: str, *inner: str) -> str:
@@ -54,6 +57,18 @@ def staircase(points: list[tuple[float, float]], class_: str) -> str:
     return tag("path", d=path, class_=class_)
 
 
+def polyline(points: Sequence[tuple[float, float]], class_: str, opacity: float = 1.0) -> str:
+    """Straight lines from point to point."""
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return tag("polyline", points=path, class_=class_, opacity=f"{opacity:.2f}")
+
+
+def dot(x: float, y: float, *, class_: str, about: str, opacity: float = 1.0) -> str:
+    """A point; `about` is shown when the pointer is over it."""
+    title = tag("title", escaped(about))
+    return tag("circle", title, cx=x, cy=y, r=3, class_=class_, opacity=f"{opacity:.2f}")
+
+
 def ticks(most: float, count: int = 4) -> list[float]:
     """About `count` round numbers from 0 to `most`."""
     rough = max(most, 1e-12) / count
@@ -64,6 +79,11 @@ def ticks(most: float, count: int = 4) -> list[float]:
         power *= 10
     step = next(each * power for each in (1, 2, 2.5, 5, 10) if each * power >= rough)
     return [step * i for i in range(int(most / step + 1e-9) + 1)]
+
+
+def _readable(text: str) -> str:
+    """A text that UTF-8 and XML can hold."""
+    return without_controls(text).encode(errors="replace").decode()
 
 
 def _number(value: object) -> str:

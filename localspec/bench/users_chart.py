@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from localspec.bench.charts import css_class, shortened
+from localspec.bench.charts import css_class
+from localspec.bench.plots import shortened
 from localspec.bench.served_summary import ServedSummary
 from localspec.bench.svg import bar, drawing, line, text, ticks
 from localspec.bench.users_summary import UsersSummary

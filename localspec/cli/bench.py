@@ -1,11 +1,9 @@
 """`localspec bench`: measures plain decoding, each drafter and `auto`, by turns."""
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -37,9 +35,10 @@ from localspec.cli.options import (
     threads_option,
 )
 from localspec.cli.output import Output
+from localspec.cli.page_file import PageFile
 from localspec.cli.prompt_set_options import prompt_set_options
 from localspec.drafters.spec import AUTO
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
 from localspec.loading.config import RuntimeConfig
 
@@ -153,7 +152,7 @@ def bench(
     """
     output = Output()
     require("tokens", tokens, 1)
-    page_file = _writable(html)
+    page_file = PageFile("--html", html)
     other = peer_of(peer, peer_drafts, users, one_text=verify or reproducible)
     choice = choose(
         model=model,
@@ -235,16 +234,7 @@ def _checked(
     return settings
 
 
-def _writable(html: str | None) -> Path | None:
-    if not html:
-        return None
-    path = Path(html)
-    if os.path.isdir(path) or not os.path.isdir(path.parent):
-        raise InvalidValueError(f"--html {html}: it must be a file in a folder that exists")
-    return path
-
-
-def _write(result: Report, output: Output, page_file: Path | None, *, as_json: bool) -> None:
+def _write(result: Report, output: Output, page_file: PageFile, *, as_json: bool) -> None:
     if as_json:
         output.record(result.as_dict())
     elif result.rows or result.users or result.served:
@@ -252,10 +242,4 @@ def _write(result: Report, output: Output, page_file: Path | None, *, as_json: b
     else:
         output.note("nothing was measured")
     if page_file:
-        try:
-            page_file.write_text(html_page(result), encoding="utf-8")
-        except OSError as error:
-            raise LocalspecError(
-                f"--html {page_file}: {error.strerror}; name another file"
-            ) from error
-        output.note(f"the page is {page_file}")
+        page_file.write(html_page(result), output)

@@ -11,7 +11,9 @@ import click
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, on_interrupt
 from localspec.cli.options import context_option, gpu_layers_option, stacked, threads_option
 from localspec.cli.output import Output
+from localspec.cli.page_file import PageFile
 from localspec.cli.train_output import TrainingProgress, trained_record, trained_text
+from localspec.cli.train_page import train_page
 from localspec.cli.train_texts import prompts_from
 from localspec.distillation.material import TextSource
 from localspec.distillation.texts import Stopped
@@ -19,7 +21,8 @@ from localspec.errors import LocalspecError
 from localspec.models.locate import locate
 
 if TYPE_CHECKING:
-    from localspec.training.training_request import Trained, TrainingRequest
+    from localspec.distillation.trained import Trained
+    from localspec.training.training_request import TrainingRequest
 
 _what_options = stacked(
     click.option(
@@ -112,14 +115,20 @@ _run_options = stacked(
 @_head_options
 @_run_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a path.")
-def train_command(*, target: str, as_json: bool, **options: Any) -> int:
+@click.option(
+    "--report",
+    metavar="FILE",
+    help="Also write an HTML page with plots and samples, in one file; with --resume also of a "
+    "training that has ended.",
+)
+def train_command(*, target: str, as_json: bool, report: str | None, **options: Any) -> int:
     """Train a drafter for a model, from the model itself.
 
     TARGET answers prompts, and the drafter learns to say what it says. Nothing leaves this machine.
     `--draft auto` finds the drafter from then on. Ctrl-C keeps the best so far; --resume goes on,
     also after a crash.
     """
-    output = Output()
+    output, page_file = Output(), PageFile("--report", report)
     _require_torch()
     # Torch takes seconds to import, and only this command needs it.
     from localspec.training.own_training import OwnTraining
@@ -136,6 +145,8 @@ def train_command(*, target: str, as_json: bool, **options: Any) -> int:
             return INTERRUPTED
         finally:
             progress.end()
+    if page_file:
+        page_file.write(train_page(done), output)
     return _show(output, done, as_json=as_json)
 
 

@@ -10,7 +10,8 @@ from localspec.cli.table import table_text
 from localspec.utils.format import format_seconds, one_line
 
 if TYPE_CHECKING:
-    from localspec.training.training_request import Progress, Trained
+    from localspec.distillation.trained import Trained
+    from localspec.training.training_request import Progress
 
 # Seconds between two lines where there is no terminal, and where there is one.
 _LINES, _REDRAWS = 30.0, 0.2
@@ -73,6 +74,9 @@ def trained_text(done: "Trained") -> list[str]:
     lines = [f"{best}, by the distributions on held-out texts"]
     if done.trials:
         lines += _trials_text(done)
+    if (foreseen := done.facts.foreseen) is not None:
+        taken = done.facts.taken
+        lines.append(f"{format_seconds(foreseen)} foreseen, {format_seconds(taken)} taken")
     if done.preferred:
         lines.append("--draft auto takes it for this model from now on")
     else:
@@ -108,4 +112,5 @@ def trained_record(done: "Trained") -> dict[str, Any]:
         "acceptance_by_round": [list(each) for each in done.history],
         "trials": [each.as_dict() for each in done.trials],
         "preferred": done.preferred,
+        "seconds": {"foreseen": done.facts.foreseen, "taken": done.facts.taken},
     }

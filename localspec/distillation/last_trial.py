@@ -2,19 +2,31 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 
 from localspec.distillation.texts import Stopped
 from localspec.engine.engine import Engine
 from localspec.generation_config import GenerationOptions
+from localspec.stats import Stats
 
 # Tokens of each text, and of each draft.
 TOKENS, DEPTH = 96, 4
 # The temperatures at which drafts are tried: the likeliest token, and what many people chat at.
 TEMPERATURES = (0.0, 0.8)
 _SEED = 1
+# Answers of a trial that are kept, and the letters of their prompts.
+_SAMPLES, _PROMPT = 2, 400
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """An answer as it was written. prompt: its end. pieces: the text and origin of each token."""
+
+    prompt: str
+    pieces: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +34,8 @@ class Trial:
     """What one configuration did at one temperature.
 
     accepted: the share of drafted tokens that became text; 0 for plain decoding. tokens_per_step:
-    of the target's passes.
+    of the target's passes. step_cost: the expected time of a step, in steps of plain decoding.
+    by_place: the share of drafts whose 1st, 2nd, ... token became text. samples: a few answers.
     """
 
     name: str
@@ -30,10 +43,26 @@ class Trial:
     accepted: float
     tokens_per_step: float
     tokens_per_second: float
+    step_cost: float = 1.0
+    by_place: Sequence[float] = ()
+    samples: Sequence[Sample] = ()
+
+    @property
+    def expected_speed(self) -> float:
+        """The speed to expect, as a multiple of plain decoding's."""
+        return self.tokens_per_step / self.step_cost
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+        """For JSON, without the texts."""
+        return {
+            "name": self.name,
+            "temperature": self.temperature,
+            "accepted": self.accepted,
+            "tokens_per_step": self.tokens_per_step,
+            "tokens_per_second": self.tokens_per_second,
+            "expected_speed": self.expected_speed,
+            "accepted_by_place": list(self.by_place),
+        }
 
 
 def try_drafter(
@@ -42,23 +71,32 @@ def try_drafter(
     prompts: Sequence[Sequence[int]],
     temperature: float,
     cancel: threading.Event,
+    *,
+    step_cost: float = 1.0,
 ) -> Trial:
     """Let the target write texts with the drafts of the engine's drafters, DEPTH tokens each.
 
-    cancel: set to end it early. Raises Stopped then.
+    cancel: set to end it early. Raises Stopped then. step_cost: as in Trial.
     """
     options: GenerationOptions = {
         "max_tokens": TOKENS,
         "temperature": temperature,
         "seed": _SEED,
+        "logprobs": False,
     }
     if engine.drafter_set.names:
         options["depth"] = DEPTH
     # The first text takes longer than later ones.
     warm_up: GenerationOptions = {**options, "max_tokens": DEPTH}
     engine.generate(list(prompts[0]), **warm_up)
+    stats, samples = list[Stats](), list[Sample]()
     began = perf_counter()
-    stats = [engine.generate(list(prompt), cancel=cancel, **options).stats for prompt in prompts]
+    for prompt in prompts:
+        with engine.stream(list(prompt), cancel=cancel, **options) as running:
+            stats.append(running.result().stats)
+        if len(samples) < _SAMPLES:
+            pieces = [(token.text, token.origin) for token in running.tokens]
+            samples.append(Sample(engine.detokenize(list(prompt))[-_PROMPT:], pieces))
     seconds = perf_counter() - began
     if cancel.is_set():
         raise Stopped
@@ -70,4 +108,13 @@ def try_drafter(
         sum(each.accepted for each in stats) / max(1, drafted),
         tokens / max(1, steps),
         tokens / seconds,
+        step_cost,
+        _by_place(stats),
+        samples,
     )
+
+
+def _by_place(stats: Sequence[Stats]) -> list[float]:
+    drafts = sum(each.drafting_steps for each in stats)
+    counts = zip_longest(*(each.accepted_per_position for each in stats), fillvalue=0)
+    return [sum(each) / drafts for each in counts]

@@ -79,10 +79,11 @@ class WorkFolder:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
 
-    def clear(self) -> None:
-        """Delete all files."""
+    def clear(self, *kept: str) -> None:
+        """Delete all files but those that are kept."""
         if self.path.is_dir():
-            self.delete(*(each.name for each in self.path.iterdir() if each.name != _LOCK))
+            names = (each.name for each in self.path.iterdir())
+            self.delete(*(name for name in names if name not in (_LOCK, *kept)))
 
     @contextmanager
     def locked(self) -> Iterator[None]:

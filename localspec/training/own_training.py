@@ -18,9 +18,11 @@ from localspec.distillation.last_trial import Trial
 from localspec.distillation.material import Material
 from localspec.distillation.row_cache import RowCache
 from localspec.distillation.shard import bytes_per_token
-from localspec.distillation.texts import Stopped
+from localspec.distillation.texts import Stopped, Text
+from localspec.distillation.trained import Trained, TrainingFacts
 from localspec.distillation.work_folder import WorkFolder
 from localspec.errors import InvalidValueError, LocalspecError
+from localspec.gguf.fingerprint import fingerprint
 from localspec.models.own_drafters import own_drafters
 from localspec.models.trained_drafters import TrainedDrafter as ListedDrafter
 from localspec.models.trained_drafters import add_trained
@@ -39,12 +41,15 @@ from localspec.training.drafter_kind import TrainedDrafter
 from localspec.training.examples import Batch, batches, count_batches
 from localspec.training.expected_speed import ExpectedSpeed
 from localspec.training.kinds import KINDS
+from localspec.training.phase_times import PhaseTimes
 from localspec.training.result import Rival
 from localspec.training.rounds import RoundProgress, Rounds, seconds_per_token
-from localspec.training.training_request import Progress, Trained, TrainingRequest
+from localspec.training.training_request import Progress, TrainingRequest
 from localspec.utils.format import format_bytes, format_seconds
 
-_REVISION, _BUDGET, _SEED = 1, "budget", 1
+_REVISION, _SEED = 1, 1
+# Files of a work folder: of a training that goes on, and of one that has ended.
+_BUDGET, _ENDED = "budget", "ended-1"
 # The last trial takes this share of all time, and so many seconds at least.
 _TRIAL_SHARE, _TRIAL_SECONDS = 0.08, 20.0
 Watch = Callable[[Progress], None]
@@ -61,7 +66,14 @@ class OwnTraining:
     def __init__(self, request: TrainingRequest, watch: Watch, say: Say, cancel: Event) -> None:
         if request.kind not in KINDS:
             raise InvalidValueError(f"kind is {request.kind!r}; it is one of {', '.join(KINDS)}")
-        self._request, self._watch, self._say, self._cancel = request, watch, say, cancel
+        self._request, self._say, self._cancel = request, say, cancel
+        self._times = PhaseTimes()
+
+        def timed(progress: Progress) -> None:
+            self._times.enter(progress.phase)
+            watch(progress)
+
+        self._watch = timed
         self._kind, self._target = KINDS[request.kind], Target(request.source.target)
         self._layers = self._kind.layers(self._target, request.options)
         self._device = choose_device(request.device)
@@ -77,6 +89,8 @@ class OwnTraining:
             key = [_REVISION, material.key, request.kind, request.options.key, self._device.type]
             folder = WorkFolder(key)
             with folder.locked():
+                if ended := self._ended_before(folder):
+                    return ended
                 self._prepare(folder)
                 try:
                     return self._train(material, folder)
@@ -86,6 +100,17 @@ class OwnTraining:
                         "close other programs and --resume, or train a smaller drafter, or name "
                         "--device cpu"
                     ) from error
+
+    def _ended_before(self, folder: WorkFolder) -> Trained | None:
+        """What this training made, if it is to be resumed but has come to its end."""
+        stored = folder.read_json(_ENDED) if self._request.resume else None
+        if stored is None:
+            return None
+        ended = Trained.of_json(stored)
+        if not self.path.exists() or ended.path != self.path.absolute():
+            return None
+        self._say("this training has ended; --anew trains again")
+        return ended
 
     def _prepare(self, folder: WorkFolder) -> None:
         """Raise InvalidValueError where an unfinished training would be lost."""
@@ -194,6 +219,7 @@ class OwnTraining:
         folder.write_json(_BUDGET, budget.as_dict())
         seconds = forecast(budget, speeds, sizes, written=1)
         tokens = round(budget.waves * sizes.answers)
+        self._foreseen, self._forecast_at = None if stored else seconds, monotonic()
         self._say(
             f"{tokens:,} tokens of answers, {budget.rounds} rounds over them: about "
             f"{format_seconds(seconds)} on this machine, {format_bytes(disk)} on the "
@@ -264,7 +290,7 @@ class OwnTraining:
         request, rates = self._request, rounds.best
 
         def counts() -> Counts:
-            texts = (text for number in range(rounds.shards) for text in material.wave(number))
+            texts = self._texts(material, rounds)
             tokens = [token for text in texts for token in text.tokens[text.prompt :]]
             return count_ids(self._target.n_vocab, tokens)
 
@@ -275,30 +301,62 @@ class OwnTraining:
         if finished:
             try:
                 trials = self._trials(material, speeds, [own, *others])
-                preferred = result.is_preferred(trials, self._target.path, own, others)
+                preferred = result.is_preferred(trials, own, others)
             except Stopped:
                 finished = False
         listed = ListedDrafter(
             request.kind, self.path.absolute(), self._target.name, preferred, rates[0]
         )
         add_trained(self._target.path, listed)
+        trained = Trained(
+            self.path,
+            request.kind,
+            finished,
+            rounds.history,
+            self._facts(material, rounds),
+            trials,
+            preferred,
+            drafter.note,
+        )
         if finished:
-            folder.clear()
-        return Trained(
-            self.path, request.kind, finished, rounds.history, trials, preferred, drafter.note
+            # Of one that has ended this alone stays, for its report.
+            folder.write_json(_ENDED, trained.to_json())
+            folder.clear(_ENDED)
+        return trained
+
+    def _facts(self, material: Material, rounds: Rounds) -> TrainingFacts:
+        request, texts = self._request, self._texts(material, rounds)
+        return TrainingFacts(
+            self._target.name,
+            fingerprint(self._target.path),
+            request.texts,
+            len(material.prompts),
+            len(material.held_out),
+            sum(each.answer for each in texts),
+            sum(len(each.tokens) for each in texts),
+            rounds.planned,
+            request.settings,
+            described(self._device),
+            self.path.stat().st_size,
+            self._foreseen,
+            monotonic() - self._forecast_at,
+            self._times.seconds,
         )
 
     def _trials(self, material: Material, speeds: Speeds, rivals: Sequence[Rival]) -> list[Trial]:
         material.release()  # the next load has no other drafters in its caches
-        names = [*(each.name for each in rivals), *result.ALWAYS]
-        count = result.trial_prompts(speeds.trial, speeds.write, len(names))
+        costs = result.expected_costs(self._target.path, rivals)
+        count = result.trial_prompts(speeds.trial, speeds.write, len(costs))
         prompts = material.held_out[:count]
 
         def watch(share: float) -> None:
             self._watch(Progress("trying the drafter", share, (1 - share) * speeds.trial))
 
         watch(0.0)
-        return result.last_trials(material.engine, names, prompts, watch, self._cancel)
+        return result.last_trials(material.engine, costs, prompts, watch, self._cancel)
+
+    def _texts(self, material: Material, rounds: Rounds) -> list[Text]:
+        return [text for number in range(rounds.shards) for text in material.wave(number)]
 
     def _rivals(self) -> list[Rival]:
         """The first other drafter of the target that `auto` would take."""

@@ -25,7 +25,7 @@ from localspec.gguf.fingerprint import fingerprint
 from localspec.gguf.heads import kind_of
 from localspec.gguf.reader import display_name, read_header
 from localspec.gguf.writer import write_gguf
-from localspec.models.speed_up import step_costs
+from localspec.models.speed_up import bytes_read, step_costs
 from localspec.models.trained_drafters import default_folder
 from localspec.training.drafter_kind import TrainedDrafter
 
@@ -35,7 +35,7 @@ TARGET, TARGET_NAME, TEXTS, ACCEPTANCE = (
     f"localspec.trained.{key}" for key in ("target", "target_name", "texts", "acceptance")
 )
 # What a drafter is compared with in any case.
-ALWAYS = ("none", "suffix")
+PLAIN, SUFFIX = "none", "suffix"
 # From so many tokens on, a head's logits take most of its time. Where it was measured, a quarter of
 # 128,256 tokens was accepted as often as all of them (docs/heads.md).
 LARGE_VOCABULARY = 1 << 16
@@ -116,23 +116,38 @@ class Rival:
     file: Path
 
 
+def expected_costs(target: Path, rivals: Sequence[Rival]) -> dict[str, float]:
+    """What steps of DEPTH drafted tokens take, in plain steps, by the names of all that is tried.
+
+    By the bytes that passes read, of which drafters without a model read none.
+    """
+    facts = facts_of(target)
+    model_free = bytes_read(facts, DEPTH + 1) / bytes_read(facts, 1)
+    return {
+        **{each.name: step_costs(facts, facts_of(each.file), each.kind)[DEPTH] for each in rivals},
+        PLAIN: 1.0,
+        SUFFIX: model_free,
+    }
+
+
 def last_trials(
     engine: Engine,
-    names: Sequence[str],
+    costs: Mapping[str, float],
     prompts: Sequence[Sequence[int]],
     watch: Callable[[float], None],
     cancel: Event,
 ) -> list[Trial]:
-    """What the target accepts of drafters, on some prompts. names: as for `--draft`.
+    """What the target accepts of drafters, on some prompts. costs: of steps, by names for --draft.
 
     Raises Stopped if `cancel` is set.
     """
     found: list[Trial] = []
-    for name in names:
+    for name, cost in costs.items():
         engine.switch(draft=name)
         for temperature in TEMPERATURES:
-            found.append(try_drafter(engine, name, prompts, temperature, cancel))
-            watch(len(found) / (len(names) * len(TEMPERATURES)))
+            tried = try_drafter(engine, name, prompts, temperature, cancel, step_cost=cost)
+            found.append(tried)
+            watch(len(found) / (len(costs) * len(TEMPERATURES)))
     return found
 
 
@@ -145,17 +160,13 @@ def trial_prompts(seconds: float, plain: float, configurations: int) -> int:
     )
 
 
-def is_preferred(
-    trials: Sequence[Trial], target: Path, own: Rival, others: Sequence[Rival]
-) -> bool:
+def is_preferred(trials: Sequence[Trial], own: Rival, others: Sequence[Rival]) -> bool:
     """Whether a drafter is as good as all others, by tokens per step and the bytes of a step.
 
     The measured seconds of a few texts would say less.
     """
 
     def gain(rival: Rival) -> float:
-        costs = step_costs(facts_of(target), facts_of(rival.file), rival.kind)
-        steps = [each.tokens_per_step for each in trials if each.name == rival.name]
-        return sum(steps) / costs[DEPTH]
+        return sum(each.expected_speed for each in trials if each.name == rival.name)
 
     return all(gain(own) >= gain(each) for each in others)

@@ -85,6 +85,11 @@ class Rounds:
         self._saved = monotonic()
 
     @property
+    def planned(self) -> int:
+        """How many rounds there are, unless it ends earlier."""
+        return self._rounds
+
+    @property
     def shards(self) -> int:
         """How many shards there are."""
         return len(self._shards)

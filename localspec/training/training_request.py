@@ -1,15 +1,15 @@
 """Training request: what `localspec train` is asked to do, and what it tells while it does it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localspec.distillation.last_trial import Trial
 from localspec.distillation.material import TextSource
 from localspec.errors import InvalidValueError
-from localspec.training.drafter_kind import KindOptions
+from localspec.training.drafter_kind import CUTS, KindOptions
 
 _MINUTES = 30.0
+# Options of `localspec.load` that have other names on the command line.
+_NAMES = {"context": "ctx", "gpu_layers": "gpu-layers"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,28 @@ class TrainingRequest:
         """How long all of it may take, where no tokens are given."""
         return 60 * (_MINUTES if self.minutes is None else self.minutes)
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the user chose, by the names of the command line."""
+        options, runtime = self.options, self.source.runtime
+        length = {"tokens": self.tokens} if self.tokens else {"minutes": self.seconds / 60}
+        chosen = {
+            **length,
+            "layers": options.layers,
+            "cut": options.cut if options.cut != CUTS[0] else None,
+            "type": options.type_name,
+            "from-head": options.head and options.head.name,
+            "seed": self.source.seed,
+            "device": self.device,
+            "cache-gb": self.cache / 1e9,
+            **{_NAMES.get(name, name): value for name, value in runtime.items()},
+        }
+        return {
+            name: f"{value:g}" if isinstance(value, float) else str(value)
+            for name, value in chosen.items()
+            if value is not None
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -62,21 +84,3 @@ class Progress:
     tokens_per_second: float | None = None
     acceptance: float | None = None
     speed_up: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """A drafter that was trained. finished: False if it was stopped.
-
-    history: the acceptance on held-out texts, untrained and after each round. trials: what the
-    target really accepted, of this drafter and of others; empty if it was stopped. preferred:
-    whether `auto` takes it before others.
-    """
-
-    path: Path
-    kind: str
-    finished: bool
-    history: Sequence[Sequence[float]]
-    trials: Sequence[Trial] = ()
-    preferred: bool = True
-    note: str = ""

@@ -154,6 +154,15 @@ def test_one_that_gains_less_comes_last(target: Path, tmp_path: Path) -> None:
     assert not own_drafters(other)
 
 
+def test_a_report_without_a_place_is_refused_first(cli: Run, target: Path, tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "none" / "report.html"):
+        done = cli("train", str(target), "--report", str(place))
+        assert done.code == InvalidValueError.exit_code
+        assert done.lines == [
+            f"localspec: error: --report {place}: it must be a file in a folder that exists"
+        ]
+
+
 @pytest.mark.skipif(not TORCH, reason="torch is not installed")
 @pytest.mark.slow
 def test_a_training_from_start_to_end(
@@ -168,9 +177,17 @@ def test_a_training_from_start_to_end(
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("\n".join(json.dumps({"prompt": each}) for each in letters(40)))
     options = ("--from", str(prompts), "--tokens", "200", "--layers", "2", *QUICK)
-    done = cli("train", str(target), *options, "--json")
+    page = tmp_path / "report.html"
+    done = cli("train", str(target), *options, "--json", "--report", str(page))
     assert done.code == 0, done.err
     record = done.record
+    first = page.read_text(encoding="utf-8")
+    assert f"the page is {page}" in done.err and record["seconds"]["taken"] > 0
+    # Of a training that has ended the page is made again, without training.
+    again = cli("train", str(target), *options, "--json", "--resume", "--report", str(page))
+    assert again.record == record and page.read_text(encoding="utf-8") == first
+    assert "this training has ended; --anew trains again" in again.err
+    assert "writing texts" not in again.err
     assert record["finished"] and record["kind"] == "draft-model"
     assert Path(record["path"]).parent == tmp_path / "home" / "data" / "drafters"
     assert record["acceptance_by_round"][0][0] > 0 and len(record["trials"]) == 6

@@ -23,10 +23,11 @@ torch = pytest.importorskip("torch")
 from fakes.training_runs import RUNTIME, request  # noqa: E402
 
 from localspec.distillation.texts import Stopped  # noqa: E402
+from localspec.distillation.trained import Trained  # noqa: E402
 from localspec.distillation.work_folder import default_folder  # noqa: E402
 from localspec.training.device import choose_device  # noqa: E402
 from localspec.training.own_training import OwnTraining  # noqa: E402
-from localspec.training.training_request import Progress, Trained, TrainingRequest  # noqa: E402
+from localspec.training.training_request import Progress, TrainingRequest  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("short_texts"), pytest.mark.slow]
 
