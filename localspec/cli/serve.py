@@ -192,7 +192,8 @@ def _command(asked: str | None, alias: tuple[str, ...], address: "Address") -> s
 def _greeting(service: "Service", address: "Address", again: str) -> list[str]:
     """What is said once it answers. again: the command line that prints settings of clients."""
     name, url, engine, pool = service.name, address.url, service.engine, service.pool
-    draft = " or ".join(engine.drafter_set.names) or f"off ({engine.drafter_set.reason})"
+    reason = engine.drafter_set.reason
+    draft = (" or ".join(engine.drafter_set.names) or "off") + (f" ({reason})" if reason else "")
     key = key_shown(key=bool(address.key))
     claude = claude_code_variables(url, name, key)
     return [

@@ -23,6 +23,10 @@ from localspec.models.own_drafters import OwnDrafter
 _SUFFIX = DrafterSpec("suffix")
 
 
+class _UnacceptedError(DrafterMismatchError):
+    """A head of whose tokens the target accepts next to none."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundDrafter:
     """A drafter whose files exist.
@@ -48,13 +52,15 @@ class FoundDrafters:
     """The drafters of a request for one target, before any model is loaded.
 
     reason: why there are no drafters, or why the target's own drafter is missing. optional: whether
-    the draft model was added by `auto`, so that it may be left out.
+    the draft model was added by `auto`, so that it may be left out. notes: one line for each head
+    that is left out because its target accepts too little of it, where another drafter drafts.
     """
 
     request: DraftRequest
     drafters: tuple[FoundDrafter, ...] = ()
     reason: str | None = None
     optional: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def branches(self) -> int:
@@ -151,34 +157,37 @@ def with_own_drafter(
 
     unfit: files that do not fit in memory.
     """
-    own, reasons = own_drafter(target, unfit)
+    own, problems = own_drafter(target, unfit)
     if own:
-        return replace(found, drafters=(*found.drafters, own), reason=None, optional=True)
+        notes = tuple(str(each) for each in problems if isinstance(each, _UnacceptedError))
+        return replace(
+            found, drafters=(*found.drafters, own), reason=None, optional=True, notes=notes
+        )
     pair = pair_finder.pair_of(target)
     unknown = (pair and pair.no_drafter) or f"no drafter is known for {target.name}"
-    return replace(found, reason="; ".join(reasons) or unknown)
+    return replace(found, reason="; ".join(map(str, problems)) or unknown)
 
 
 def own_drafter(
     target: Path, without: Collection[Path], *, inside: bool = True
-) -> tuple[FoundDrafter | None, list[str]]:
+) -> tuple[FoundDrafter | None, list[LocalspecError]]:
     """Return the first of the target's own drafters that can be used, and why others cannot.
 
     without: files that cannot be used. inside: whether heads inside the target can be: they are
     loaded with it.
     """
-    reasons: list[str] = []
+    problems: list[LocalspecError] = []
     for each in own_drafters.own_drafters(target):
         if each.reference is None and not inside:
             continue
         try:
             own = _usable(each, target)
         except LocalspecError as error:
-            reasons.append(str(error))
+            problems.append(error)
             continue
         if own.files and own.files[0] not in without:
-            return own, reasons
-    return None, reasons
+            return own, problems
+    return None, problems
 
 
 def _usable(own: OwnDrafter, target: Path) -> FoundDrafter:
@@ -189,8 +198,9 @@ def _usable(own: OwnDrafter, target: Path) -> FoundDrafter:
         raise ModelNotFoundError(own.missing)
     rate = remembered_rate(target, own.file)
     if rate is not None and rate < LEAST_RATE:
-        raise DrafterMismatchError(
-            f"{own.name} is left out: {target.name} accepted {rate:.0%} of its tokens"
+        raise _UnacceptedError(
+            f"{own.name} is left out: {target.name} accepted {rate:.0%} of its tokens at its first "
+            "use; name it after --draft to use it anyway"
         )
     kind = own.kind if own.kind == PARD else "draft-model"
     try:

@@ -85,7 +85,7 @@ def load_drafters(
         if not found.request.is_only_auto:
             raise DrafterMismatchError(f"{why}; use --draft none")
         found = FoundDrafters(found.request, reason=why)
-    reason, notes, failures = found.reason, list[str](), dict[Path, str]()
+    reason, notes, failures = found.reason, [*found.notes], dict[Path, str]()
     loaded: list[LoadedDrafter] = []
     members: list[SequenceDrafter] = []
     waiting = list(found.drafters)

@@ -135,6 +135,27 @@ def test_auto_tries_the_next_drafter_where_one_cannot_be_loaded(
         assert "made for another model" in note and note.endswith("head drafts instead")
 
 
+def test_a_head_that_was_not_accepted_before_is_said_at_each_load(
+    files: dict[str, Path],
+    own: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    load(files["target"], draft=files["foreign"], **OPTIONS).close()
+    own("foreign", "head")
+    left_out = "foreign.gguf is left out: target.gguf accepted 0% of its tokens at its first use"
+    for _ in range(2):
+        with load(files["target"], **OPTIONS) as engine:
+            assert engine.drafter_set.names == ["suffix", "head"]
+            [note] = engine.notes
+            assert left_out in note and note.endswith("name it after --draft to use it anyway")
+    own("foreign")
+    with load(files["target"], **OPTIONS) as engine:
+        assert engine.drafter_set.names == ["suffix"] and not engine.notes
+        assert left_out in str(engine.drafter_set.reason)
+
+
 def test_the_next_drafter_must_fit_beside_the_target(
     files: dict[str, Path], own: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
