@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.eagle3_tool import own_drafts, tools_drafts
+from fakes.tool_drafts import own_drafts, tools_drafts
 
 import localspec
 from localspec.bench.experiments.block_drafts import Run, compared, own_steps, peers_steps

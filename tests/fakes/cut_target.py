@@ -13,7 +13,7 @@ WIDTH, LAYERS, HEAD = 64, 4, 16
 def write_cut_target(
     path: Path, family: str = "llama", *, tied: bool = False, quantised: bool = False, seed: int = 3
 ) -> Path:
-    """A target of an architecture whose layers can be cut out: `llama` or `qwen3`.
+    """A target of an architecture whose layers can be cut out: `llama`, `qwen2` or `qwen3`.
 
     tied: whether its embedding is its output matrix. quantised: whether its matrices are Q8_0.
     """
@@ -39,7 +39,7 @@ def write_cut_target(
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10000.0)
     writer.add_rope_dimension_count(HEAD)
-    (tiny._byte_pairs if family == "qwen3" else tiny._pieces)(writer)
+    (tiny._pieces if family == "llama" else tiny._byte_pairs)(writer)
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_add_bos_token(True)
@@ -62,6 +62,10 @@ def write_cut_target(
         if family == "qwen3":
             norm(f"{blk}.attn_q_norm", HEAD)
             norm(f"{blk}.attn_k_norm", HEAD)
+        if family == "qwen2":
+            for name, heads in (("q", HEADS), ("k", KEY_VALUE_HEADS), ("v", KEY_VALUE_HEADS)):
+                values = rng.standard_normal(heads * HEAD) * 0.5
+                writer.add_tensor(f"{blk}.attn_{name}.bias", values.astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -36,7 +36,7 @@ def torch_logits(model: CutModel) -> np.ndarray:
         return (rows @ model.table.T).numpy()
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_all_layers_compute_what_the_target_does(family: str, tied: bool, tmp_path: Path) -> None:
     target = write_cut_target(tmp_path / "target.gguf", family, tied=tied)
@@ -45,7 +45,7 @@ def test_all_layers_compute_what_the_target_does(family: str, tied: bool, tmp_pa
     np.testing.assert_allclose(torch_logits(model), expected, atol=2e-3 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("trains_tables", [False, True])
 def test_the_file_computes_what_was_trained(

@@ -23,11 +23,11 @@ from fakes import mtp, tiny
 from fakes.dflash import BlockOracle
 from fakes.drafter_kinds import EXACT
 from fakes.eagle3 import Eagle3Oracle, write_head, write_target
-from fakes.eagle3_tool import own_drafts, tools_drafts
 from fakes.library_rows import LibraryRows
 from fakes.matrix_heads import MedusaOracle
 from fakes.recorder import Oracle
 from fakes.tiny import write_tiny
+from fakes.tool_drafts import EXACT_FLAGS, own_drafts, same_drafts, tools_drafts
 from fakes.trained import SIZES, write_tokenizer, write_trained_target
 from fakes.training_runs import RUNTIME, request
 
@@ -40,6 +40,8 @@ from localspec.distillation.row_cache import RowCache
 from localspec.distillation.shard import Shard
 from localspec.distillation.texts import Text
 from localspec.distillation.work_folder import WorkFolder
+from localspec.drafters.eagle3 import Eagle3
+from localspec.drafters.mtp import Mtp
 from localspec.drafters.row_reader import RowReader
 from localspec.engine.engine import Engine
 from localspec.errors import DrafterMismatchError, InvalidValueError
@@ -377,7 +379,7 @@ def test_a_head_for_a_large_vocabulary_knows_the_frequent_tokens(
 
 
 @pytest.mark.skipif(not TOOL, reason="LLAMA_SPECULATIVE_SIMPLE names no tool to compare with")
-@pytest.mark.parametrize("kind", ["eagle3", "dflash"])
+@pytest.mark.parametrize("kind", ["eagle3", "dflash", "mtp"])
 def test_llama_cpps_own_tool_drafts_the_same(
     kind: str, read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,13 +394,10 @@ def test_llama_cpps_own_tool_drafts_the_same(
         return
     said: dict[str, Any] = {"prompt": "hello an en", "tokens": 60, "depth": 3}
     exact = {name: value for name, value in EXACT.items() if name != "context"}
-    mine = own_drafts(read.target, path, **said, patch=monkeypatch, **exact)
-    flags = "-fa off -ctk f32 -ctv f32 -ctkd f32 -ctvd f32 -ngl 0 -ngld 0"
-    theirs = tools_drafts(TOOL, read.target, path, **said, flags=flags)
-    # Where texts do not end, localspec does not draft their end; the tool does, in vain.
-    pairs = [each for each in zip(mine, theirs, strict=False) if 2 not in each[1]]
-    assert len(pairs) > 10
-    assert all(own == tools for own, tools in pairs)
+    drafting = Mtp if kind == "mtp" else Eagle3
+    mine = own_drafts(read.target, path, **said, patch=monkeypatch, drafter=drafting, **exact)
+    theirs = tools_drafts(TOOL, read.target, path, **said, kind=f"draft-{kind}", flags=EXACT_FLAGS)
+    same_drafts(mine, theirs, end=2)
 
 
 @pytest.mark.slow

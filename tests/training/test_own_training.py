@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.cut_target import write_cut_target
@@ -20,21 +21,29 @@ from localspec.models.trained_drafters import trained_drafters
 
 torch = pytest.importorskip("torch")
 
+from fakes.drafter_kinds import EXACT  # noqa: E402
+from fakes.tool_drafts import EXACT_FLAGS, own_drafts, same_drafts, tools_drafts  # noqa: E402
 from fakes.training_runs import RUNTIME, request  # noqa: E402
 
 from localspec.distillation.texts import Stopped  # noqa: E402
 from localspec.distillation.trained import Trained  # noqa: E402
 from localspec.distillation.work_folder import default_folder  # noqa: E402
+from localspec.drafters.draft_model import DraftModel  # noqa: E402
 from localspec.training.device import choose_device  # noqa: E402
+from localspec.training.drafter_kind import KindOptions  # noqa: E402
 from localspec.training.own_training import OwnTraining  # noqa: E402
 from localspec.training.training_request import Progress, TrainingRequest  # noqa: E402
+
+TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")
 
 pytestmark = [pytest.mark.usefixtures("short_texts"), pytest.mark.slow]
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return write_cut_target(tmp_path / "target.gguf", "qwen3", quantised=True)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A qwen3, or what a test asks for."""
+    family = getattr(request, "param", "qwen3")
+    return write_cut_target(tmp_path / "target.gguf", family, quantised=True)
 
 
 def train(
@@ -48,6 +57,7 @@ def train(
     return OwnTraining(made, watch, say, cancel or threading.Event()).run()
 
 
+@pytest.mark.parametrize("target", ["qwen3", "qwen2"], indirect=True)
 def test_a_draft_model_learns_and_becomes_the_targets_own(target: Path) -> None:
     said: list[str] = []
     seen: dict[str, Progress] = {}
@@ -82,6 +92,21 @@ def test_a_draft_model_learns_and_becomes_the_targets_own(target: Path) -> None:
     assert left and all(name.startswith("texts-") for name in left)
 
 
+@pytest.mark.skipif(not TOOL, reason="LLAMA_SPECULATIVE_SIMPLE names no tool to compare with")
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+def test_llama_cpps_own_tool_drafts_the_same(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = write_cut_target(tmp_path / "target.gguf", family)
+    done = train(request(target, options=KindOptions(layers=2, type_name="F32")))
+    said: dict[str, Any] = {"prompt": "anbtdnenbt", "tokens": 60, "depth": 3}
+    exact = {name: value for name, value in EXACT.items() if name != "context"}
+    mine = own_drafts(target, done.path, **said, patch=monkeypatch, drafter=DraftModel, **exact)
+    how = {"kind": "draft-simple", "flags": EXACT_FLAGS}
+    # The tool drafts for the first token too, which localspec takes from the pass of the prompt.
+    same_drafts(mine, tools_drafts(TOOL, target, done.path, **said, **how)[1:], end=2)
+
+
 def test_one_seed_gives_one_file(target: Path, tmp_path: Path) -> None:
     files = []
     for number in range(2):
@@ -110,16 +135,20 @@ def test_killed_in_each_phase_it_goes_on_with_the_same_result(target: Path, tmp_
     whole = run_killed(target, tmp_path / "whole", "never")
     assert whole.returncode == 0, whole.stderr
     expected = (tmp_path / "whole" / "draft.gguf").read_bytes()
-    phases = ("writing the first texts", "writing texts", "reading texts", "training")
+    last = "trying the drafter"
+    phases = ("writing the first texts", "writing texts", "reading texts", "training", last)
     for phase in phases:
         folder = tmp_path / phase
         killed = run_killed(target, folder, phase)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
-        assert not (folder / "draft.gguf").exists()
+        # The drafter is there before it is tried, and nobody's own until it was.
+        assert (folder / "draft.gguf").exists() == (phase == last)
+        assert not [*(folder / "home").rglob("lists/*.json")]
         again = run_killed(target, folder, "never", "--resume")
         assert again.returncode == 0, again.stderr
         assert again.stdout.splitlines()[-1] == whole.stdout.splitlines()[-1], phase
         assert (folder / "draft.gguf").read_bytes() == expected, phase
+        assert [*(folder / "home").rglob("lists/*.json")]
     assert "going on where" in again.stdout
 
 

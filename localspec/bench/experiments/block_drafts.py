@@ -21,6 +21,7 @@ from localspec.bench.experiments.command_line import Table, argument_parser
 from localspec.drafters.dflash import Dflash
 from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError, LocalspecError
+from localspec.llama import extra_buffers
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Passes
@@ -97,6 +98,8 @@ def peers_steps(binary: Path, run: Run, depth: int, kind: str) -> list[Step]:
     command = [str(binary), *(str(part) for option in options.items() for part in option)]
     # Sampling in the graph logs no candidates.
     command += ["--no-spec-draft-backend-sampling", "--ignore-eos"]
+    # Both load weights in the same way; where rearranged ones crash, the tool would, too.
+    command += [] if extra_buffers.usable() else ["--no-repack"]
     done = subprocess.run(
         command,
         capture_output=True,
