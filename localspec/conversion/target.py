@@ -34,6 +34,12 @@ class Target:
         found = self.header.metadata.items()
         return {key: value for key, value in found if key.startswith("tokenizer.")}
 
+    @property
+    def model_metadata(self) -> dict[str, object]:
+        """The metadata of its shape, its tokenizer, its licence and its source."""
+        kept = (f"{self.header.architecture}.", "tokenizer.", "general.license", "general.source.")
+        return {key: value for key, value in self.header.metadata.items() if key.startswith(kept)}
+
     @cached_property
     def embedding(self) -> tuple[Weights, TensorInfo] | None:
         """The embedding matrix, with the file that has it."""

@@ -66,19 +66,15 @@ class DraftModel(TrainedDrafter):
 
     def export(self, path: Path, about: Mapping[str, object]) -> None:
         """Write a model of the target's architecture, with its tokenizer."""
-        architecture = self._source.target.header.architecture
+        target = self._source.target
+        architecture = target.header.architecture
         metadata = {
-            **self._metadata(),
+            **target.model_metadata,
             "general.file_type": file_type(self._type),
             **about,
             f"{architecture}.block_count": len(self.model.kept),
         }
         write_gguf(path, architecture, metadata, list(self._tensors()))
-
-    def _metadata(self) -> dict[str, object]:
-        header = self._source.target.header
-        kept = (f"{header.architecture}.", "tokenizer.", "general.license", "general.source.")
-        return {key: value for key, value in header.metadata.items() if key.startswith(kept)}
 
     def _tensors(self) -> Iterator[TensorData]:
         trained = {name for name, weight in self.model.named_parameters() if weight.requires_grad}

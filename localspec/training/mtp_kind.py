@@ -86,9 +86,7 @@ def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
     """The rows that leave the target's last layer."""
     options.require_no_cut(MTP)
     require_type(options.type_name, TYPES)
-    source = MtpSource(target)
-    if options.head:
-        source.weights(options.head)
+    MtpSource(target).weights(options.head)  # refuses a head of another shape
     layers = (target.layers,)
     require_rows_read(target, MTP, layers)
     return layers

@@ -58,12 +58,7 @@ class MtpSource(HeadSource):
 
     def file_metadata(self) -> dict[str, object]:
         """The metadata of a file with a head alone: it is the target's last layer, and one more."""
-        header, start = self.target.header, f"{self._architecture}."
-        found = {
-            key: value
-            for key, value in header.metadata.items()
-            if key.startswith((start, "tokenizer."))
-        }
+        found, start = self.target.model_metadata, f"{self._architecture}."
         recurrent = f"{start}attention.recurrent_layers"
         trunk = found.get(recurrent)
         if isinstance(trunk, Array):
