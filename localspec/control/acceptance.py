@@ -49,23 +49,36 @@ class Tally:
         self.right += right
         self.tried += 1
 
+    def fade(self, share: float) -> None:
+        """Let this share of what was counted so far remain."""
+        self.right *= share
+        self.tried *= share
+
 
 class AcceptanceRates:
     """The probability that the j-th drafted token is accepted, given that those before it are.
 
-    guess: the probability at every position before the first observation.
+    guess: the probability at every position before the first observation. seen: the tokens that
+    were drafted lately.
     """
 
     def __init__(self, guess: float = FIRST_GUESS) -> None:
+        self.seen = Tally()
+        self._guess = self._expected = guess
+        self._guess_weight = _GUESS_WEIGHT
         self._right: list[float] = []
         self._tried: list[float] = []
-        self._pooled_right = guess * _GUESS_WEIGHT
-        self._pooled_tried = _GUESS_WEIGHT
 
     @property
     def pooled(self) -> float:
         """The acceptance rate over all positions."""
-        return self._pooled_right / self._pooled_tried
+        right = self.seen.right + self._guess_weight * self._expected
+        return right / (self.seen.tried + self._guess_weight)
+
+    def expect(self, others: Tally) -> None:
+        """Improve the first guess by what other texts, which are written now, have seen lately."""
+        right = _GUESS_WEIGHT * self._guess + others.right
+        self._expected = right / (_GUESS_WEIGHT + others.tried)
 
     def learn(self, position: int, right: bool) -> None:
         """Learn whether the token at this position (from 0) was right, where all before it were."""
@@ -77,8 +90,9 @@ class AcceptanceRates:
             self._tried.append(0.0)
         self._right[position] = _FORGETTING * self._right[position] + right
         self._tried[position] = _FORGETTING * self._tried[position] + 1
-        self._pooled_right = _FORGETTING * self._pooled_right + right
-        self._pooled_tried = _FORGETTING * self._pooled_tried + 1
+        self.seen.fade(_FORGETTING)
+        self.seen.add(right)
+        self._guess_weight *= _FORGETTING
 
     def chances(self, count: int) -> list[float]:
         """Return (count,) the acceptance rates by position."""

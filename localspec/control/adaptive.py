@@ -40,6 +40,10 @@ _FEWEST_TOKENS = 24
 # Most answers end long before `max_tokens`. The first answer is expected to have this many tokens,
 # later ones as many as the answers before; a long answer is expected to double.
 _EXPECTED_TOKENS = 128.0
+_TRIED_AGAIN = "tried again"
+# A trial for which several texts wait, and which seems to lose all of a plain step, waits so many
+# times longer than others.
+_PATIENCE = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,7 @@ class AdaptivePolicy:
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
         self._round = round_ = Round(self._passes, self.rows.offer, self.rows.others)
+        self._learn_from_others()
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
         self._running = None
@@ -156,7 +161,19 @@ class AdaptivePolicy:
         self._offer(options, chosen)
         if chosen is None:
             return PLAIN_STEP
+        if reason is _TRIED_AGAIN and round_.texts > 1:
+            # All pay for it, and one token tells enough.
+            limit = limit.to(1)
         return self._start(chosen, limit, max(chosen.rate, 1 / round_.plain))
+
+    def _learn_from_others(self) -> None:
+        """What other texts see of a drafter is what this one expects before it has seen much."""
+        for candidate in self.candidates:
+            name, rates = candidate.drafter.name, candidate.acceptance_rates
+            # One that begins anew has seen nothing yet, but the text before it has.
+            if rates.seen.tried:
+                self.rows.seen[name] = rates.seen
+            rates.expect(self.rows.seen_by_others(name))
 
     def keep(self, draft: Draft) -> int:
         """How many of the drafted tokens are worth verifying."""
@@ -335,29 +352,45 @@ class AdaptivePolicy:
             if not option.candidate.cheap:
                 if option.candidate.gain > 0:
                     return option, "has paid lately"
-                if option.candidate.is_trial_due():
-                    return option, "tried again"
+                if self._is_trial_due(option):
+                    return option, _TRIED_AGAIN
         return (
             None,
             "nothing promises more" if options else "nothing to draft, or the loss budget is spent",
         )
 
+    def _is_trial_due(self, option: Option) -> bool:
+        """Whether to try a drafter that does not seem to pay.
+
+        Where others wait for it too, a trial is rarer the more it seems to lose.
+        """
+        if self._round.texts == 1:
+            return option.candidate.is_trial_due()
+        loss = max(0.0, 1 - option.rate * self._round.plain)
+        others = any(each.trial for each in self.rows.others)
+        due = option.candidate.is_trial_due(1 + _PATIENCE * loss, in_company=others)
+        self.rows.offer.trial = due
+        return due
+
     def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
         candidate, passes = option.candidate, self._round.table(option.plan.others)
         # The rows of a parallel draft are computed before its first token is drawn.
-        deepest = option.depth if candidate.parallel else candidate.depth(limit)
+        deepest = candidate.depth(limit)
+        if candidate.parallel:
+            deepest = min(deepest, option.depth)
         self._running = running = RunningDraft(
             option, rate, passes, self._available(), deepest, clock=self.clock
         )
         longer = passes[option.depth + 1] - passes[1]
         self.rows.offer.risk = longer + option.drafting[option.depth] + option.catching_up
         if candidate.parallel:
-            return Decision(candidate.drafter, option.depth, running.go_on)
+            return Decision(candidate.drafter, deepest, running.go_on)
         if candidate.reports_confidence:
             return Decision(candidate.drafter, limit.depth, running.go_on)
         # A drafter that reports no confidence never stops early: limit it to the best depth.
-        draft = candidate.shadow_draft(option.depth)
-        return Decision(candidate.drafter, option.depth, running.go_on, draft)
+        depth = min(limit.depth, option.depth)
+        draft = candidate.shadow_draft(depth)
+        return Decision(candidate.drafter, depth, running.go_on, draft)
 
 
 def _explanation(option: Option | None, plain: float, reason: str) -> Explanation:

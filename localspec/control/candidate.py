@@ -198,10 +198,14 @@ class Candidate:
 
     # Trials of a drafter that does not pay.
 
-    def is_trial_due(self) -> bool:
-        """Whether to try the drafter although it does not seem to pay; call it once per step."""
+    def is_trial_due(self, patience: float = 1.0, *, in_company: bool = False) -> bool:
+        """Whether to try the drafter although it does not seem to pay; call it once per step.
+
+        patience: how many times longer it waits. in_company: whether another text tries one now; a
+        trial that is nearly due then comes at once, as rows and drafts cost less together.
+        """
         self._waited += 1
-        return self._waited > self._wait
+        return self._waited > self._wait * patience * (0.5 if in_company else 1.0)
 
     def end_trial(self, *, paid: bool) -> None:
         """End a trial. paid: whether its step was faster than plain decoding."""

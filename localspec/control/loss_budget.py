@@ -15,8 +15,10 @@ class LossBudget:
     drafting for a thousand tokens.
 
     Where several texts share decodes, `plain` is a text's part of a decode without drafts. One
-    account is for all of them. It may be overdrawn by as many of these decodes, and so may that of
-    each text, in which a text that only loses cannot spend what the others save.
+    account is for all of them, and may be overdrawn by fewer decodes, as all wait for each. That of
+    each text remains: a text that only loses cannot spend what the others save.
+
+    overdraft: in plain steps.
     """
 
     ALLOWANCE = 0.02
@@ -25,7 +27,8 @@ class LossBudget:
     MAX_BALANCE = 20.0
     MAX_OVERRUN = 2.0
 
-    def __init__(self) -> None:
+    def __init__(self, overdraft: float = OVERDRAFT) -> None:
+        self._overdraft = overdraft
         self._balance = 0.0
 
     def available(self, plain: float) -> float:
@@ -33,7 +36,7 @@ class LossBudget:
 
         plain: the seconds of a plain step, with the whole decode.
         """
-        return self._balance + self.OVERDRAFT * plain
+        return self._balance + self._overdraft * plain
 
     def add_step(
         self, seconds: float, expected: float, tokens: int, plain: float, texts: int = 1

@@ -7,8 +7,11 @@ offers. So decisions follow each other, and no two texts take the same row.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from localspec.control.acceptance import Tally
 from localspec.control.loss_budget import LossBudget
 
+# How far the loss budget of all texts may be overdrawn, in their plain decodes.
+OVERDRAFT = 4.0
 # The weight of the newest step in the tokens per step.
 _NEWEST = 1 / 32
 
@@ -21,6 +24,7 @@ class Offer:
     drafting: (1 + number of survivals,) seconds of a draft by its tokens. depth: how many it drafts
     now. risk: the seconds that this draft may lose. host: seconds of a step outside the models.
     reading: seconds of the next pass of its prompt; 0 behind the prompt. tokens: per step, lately.
+    trial: whether its draft now is a trial.
     """
 
     survivals: Sequence[float] = ()
@@ -30,6 +34,7 @@ class Offer:
     host: float = 0.0
     reading: float = 0.0
     tokens: float = 1.0
+    trial: bool = False
 
     def bring(self, survivals: Sequence[float], drafting: Sequence[float], depth: int) -> None:
         """Offer another draft. drafting may be longer than needed."""
@@ -45,7 +50,7 @@ class RowBudget:
     """
 
     def __init__(self) -> None:
-        self.loss_budget = LossBudget()
+        self.loss_budget = LossBudget(OVERDRAFT)
         self._shares: list[RowShare] = []
 
     def new_share(self, is_written: Callable[[], bool] = lambda: True) -> "RowShare":
@@ -58,6 +63,15 @@ class RowBudget:
         """Forget a text."""
         if share in self._shares:
             self._shares.remove(share)
+
+    def seen_by_others(self, own: "RowShare", drafter: str) -> Tally:
+        """How many drafted tokens of a drafter were right lately, in texts beside this one."""
+        found = [
+            share.seen[drafter]
+            for share in self._shares
+            if share is not own and drafter in share.seen and share.is_written()
+        ]
+        return Tally(sum(each.right for each in found), sum(each.tried for each in found))
 
     def others(self, own: "RowShare") -> list[Offer]:
         """The offers of the other texts that share decodes with this one."""
@@ -72,7 +86,8 @@ class RowShare:
     """The part of one text in a row budget.
 
     offer: what it may bring to the next decode. cache: only texts of one cache share decodes.
-    budget: that of all texts. is_written: as in RowBudget.
+    budget: that of all texts. is_written: as in RowBudget. seen: the tokens that each drafter, by
+    its name, has drafted lately.
     """
 
     def __init__(self, budget: RowBudget, is_written: Callable[[], bool]) -> None:
@@ -80,11 +95,16 @@ class RowShare:
         self.is_written = is_written
         self.offer = Offer()
         self.cache: object = None
+        self.seen: dict[str, Tally] = {}
 
     @property
     def others(self) -> list[Offer]:
         """The offers of the other texts."""
         return self.budget.others(self)
+
+    def seen_by_others(self, drafter: str) -> Tally:
+        """What the other texts have seen of a drafter."""
+        return self.budget.seen_by_others(self, drafter)
 
     def begin(self, cache: object) -> None:
         """Start a text, of which nothing is known, in this cache."""
@@ -93,6 +113,6 @@ class RowShare:
     def learn(self, tokens: int, host: float) -> None:
         """Learn from a step. tokens: the committed ones. host: its seconds outside the models."""
         offer = self.offer
-        offer.risk = 0.0
+        offer.risk, offer.trial = 0.0, False
         offer.tokens += _NEWEST * (tokens - offer.tokens)
         offer.host += _NEWEST * (host - offer.host)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from localspec.bench.experiments.simulated_drafter import COSTS, MIXES, User
 from localspec.bench.experiments.simulated_users import (
     DEPTHS,
+    MakePolicy,
     SimulatedUsers,
     Speeds,
     auto,
@@ -20,11 +21,12 @@ from localspec.bench.experiments.simulated_users import (
     plain,
     simulate,
 )
+from localspec.control.acceptance import AcceptanceRates, Tally
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import PassCosts
 from localspec.control.round import Round
-from localspec.control.row_budget import Offer, RowBudget
+from localspec.control.row_budget import OVERDRAFT, Offer, RowBudget
 
 
 def offered(*survivals: float, tokens: float = 1.0, reading: float = 0.0) -> Offer:
@@ -195,6 +197,38 @@ def test_auto_is_about_as_fast_as_the_best_depth_for_all(costs: str, users: int)
     assert after >= 0.94 * best
 
 
+@pytest.mark.parametrize("rate", [0.4, 0.05])
+@pytest.mark.parametrize("users", [4, 8])
+@pytest.mark.parametrize("costs", ["Q4_0 A", "Q4_0 B", "F16 A", "GPU"])
+def test_users_do_not_all_pay_for_learning_the_same(costs: str, users: int, rate: float) -> None:
+    """Two short texts of each, the first ones with this drafter, which hardly ever pays."""
+
+    def speed(make: MakePolicy) -> float:
+        both = SimulatedUsers(COSTS[costs], [User(rate)] * users, make)
+        for tokens in (24, 48):
+            both.run(tokens)
+            for writer in both.writers:
+                writer.policy.begin()
+        return sum(each.tokens for each in both.writers) / both.seconds
+
+    assert speed(auto) >= 0.93 * speed(plain)
+
+
+def test_what_others_have_seen_is_expected_at_first() -> None:
+    budget = RowBudget()
+    one, other = budget.new_share(), budget.new_share(lambda: beside)
+    other.seen["suffix"] = Tally(2, 16)
+    beside, rates = True, AcceptanceRates(0.7)
+    rates.expect(one.seen_by_others("suffix"))
+    assert rates.chances(2) == pytest.approx([4.8 / 20] * 2)
+    for _ in range(200):
+        rates.learn(0, True)
+    assert rates.chances(1)[0] > 0.99, "its own text counts for more"
+    beside = False
+    assert one.seen_by_others("suffix").tried == 0
+    assert one.seen_by_others("model").tried == 0
+
+
 def fairness(costs: str, mix: str, users: int, tokens: int) -> float:
     """The slowest over the fastest of users whose drafts are right at the same places."""
     same = [MIXES[mix][0]] * users
@@ -261,7 +295,7 @@ def test_no_stretch_of_all_texts_takes_much_longer_than_plain_decoding(
             (answer := next(right)),
             MARGIN_OF[answer != lies],
         )
-    assert excess(users, 400) <= LossBudget.OVERDRAFT + LossBudget.MAX_BALANCE
+    assert excess(users, 400) <= OVERDRAFT + LossBudget.MAX_BALANCE
 
 
 def test_when_the_budget_of_all_is_spent_nobody_drafts() -> None:

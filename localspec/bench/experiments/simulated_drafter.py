@@ -80,11 +80,18 @@ class SimulatedDrafter:
                 self._coming.append(self.draw())
             right, margin = self._coming[len(tokens)]
             if not self._user.copies:
-                self.seconds += self._share * (FURTHER if tokens else FIRST)
+                self.seconds += self._share_of(self.texts) * (FURTHER if tokens else FIRST)
             tokens.append(int(right))
             if limit.go_on and not self._user.copies and not limit.go_on(margin):
                 break
         return Draft(tokens)
+
+    def seconds_of(self, texts: Sequence[int]) -> float:
+        """Seconds of a draft. texts: for each of its tokens, how many texts share its decode."""
+        return sum(
+            self._share_of(each) * (FURTHER if number else FIRST)
+            for number, each in enumerate(texts)
+        )
 
     def observe(self, outcome: Outcome) -> None:
         """Go on behind the committed tokens."""
@@ -94,10 +101,9 @@ class SimulatedDrafter:
         if self._user.copies and not self._found and self._random.random() < 0.1 * count:
             self._found = self._random.randrange(2, 24)
 
-    @property
-    def _share(self) -> float:
+    def _share_of(self, texts: int) -> float:
         """What a text pays of a decode of the drafter's model, in parts of one for one text."""
-        return self._decode(self.texts) / self._decode(1) / self.texts
+        return self._decode(texts) / self._decode(1) / texts
 
     def draw(self) -> tuple[bool, float]:
         """Whether the next token is right, and the drafter's confidence: it knows the easy ones."""

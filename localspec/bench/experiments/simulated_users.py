@@ -142,12 +142,21 @@ class SimulatedUsers:
         """One round: all decide and draft, then their passes are computed."""
         for writer in self.writers:
             writer.decide()
-            self.seconds += writer.drafting
-        drafting = sum(writer.drafting > 0 for writer in self.writers)
-        for writer in self.writers:
-            writer.drafter.texts = max(1, drafting)
+        self._share_drafting()
+        self.seconds += sum(writer.drafting for writer in self.writers)
         for members in self._decodes():
             self._decode(members)
+
+    def _share_drafting(self) -> None:
+        """Charge the drafts, of which the n-th tokens come from one decode of the drafter."""
+        drafting = [each for each in self.writers if each.drafting > 0]
+        lengths = sorted((len(each.draft) for each in drafting), reverse=True)
+        # By the number of a token, how many texts draft so many.
+        texts = [sum(each > at for each in lengths) for at in range(max(lengths, default=0))]
+        for writer in drafting:
+            writer.drafting = writer.drafter.seconds_of(texts[: len(writer.draft)])
+        for writer in self.writers:
+            writer.drafter.texts = max(1, len(drafting))
 
     def _seconds(self, rows: int) -> float:
         """Seconds of a decode, linear between the known numbers of rows and behind the last."""
