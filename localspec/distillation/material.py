@@ -5,6 +5,7 @@ A few prompts are held out: their answers are never trained on, and tell how goo
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from pathlib import Path
 from threading import Event
 from time import perf_counter
@@ -94,6 +95,12 @@ class Material(Closing):
         """The texts of a wave, written now if they are not here. Raises Stopped."""
         return self._writer.wave(number, self._cancel)
 
+    @property
+    def written(self) -> int:
+        """How many waves, from the first one on, were written before."""
+        numbers = takewhile(lambda number: self._writer.kept(number) is not None, count())
+        return sum(1 for _ in numbers)
+
     def held_out_texts(self) -> list[Text]:
         """The answers to the held-out prompts. Raises Stopped."""
         return self._held_out_writer.wave(0, self._cancel)
@@ -138,9 +145,9 @@ def _split(prompts: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[list
             f"there are {len(prompts)} different prompts, and a training needs {FEWEST_PROMPTS}: "
             "name more texts with --from, or leave it out for the prompts that come along"
         )
-    count = min(_MOST_HELD_OUT, max(_FEWEST_HELD_OUT, len(prompts) // _HELD_OUT))
-    step = len(prompts) // count
-    held = set(range(0, step * count, step))
+    held_out = min(_MOST_HELD_OUT, max(_FEWEST_HELD_OUT, len(prompts) // _HELD_OUT))
+    step = len(prompts) // held_out
+    held = set(range(0, step * held_out, step))
     return (
         [list(each) for number, each in enumerate(prompts) if number not in held],
         [list(prompts[number]) for number in sorted(held)],

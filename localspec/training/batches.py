@@ -92,7 +92,8 @@ def batches(
     while True:
         full = rows(encoded(tokenizer, one_pass(rng)))
         rng.shuffle(full)
-        for start in range(0, len(full) - ROWS + 1, ROWS):
+        # Few texts are one small batch.
+        for start in range(0, max(1, len(full) - ROWS + 1), ROWS):
             yield batch(full[start : start + ROWS])
 
 

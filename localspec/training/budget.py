@@ -40,13 +40,15 @@ class Budget:
 class Sizes:
     """Tokens of a wave: all, and those of the answers. held_out: tokens of the held-out texts.
 
-    most_waves: as many as the disk may hold; of more, all are read again in each round.
+    most_waves: as many as the disk may hold; of more, all are read again in each round. written:
+    the waves that are here already, of another training perhaps.
     """
 
     tokens: float
     answers: float
     held_out: float
     most_waves: float = math.inf
+    written: int = 0
 
 
 def budget_for_tokens(tokens: int, sizes: Sizes) -> Budget:
@@ -80,12 +82,12 @@ def _affordable(seconds: float, rounds: int, speeds: Speeds, sizes: Sizes) -> in
     return low
 
 
-def forecast(budget: Budget, speeds: Speeds, sizes: Sizes, *, written: int = 0) -> float:
-    """The seconds that a budget takes. written: waves that are there already."""
+def forecast(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
+    """The seconds that a budget takes."""
     waves = budget.waves
-    write = max(0, waves - written) * sizes.answers * speeds.write
+    write = max(0, waves - sizes.written) * sizes.answers * speeds.write
     reads = 1 if waves <= sizes.most_waves else budget.rounds
-    read = reads * waves * sizes.tokens * speeds.read
+    read = (reads * waves * sizes.tokens + sizes.held_out) * speeds.read
     return write + read + training_seconds(budget, speeds, sizes) + speeds.trial
 
 

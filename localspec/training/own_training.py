@@ -140,6 +140,7 @@ class OwnTraining:
             sum(len(each.tokens) for each in first),
             sum(each.answer for each in first),
             sum(len(each.tokens) for each in held_out),
+            material.written,
         )
         sample = list(batches(shard, self._device, np.random.default_rng(0), self._target.width))
         speeds = self._speeds(material, reading, drafter, sample)
@@ -155,13 +156,15 @@ class OwnTraining:
             seed=self._seed,
             width=self._target.width,
         )
+        later = training_seconds(budget, speeds, sizes)
         if self._request.resume and rounds.resume():
-            self._say("going on where the last training was saved")
+            left = (1 - rounds.share) * later + speeds.trial
+            self._say(f"going on where the last training was saved: about {format_seconds(left)}")
         if not rows.missing:
             material.release()
         expected = ExpectedSpeed(self._target, drafter, self._request.kind, folder)
-        later = training_seconds(budget, speeds, sizes), speeds.trial
-        finished = rounds.run(self._rounds_watcher(*later, expected), self._cancel.is_set)
+        watch = self._rounds_watcher(later, speeds.trial, expected)
+        finished = rounds.run(watch, self._cancel.is_set)
         return self._ended(material, folder, drafter, rounds, speeds, finished=finished)
 
     def _place(self, drafter: TrainedDrafter) -> None:
@@ -189,9 +192,10 @@ class OwnTraining:
         seed = self._request.source.seed
         return _SEED if seed is None else seed
 
-    def _sizes(self, tokens: int, answers: int, held_out: int) -> Sizes:
+    def _sizes(self, tokens: int, answers: int, held_out: int, written: int) -> Sizes:
         per_token = bytes_per_token(self._target.width, len(self._layers))
-        return Sizes(tokens, answers, held_out, self._request.cache / (tokens * per_token))
+        most = self._request.cache / (tokens * per_token)
+        return Sizes(tokens, answers, held_out, most, written)
 
     def _speeds(
         self, material: Material, reading: float, drafter: TrainedDrafter, sample: Sequence[Batch]
@@ -217,13 +221,14 @@ class OwnTraining:
         disk = min(disk, self._request.cache)
         folder.require_free(disk)
         folder.write_json(_BUDGET, budget.as_dict())
-        seconds = forecast(budget, speeds, sizes, written=1)
+        seconds = forecast(budget, speeds, sizes)
         tokens = round(budget.waves * sizes.answers)
         self._foreseen, self._forecast_at = None if stored else seconds, monotonic()
+        # What is left of a training that is resumed is known once its state is read.
+        time = "" if stored else f"about {format_seconds(seconds)} on this machine, "
         self._say(
-            f"{tokens:,} tokens of answers, {budget.rounds} rounds over them: about "
-            f"{format_seconds(seconds)} on this machine, {format_bytes(disk)} on the "
-            "disk"
+            f"{tokens:,} tokens of answers, {budget.rounds} rounds over them: {time}"
+            f"{format_bytes(disk)} on the disk"
         )
         return budget
 
@@ -232,7 +237,8 @@ class OwnTraining:
     ) -> RowCache:
         """Let the target write all texts, and read them, as far as the disk may hold them."""
         for number in range(budget.waves):
-            left = forecast(budget, speeds, sizes, written=number)
+            there = replace(sizes, written=max(number, sizes.written))
+            left = forecast(budget, speeds, there)
             share = number / budget.waves
             self._watch(Progress("writing texts", share, left, 1 / speeds.write))
             material.wave(number)

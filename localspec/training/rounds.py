@@ -90,6 +90,11 @@ class Rounds:
         return self._rounds
 
     @property
+    def share(self) -> float:
+        """The share of all steps that were taken."""
+        return min(1.0, self._place.step / self._steps)
+
+    @property
     def shards(self) -> int:
         """How many shards there are."""
         return len(self._shards)
@@ -145,8 +150,7 @@ class Rounds:
                     self._step(batch)
                     tokens += batch.tokens.numel()
                     speed = tokens / (monotonic() - began)
-                    share = min(1.0, place.step / self._steps)
-                    watch(RoundProgress(share, speed, place.history[-1]))
+                    watch(RoundProgress(self.share, speed, place.history[-1]))
                 place.shard += 1
                 self._save_sometimes()
             place.round, place.shard = place.round + 1, 0

@@ -1,5 +1,7 @@
 """Budget: the time that is asked for is spent, and on what is worth it."""
 
+from dataclasses import replace
+
 import pytest
 
 from localspec.training.budget import (
@@ -41,4 +43,13 @@ def test_a_small_disk_costs_reading_in_each_round() -> None:
     small = Sizes(9000, 8000, 4000, most_waves=9)
     more = forecast(budget, QUICK, small) - forecast(budget, QUICK, SIZES)
     assert more == pytest.approx(4 * 10 * 9000 * QUICK.read)
-    assert forecast(budget, QUICK, SIZES, written=10) < forecast(budget, QUICK, SIZES)
+
+
+def test_texts_that_are_here_take_no_time() -> None:
+    here = replace(SIZES, written=7)
+    saved = forecast(Budget(10, 5), QUICK, SIZES) - forecast(Budget(10, 5), QUICK, here)
+    assert saved == pytest.approx(7 * 8000 * QUICK.write)
+    assert forecast(Budget(2, 5), QUICK, here) < forecast(Budget(2, 5), QUICK, SIZES)
+    # The time that they save goes into more of them.
+    more = [budget_for_seconds(3600, SLOW_TARGET, each).waves for each in (SIZES, here)]
+    assert more[1] > more[0]
