@@ -9,12 +9,12 @@ from localspec.cli.table import table_text
 from localspec.gguf.facts import Facts
 from localspec.gguf.reader import display_name
 from localspec.gguf.vocabulary import TOKENIZER_NAMES, HeaderVocabulary
-from localspec.models.kinds import DRAFT_MODEL
+from localspec.models.kinds import DRAFT_MODEL, THROUGH_TEXT
 from localspec.models.own_drafters import OwnDrafter
 from localspec.models.registry import Pair
 from localspec.models.speed_up import SpeedUpEstimate
 from localspec.models.suggestions import DrafterSuggestion
-from localspec.models.vocabulary_match import Check, failed_check
+from localspec.models.vocabulary_match import THROUGH_TEXT_LINE, Check, failed_check
 
 _OTHER_DRAFTER = "use a smaller model of the same family, or --draft suffix"
 _TOO_QUICK = "the target is so small that a draft takes as long as the tokens it saves"
@@ -59,7 +59,8 @@ class DrafterReport:
         drafter, target = display_name(self.drafter_name), display_name(self.target_name)
         failed = failed_check(self.checks)
         if failed is None:
-            return f"{drafter} fits {target}, {gain_text(self.speed_up)}"
+            how = f" ({THROUGH_TEXT_LINE})" if self.kind == THROUGH_TEXT else ""
+            return f"{drafter} fits {target}{how}, {gain_text(self.speed_up)}"
         text = f"{drafter} cannot draft for {target}: {failed.detail}"
         return f"{text}; {_REMEDIES.get(failed.name, _OTHER_DRAFTER)}"
 
@@ -102,7 +103,8 @@ class SuggestionReport:
     def _conclusion(self) -> str:
         if self.suggestions and self.suggestions[0].useful:
             best = self.suggestions[0]
-            return f"best: {_shown(best.name)}, {gain_text(best.speed_up)}"
+            how = f" ({THROUGH_TEXT_LINE})" if best.kind == THROUGH_TEXT else ""
+            return f"best: {_shown(best.name)}{how}, {gain_text(best.speed_up)}"
         fitting = [each for each in self.suggestions if each.failed is None]
         if any(each.speed_up.too_quick for each in fitting):
             return f"no drafter pays: {_TOO_QUICK}"

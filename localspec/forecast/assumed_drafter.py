@@ -2,7 +2,8 @@
 
 A forecast replays drafters over answers that are written already. A head drafts only beside its
 target, whose hidden rows are gone by then. So of a head the acceptance rate is taken as known, the
-same at every place, and only its costs are those of this machine.
+same at every place, and only its costs are those of this machine. The same holds for a draft model
+with another vocabulary: its distributions are not over the answers' tokens.
 """
 
 from collections.abc import Sequence
@@ -12,17 +13,27 @@ import numpy as np
 
 from localspec.forecast.answers import Answer
 from localspec.forecast.replay import ScoredText
+from localspec.loading.drafter_set import SequenceDrafter
 from localspec.loading.first_guesses import Guess
+from localspec.models.kinds import THROUGH_TEXT
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, Outcome
 
 
+def is_assumed(member: SequenceDrafter) -> bool:
+    """Whether a drafter cannot be replayed."""
+    return bool(member.drafter.traits.reads_hidden) or member.kind == THROUGH_TEXT
+
+
 class AssumedDrafter:
-    """Stands for a head. guess: its acceptance rate. answers: the texts that it may draft."""
+    """Stands for a head, or for a drafter with another vocabulary.
+
+    guess: its acceptance rate. answers: the texts that it may draft.
+    """
 
     def __init__(self, head: Drafter, guess: Guess, answers: Sequence[Answer]) -> None:
         self.name = head.name
-        self.traits = replace(head.traits, reads_hidden=(), gives_probs=False)
+        self.traits = replace(head.traits, reads_hidden=(), gives_probs=False, backlog=None)
         self.guess = guess
         self._answers = answers
         self._tokens: list[int] = []

@@ -15,7 +15,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.against_clairvoyant import AgainstClairvoyant, against_clairvoyant
 from localspec.forecast.answers import Answer
-from localspec.forecast.assumed_drafter import AssumedDrafter
+from localspec.forecast.assumed_drafter import AssumedDrafter, is_assumed
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.model_free import count_steps
 from localspec.forecast.replay import expected_steps
@@ -61,7 +61,8 @@ class ConfigurationForecast:
 class Forecast:
     """The forecasts of all configurations, the fastest first, and what they rest on.
 
-    rates: as in ScoredAnswers. assumed: the acceptance rates of heads, which are not replayed.
+    rates: as in ScoredAnswers. assumed: the acceptance rates of drafters that are not
+    replayed.
     answers, tokens: how many were generated. clairvoyant: None where `auto` has no drafter.
     """
 
@@ -124,13 +125,13 @@ def forecast(
 
 
 def assumed_heads(engine: Engine, answers: Sequence[Answer]) -> list[AssumedDrafter]:
-    """Stand-ins for the engine's drafters that read hidden rows, in a forecast of these answers."""
+    """Stand-ins for those of the engine's drafters that cannot be replayed over these answers."""
     drafting, temperature = engine.drafter_set, answers[0].sampler.params.temperature
     guessed = guesses(engine.model.path, drafting, _COUPLED, temperature, {})
     return [
-        AssumedDrafter(each, guessed[each.name], answers)
-        for each in drafting.drafters
-        if each.traits.reads_hidden
+        AssumedDrafter(each.drafter, guessed[each.drafter.name], answers)
+        for each in drafting.members
+        if is_assumed(each)
     ]
 
 

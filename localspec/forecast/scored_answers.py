@@ -10,6 +10,7 @@ from localspec.drafters.model_free import MODEL_FREE
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.answers import Answer, write_answer
+from localspec.forecast.assumed_drafter import is_assumed
 from localspec.forecast.model_free import ReplayedDrafts, first_token_accuracy, replay_drafts
 from localspec.forecast.replay import ScoredText, score_with_drafter
 from localspec.generation_config import GenerationConfig, GenerationOptions
@@ -56,13 +57,8 @@ def score_answers(
     context: another cache of the engine's target. options: the seed is that of the first answer;
     each further one has the next.
     """
-    # Heads cannot be tried: they need their target's hidden rows.
     with_model = next(
-        (
-            each
-            for each in engine.drafter_set.members
-            if each.sequence and not each.drafter.traits.reads_hidden
-        ),
+        (each for each in engine.drafter_set.members if each.sequence and not is_assumed(each)),
         None,
     )
     small = with_model.sequence if with_model else None

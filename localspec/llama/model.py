@@ -83,18 +83,20 @@ class Model(Closing):
                 return list(ids[:n])
             size = -n
 
-    def tokenize_after(self, text: str) -> list[int]:
+    def tokenize_after(self, text: str, *, parse_special: bool = True) -> list[int]:
         """Return the tokens of a text that continues another one: without BOS or a space in front.
 
-        What follows its first special token is tokenized as in a text of its own.
+        parse_special: as in `tokenize`. What follows the first special token is tokenized as in a
+        text of its own.
         """
-        alone = self.tokenize(text, add_special=False)
+        alone = self.tokenize(text, add_special=False, parse_special=parse_special)
         if b"".join(self._piece(token, special=True) for token in alone) == text.encode():
             return alone
         # SentencePiece put a space in front, as it does at the start of a text only.
         for before in ("\n", "a"):
             first, both = (
-                self.tokenize(part, add_special=False) for part in (before, before + text)
+                self.tokenize(part, add_special=False, parse_special=parse_special)
+                for part in (before, before + text)
             )
             if both[: len(first)] == first:
                 return both[len(first) :]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from localspec.drafters.spec import PARD
 from localspec.drafters.suffix_store import PastTexts
+from localspec.drafters.translation import Translation
 from localspec.errors import DrafterMismatchError, InvalidValueError, LocalspecError
 from localspec.gguf.facts import facts_of
 from localspec.gguf.heads import MTP_KINDS, Head
@@ -22,7 +23,7 @@ from localspec.loading.head_check import require_last_rows
 from localspec.loading.kv_precision import choose_kv_type
 from localspec.loading.loaded_drafter import LoadedDrafter
 from localspec.loading.matrix_heads import LoadedMatrixHead, require_output_rows
-from localspec.models.vocabulary_match import mismatch
+from localspec.models.vocabulary_match import THROUGH_TEXT_LINE, mismatch, translates
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +172,15 @@ def _load(
         model = target.model if inside else _model(path, runtime, found.head)
         if not inside:
             undo.callback(model.close)
+        translation = None
         if differs := mismatch(target.model, model):
-            raise DrafterMismatchError(
-                f"{path.name} cannot draft for {target.model.path.name}: {differs}; "
-                "use a drafter of the same family, or --draft suffix"
-            )
+            # A mask token is one of the drafter's own, and a head writes no text.
+            if found.head or found.spec.kind == PARD or not translates(target.model, model):
+                raise DrafterMismatchError(
+                    f"{path.name} cannot draft for {target.model.path.name}: {differs}; "
+                    "use a drafter of the same family, or --draft suffix"
+                )
+            translation = Translation(target.model, model)
         if found.head:
             require_last_rows(target, path.name, found.head)
         kv_type, note = runtime.drafter_kv_type, None
@@ -186,7 +191,11 @@ def _load(
             note = less or note
         undo.pop_all()
     header = header.without_vocabulary()
-    return LoadedDrafter(found.spec, model, header, kv_type, found.head, inside), note
+    if translation:
+        note = "; ".join(filter(None, [f"{path.name}: {THROUGH_TEXT_LINE}", note]))
+    return LoadedDrafter(
+        found.spec, model, header, kv_type, found.head, inside, translation=translation
+    ), note
 
 
 def _model(path: Path, runtime: RuntimeConfig, head: Head | None) -> Model:

@@ -14,6 +14,8 @@ from localspec.drafters.mtp import ChainedMtp, Mtp
 from localspec.drafters.pard import Pard
 from localspec.drafters.spec import DrafterSpec
 from localspec.drafters.suffix_store import PastTexts
+from localspec.drafters.text_drafter import TextDrafter
+from localspec.drafters.translation import Translation
 from localspec.errors import DrafterMismatchError
 from localspec.gguf.assistant import ASSISTANT
 from localspec.gguf.block_heads import DFLASH, DFLASH2, DSPARK
@@ -27,6 +29,7 @@ from localspec.loading.config import RuntimeConfig
 from localspec.loading.drafter_set import SequenceDrafter
 from localspec.loading.matrix_heads import LoadedMatrixHead
 from localspec.loading.places import place_beside, sequence_beside
+from localspec.models.kinds import THROUGH_TEXT
 from localspec.speculation.drafter import Drafter
 
 _BLOCK_DRAFTERS = {DFLASH: Dflash, DFLASH2: Dflash2, DSPARK: Dspark}
@@ -38,7 +41,8 @@ class LoadedDrafter:
 
     header: of the model's file. kv_type: the type of the keys and values in its caches. head: what
     a head reads of its target. inside: whether the model is the target's, which has the heads.
-    matrices: a head that needs no cache.
+    matrices: a head that needs no cache. translation: between the vocabularies of target and
+    drafter; None if they are the same.
     """
 
     spec: DrafterSpec
@@ -48,6 +52,7 @@ class LoadedDrafter:
     head: Head | None = None
     inside: bool = False
     matrices: LoadedMatrixHead | None = None
+    translation: Translation | None = None
 
     def for_sequence(
         self,
@@ -76,12 +81,15 @@ class LoadedDrafter:
                 f"{sequence.rollback.value}; use --draft suffix"
             )
         drafter = self._model_drafter(sequence, self._name(self.model), target.n_vocab)
-        return SequenceDrafter(drafter, sequence, self.kv_type, kind=self.spec.kind)
+        kind = THROUGH_TEXT if self.translation else self.spec.kind
+        return SequenceDrafter(drafter, sequence, self.kv_type, kind=kind)
 
     def _model_drafter(self, sequence: KVSequence, name: str, n_vocab: int) -> Drafter:
         """The drafter of this kind for a text in a cache of its model."""
         if self.head:
             return self._head_drafter(self.head, sequence, name, n_vocab)
+        if self.translation:
+            return TextDrafter(sequence, name=name, translation=self.translation)
         if self.spec.mask_token is not None:
             return Pard(sequence, name=name, n_vocab=n_vocab, mask=self.spec.mask_token)
         return DraftModel(sequence, name=name, n_vocab=n_vocab)

@@ -6,7 +6,12 @@ from localspec.memory.available import free_memory
 from localspec.memory.estimate import DEFAULT_CONTEXT, default_context
 from localspec.memory.plan import MemoryRequest, best_plan
 from localspec.models.speed_up import bytes_read
-from localspec.models.vocabulary_match import Check, CheckResult, token_name, vocabulary_checks
+from localspec.models.vocabulary_match import (
+    Check,
+    CheckResult,
+    draft_model_checks,
+    token_name,
+)
 from localspec.utils.format import format_bytes
 
 
@@ -18,10 +23,12 @@ def checks(target: Facts, drafter: Facts, context: int | None = None) -> list[Ch
     """
     n_ctx = planned_context(target, context)
     vocabularies = HeaderVocabulary(target.header), HeaderVocabulary(drafter.header)
+    vocabulary = draft_model_checks(*vocabularies)
+    own = any(each.verdict is CheckResult.THROUGH_TEXT for each in vocabulary)
     return [
-        *vocabulary_checks(*vocabularies),
+        *vocabulary,
         _special_tokens(*vocabularies),
-        _template(target, drafter),
+        _template(target, drafter, own_vocabulary=own),
         _context(drafter, n_ctx),
         rollback_check(target, drafter),
         memory_check(target, drafter, n_ctx, fixed_context=context is not None),
@@ -50,10 +57,12 @@ def _special_tokens(target: HeaderVocabulary, drafter: HeaderVocabulary) -> Chec
     return Check(name, CheckResult.FITS, listed or "none in both")
 
 
-def _template(target: Facts, drafter: Facts) -> Check:
+def _template(target: Facts, drafter: Facts, *, own_vocabulary: bool) -> Check:
     name, both = "chat template", (target.chat_template, drafter.chat_template)
     if both[0] == both[1]:
         return Check(name, CheckResult.FITS, "the same" if both[0] else "none in both")
+    if own_vocabulary and both[1]:
+        return Check(name, CheckResult.HARMLESS, "differs; each reads a conversation in its own")
     alone = "" if both[1] else " (the drafter has none)"
     detail = f"differs{alone}; the target's is used, which the drafter may know less well"
     return Check(name, CheckResult.HARMLESS, detail)

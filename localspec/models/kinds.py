@@ -9,6 +9,9 @@ from localspec.gguf.matrix_heads import MEDUSA as MEDUSA
 from localspec.gguf.matrix_heads import MLP as MLP
 
 DRAFT_MODEL = "draft-model"
+# A draft model with another vocabulary. Its files are those of DRAFT_MODEL; which one it is depends
+# on the target.
+THROUGH_TEXT = "draft-model through text"
 
 # In the order in which drafters that nobody has measured are tried: those that read hidden states
 # and draft one token at a time, those that draft a block, those that need a model of their own.
@@ -36,6 +39,7 @@ _USUAL_RATES = {
     MLP: (0.4, 0.6),
     PARD: (0.5, 0.75),
     DRAFT_MODEL: (0.6, 0.8),
+    THROUGH_TEXT: (0.4, 0.65),
 }
 
 # Kinds that files are not called by: their names say the other one.

@@ -9,10 +9,11 @@ from localspec.gguf.check import check_drafter, check_generative
 from localspec.gguf.facts import Facts, facts_of
 from localspec.gguf.heads import kind_of
 from localspec.gguf.mask_token import PARD, is_pard
+from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.models.compatibility import checks
 from localspec.models.head_compatibility import head_checks, inside_checks
 from localspec.models.inventory import all_models
-from localspec.models.kinds import DRAFT_MODEL, HEADS, MTP
+from localspec.models.kinds import DRAFT_MODEL, HEADS, MTP, THROUGH_TEXT
 from localspec.models.listed_drafter import ListedDrafter
 from localspec.models.own_drafters import OwnDrafter, own_drafters
 from localspec.models.speed_up import (
@@ -22,7 +23,12 @@ from localspec.models.speed_up import (
     bytes_read,
     estimate_speed_up,
 )
-from localspec.models.vocabulary_match import Check, CheckResult, failed_check
+from localspec.models.vocabulary_match import (
+    Check,
+    CheckResult,
+    failed_check,
+    goes_through_text,
+)
 from localspec.utils.paths import real_path
 
 # Returns what was measured on this machine of a target and a drafter.
@@ -80,7 +86,11 @@ def drafter_kind(target: Facts, drafter: Facts) -> str:
     """Return the kind of a drafter, by its file. drafter: the target for heads inside it."""
     if drafter.files == target.files and target.has_mtp:
         return MTP
-    return kind_of(drafter.header) or (PARD if is_pard(drafter.header) else DRAFT_MODEL)
+    if kind := kind_of(drafter.header):
+        return kind
+    if goes_through_text(HeaderVocabulary(target.header), HeaderVocabulary(drafter.header)):
+        return THROUGH_TEXT
+    return PARD if is_pard(drafter.header) else DRAFT_MODEL
 
 
 def no_trial(_target: Facts, _head: Facts) -> list[Check]:
@@ -155,5 +165,5 @@ def _rank(each: DrafterSuggestion, place: int) -> tuple[bool, int, float]:
     if not each.useful:
         return True, 0 if each.failed is None else 1, -gain
     if each.known_by == "assumptions":
-        return False, 2, -gain
+        return False, 3 if each.kind == THROUGH_TEXT else 2, -gain
     return (False, 1, place) if each.known_by == "reports" else (False, 0, -gain)

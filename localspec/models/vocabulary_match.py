@@ -1,7 +1,7 @@
 """Vocabulary match: whether a drafter has its target's vocabulary, check by check."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -11,6 +11,10 @@ from localspec.gguf.vocabulary import TOKENIZER_NAMES
 # few (special) tokens.
 MOST_SIZE_DIFFERENCE = 128
 FIRST_TOKEN_COMPARED = 5
+# What is said of a draft model with another vocabulary.
+THROUGH_TEXT_LINE = "different vocabulary: drafts go through text"
+# Tokenizers that keep a text as it is: those of BERT and T5 change spaces and letters.
+_LOSSLESS = {"SPM", "BPE", "RWKV", "PLaMo2"}
 
 
 class Vocabulary(Protocol):
@@ -37,10 +41,14 @@ class Vocabulary(Protocol):
 
 
 class CheckResult(StrEnum):
-    """What a check found. HARMLESS: the drafter works, but may be slower or less accurate."""
+    """What a check found. HARMLESS: the drafter works, but may be slower or less accurate.
+
+    THROUGH_TEXT: its vocabulary is another one, and its drafts are spelled anew.
+    """
 
     FITS = "fits"
     HARMLESS = "differs, harmless"
+    THROUGH_TEXT = "differs, through text"
     UNFIT = "does not fit"
 
 
@@ -57,6 +65,30 @@ def mismatch(target: Vocabulary, drafter: Vocabulary) -> str | None:
     """Return in one line why the drafter cannot draft for the target; None where it can."""
     failed = failed_check(vocabulary_checks(target, drafter))
     return failed.detail if failed else None
+
+
+def draft_model_checks(target: Vocabulary, drafter: Vocabulary) -> list[Check]:
+    """The checks of `vocabulary_checks` for a draft model, whose drafts may go through the text."""
+    found = list(vocabulary_checks(target, drafter))
+    if not translates(target, drafter):
+        return found
+    return [
+        replace(each, verdict=CheckResult.THROUGH_TEXT)
+        if each.verdict is CheckResult.UNFIT
+        else each
+        for each in found
+    ]
+
+
+def goes_through_text(target: Vocabulary, drafter: Vocabulary) -> bool:
+    """Whether a draft model drafts for this target, and with a vocabulary of its own."""
+    return translates(target, drafter) and mismatch(target, drafter) is not None
+
+
+def translates(target: Vocabulary, drafter: Vocabulary) -> bool:
+    """Whether drafts can go through the text, where the vocabularies differ."""
+    kinds = {TOKENIZER_NAMES[each.vocabulary_type] for each in (target, drafter)}
+    return kinds <= _LOSSLESS
 
 
 def failed_check(checks: Iterable[Check]) -> Check | None:

@@ -24,6 +24,8 @@ from localspec.models.registry import bundled
 from localspec.utils.paths import config_folder
 
 FITS, HARMLESS, UNFIT = "fits", "differs, harmless", "does not fit"
+THROUGH_TEXT = "differs, through text"
+THROUGH_TEXT_LINE = "different vocabulary: drafts go through text"
 # The exit code and the record of a call.
 Ask = Callable[..., tuple[int, dict[str, Any]]]
 
@@ -76,20 +78,20 @@ CASES = [
     Case("equal", {}, TEXTS, FITS, "all 600 equal"),
     Case("padded by 64", {"count": 664}, SIZE, HARMLESS, "the drafter's last 64 are"),
     Case("padded by 128", {"count": 728}, SIZE, HARMLESS, "the drafter's last 128 are"),
-    Case("padded by 129", {"count": 729}, SIZE, UNFIT, "differs by more than 128"),
+    Case("padded by 129", {"count": 729}, SIZE, THROUGH_TEXT, "differs by more than 128"),
     Case("shorter by 64", {"count": 536}, SIZE, HARMLESS, "the target's last 64 are"),
     Case(
         "the first that is compared",
         {"changed": {5: "x"}},
         TEXTS,
-        UNFIT,
+        THROUGH_TEXT,
         "vocabulary differs at token 5: target 'w5', drafter 'x'",
     ),
     Case(
         "three, and padded",
         {"count": 610, "changed": {300: "x", 301: "y", 599: "z"}},
         TEXTS,
-        UNFIT,
+        THROUGH_TEXT,
         "at token 300: target 'w300', drafter 'x' (and at 2 more)",
     ),
     Case(
@@ -110,13 +112,26 @@ CASES = [
         "type",
         {"tokenizer": "llama", "changed": BYTES},
         "vocabulary type",
-        UNFIT,
+        THROUGH_TEXT,
         "target 2, drafter 1",
     ),
+    Case("type that changes texts", {"tokenizer": "t5"}, "vocabulary type", UNFIT, "drafter 4"),
     Case("BOS, never added", {"ggml__bos_token_id": 7}, "BOS", HARMLESS, "target 11, drafter 7"),
     Case("EOS, never added", {"ggml__eos_token_id": 7}, "EOS", HARMLESS, "target 11, drafter 7"),
-    Case("BOS added", {"ggml__add_bos_token": True}, "BOS", UNFIT, "target False, drafter True"),
-    Case("EOS added", {"ggml__add_eos_token": True}, "EOS", UNFIT, "target False, drafter True"),
+    Case(
+        "BOS added",
+        {"ggml__add_bos_token": True},
+        "BOS",
+        THROUGH_TEXT,
+        "target False, drafter True",
+    ),
+    Case(
+        "EOS added",
+        {"ggml__add_eos_token": True},
+        "EOS",
+        THROUGH_TEXT,
+        "target False, drafter True",
+    ),
     Case("template", {"chat_template": "{{ 1 }}"}, "chat template", HARMLESS, "the target's is"),
     Case(
         "end of turn",
@@ -142,10 +157,15 @@ def test_what_differs_is_told(case: Case, target: Path, tmp_path: Path, asked: A
     fits = verdict != UNFIT
     assert (code, record["fits"]) == (0 if fits else 6, fits)
     assert (detail in record["conclusion"]) is not fits
+    through_text = verdict == THROUGH_TEXT
+    assert (THROUGH_TEXT_LINE in record["conclusion"]) is through_text
+    assert record["kind"] == ("draft-model through text" if through_text else "draft-model")
 
 
 @pytest.mark.parametrize("which", ["bos", "eos"])
-def test_a_token_that_is_added_must_be_the_same(which: str, tmp_path: Path, asked: Ask) -> None:
+def test_another_token_that_is_added_goes_through_text(
+    which: str, tmp_path: Path, asked: Ask
+) -> None:
     target, drafter = (
         write_model(
             tmp_path / f"{token}.gguf",
@@ -156,9 +176,9 @@ def test_a_token_that_is_added_must_be_the_same(which: str, tmp_path: Path, aske
         for token, layers in [(1, 4), (3, 1)]
     )
     code, record = asked(target, drafter)
-    assert code == 6
+    assert code == 0
     said = f"{which.upper()} differs: target 1, drafter 3"
-    assert check_of(record, which.upper()) == (UNFIT, said)
+    assert check_of(record, which.upper()) == (THROUGH_TEXT, said)
 
 
 def test_equal_models_differ_in_nothing(target: Path, tmp_path: Path, asked: Ask) -> None:
@@ -173,11 +193,23 @@ def test_the_first_check_that_fails_is_the_conclusion(
     target: Path, tmp_path: Path, asked: Ask
 ) -> None:
     tokens = words(800, {77: "x"})
-    drafter = write_model(tmp_path / "drafter.gguf", tokens, ggml__add_bos_token=True)
+    drafter = write_model(tmp_path / "drafter.gguf", tokens, tokenizer="t5")
     _, record = asked(target, drafter)
-    assert differing(record) >= {"BOS", "vocabulary size", "token texts"}
-    assert "whether BOS is added differs" in record["conclusion"]
+    assert differing(record) >= {"vocabulary type", "vocabulary size", "token texts"}
+    assert "vocabulary type differs" in record["conclusion"]
     assert record["gain"] is None
+
+
+def test_what_a_drafter_of_another_vocabulary_may_gain(
+    target: Path, tmp_path: Path, asked: Ask
+) -> None:
+    """Less than one of the same vocabulary: it is suggested behind that one."""
+    other = write_model(tmp_path / "other.gguf", words(700, {9: "x"}), layers=1)
+    same = write_model(tmp_path / "same.gguf", words(), layers=1)
+    gains = [asked(target, each)[1]["gain"] for each in (other, same)]
+    assert 1 < gains[0]["high"] < gains[1]["high"]
+    add_pair("mine", target, other)
+    assert THROUGH_TEXT_LINE in asked(target)[1]["conclusion"]
 
 
 def test_the_same_file_gains_nothing(target: Path, asked: Ask) -> None:
@@ -217,9 +249,10 @@ def test_candidates_come_the_most_promising_first(
     assert code == 0
     assert [(each["file"], each["fits"]) for each in record["candidates"]] == [
         (str(drafter), True),
-        (str(other), False),
+        (str(other), True),
     ]
-    assert record["candidates"][1]["failed"]["name"] == "BOS"
+    kinds = [each["kind"] for each in record["candidates"]]
+    assert kinds == ["draft-model", "draft-model through text"]
     assert record["conclusion"].startswith(f"best: {drafter.stem}, about ")
 
 
@@ -369,7 +402,7 @@ def test_a_pair_that_was_not_downloaded_is_known_all_the_same(name: str, known: 
     ],
 )
 def test_exit_codes(arguments: list[str], code: int, tmp_path: Path) -> None:
-    write_model(tmp_path / "other.gguf", words(), layers=1)
+    write_model(tmp_path / "other.gguf", words(), layers=1, tokenizer="t5")
     (tmp_path / "text.gguf").write_text("no model")
     done = subprocess.run(
         [sys.executable, "-m", "localspec", "pair", *arguments],

@@ -23,6 +23,7 @@ from localspec.gguf.facts import facts_of
 from localspec.loading.acceptance_check import _FOLDER, _KEY
 from localspec.loading.verdicts import remembered_verdict
 from localspec.models import speed_up
+from localspec.models.kinds import THROUGH_TEXT
 from localspec.models.registry import user_file
 from localspec.models.suggestions import drafter_checks, drafter_kind, drafter_model
 from localspec.models.vocabulary_match import CheckResult, failed_check
@@ -101,16 +102,16 @@ def asked(capsys: pytest.CaptureFixture[str]) -> Ask:
         ("target", "eagle3 of layer 40", "eagle3", "reads hidden states of layer 40, and"),
         ("target", "eagle3 of width 48", "eagle3", "reads hidden states of 48 numbers"),
         ("target", "dflash of qwen3", "dflash", "vocabulary"),
-        ("target", "words", "draft-model", "vocabulary"),
+        ("target", "words", THROUGH_TEXT, None),
         ("words", "eagle3", "eagle3", "reads hidden states"),
         ("words", "dflash", "dflash", "reads hidden states"),
         ("words", "dspark", "dspark", "reads hidden states"),
-        ("words", "small", "draft-model", "vocabulary"),
+        ("words", "small", THROUGH_TEXT, None),
         ("qwen3", "eagle3", "eagle3", ""),
-        ("qwen3", "small", "draft-model", "vocabulary"),
+        ("qwen3", "small", THROUGH_TEXT, None),
         ("qwen35", "dflash2", "dflash2", ""),
         ("qwen35", "eagle3", "eagle3", ""),
-        ("mamba", "small", "draft-model", "vocabulary"),
+        ("mamba", "small", THROUGH_TEXT, None),
         ("mamba", "eagle3 of layer 40", "eagle3", "reads hidden states of layer 40"),
     ],
 )

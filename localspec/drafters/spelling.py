@@ -1,0 +1,152 @@
+"""Spelling: the bytes of a vocabulary's tokens, and the tokens of bytes."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.intp]
+
+_SPACE = 0x20
+_WHITESPACE = frozenset(b" \t\n\v\f\r")
+# No UTF-8 byte: larger than any piece that begins with the same bytes.
+_AFTER_ALL = b"\xff"
+
+
+class Tokenizer(Protocol):
+    """A model's vocabulary. Tokens are ids, -1 where the vocabulary has none."""
+
+    n_vocab: int
+
+    @property
+    def bos(self) -> int: ...
+
+    @property
+    def eos(self) -> int: ...
+
+    @property
+    def adds_bos(self) -> bool: ...
+
+    @property
+    def end_tokens(self) -> Sequence[int]: ...
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token; none for control tokens."""
+        ...
+
+    def piece_text(self, token: int) -> str:
+        """A token as it is written in a prompt, control tokens included."""
+        ...
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]: ...
+
+    def tokenize_after(self, text: str, *, parse_special: bool) -> list[int]: ...
+
+
+class Spelling:
+    """What one vocabulary spells. tokenizer: of its model.
+
+    pieces: the bytes of each token; empty for control tokens.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.pieces = [tokenizer.piece(token) for token in range(tokenizer.n_vocab)]
+        self._ids: dict[bytes, int] = {}
+        for token, piece in enumerate(self.pieces):
+            self._ids.setdefault(piece, token)
+        # A SentencePiece vocabulary has an ASCII character twice: as a byte and as a token.
+        for letter in map(chr, range(128)):
+            if len(found := self._of_text(letter, first=False)) == 1:
+                self._ids[self.pieces[found[0]]] = found[0]
+        self._ids.pop(b"", None)
+        by_piece = sorted((piece, token) for token, piece in enumerate(self.pieces) if piece)
+        self._sorted_pieces = [piece for piece, _ in by_piece]
+        self._sorted_ids = np.array([token for _, token in by_piece], np.intp)
+        self._before_space = _bytes_before_a_space(self.pieces)
+        self.adds_space = self._adds_space()
+
+    def token_of(self, data: bytes) -> int | None:
+        """The token of exactly these bytes; None if there is none."""
+        return self._ids.get(data)
+
+    def longer_than(self, data: bytes) -> Ids:
+        """The tokens that begin with these bytes and have more."""
+        first = bisect_left(self._sorted_pieces, data + b"\0")
+        return self._sorted_ids[first : bisect_left(self._sorted_pieces, data + _AFTER_ALL, first)]
+
+    def beginnings_of(self, data: bytes) -> Ids:
+        """The tokens whose bytes `data` begins with, those of all its bytes included."""
+        found = (self._ids.get(data[:size]) for size in range(1, len(data) + 1))
+        return np.array([token for token in found if token is not None], np.intp)
+
+    def tokens(self, data: bytes, *, first: bool = False) -> list[int]:
+        """The tokens of a text.
+
+        first: whether the text begins here; otherwise it continues another one. What is no valid
+        UTF-8, such as the beginning of a character, is spelled by tokens of its bytes.
+        """
+        found: list[int] = []
+        while data:
+            try:
+                return found + self._of_text(data.decode(), first=first and not found)
+            except UnicodeDecodeError as error:
+                valid, invalid = data[: error.start], data[error.start : error.end]
+                data = data[error.end :]
+            if valid:
+                found += self._of_text(valid.decode(), first=first and not found)
+            found += self._of_bytes(invalid)
+        return found
+
+    def last_border(self, tokens: Sequence[int], data: bytes) -> tuple[int, int]:
+        """The last border in a text of these tokens: how many tokens and bytes come before it.
+
+        A border is a place in front of a space, behind a byte that no token has in front of a
+        space. No token reaches across, whatever follows: both sides are tokenized as if they were
+        alone. (0, 0) if there is none, or if the tokens have other bytes than the text, as those of
+        a tokenizer that changes texts.
+        """
+        ends = np.cumsum([len(self.pieces[token]) for token in tokens]).tolist()
+        # A tokenizer may have put a space in front.
+        shift = ends[-1] - len(data) if ends else 0
+        if not 0 <= shift <= 1 or b"".join(map(self.pieces.__getitem__, tokens))[shift:] != data:
+            return 0, 0
+        for count in range(len(tokens) - 1, 0, -1):
+            at = ends[count - 1] - shift
+            if at > 0 and data[at] == _SPACE and data[at - 1] not in self._before_space:
+                return count, at
+        return 0, 0
+
+    def _of_text(self, text: str, *, first: bool) -> list[int]:
+        if first:
+            return self.tokenizer.tokenize(text, add_special=False, parse_special=False)
+        return self.tokenizer.tokenize_after(text, parse_special=False)
+
+    def _of_bytes(self, data: bytes) -> list[int]:
+        """The longest tokens of these bytes; bytes that no token spells are left out."""
+        found: list[int] = []
+        while data:
+            size = len(data)
+            while size and data[:size] not in self._ids:
+                size -= 1
+            if size:
+                found.append(self._ids[data[:size]])
+            data = data[size or 1 :]
+        return found
+
+    def _adds_space(self) -> bool:
+        tokens = self._of_text("a", first=True)
+        return b"".join(self.pieces[token] for token in tokens) == b" a"
+
+
+def _bytes_before_a_space(pieces: Sequence[bytes]) -> frozenset[int]:
+    """The bytes that some token has in front of a space, and all whitespace."""
+    found = set(_WHITESPACE)
+    for piece in pieces:
+        at = piece.find(b" ", 1)
+        while at > 0:
+            found.add(piece[at - 1])
+            at = piece.find(b" ", at + 1)
+    return frozenset(found)

@@ -1,0 +1,133 @@
+"""Text drafter: a small model with another vocabulary than the target's, which drafts text.
+
+The target's text is spelled anew in the drafter's tokens, and what the drafter writes in the
+target's (Timor et al. 2025, "Accelerating LLM Inference with Lossless Speculative Decoding
+Algorithms for Heterogeneous Vocabularies", algorithm 2, string-level exact match). The drafts are
+one-hot, so every rule is exact for them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.drafters.draft_model import Cache
+from localspec.drafters.respelled_text import RespelledText
+from localspec.drafters.text_chain import TextChain
+from localspec.drafters.translation import Translation
+from localspec.speculation.draft import NOTHING, Draft
+from localspec.speculation.drafter import Limit, Outcome, Traits
+from localspec.speculation.passes import Pass, Passes
+from localspec.utils.tokens import common_prefix
+
+# So many of the last tokens of a text may be parts of one longer token.
+_MOST_PARTS = 8
+
+
+class TextDrafter:
+    """A drafter that draws from a small model of another vocabulary.
+
+    cache: the drafter's model and cache. name: the origin of its tokens. translation: of the two
+    vocabularies.
+
+    The text may end within a word, which the drafter's vocabulary would spell as one token. The
+    tokens of such an end are not read: the first one that is drawn must begin with their bytes.
+
+    A text with more tokens than the cache takes gets no drafts.
+    """
+
+    def __init__(self, cache: Cache, *, name: str, translation: Translation) -> None:
+        self.name = name
+        self.traits = Traits(backlog=self._backlog)
+        self._cache = cache
+        self._translation = translation
+        self._text = RespelledText(translation)
+        # The tokens in the cache, and how many of them are certainly the text's.
+        self._held: list[int] = []
+        self._certain = 0
+
+    def reword(self, prompt: Sequence[int], wording: str) -> None:
+        """Take another wording for a prompt, as the drafter's own chat template has it.
+
+        prompt: the target's tokens that a text begins with.
+        """
+        own = self._translation.own.tokenizer
+        tokens = own.tokenize(wording, add_special=True, parse_special=True)
+        # Many templates write BOS themselves, and then the tokenizer adds a second one.
+        self._text.reword(prompt, tokens[1:] if tokens[:2] == [own.bos] * 2 else tokens)
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Start on this text; nothing is evaluated before the first proposal."""
+        self._text.set_text(tokens)
+        own = self._text.tokens
+        self._held = own[: self._cache.take_prefix(own)]
+        self._certain = min(len(self._held), self._text.stable)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Append the committed tokens."""
+        self._text.extend(outcome.tokens)
+
+    def passes(self, limit: Limit) -> Passes[Draft]:
+        """Draw tokens of the drafter, one pass each, until they make a draft of `limit.depth`."""
+        own = self._text.tokens
+        if limit.depth < 1 or not own or len(own) >= self._cache.n_ctx:
+            return NOTHING
+        known, rest = self._open_end()
+        lacking = yield from self._catch_up(own[:known], limit)
+        if not lacking:
+            return NOTHING
+        logits = yield from self._read(lacking)
+        chain = TextChain(limit, self._translation, self._cache.n_ctx - len(own), rest)
+        if rest and not chain.extends_rest(logits):
+            logits = yield from self._read(own[known:])
+            chain = TextChain(limit, self._translation, self._cache.n_ctx - len(own))
+        while chain.draw(logits):
+            if len(chain.drawn) == 1:
+                self._cache.checkpoint()
+            logits = yield from self._read(chain.drawn[-1:])
+        return Draft(chain.tokens)
+
+    def _backlog(self) -> int:
+        return len(self._text.tokens) - self._shared(self._text.tokens)
+
+    def _shared(self, tokens: list[int]) -> int:
+        """How many of these tokens, those of the text or its beginning, the cache holds."""
+        since = min(self._certain, len(tokens))
+        return since + common_prefix(self._held[since:], tokens[since:])
+
+    def _catch_up(self, tokens: list[int], limit: Limit) -> Passes[list[int]]:
+        """Make these tokens the cache's text, except the last ones, which are returned.
+
+        They are for a pass that gives logits; none if cancelled.
+        """
+        # The last token's logits are needed, so it is evaluated in any case.
+        left = self._cache.truncate(min(self._shared(tokens), len(tokens) - 1))
+        del self._held[left:]
+        self._certain = min(left, self._text.stable)
+        while not limit.cancelled():
+            lacking = tokens[len(self._held) :]
+            if len(lacking) <= self._cache.chunk:
+                return lacking
+            yield from self._read(lacking[: self._cache.chunk])
+        return []
+
+    def _read(self, tokens: Sequence[int]) -> Passes[NDArray[np.float32]]:
+        """Evaluate tokens; returns the logits after the last one."""
+        scores = yield Pass(self._cache, tokens)
+        self._held += tokens
+        logits: NDArray[np.float32] = scores.logits[0]
+        return logits
+
+    def _open_end(self) -> tuple[int, bytes]:
+        """How many tokens of the text to read, and the bytes of those behind them.
+
+        These are the longest end of the text with which a token begins that has more bytes.
+        """
+        own, text = self._translation.own, self._text
+        first = max(text.stable, len(text.tokens) - _MOST_PARTS, 1)
+        pieces = [own.pieces[token] for token in text.tokens[first:]]
+        for skipped in range(len(pieces)):
+            rest = b"".join(pieces[skipped:])
+            if len(own.longer_than(rest)):
+                return first + skipped, rest
+        return len(text.tokens), b""
