@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from localspec.bench.page_parts import fact, figure, page, section, table, warning
-from localspec.bench.plots import Bar, Column, Line, bar_plot, column_plot, line_plot
+from localspec.bench.plots import Bar, Column, Line, bar_plot, column_plot, line_plot, shortened
 from localspec.bench.svg import escaped, tag
 from localspec.cli.output import origin_kind
 from localspec.distillation.last_trial import DEPTH, TEMPERATURES, Sample, Trial
@@ -82,8 +82,8 @@ def _trials(done: Trained) -> list[str]:
         section(
             "Beside the drafters there were",
             f"Held-out prompts, {DEPTH} tokens drafted at a time. The expected speed is a multiple "
-            "of plain decoding's, by the bytes that the passes of target and drafter read; on a "
-            "target as small as a drafter, deciding takes longer than reading, and it is less.",
+            "of plain decoding's, by the bytes that the passes of target and drafter read; a very "
+            "small target, of which reading is the lesser part of a pass, gains less.",
         ),
         tag("div", *steps, *speeds, class_="charts"),
         table(COLUMNS, [[_cells(each) for each in trials] for _, trials in by_temperature]),
@@ -123,7 +123,7 @@ def _class(trial: Trial, trials: Sequence[Trial]) -> str:
 
 
 def _positions(trial: Trial, trials: Sequence[Trial]) -> str:
-    name = f"{shown_name(trial)}, T = {trial.temperature:g}"
+    name = f"{shortened(shown_name(trial), 24)}, T = {trial.temperature:g}"
     columns = [
         Column(str(place), share, f"token {place}: {share:.1%} of drafts")
         for place, share in enumerate(trial.by_place, start=1)

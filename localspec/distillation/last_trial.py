@@ -18,7 +18,7 @@ TOKENS, DEPTH = 96, 4
 TEMPERATURES = (0.0, 0.8)
 _SEED = 1
 # Answers of a trial that are kept, and the letters of their prompts.
-_SAMPLES, _PROMPT = 2, 400
+_SAMPLES, _PROMPT = 3, 400
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,7 +336,7 @@ class OwnTraining:
             self._target.name,
             fingerprint(self._target.path),
             request.texts,
-            len(material.prompts),
+            len({each.tokens[: each.prompt] for each in texts}),
             len(material.held_out),
             sum(each.answer for each in texts),
             sum(len(each.tokens) for each in texts),
