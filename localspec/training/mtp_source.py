@@ -24,8 +24,9 @@ _SAME = (
     *("attention.head_count_kv", "attention.key_length", "attention.layer_norm_rms_epsilon"),
     *("rope.freq_base", "rope.dimension_count"),
 )
-# How much of the first row of an untrained head is the target's row, and how much the token's.
-_HANDED_ON = 1.0
+# The weights that join token and row begin as small random ones: heads that begin with the token or
+# the row itself learn far more slowly.
+_SCALE = 0.02
 
 
 class MtpSource(HeadSource):
@@ -97,9 +98,7 @@ class MtpSource(HeadSource):
         for name in HEAD_NORMS:
             found[f"{name}.weight"] = np.ones(width, np.float32)
         found[f"{OWN_NORM}.weight"] = self.output_norm().weight.detach().numpy()
-        join = 0.02 * torch.randn(width, 2 * width).numpy()
-        join[:, width:] += _HANDED_ON * np.eye(width, dtype=np.float32)
-        found[f"{JOIN}.weight"] = join
+        found[f"{JOIN}.weight"] = _SCALE * torch.randn(width, 2 * width).numpy()
         return found, f"begins with layer {last} of the target"
 
     def _has(self, layer: int) -> bool:

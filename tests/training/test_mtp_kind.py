@@ -16,6 +16,7 @@ import torch
 from fakes import mtp
 from fakes.cut_target import write_cut_target
 from fakes.drafter_kinds import EXACT
+from fakes.learnt_qwen35 import Shape, write_learnt
 from fakes.library_rows import LibraryRows
 from fakes.recorder import Recorder
 from fakes.tiny import write_tiny
@@ -23,6 +24,9 @@ from fakes.training_runs import RUNTIME, request
 
 import localspec
 from localspec.conversion.target import Target
+from localspec.distillation import last_trial, texts
+from localspec.distillation.material import TextSource
+from localspec.distillation.prompt_set import terminal_prompts
 from localspec.drafters.mtp import Mtp
 from localspec.errors import DrafterMismatchError
 from localspec.gguf.reader import read_header
@@ -35,8 +39,11 @@ from localspec.training.mtp_head import TENSORS
 from localspec.training.mtp_kind import MTP_KIND
 from localspec.training.mtp_source import MtpSource
 from localspec.training.own_training import OwnTraining
+from localspec.training.training_request import TrainingRequest
 
 FLOATS = KindOptions(type_name="F32")
+# Questions that a target learns to answer.
+LEARNT_PROMPTS = 96
 
 
 @pytest.fixture(autouse=True)
@@ -152,3 +159,22 @@ def test_a_head_becomes_the_targets_own(
     with localspec.load(target, **RUNTIME) as engine:
         names = engine.drafter_set.names
         assert any(done.path.stem in name for name in names) == done.preferred
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_texts")
+def test_a_target_that_has_learnt_something_accepts_more_than_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than 1.5 tokens per step at temperature 0, and more than `suffix` reaches."""
+    monkeypatch.setattr(texts, "ANSWER", 48)
+    monkeypatch.setattr(last_trial, "TOKENS", 48)
+    prompts = terminal_prompts()[:LEARNT_PROMPTS]
+    target = tmp_path / "target.gguf"
+    write_learnt(target, prompts, rounds=16, most=48, shape=Shape())
+    asked = [[{"role": "user", "content": each}] for each in prompts]
+    source = TextSource(target, lambda _: asked, 3, RUNTIME)
+    made = TrainingRequest(source, "mtp", "questions", tokens=5000)
+    done = OwnTraining(made, lambda _: None, lambda _: None, threading.Event()).run()
+    steps = {each.name: each.tokens_per_step for each in done.trials if not each.temperature}
+    assert steps[str(done.path)] > max(1.5, steps["suffix"]), (done.trials, done.history)
