@@ -13,7 +13,7 @@ from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Token
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
-from localspec.sampling.noise import derive_seed
+from localspec.sampling.keyed_hash import derive_seed
 from localspec.stats import Stats
 from localspec.utils.closing import Closing
 from localspec.utils.format import excerpt

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from localspec.drafters.confidence import margin
 from localspec.sampling.distribution import Distribution
-from localspec.sampling.filters import NoTokenError
+from localspec.sampling.filters import BrokenLogitsError, NoTokenError
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit
 
@@ -39,12 +39,9 @@ class Chain:
         confidence: of the drafter in the token; None: its `margin`.
         """
         sampler, row = self._limit.sampler, logits[: self._n_vocab]
-        # The maximum of a row with NaN is NaN, so one pass over the row finds both.
-        if not row.max() < np.inf:
-            return False
         try:
             proposal = sampler.distribution(row, self._prefix)
-        except NoTokenError:
+        except (BrokenLogitsError, NoTokenError):
             return False
         if self._limit.needs_probs:
             self._probs.append(proposal.kept())

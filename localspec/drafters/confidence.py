@@ -40,8 +40,8 @@ def margin(
         return float(np.log(max(p, 1e-9) / max(1 - p, 1e-9)))
     near = distribution
     if len(near) > _FEW:
-        least = near.logits.max() - np.float32(_NEAR * near.temperature)
-        entries = np.flatnonzero(near.logits >= least)
+        maxima = near.maxima()
+        entries = maxima.at_least(maxima.top - np.float32(_NEAR * near.temperature))
         ids = entries if near.ids is None else near.ids[entries]
         near = Distribution(near.logits[entries], ids, near.temperature)
     ids = np.arange(len(near)) if near.ids is None else near.ids

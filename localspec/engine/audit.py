@@ -18,7 +18,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.recipe import Recipe
 from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.llama.sequence import KVSequence
-from localspec.sampling.filters import Row
+from localspec.sampling.block_maxima import Row
 from localspec.sampling.noise import Noise
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler

@@ -1,9 +1,11 @@
 """Distribution: the next token's distribution, as the logits of the tokens that filters kept."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from localspec.sampling.block_maxima import BlockMaxima
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,7 @@ class Distribution:
     logits: (n,) float32, n >= 1.
     ids: (n,) token ids, or None when entry i is token i (the whole vocabulary).
     temperature: above 0.
+    known: the block maxima of the logits, if they are known already.
 
     Where `ids` is None, `logits` may be a view of a model's own buffer: use it before the next
     decode.
@@ -21,6 +24,7 @@ class Distribution:
     logits: NDArray[np.float32]
     ids: NDArray[np.intp] | None = None
     temperature: float = 1.0
+    known: BlockMaxima | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return self.logits.size
@@ -31,7 +35,13 @@ class Distribution:
 
     def kept(self) -> "Distribution":
         """A copy, unless the logits already are one: it stays valid after the next decode."""
-        return self if self.ids is not None else replace(self, logits=self.logits.copy())
+        if self.ids is not None:
+            return self
+        return Distribution(self.logits.copy(), None, self.temperature)
+
+    def maxima(self) -> BlockMaxima:
+        """The block maxima of the logits."""
+        return self.known or BlockMaxima(self.logits)
 
     def index(self, token: int) -> int | None:
         """The index of a token's entry; None if the token was filtered out."""

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from localspec.sampling.block_maxima import Row
 from localspec.sampling.distribution import Distribution
-from localspec.sampling.filters import Row, distribution
-from localspec.sampling.noise import RandomSource
+from localspec.sampling.filters import distribution
+from localspec.sampling.noise import Noise, RandomSource
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint, Prefix
 
@@ -40,14 +41,21 @@ class Sampler:
         """Sample the token after `prefix`."""
         return self.randomness.sample(distribution, prefix.position)
 
+    def foresee(self, positions: Sequence[int]) -> None:
+        """Prepare sampling at positions to come, while the target computes."""
+        if isinstance(self.randomness, Noise):
+            self.randomness.foresee(positions)
+
     def _permitted(self, logits: Row, prefix: Prefix) -> Row:
         """The logits with -inf for forbidden tokens; a copy only if there may be such tokens."""
         too_early = prefix.position < self.earliest_end
         if not too_early and prefix.constraint is None:
             return logits
-        row = logits.copy()
+        if prefix.constraint is None:
+            row = logits.copy()
+        else:
+            allowed = prefix.constraint.allowed()[: logits.size]
+            row = np.where(allowed, logits, np.float32(-np.inf))
         if too_early:
             row[[token for token in self.ends if token < row.size]] = -np.inf
-        if prefix.constraint is not None:
-            row[~prefix.constraint.allowed()[: row.size]] = -np.inf
         return row

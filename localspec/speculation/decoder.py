@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from localspec.errors import DrafterMismatchError
-from localspec.sampling.filters import Row, largest, logprobs
+from localspec.sampling.block_maxima import Row
+from localspec.sampling.filters import largest, logprobs
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft
@@ -183,6 +184,9 @@ class Decoder:
             for missing in self.target.catch_up():
                 scores = yield missing
             pending = self.text[-1]
+            # Those of this pass, and of the next draft and its pass.
+            length = len(self.text)
+            self.sampler.foresee(range(length, length + 2 * (len(draft) + 1)))
             scores = yield draft_pass(self.target, pending, draft, self._layers)
         verdict = self.rule.verify(
             draft, self._rows(draft, scores), len(self.text), self.sampler.randomness

@@ -555,7 +555,7 @@ def test_noise_by_another_key_leaves_the_distribution_unchanged(edit: Edit) -> N
 @pytest.mark.parametrize(
     "edit",
     [
-        Edit(Noise.gumbel, "_keys(self.seed, position)", "_keys(0, position)"),
+        Edit(Noise.gumbel, "keys_of(self.seed, position)", "keys_of(0, position)"),
         Edit(GenerationConfig, "secrets.randbits(32)", "0"),
     ],
     ids=["noise without its seed", "seed drawn once for all"],

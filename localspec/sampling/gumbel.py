@@ -1,0 +1,27 @@
+"""Gumbel noise from random words, and bounds of it."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint32]
+
+
+def from_words(coarse: Words, fine: Words) -> NDArray[np.float64]:
+    """-log(-log(1 - w)) with w = (coarse, fine) as a 64-bit fraction in (0, 1).
+
+    Small w is large noise, so the tokens that win are the ones computed most precisely.
+    """
+    w = coarse * 2.0**-32 + (fine + 0.5) * 2.0**-64
+    return np.asarray(-np.log(-np.log1p(-np.minimum(w, 1 - 2.0**-53))))
+
+
+def at_most(coarse: int) -> float:
+    """An upper bound of the noise of a token with this coarse word or a larger one."""
+    w = max(coarse * 2.0**-32, 2.0**-65)
+    return float(-np.log(-np.log1p(-w)))
+
+
+def largest_coarse(noise: float) -> np.uint32:
+    """The largest coarse word whose noise can reach this value."""
+    w = -np.expm1(-np.exp(-noise)) if noise > -700 else 1.0
+    return np.uint32(min(int(w * 2.0**32) + 1, 0xFFFFFFFF))

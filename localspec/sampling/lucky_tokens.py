@@ -1,0 +1,80 @@
+"""Lucky tokens: those whose noise at a position is large, of the whole vocabulary.
+
+To find them, the whole vocabulary is hashed. That depends on no logits, so it is done while the
+target computes, and once for a drafter and its target.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.sampling import gumbel
+from localspec.sampling.keyed_hash import hashed, keys_of, mixed, tokens_below
+
+# A token is lucky if its coarse word is below this: one in 512.
+_BELOW = 1 << 23
+# Tokens of so many positions are kept, more than two drafts have.
+_MOST_POSITIONS = 256
+# The noise of a token that is not lucky is at most this.
+NOISE_WITHOUT_LUCK = gumbel.at_most(_BELOW)
+
+
+class Lucky(NamedTuple):
+    """The lucky tokens of a position, ascending, and their noise."""
+
+    ids: NDArray[np.intp]
+    noise: NDArray[np.float64]
+
+
+class LuckyTokens:
+    """The lucky tokens of a seed, by position; those of one text and one vocabulary are kept."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._n_vocab = 0
+        self._found: dict[int, Lucky | Future[dict[int, Lucky]]] = {}
+
+    def at(self, position: int, n_vocab: int) -> Lucky:
+        """The lucky tokens of a position, among the tokens 0 to n_vocab - 1."""
+        if n_vocab != self._n_vocab:
+            self._n_vocab = n_vocab
+            self._found.clear()
+        found = self._found.get(position)
+        # What another thread has not begun yet is quicker done here.
+        if isinstance(found, Future):
+            found = None if found.cancel() else found.result()[position]
+        if found is None:
+            found = _find(self._seed, position, n_vocab)
+        self._keep([position], found)
+        return found
+
+    def foresee(self, positions: Sequence[int]) -> None:
+        """Find those of positions to come in another thread, in a text that asked for some."""
+        new = [position for position in positions if position not in self._found]
+        if new and self._n_vocab:
+            self._keep(new, _worker().submit(_find_all, self._seed, new, self._n_vocab))
+
+    def _keep(self, positions: Sequence[int], found: Lucky | Future[dict[int, Lucky]]) -> None:
+        if len(self._found) > _MOST_POSITIONS:
+            self._found.clear()
+        self._found.update(dict.fromkeys(positions, found))
+
+
+@cache
+def _worker() -> ThreadPoolExecutor:
+    """One thread, for all texts."""
+    return ThreadPoolExecutor(1, "localspec-noise")
+
+
+def _find_all(seed: int, positions: Sequence[int], n_vocab: int) -> dict[int, Lucky]:
+    return {position: _find(seed, position, n_vocab) for position in positions}
+
+
+def _find(seed: int, position: int, n_vocab: int) -> Lucky:
+    keys = keys_of(seed, position)
+    ids = tokens_below(_BELOW, n_vocab, keys[:, 0])
+    return Lucky(ids, gumbel.from_words(*hashed(mixed(ids), keys)))

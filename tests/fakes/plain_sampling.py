@@ -1,0 +1,78 @@
+"""Sampling written out plainly: whole rows are sorted, and the noise of every token is computed.
+
+This is what the quick filters and the quick search for the winner must equal, bit for bit.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.sampling.distribution import Distribution
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+
+Row = NDArray[np.float32]
+Ids = NDArray[np.intp]
+
+
+def plain_distribution(row: Row, params: SamplingParams) -> Distribution:
+    """The filters without penalties and biases, for a row without NaN and infinity."""
+    typical_p, top_p = np.float32(params.typical_p), np.float32(params.top_p)
+    min_p = np.float32(params.min_p)
+    whole = params.top_k == 0 or params.top_k >= row.size
+    if params.temperature == 0 and typical_p == 1:
+        best = int(row.argmax())
+        return Distribution(row[[best]], np.array([best]), 1.0)
+    ids = np.argsort(-row, kind="stable")
+    if whole and typical_p == 1 and top_p == 1:
+        ids = np.arange(row.size)
+    elif whole and typical_p == 1:
+        ids = ids[: top_p_count(row, ids, top_p)]
+        # Within the first guess they are sorted, beyond it they stand by id.
+        ids = ids if ids.size <= 1024 else as_levels(row, ids)
+    else:
+        ids = ids if whole else ids[: params.top_k]
+        if typical_p < 1:
+            ids = typical(row, ids, typical_p)
+        if top_p < 1:
+            ids = ids[np.lexsort((ids, -row[ids]))]
+            mass = np.cumsum(np.exp(row[ids].astype(np.float64) - row[ids][0]))
+            ids = ids[: int(np.searchsorted(mass / mass[-1], top_p)) + 1]
+    if min_p > 0:
+        ids = ids[row[ids] >= row[ids].max() + np.log(min_p)]
+    if params.temperature == 0:
+        best = int(np.lexsort((ids, -row[ids]))[0])
+        return Distribution(row[ids[[best]]], ids[[best]], 1.0)
+    return Distribution(row[ids], ids, params.temperature)
+
+
+def top_p_count(row: Row, order: Ids, top_p: np.float32) -> int:
+    """How many of all tokens reach top-p: in single precision, as the row is."""
+    with np.errstate(over="ignore"):
+        weights = np.exp(row - row.max())
+        descending = np.exp(row[order] - row.max())
+    mass = np.cumsum(descending, dtype=np.float64) / weights.sum(dtype=np.float64)
+    return min(int(np.searchsorted(mass, top_p)) + 1, row.size)
+
+
+def as_levels(row: Row, ids: Ids) -> Ids:
+    """Many tokens of top-p stand by id: those above the last one's logit, then those level."""
+    last = row[ids[-1]]
+    above, level = np.sort(ids[row[ids] > last]), np.sort(ids[row[ids] == last])
+    return np.concatenate([above, level])
+
+
+def typical(row: Row, ids: Ids, typical_p: np.float32) -> Ids:
+    scores = row[ids].astype(np.float64) - row[ids][0]
+    weights = np.exp(scores)
+    probabilities, surprise = weights / weights.sum(), np.log(weights.sum()) - scores
+    possible = probabilities > 0
+    entropy = (probabilities[possible] * surprise[possible]).sum()
+    order = np.argsort(np.abs(surprise - entropy), kind="stable")
+    mass = np.cumsum(probabilities[order])
+    return np.asarray(ids[order[: int(np.searchsorted(mass, typical_p, side="right")) + 1]])
+
+
+def plain_choice(noise: Noise, distribution: Distribution, position: int) -> int:
+    """The token with the largest sum of score and noise; of equal sums, the first one."""
+    ids = np.arange(len(distribution)) if distribution.ids is None else distribution.ids
+    return int(ids[(distribution.scores() + noise.gumbel(position, ids)).argmax()])
