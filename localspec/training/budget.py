@@ -67,6 +67,12 @@ def budget_for_seconds(seconds: float, speeds: Speeds, sizes: Sizes) -> Budget:
         text = forecast(budget, speeds, sizes) - training_seconds(budget, speeds, sizes)
         if text - speeds.trial <= _TEXT_SHARE * seconds:
             break
+    # Too little time for another wave is enough for more rounds, where there are few waves.
+    while budget.rounds < _MOST_ROUNDS:
+        longer = Budget(budget.waves, budget.rounds + 1)
+        if forecast(longer, speeds, sizes) > seconds:
+            break
+        budget = longer
     return budget
 
 

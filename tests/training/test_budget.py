@@ -28,6 +28,14 @@ def test_the_time_is_spent(speeds: Speeds, seconds: float) -> None:
     assert (expected <= seconds or budget.waves == 1) and one_more > seconds
 
 
+def test_time_that_is_too_short_for_another_wave_goes_into_rounds() -> None:
+    speeds = Speeds(write=0.01, read=1e-3, train=3e-3, trial=20)
+    budget = budget_for_seconds(400, speeds, SIZES)
+    longer = Budget(budget.waves, budget.rounds + 1)
+    assert budget.waves < 4 and budget.rounds > 4
+    assert forecast(budget, speeds, SIZES) <= 400 < forecast(longer, speeds, SIZES)
+
+
 def test_slow_writing_has_more_rounds() -> None:
     rounds = [budget_for_seconds(36000, each, SIZES).rounds for each in (QUICK, SLOW_TARGET)]
     assert rounds[0] < rounds[1]
