@@ -1,6 +1,7 @@
 """README and docs cannot drift: their Python runs, what they name exists."""
 
 import re
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from fakes.tiny import tiny_model
 
 from localspec.cli.main import localspec
 
@@ -41,9 +43,18 @@ def code_in(page: str) -> list[str]:
     return [*spans, *(line.partition("  #")[0] for block in blocks for line in block.splitlines())]
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the models that examples name."""
+    for name in ("model.gguf", "small.gguf"):
+        shutil.copy(tiny_model("llama"), tmp_path / name)
+    return tmp_path
+
+
 @pytest.mark.parametrize("code", PYTHON)
-def test_its_python_runs(code: str) -> None:
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+def test_its_python_runs(code: str, folder: Path) -> None:
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip()
 

@@ -1,0 +1,162 @@
+"""Drafters for llama-cpp-python's own `Llama`: the same text as without, in fewer passes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import llama_cpp.llama_cpp as functions
+import numpy as np
+import pytest
+from fakes.tiny import tiny_model
+from llama_cpp import Llama
+
+from localspec.adapters import LlamaDrafter, draft_model
+from localspec.errors import (
+    DrafterMismatchError,
+    InvalidValueError,
+    LocalspecError,
+    ModelNotFoundError,
+)
+from localspec.models.registry import bundled
+from localspec.utils.tokens import common_prefix
+
+PROMPT = "How do I find files by name, and how do I delete the files that I find by name?"
+PROMPTS = [PROMPT, "List all processes, the largest first.", PROMPT]
+# Two logits that differ by less may change places with the width of a pass.
+NEAR_TIE = 0.02
+
+
+@pytest.fixture(autouse=True, scope="module")
+def weights_as_they_are() -> Iterator[None]:
+    """Some builds compute weights that were rearranged for them wrongly (`localspec doctor`)."""
+    usual = functions.llama_model_default_params
+
+    def params() -> Any:
+        made = usual()
+        made.use_extra_bufts = False
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(functions, "llama_model_default_params", params)
+        yield
+
+
+class Writer:
+    """A `Llama`, which counts its passes."""
+
+    def __init__(self, path: Path, draft: LlamaDrafter | None = None) -> None:
+        options: dict[str, Any] = {"n_ctx": 512, "n_threads": 1, "n_threads_batch": 1}
+        self.llama = Llama(str(path), draft_model=draft, verbose=False, **options)
+        self.passes = 0
+        self._eval = self.llama.eval
+        self.llama.eval = self._counted  # type: ignore[method-assign]
+
+    def _counted(self, tokens: Any) -> None:
+        self.passes += 1
+        self._eval(tokens)
+
+    def write(self, prompt: str, count: int = 60, **options: Any) -> list[int]:
+        self.llama.set_seed(5)
+        ids = self.llama.tokenize(prompt.encode())
+        return self.after(ids, count, **options)
+
+    def after(self, ids: list[int], count: int, **options: Any) -> list[int]:
+        tokens: list[int] = []
+        for token in self.llama.generate(ids, **options):
+            tokens.append(token)
+            if len(tokens) == count:
+                break
+        return tokens
+
+
+@pytest.fixture(scope="module")
+def plain(weights_as_they_are: None) -> Writer:
+    return Writer(bundled().target)
+
+
+def opened(name: str, **options: Any) -> LlamaDrafter:
+    if name == "model":
+        options |= {"target": bundled().target, "context": 512, "threads": 1}
+    return draft_model(bundled().drafter if name == "model" else name, **options)
+
+
+@pytest.mark.parametrize("options", [{"temp": 0.0}, {"temp": 0.8, "top_k": 40}])
+@pytest.mark.parametrize("name", ["suffix", "lookup", "ngram", "model"])
+def test_llama_writes_the_same_in_fewer_passes(
+    plain: Writer, name: str, options: dict[str, Any]
+) -> None:
+    with opened(name) as drafter:
+        drafting = Writer(bundled().target, drafter)
+        plain.passes = 0
+        for prompt in PROMPTS:
+            assert drafting.write(prompt, **options) == plain.write(prompt, **options)
+        assert 0 < drafter.accepted < drafter.drafted, "some are wrong, so the cache is cut"
+        assert drafting.passes <= plain.passes - drafter.accepted + 3 * len(PROMPTS)
+        if options["temp"] == 0.0:
+            assert drafter.accepted > 0.4 * drafter.drafted
+
+
+def test_a_model_drafts_what_it_says_itself() -> None:
+    """The library's own greedy tokens, after every text that it was shown."""
+    oracle, drafts = Writer(bundled().drafter), list[tuple[list[int], list[int]]]()
+    with opened("model") as drafter:
+        asked = drafter.__call__
+
+        class Noted(LlamaDrafter):
+            def __init__(self) -> None:
+                pass
+
+            def __call__(self, input_ids: Any, /, **options: Any) -> Any:
+                draft = asked(input_ids, **options)
+                drafts.append((input_ids.tolist(), draft.tolist()))
+                return draft
+
+        Writer(bundled().target, Noted()).write(PROMPT, count=40, temp=0.0)
+    assert len(drafts) > 5 and max(len(draft) for _, draft in drafts) > 2
+    for text, draft in drafts:
+        own = oracle.after(text, len(draft), temp=0.0)
+        if own != draft:
+            at = common_prefix(own, draft)
+            scores = oracle.llama.scores[len(text) + at - 1]
+            assert abs(scores[own[at]] - scores[draft[at]]) < NEAR_TIE
+
+
+@pytest.mark.parametrize("name", ["suffix", "model"])
+def test_texts_that_are_cut_and_changed(name: str) -> None:
+    """A drafter that has seen other texts drafts as a new one does, but for what it has learnt."""
+    texts = [[1, 50, 60, 70, 50, 60], [1, 50, 60, 70, 50, 60, 70, 80], [1, 50], [1, 90, 50, 60]]
+    with opened(name, depth=4) as one:
+        for text in [*texts, *texts[::-1], texts[0]]:
+            shown = one(np.array(text, dtype=np.intc))
+            assert shown.dtype == np.intc
+            with opened(name, depth=4) as new:
+                other = new(np.array(text, dtype=np.intc))
+            if name == "model":
+                least = min(len(shown), len(other))
+                assert shown[:least].tolist() == other[:least].tolist()
+        assert one(np.array([], dtype=np.intc)).tolist() == []
+    assert one(np.array(texts[0], dtype=np.intc)).tolist() == [], "it was closed"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"draft": "auto"}, InvalidValueError, "draft is 'auto'; name suffix, lookup, ngram"),
+        ({"draft": "suffix", "depth": 0}, InvalidValueError, "depth is 0"),
+        ({"draft": "nothere.gguf", "target": "T"}, ModelNotFoundError, "nothere.gguf"),
+        ({"draft": "D"}, InvalidValueError, "target is not given"),
+        ({"draft": "D", "target": "other"}, DrafterMismatchError, "cannot draft for"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], error: type[LocalspecError], said: str) -> None:
+    files = {"T": bundled().target, "D": bundled().drafter, "other": tiny_model("llama")}
+    named = {name: files.get(value, value) for name, value in options.items()}
+    with pytest.raises(error, match=said) as raised:
+        draft_model(**named)
+    assert "\n" not in str(raised.value)
+
+
+def test_heads_are_refused() -> None:
+    head = Path(__file__).parent / "trained" / "eagle3-terminal-9m-q8_0.gguf"
+    with pytest.raises(DrafterMismatchError, match="reads rows that Llama does not hand out"):
+        draft_model(head, target=bundled().target)
