@@ -10,6 +10,7 @@ from fakes.pycode import PYCODE
 from fakes.served import serving
 
 from localspec.bench import experiments
+from localspec.bench.experiments.corrections import all_corrections
 
 
 def printed(module: str, *options: str | Path) -> list[list[str]]:
@@ -27,7 +28,7 @@ NAMES = sorted(file.stem for file in FILES if "def main(" in file.read_text(enco
 
 
 def test_no_experiment_is_forgotten() -> None:
-    assert len(NAMES) == 14
+    assert len(NAMES) == 15
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -123,3 +124,17 @@ def test_plain_decoding_is_held_against_the_library_s_own_loop() -> None:
         assert len(rounds) == 3 and header == ["localspec", "library", "ratio"]
         ratios = sorted(float(ours) / float(theirs) for ours, theirs, _ratio in rounds)
         assert float(last[-1]) == pytest.approx(ratios[1], abs=0.02)
+
+
+def test_corrections_are_measured_on_other_chats_than_they_learnt_from(tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("def f(x):\n---\nimport os\n---\nclass A:\n---\nx = 1", encoding="utf-8")
+    few = ["--learn", "2", "--chats", "2", "--long", "2", "--tokens", "10", "--long-tokens", "14"]
+    files = ["--model", PYCODE.target, "--draft", PYCODE.drafter, "--file", prompts]
+    header, *rows = printed("learning", *files, *few, "--costs", "GPU", "--threads", "1")
+    assert header[:4] == ["temp", "texts", "costs", "drafters"]
+    assert len(rows) == 2 * 2 * 3 * len(all_corrections())
+    baselines = [line for line in rows if "none" in line]
+    assert len(baselines) == 12
+    assert all(line[-3:] == ["+0.0%", "+0.0%", "+0.0%"] for line in baselines)
+    assert all(float(line[-4]) > 0 for line in rows)
