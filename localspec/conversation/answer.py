@@ -11,6 +11,7 @@ from localspec.conversation.turns import Conversation, Turn
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Token
+from localspec.engine.prompt import Wording
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
 from localspec.sampling.keyed_hash import derive_seed
@@ -27,7 +28,7 @@ class AnswerPrompt:
     tokens: the token ids of the turns that the model sees. dropped: the number of oldest turns that
     it does not see; newly_dropped: whether that number has grown since the answer before. notices:
     lines to show before the answer. thinking: whether the prompt ends with an opening reasoning
-    tag.
+    tag. wording: of the turns, for drafters that have a chat template of their own.
     """
 
     tokens: Sequence[int]
@@ -35,6 +36,7 @@ class AnswerPrompt:
     newly_dropped: bool = False
     notices: Sequence[str] = ()
     thinking: bool = False
+    wording: Wording | None = None
 
 
 # Gives a shorter prompt when the context is full; None if no turn can be dropped.
@@ -189,6 +191,8 @@ class Answer(Closing, Iterator[Event]):
             return "cancelled"
         if self._tokens_left < 1:
             return "length"
+        if self._prompt.wording:
+            self._slot.reword(self._prompt.tokens, self._prompt.wording)
         generation = self._generation = self._slot.start(
             [*self._prompt.tokens, *self._writer.tokens],
             self._settings_of_part(),

@@ -61,6 +61,13 @@ class Transcript:
         texts, tokens = zip(*pieces, strict=True) if pieces else ((), ())
         return TokenizedText("".join(texts), tuple(chain.from_iterable(tokens)))
 
+    def wording(self, system: str | None, turns: Sequence[Turn]) -> str | None:
+        """The prompt as a text, for a model that reads along; None if its template refuses it."""
+        try:
+            return self._text(system, turns)
+        except InvalidValueError:
+            return None
+
     def _up_to_last_answer(
         self, system: str | None, turns: Sequence[Turn]
     ) -> tuple[TokenizedText, ...]:

@@ -44,27 +44,29 @@ class RespelledText:
         # Whether no text comes before `end`.
         self._at_start = True
         self._text: list[int] = []
-        # The wording of a prompt, and whether the text begins with it.
+        # The wording of a prompt, and whether it has come since the text was set.
         self._prompt: list[int] = []
         self._wording: list[int] = []
+        self._is_reworded = False
         self._states: list[_State] = []
         self._begin(worded=False)
 
     def reword(self, prompt: Sequence[int], wording: Sequence[int]) -> None:
-        """Take other tokens for a prompt from now on.
+        """Take other tokens for a prompt, from the next text on.
 
         prompt: the target's tokens that a text begins with. wording: the drafter's for them.
         """
-        if (self._prompt, self._wording) != (prompt, wording):
+        if (self._prompt, self._wording) != (list(prompt), list(wording)):
             self._prompt, self._wording = list(prompt), list(wording)
-            self._begin(worded=False)
+            self._is_reworded = True
 
     def set_text(self, tokens: Sequence[int]) -> None:
         """Change to another text; what both begin with is not tokenized again."""
         size = len(self._prompt)
         worded = 0 < size <= len(tokens) and list(tokens[:size]) == self._prompt
-        if worded != (self._states[0].count > 0):
+        if self._is_reworded or worded != (self._states[0].count > 0):
             self._begin(worded=worded)
+            self._is_reworded = False
         self._cut(common_prefix(self._text, tokens))
         self.extend(tokens[len(self._text) :])
 

@@ -1,18 +1,12 @@
 """Spelling: the bytes of a vocabulary's tokens, and the tokens of bytes."""
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
-
-Ids = NDArray[np.intp]
 
 _SPACE = 0x20
 _WHITESPACE = frozenset(b" \t\n\v\f\r")
-# No UTF-8 byte: larger than any piece that begins with the same bytes.
-_AFTER_ALL = b"\xff"
 
 
 class Tokenizer(Protocol):
@@ -62,25 +56,12 @@ class Spelling:
             if len(found := self._of_text(letter, first=False)) == 1:
                 self._ids[self.pieces[found[0]]] = found[0]
         self._ids.pop(b"", None)
-        by_piece = sorted((piece, token) for token, piece in enumerate(self.pieces) if piece)
-        self._sorted_pieces = [piece for piece, _ in by_piece]
-        self._sorted_ids = np.array([token for _, token in by_piece], np.intp)
         self._before_space = _bytes_before_a_space(self.pieces)
         self.adds_space = self._adds_space()
 
     def token_of(self, data: bytes) -> int | None:
         """The token of exactly these bytes; None if there is none."""
         return self._ids.get(data)
-
-    def longer_than(self, data: bytes) -> Ids:
-        """The tokens that begin with these bytes and have more."""
-        first = bisect_left(self._sorted_pieces, data + b"\0")
-        return self._sorted_ids[first : bisect_left(self._sorted_pieces, data + _AFTER_ALL, first)]
-
-    def beginnings_of(self, data: bytes) -> Ids:
-        """The tokens whose bytes `data` begins with, those of all its bytes included."""
-        found = (self._ids.get(data[:size]) for size in range(1, len(data) + 1))
-        return np.array([token for token in found if token is not None], np.intp)
 
     def tokens(self, data: bytes, *, first: bool = False) -> list[int]:
         """The tokens of a text.

@@ -4,8 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.drafters.confidence import margin
-from localspec.drafters.spelling import Ids
-from localspec.drafters.translation import NONE, Translation
+from localspec.drafters.translation import NONE, Ids, Translation
 from localspec.sampling.filters import NoTokenError, largest
 from localspec.speculation.drafter import Limit
 
@@ -20,8 +19,7 @@ _MOST_DRAWN = 8
 class TextChain:
     """A draft that grows by the tokens that the drafter draws.
 
-    limit: of the proposal. room: the most tokens of the drafter. rest: the end of the text that the
-    drafter has not read: the first token that is drawn begins with it, and has more bytes.
+    limit: of the proposal. room: the most tokens of the drafter.
 
     tokens: the draft, in the target's tokens. drawn: the drafter's own.
 
@@ -30,24 +28,15 @@ class TextChain:
     filters, and under the rule `coupled` with the very noise that the target will use.
     """
 
-    def __init__(
-        self, limit: Limit, translation: Translation, room: int, rest: bytes = b""
-    ) -> None:
+    def __init__(self, limit: Limit, translation: Translation, room: int) -> None:
         self.tokens: list[int] = []
         self.drawn: list[int] = []
         self._limit = limit
         self._translation = translation
         self._most = min(room, _MOST_DRAWN * limit.depth)
-        self._rest = rest
         self._written = b""
         # Before each token of the draft, and behind the last.
         self._prefixes = [limit.prefix]
-
-    def extends_rest(self, logits: Row) -> bool:
-        """Whether a token that has more bytes than the rest is likelier than its beginnings."""
-        own = self._translation.own
-        longer, parts = own.longer_than(self._rest), own.beginnings_of(self._rest)
-        return not parts.size or bool(logits[longer].max() > logits[parts].max())
 
     def draw(self, logits: Row) -> bool:
         """Draw the drafter's next token; returns whether to draw another one.
@@ -58,8 +47,8 @@ class TextChain:
         # The maximum of a row with NaN is NaN, so one pass over the row finds both.
         if not logits.max() < np.inf:
             return False
-        ids = self._likely(logits)
-        firsts = self._translation.firsts(ids, self._rest)
+        ids = _likely(logits)
+        firsts = self._translation.firsts(ids)
         ids, firsts = ids[firsts != NONE], firsts[firsts != NONE]
         if not ids.size:
             return False
@@ -84,15 +73,6 @@ class TextChain:
                 goes_on = self._limit.go_on(confidence) and goes_on
         return goes_on and len(self.tokens) < self._limit.depth and len(self.drawn) < self._most
 
-    def _likely(self, logits: Row) -> Ids:
-        """The drafter's tokens that are worth a look."""
-        ids = self._translation.own.longer_than(self._rest) if self._rest else None
-        row = logits if ids is None else logits[ids]
-        near = np.flatnonzero(row >= row.max() - np.float32(_NEAR))
-        if near.size > _MOST:
-            near = near[largest(row[near], _MOST)]
-        return near if ids is None else ids[near]
-
     def _row_of_target(self, logits: Row, firsts: NDArray[np.int64]) -> Row:
         """(n_vocab,) the logits of the target's tokens. logits, firsts: (n,) of likely tokens."""
         row = np.full(self._translation.target.tokenizer.n_vocab, -np.inf, np.float32)
@@ -107,8 +87,7 @@ class TextChain:
         end = self._translation.end(token)
         if end is not None:
             return self._set_tokens([*self.tokens, end]) and False
-        self._written += self._translation.own.pieces[token][len(self._rest) :]
-        self._rest = b""
+        self._written += self._translation.own.pieces[token]
         return self._set_tokens(self._translation.target.tokens(self._written))
 
     def _set_tokens(self, tokens: list[int]) -> bool:
@@ -125,3 +104,9 @@ class TextChain:
             self.tokens.append(token)
             self._prefixes.append(before.then(token))
         return True
+
+
+def _likely(logits: Row) -> Ids:
+    """The tokens that are worth a look."""
+    near = np.flatnonzero(logits >= logits.max() - np.float32(_NEAR))
+    return near[largest(logits[near], _MOST)] if near.size > _MOST else near

@@ -20,18 +20,12 @@ from localspec.speculation.drafter import Limit, Outcome, Traits
 from localspec.speculation.passes import Pass, Passes
 from localspec.utils.tokens import common_prefix
 
-# So many of the last tokens of a text may be parts of one longer token.
-_MOST_PARTS = 8
-
 
 class TextDrafter:
     """A drafter that draws from a small model of another vocabulary.
 
     cache: the drafter's model and cache. name: the origin of its tokens. translation: of the two
     vocabularies.
-
-    The text may end within a word, which the drafter's vocabulary would spell as one token. The
-    tokens of such an end are not read: the first one that is drawn must begin with their bytes.
 
     A text with more tokens than the cache takes gets no drafts.
     """
@@ -72,15 +66,11 @@ class TextDrafter:
         own = self._text.tokens
         if limit.depth < 1 or not own or len(own) >= self._cache.n_ctx:
             return NOTHING
-        known, rest = self._open_end()
-        lacking = yield from self._catch_up(own[:known], limit)
+        lacking = yield from self._catch_up(limit)
         if not lacking:
             return NOTHING
         logits = yield from self._read(lacking)
-        chain = TextChain(limit, self._translation, self._cache.n_ctx - len(own), rest)
-        if rest and not chain.extends_rest(logits):
-            logits = yield from self._read(own[known:])
-            chain = TextChain(limit, self._translation, self._cache.n_ctx - len(own))
+        chain = TextChain(limit, self._translation, self._cache.n_ctx - len(own))
         while chain.draw(logits):
             if len(chain.drawn) == 1:
                 self._cache.checkpoint()
@@ -88,24 +78,25 @@ class TextDrafter:
         return Draft(chain.tokens)
 
     def _backlog(self) -> int:
-        return len(self._text.tokens) - self._shared(self._text.tokens)
+        return len(self._text.tokens) - self._shared()
 
-    def _shared(self, tokens: list[int]) -> int:
-        """How many of these tokens, those of the text or its beginning, the cache holds."""
-        since = min(self._certain, len(tokens))
-        return since + common_prefix(self._held[since:], tokens[since:])
+    def _shared(self) -> int:
+        """How many tokens of the text the cache holds."""
+        since = min(self._certain, len(self._text.tokens))
+        return since + common_prefix(self._held[since:], self._text.tokens[since:])
 
-    def _catch_up(self, tokens: list[int], limit: Limit) -> Passes[list[int]]:
-        """Make these tokens the cache's text, except the last ones, which are returned.
+    def _catch_up(self, limit: Limit) -> Passes[list[int]]:
+        """Evaluate the tokens that the cache lacks, except the last ones.
 
-        They are for a pass that gives logits; none if cancelled.
+        Returns those, for a pass that gives logits; none if cancelled.
         """
+        own = self._text.tokens
         # The last token's logits are needed, so it is evaluated in any case.
-        left = self._cache.truncate(min(self._shared(tokens), len(tokens) - 1))
+        left = self._cache.truncate(min(self._shared(), len(own) - 1))
         del self._held[left:]
         self._certain = min(left, self._text.stable)
         while not limit.cancelled():
-            lacking = tokens[len(self._held) :]
+            lacking = own[len(self._held) :]
             if len(lacking) <= self._cache.chunk:
                 return lacking
             yield from self._read(lacking[: self._cache.chunk])
@@ -117,17 +108,3 @@ class TextDrafter:
         self._held += tokens
         logits: NDArray[np.float32] = scores.logits[0]
         return logits
-
-    def _open_end(self) -> tuple[int, bytes]:
-        """How many tokens of the text to read, and the bytes of those behind them.
-
-        These are the longest end of the text with which a token begins that has more bytes.
-        """
-        own, text = self._translation.own, self._text
-        first = max(text.stable, len(text.tokens) - _MOST_PARTS, 1)
-        pieces = [own.pieces[token] for token in text.tokens[first:]]
-        for skipped in range(len(pieces)):
-            rest = b"".join(pieces[skipped:])
-            if len(own.longer_than(rest)):
-                return first + skipped, rest
-        return len(text.tokens), b""

@@ -5,12 +5,25 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.drafters.spelling import Ids, Spelling, Tokenizer
+from localspec.drafters.spelling import Spelling, Tokenizer
+
+Ids = NDArray[np.intp]
 
 # Stands for no token, and for one that was not looked up yet.
 NONE, _UNKNOWN = -1, -2
-# So many spellings of parts of tokens are kept.
-_MOST_PARTS = 50_000
+# A text of several kinds, to compare the lengths of two spellings.
+_SAMPLE = b"""The quick brown fox jumps over the lazy dog, and 1,234 others don't; see page 56.
+
+def mean(values: list[float]) -> float:
+    \"\"\"Return the mean of the values; 0.0 if there are none.\"\"\"
+    return sum(values) / len(values) if values else 0.0
+
+Use `tar`:
+```sh
+tar --extract --file "archive.tar.gz" -C /tmp/folder && ls -la | grep '.txt'
+```
+{"name": "value", "numbers": [1, 2, 3], "nested": {"is_open": true}}
+"""
 
 
 class Translation:
@@ -34,24 +47,23 @@ class Translation:
                 self._firsts[token] = self._ends.get(token, NONE)
             elif (same := self.target.token_of(piece)) is not None:
                 self._firsts[token] = same
-        self._first_of: dict[bytes, int] = {}
+
+    @property
+    def lengthening(self) -> float:
+        """How many tokens of the drafter spell what one of the target's does, on a usual text."""
+        return len(self.own.tokens(_SAMPLE)) / max(1, len(self.target.tokens(_SAMPLE)))
 
     def end(self, token: int) -> int | None:
         """The target's token for one of the drafter's that ends a text; None for all others."""
         return self._ends.get(token)
 
-    def firsts(self, tokens: Ids, skipped: bytes = b"") -> NDArray[np.int64]:
-        """The target's token that each of these tokens of the drafter begins with, or NONE.
-
-        skipped: bytes that all of them begin with, and which the target has written already.
-        """
-        if skipped:
-            pieces = (self.own.pieces[token][len(skipped) :] for token in tokens)
-            return np.array([self._first(piece) for piece in pieces], np.int64)
+    def firsts(self, tokens: Ids) -> NDArray[np.int64]:
+        """The target's token that each of these tokens of the drafter begins with, or NONE."""
         found = self._firsts[tokens]
         for place in np.flatnonzero(found == _UNKNOWN):
             token = tokens[place]
-            found[place] = self._firsts[token] = self._first(self.own.pieces[token])
+            spelled = self.target.tokens(self.own.pieces[token])
+            found[place] = self._firsts[token] = spelled[0] if spelled else NONE
         return found
 
     def control(self, token: int) -> Sequence[int]:
@@ -59,15 +71,6 @@ class Translation:
         if token not in self._controls:
             self._controls[token] = self._control(token)
         return self._controls[token]
-
-    def _first(self, data: bytes) -> int:
-        if data not in self._first_of:
-            if len(self._first_of) >= _MOST_PARTS:
-                self._first_of.clear()
-            same = self.target.token_of(data)
-            found = [same] if same is not None else self.target.tokens(data)
-            self._first_of[data] = found[0] if found else NONE
-        return self._first_of[data]
 
     def _control(self, token: int) -> list[int]:
         target, own = self.target.tokenizer, self.own.tokenizer

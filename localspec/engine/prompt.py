@@ -11,6 +11,8 @@ from localspec.llama.model import Model
 
 # A text to continue, its token ids, or the messages of a chat.
 Prompt = str | Sequence[int] | Sequence[Message]
+# A conversation as the chat template of another model words it; None where that has none for it.
+Wording = Callable[[Model], str | None]
 # A list of prompts. (A Sequence[str] would be any text, too.)
 Prompts = list[str] | tuple[str, ...] | Sequence[Sequence[int]] | Sequence[Sequence[Message]]
 
@@ -57,6 +59,20 @@ class TextPrompt:
                 f"shorten it or {way_out}"
             )
         return self._tokens
+
+    def wording(self, model: Model) -> str | None:
+        """The messages in the chat template of a drafter; None if it has none, or refuses them."""
+        items = self._prompt
+        if not model.chat_template or isinstance(items, str) or not isinstance(items, Iterable):
+            return None
+        messages = list(items)
+        if not messages or not all(isinstance(each, Mapping) for each in messages):
+            return None
+        bos, eos = special_texts(model)
+        try:
+            return render(model.chat_template, messages, bos=bos, eos=eos)
+        except InvalidValueError:
+            return None
 
 
 def _tokenized(prompt: object, model: Model) -> list[int]:

@@ -7,8 +7,10 @@ from weakref import ref
 from localspec.control.adaptive import Explain
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.policies import deepest_draft
+from localspec.drafters.text_drafter import TextDrafter
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Token
+from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.state_store import StateStore
 from localspec.generation_config import GenerationConfig, require
@@ -161,6 +163,17 @@ class Slot:
         )
         self._text = _Text(generation)
         return generation
+
+    def reword(self, prompt: Sequence[int], wording: Wording) -> None:
+        """Let drafters with a vocabulary of their own read a prompt as it is worded for them.
+
+        prompt: the target's tokens, with which the next text begins.
+        """
+        for member in self.loaded.drafter_set.members:
+            if isinstance(member.drafter, TextDrafter) and member.sequence:
+                text = wording(member.sequence.model)
+                if text is not None:
+                    member.drafter.reword(prompt, text)
 
     def closed_generation(
         self, tokens: Sequence[int], settings: GenerationConfig, stats: Stats

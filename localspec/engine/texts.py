@@ -224,6 +224,7 @@ class Texts:
             try:
                 # The model may be another one by now.
                 tokens = prompt.tokens(slot.target.model, slot.set_pass_width(settings))
+                slot.reword(tokens, prompt.wording)
                 generation = slot.start(
                     tokens, settings, stats=stats, cancelled=cancelled, explain=explain
                 )

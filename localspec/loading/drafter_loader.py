@@ -111,7 +111,7 @@ def load_drafters(
                 continue
             loaded.append(ready)
             members.append(member)
-            notes += [each for each in (note, foreign) if each]
+            notes += [each for each in (note, foreign, _shorter(ready, target, member)) if each]
             if optional and failures:
                 notes.append(
                     "; ".join([*failures.values(), f"{member.drafter.name} drafts instead"])
@@ -222,6 +222,19 @@ def _foreign(
     if optional:
         raise DrafterMismatchError(why)
     return f"{why}; --draft suffix may be faster"
+
+
+def _shorter(loaded: LoadedDrafter, target: KVSequence, member: SequenceDrafter) -> str | None:
+    """A note about a drafter whose cache takes less text than its target's, or None."""
+    if loaded.translation is None or member.sequence is None:
+        return None
+    tokens = int(member.sequence.n_ctx / loaded.translation.lengthening)
+    if tokens >= target.n_ctx:
+        return None
+    return (
+        f"{member.drafter.name} reads texts of up to about {tokens:,} of the target's "
+        f"{target.n_ctx:,} tokens of context; longer ones get no drafts from it"
+    )
 
 
 def _cheap_first(members: list[SequenceDrafter]) -> tuple[SequenceDrafter, ...]:

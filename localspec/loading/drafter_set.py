@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from localspec.drafters.suffix_store import PastTexts
+from localspec.drafters.text_drafter import TextDrafter
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedSequence
@@ -91,6 +92,15 @@ class DrafterSet:
     def measured(self) -> dict[str, Measured]:
         """How to measure the cost of drafters with a model, by the drafter's name."""
         return {each.drafter.name: each.measured for each in self.members if each.measured}
+
+    @property
+    def foreign_models(self) -> list[Model]:
+        """The draft models with vocabularies of their own."""
+        return [
+            each.sequence.model
+            for each in self.members
+            if each.sequence and isinstance(each.drafter, TextDrafter)
+        ]
 
     def of_model(self, model: Model) -> KVSequence | None:
         """The text in the cache of this draft model, if it is one of the set."""

@@ -1,6 +1,8 @@
 """Loaded drafter: a drafter with its model, which drafts for texts of its target."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from localspec.drafters.assistant import Assistant
@@ -16,7 +18,7 @@ from localspec.drafters.spec import DrafterSpec
 from localspec.drafters.suffix_store import PastTexts
 from localspec.drafters.text_drafter import TextDrafter
 from localspec.drafters.translation import Translation
-from localspec.errors import DrafterMismatchError
+from localspec.errors import DrafterMismatchError, ModelLoadError
 from localspec.gguf.assistant import ASSISTANT
 from localspec.gguf.block_heads import DFLASH, DFLASH2, DSPARK
 from localspec.gguf.heads import MTP, Head
@@ -128,8 +130,18 @@ class LoadedDrafter:
                     return place
             return runtime.head_context_for(model, header, self.head, target, self.kv_type)
         if beside is None:
+            if (cells := self._cells(model, target)) > target.n_ctx:
+                with suppress(ModelLoadError):  # the memory was planned for fewer
+                    return runtime.context_for(model, header, cells, self.kv_type)
             return runtime.context_for(model, header, target.n_ctx, self.kv_type)
         return sequence_beside(beside, runtime, header, self.kv_type).sequence
+
+    def _cells(self, model: Model, target: KVSequence) -> int:
+        """How many tokens of its own the drafter needs for the target's whole context."""
+        if self.translation is None:
+            return target.n_ctx
+        needed = ceil(target.n_ctx * self.translation.lengthening)
+        return min(needed, max(model.n_ctx_train, target.n_ctx))
 
     @staticmethod
     def _shared(model: Model, target: KVSequence, runtime: RuntimeConfig) -> KVSequence:

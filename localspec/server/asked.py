@@ -1,7 +1,8 @@
 """Asked: what a request wants of the model, whatever protocol it came by."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from localspec.conversation.reasoning import Tags
 from localspec.generation_config import GenerationConfig
@@ -15,7 +16,8 @@ class Asked:
     prompt: its token ids. tags: what stands around the model's reasoning; None: it is not told
     apart. thinking: whether the prompt ends within the reasoning. tool_calls: makes a parser of
     calls; None: the text is taken as it is. marks: texts of control tokens that the parser reads;
-    those of others are not shown. one_call: whether the text ends with its first call.
+    those of others are not shown. one_call: whether the text ends with its first call. wordings:
+    the conversation in the chat templates of drafters that have their own, by the model's file.
     """
 
     prompt: tuple[int, ...]
@@ -25,3 +27,4 @@ class Asked:
     tool_calls: Callable[[], CallParser] | None = None
     marks: Sequence[str] = ()
     one_call: bool = False
+    wordings: Mapping[Path, str] = field(default_factory=dict)

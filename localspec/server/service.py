@@ -5,8 +5,9 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
@@ -24,6 +25,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama.chat_template import render
 from localspec.llama.grammar import Grammar, special_tokens
+from localspec.llama.model import Model
 from localspec.server.asked import Asked
 from localspec.server.errors import ApiError
 from localspec.server.kept_states import KeptStates
@@ -151,6 +153,7 @@ class Service:
             return self._fitting(found) if must_fit else found
 
         prompt = tuple(await asyncio.to_thread(tokens))
+        wordings = await self._wordings(messages, tools, template_options)
         thinking = opens_thinking(text, tags)
         reasons = any(tag in (template or "") for tag in tags)
         not_json_alone = reasons or tools.offered or family.always_read
@@ -160,7 +163,7 @@ class Service:
             )
         await self._begin_grammar(settings)
         if not tools.offered and not family.always_read:
-            return Asked(prompt, settings, tags, thinking)
+            return Asked(prompt, settings, tags, thinking, wordings=wordings)
         return Asked(
             prompt,
             settings,
@@ -169,6 +172,7 @@ class Service:
             lambda: parser_for(family, tools.callable if tools.offered else ()),
             family.marks,
             one_call=not tools.parallel,
+            wordings=wordings,
         )
 
     def _constrained(
@@ -226,13 +230,30 @@ class Service:
                 code="no_chat_template",
             )
 
-        def text() -> str:
-            bos, eos = special_texts(self.engine.model)
-            taken, given = for_template(messages, template, family_of(template), tools)
-            return render(template, taken, bos=bos, eos=eos, tools=given, options=template_options)
-
         # A template is a foreign program and may take its time.
-        return await asyncio.to_thread(text)
+        return await asyncio.to_thread(
+            _rendered, self.engine.model, messages, tools, template_options
+        )
+
+    async def _wordings(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: ToolUse,
+        template_options: Mapping[str, Any],
+    ) -> dict[Path, str]:
+        """The messages in the chat templates of drafters with vocabularies of their own.
+
+        Those without a template are left out, and those whose template refuses the messages.
+        """
+        found = dict[Path, str]()
+        for model in self.engine.drafter_set.foreign_models:
+            if model.chat_template:
+                given = tools.given if tools.offered else None
+                with suppress(InvalidValueError):
+                    found[model.path] = await asyncio.to_thread(
+                        _rendered, model, messages, given, template_options
+                    )
+        return found
 
     async def continuation(
         self, prompt: str | Sequence[int], settings: GenerationConfig, *, suffix: str | None = None
@@ -331,6 +352,19 @@ class Service:
                 f"the prompt has {characters} characters and the context holds {context} tokens; "
                 "shorten it, or start the server with a larger --ctx"
             )
+
+
+def _rendered(
+    model: Model,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None,
+    options: Mapping[str, Any],
+) -> str:
+    """The messages as a model's chat template writes them. Raises InvalidValueError."""
+    template = model.chat_template or ""
+    bos, eos = special_texts(model)
+    taken, given = for_template(messages, template, family_of(template), tools)
+    return render(template, taken, bos=bos, eos=eos, tools=given, options=options)
 
 
 def _facts(reply: Reply, waited: float) -> dict[str, Any]:

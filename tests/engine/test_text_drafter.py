@@ -9,8 +9,10 @@ from fakes.drafter_kinds import EXACT
 from fakes.pycode import PYCODE, load
 from fakes.respelled import write_respelled
 
+from localspec.conversation.session import Session
 from localspec.drafters.text_drafter import TextDrafter
 from localspec.engine.engine import Engine
+from localspec.engine.state_store import StateStore
 from localspec.models.kinds import THROUGH_TEXT
 from localspec.models.registry import bundled
 from localspec.speculation.rules import RULES
@@ -86,3 +88,97 @@ def test_the_bundled_target_with_another_vocabulary(tmp_path: Path) -> None:
                 assert found.stats.accepted
                 if rule == "coupled" or not temperature:
                     assert found.token_ids == plain.generate(QUESTION, **options).token_ids
+
+
+def worded(engine: Engine, text: str) -> list[int]:
+    """The tokens of a text in the drafter's vocabulary, as it reads a prompt."""
+    [cache] = engine.drafter_set.sequences.values()
+    return cache.model.tokenize(text)
+
+
+def read(engine: Engine) -> list[int]:
+    """What the drafter has of its text in its cache."""
+    [cache] = engine.drafter_set.sequences.values()
+    return cache.tokens
+
+
+def test_a_conversation_is_read_in_the_drafters_own_template(engine: Engine) -> None:
+    engine.generate(QUESTION, max_tokens=8, depth=2, temperature=0)
+    expected = worded(engine, "[Q] How do I list files by size? [A] ")
+    assert read(engine)[: len(expected)] == expected
+    # A text that is no conversation is read as it is.
+    engine.generate("def f(x):", max_tokens=4, depth=2, temperature=0)
+    expected = worded(engine, "def f(x")
+    assert read(engine)[: len(expected)] == expected
+
+
+def test_a_session_is_read_in_the_drafters_own_template(engine: Engine, plain: Engine) -> None:
+    said = []
+    for each, depth in ((engine, {"depth": 3}), (plain, {})):
+        options = {"max_tokens": 12, "seed": 2, "raw": False}
+        with Session(each, system="Be brief.", **options, **depth) as session:
+            answers = [session.send("Why?").result().content]
+            answers.append(session.regenerate().result().content)
+            answers.append(session.send("How?").result().content)
+        said.append(answers)
+    assert said[0] == said[1]
+    [cache] = engine.drafter_set.sequences.values()
+    end = cache.model.piece_text(cache.model.eos)
+    expected = worded(engine, f"Be brief.{end}[Q] Why? [A] {said[0][1]}{end}[Q] How? [A] ")
+    assert read(engine)[: len(expected)] == expected
+
+
+def test_a_template_that_refuses_is_not_used(
+    plain: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drafter then reads the target's wording."""
+    refusing = "{{ raise_exception('no roles') }}"
+    monkeypatch.setattr("fakes.respelled.INSTRUCTIONS", refusing)
+    path = write_respelled(tmp_path / "refusing.gguf", PYCODE.drafter)
+    options = {"max_tokens": 8, "temperature": 0}
+    with load(draft=path, **EXACT) as engine:
+        found = engine.generate(QUESTION, depth=2, **options)
+        assert found.token_ids == plain.generate(QUESTION, **options).token_ids
+        assert found.stats.drafted
+        with Session(engine, raw=False, depth=2, **options) as session:
+            assert session.send("Why?").result().content
+
+
+def test_its_context_counts_its_own_tokens(tmp_path: Path) -> None:
+    """It is made longer where its tokens are shorter; what it cannot take gets no drafts."""
+    few: dict[str, Any] = {"merges": 30}
+    long = write_respelled(tmp_path / "long.gguf", PYCODE.drafter, **few)
+    short = write_respelled(tmp_path / "short.gguf", PYCODE.drafter, **few, context=256)
+    text = "x = [name for name in names]\n" * 12
+    options = {"max_tokens": 6, "temperature": 0, "depth": 2}
+    drafted = {}
+    for path in (long, short):
+        with load(draft=path, **EXACT) as engine:
+            [cache] = engine.drafter_set.sequences.values()
+            notes = " ".join(engine.slot.loaded.notes)
+            drafted[path] = engine.generate(text, **options).stats.drafted
+            assert (cache.n_ctx > engine.context) is (path == long)
+            assert ("longer ones get no drafts from it" in notes) is (path == short)
+            assert engine.generate("def f(x):", **options).stats.drafted
+    assert drafted[long] and not drafted[short]
+
+
+def test_several_texts_and_saved_caches(engine: Engine, plain: Engine, tmp_path: Path) -> None:
+    """Each text has a drafter and a cache of its own; both are found again on the disk."""
+    options: dict[str, Any] = {"max_tokens": 20, "temperature": 0.8, "seed": 4}
+    texts = [CODE, "def g(x):\n    return", QUESTION]
+    expected = [plain.generate(text, **options).token_ids for text in texts]
+    found = engine.generate(texts, depth=3, **options)
+    assert [each.token_ids for each in found] == expected
+    assert all(each.stats.drafted for each in found)
+    store = StateStore(tmp_path / "states")
+    first = engine.generate(CODE, depth=3, **options)
+    assert engine.slot.save("text", store) is None
+    engine.generate("import os", depth=3, **options)
+    assert engine.slot.load("text", store) is None
+    longer = [*engine.tokenize(CODE), *first.token_ids, *engine.tokenize("\n", add_special=False)]
+    [drafter] = engine.drafter_set.drafters
+    drafter.begin(longer)
+    assert drafter.traits.backlog and drafter.traits.backlog() < 12
+    found = engine.generate(longer, depth=3, **options)
+    assert found.token_ids == plain.generate(longer, **options).token_ids

@@ -3,13 +3,18 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from time import sleep
+from typing import Any
 
 import httpx
 import pytest
+from fakes.respelled import write_respelled
 
 import localspec
 from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
+from localspec.models import registry
 from localspec.server.app import make_app
 from localspec.server.service import Service
 from localspec.server.slot_pool import SlotPool
@@ -74,3 +79,28 @@ def test_long_texts_of_tokens_leave_threads_to_others(
 
     assert asyncio.run(run()) == [200] * 8
     assert most == 2
+
+
+def test_a_drafter_of_another_vocabulary_reads_its_own_template(
+    own_cache: None, tmp_path: Path
+) -> None:
+    """Every message that the model sees, in the wording of the drafter's template."""
+    drafter = write_respelled(tmp_path / "respelled.gguf", registry.bundled().drafter)
+    options: Any = {"threads": 1, "context": 256}
+    question = [{"role": "user", "content": "How do I list files?"}]
+
+    async def written(service: Service) -> str:
+        asked = await service.chat(
+            question, GenerationConfig.of(max_tokens=8, temperature=0, seed=1, depth=2)
+        )
+        async with service.reply(asked) as reply, reply.deltas() as deltas:
+            return "".join([delta.text async for delta in deltas])
+
+    with localspec.load(draft="none", **options) as engine:
+        expected = asyncio.run(written(Service(engine, SlotPool(engine, 1, 1), ["m"])))
+    with localspec.load(draft=drafter, **options) as engine:
+        pool = SlotPool(engine, 1, 1)
+        assert asyncio.run(written(Service(engine, pool, ["m"]))) == expected
+        [cache] = pool.slots[0].slot.loaded.drafter_set.sequences.values()
+        wording = cache.model.tokenize("[Q] How do I list files? [A] ")
+        assert cache.tokens[: len(wording)] == wording
