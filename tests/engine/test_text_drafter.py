@@ -7,14 +7,21 @@ from typing import Any
 import pytest
 from fakes.drafter_kinds import EXACT
 from fakes.pycode import PYCODE, load
+from fakes.recorder import partly_right
 from fakes.respelled import write_respelled
+from fakes.tiny import write_tiny
 
 from localspec.conversation.session import Session
 from localspec.drafters.text_drafter import TextDrafter
+from localspec.drafters.translation import Translation
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
+from localspec.llama.context import single_sequence
 from localspec.models.kinds import THROUGH_TEXT
 from localspec.models.registry import bundled
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Limit
+from localspec.speculation.passes import Passes, run
 from localspec.speculation.rules import RULES
 
 # By name: what is written of the drafter.
@@ -182,3 +189,60 @@ def test_several_texts_and_saved_caches(engine: Engine, plain: Engine, tmp_path:
     assert drafter.traits.backlog and drafter.traits.backlog() < 12
     found = engine.generate(longer, depth=3, **options)
     assert found.token_ids == plain.generate(longer, **options).token_ids
+
+
+@pytest.mark.parametrize("family", ["mamba", "qwen35", "gemma3"])
+def test_a_drafter_with_a_running_state_or_a_window(
+    family: str, plain: Engine, tmp_path: Path
+) -> None:
+    path = write_tiny(tmp_path / f"{family}.gguf", family, quantised=False)
+    with load(draft=path, **EXACT) as engine:
+        for seed, depth in enumerate((1, 3)):
+            options = {"max_tokens": 16, "temperature": 0.8, "seed": seed}
+            found = engine.generate(CODE, depth=depth, **options)
+            assert found.stats.drafted
+            assert found.token_ids == plain.generate(CODE, **options).token_ids
+
+
+def test_a_grammar_is_kept(engine: Engine, plain: Engine) -> None:
+    options = {"max_tokens": 16, "temperature": 0.8, "grammar": 'root ::= ("self" | "é" | " ")+'}
+    drafted = 0
+    for seed in range(3):
+        found = engine.generate(CODE, depth=4, seed=seed, **options)
+        assert found.token_ids == plain.generate(CODE, seed=seed, **options).token_ids
+        drafted += found.stats.drafted
+    assert drafted
+
+
+def test_drafts_that_are_right_in_part(
+    engine: Engine, plain: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each, it drafts what a new drafter does that is given the text as a whole."""
+    recorded: list[tuple[list[int], Limit, list[int]]] = []
+    usual = TextDrafter.passes
+
+    def passes(self: TextDrafter, limit: Limit) -> Passes[Draft]:
+        draft = yield from usual(self, limit)
+        recorded.append((list(self._text._text), limit, [int(token) for token in draft.tokens]))
+        return draft
+
+    options = {"temperature": 0.8, "seed": 5, "ignore_eos": True}
+    prompt = engine.tokenize(CODE)
+    expected = [*prompt, *plain.generate(prompt, max_tokens=90, **options).token_ids]
+    with monkeypatch.context() as patch:
+        patch.setattr(TextDrafter, "passes", passes)
+        with partly_right(TextDrafter, expected) as proposed:
+            found = engine.generate(prompt, max_tokens=70, depth=3, **options)
+    assert [*prompt, *found.token_ids] == expected[: len(prompt) + 70]
+    assert found.stats.accepted == sum(right * count for (_, right), count in proposed.items())
+    assert all(proposed[3, right] for right in range(4))
+    [cache] = engine.drafter_set.sequences.values()
+    translation = Translation(engine.model, cache.model)
+    equal = 0
+    for text, limit, tokens in recorded:
+        with single_sequence(cache.model, n_ctx=512, threads=1, flash_attention=True) as fresh:
+            new = TextDrafter(fresh, name="new", translation=translation)
+            new.begin(text)
+            equal += [int(token) for token in run(new.passes(limit)).tokens] == tokens
+    # Rows differ in their last digits by the width of a pass, which decides near-ties.
+    assert equal >= 0.8 * len(recorded) > 10

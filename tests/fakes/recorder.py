@@ -93,7 +93,7 @@ def partly_right(drafter: type[Any], expected: Sequence[int]) -> Any:
 
     def passes(self: Any, limit: Limit) -> Passes[Draft]:
         draft = yield from usual(self, limit)
-        length, place = len(draft), len(self._text)
+        length, place = len(draft), limit.prefix.position
         if not length or place + length >= len(expected):
             return draft
         right = min(range(length + 1), key=lambda count: proposed[length, count])
