@@ -103,8 +103,8 @@ class Reply:
         slot = self._slot
         with slot.lock:
             tokens = list(self.asked.prompt)
-            wordings = self.asked.wordings
-            slot.reword(tokens, lambda model: wordings.get(model.path))
+            if wordings := self.asked.wordings:
+                slot.reword(tokens, lambda model: wordings.get(model.path))
             self.generation = slot.start(tokens, self.asked.settings, cancelled=cancelled)
             # The first pass is requested before a long prompt of another text gets the lock again.
             next(self.generation.reading(), None)
