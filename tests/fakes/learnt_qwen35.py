@@ -2,6 +2,7 @@
 
     python -m fakes.learnt_qwen35 FILE.gguf
 
+The questions lie beside it as FILE.jsonl, for `localspec train FILE.gguf --from FILE.jsonl`.
 Two of its four layers have a running state, as in Qwen 3.5 (Yang et al. 2024, Gated Delta Networks,
 https://arxiv.org/abs/2412.06464). Its tokenizer is that of the bundled target, whose answers it
 learns.
@@ -256,9 +257,9 @@ def main(path: str) -> None:
     torch.set_num_threads(1)
     prompts = terminal_prompts()[:320]
     loss = write_learnt(Path(path), prompts, rounds=12, most=64, shape=Shape())
-    Path(path).with_suffix(".jsonl").write_text(
-        "".join(json.dumps({"prompt": each}) + "\n" for each in prompts), encoding="utf-8"
-    )
+    chats = [{"messages": [{"role": "user", "content": each}]} for each in prompts]
+    lines = "".join(f"{json.dumps(each)}\n" for each in chats)
+    Path(path).with_suffix(".jsonl").write_text(lines, encoding="utf-8")
     sys.stdout.write(f"{path}: loss {loss:.2f}\n")
 
 
