@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
 _RESAMPLES = 2000
 _COVERED = 0.95
@@ -32,12 +33,42 @@ class Median:
         middle = median(value for group in groups for value in group)
         if sum(map(len, groups)) < 2:
             return cls(middle)
-        counts = np.array([len(group) for group in groups])
-        most = int(counts.max())
-        values = np.array([[*group, *[0.0] * (most - len(group))] for group in groups])
         rng = np.random.default_rng(0)  # the same values give the same interval
         drawn = rng.integers(len(groups), size=(_RESAMPLES, len(groups)))
-        rounds = rng.random((_RESAMPLES, len(groups), most)) * counts[drawn][:, :, None]
-        medians = np.median(values[drawn[:, :, None], rounds.astype(int)], axis=(1, 2))
+        return cls._within(middle, np.median(_resampled(groups, drawn, rng), axis=(1, 2)))
+
+    @classmethod
+    def of_ratios(
+        cls, above: Sequence[Sequence[float]], below: Sequence[Sequence[float]]
+    ) -> "Median":
+        """The median over prompts of the ratio of two medians over rounds.
+
+        above, below: the measurements of each prompt, of the same prompts, at least one of each.
+        The interval is as in `of`; the rounds of the two are drawn independently.
+        """
+        pairs = list(zip(above, below, strict=True))
+        middle = median(median(over) / median(under) for over, under in pairs)
+        if len(pairs) == len(above[0]) == len(below[0]) == 1:
+            return cls(middle)
+        rng = np.random.default_rng(0)
+        drawn = rng.integers(len(pairs), size=(_RESAMPLES, len(pairs)))
+        over, under = (
+            np.median(_resampled(groups, drawn, rng), axis=2) for groups in (above, below)
+        )
+        return cls._within(middle, np.median(over / under, axis=1))
+
+    @classmethod
+    def _within(cls, middle: float, medians: NDArray[np.float64]) -> "Median":
         low, high = np.quantile(medians, [(1 - _COVERED) / 2, (1 + _COVERED) / 2])
         return cls(middle, float(low), float(high))
+
+
+def _resampled(
+    groups: Sequence[Sequence[float]], drawn: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """(resamples, prompts, rounds): for each drawn prompt, rounds drawn from its own."""
+    counts = np.array([len(group) for group in groups])
+    most = int(counts.max())
+    values = np.array([[*group, *[0.0] * (most - len(group))] for group in groups])
+    rounds = rng.random((*drawn.shape, most)) * counts[drawn][:, :, None]
+    return np.asarray(values[drawn[:, :, None], rounds.astype(int)])

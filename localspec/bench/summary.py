@@ -18,6 +18,7 @@ class Summary:
     """The figures of one configuration on one prompt set, or on all of them (`all`).
 
     ratio: its speed over that of plain decoding on the same prompt in the same round.
+    speeds, ratios: the figures behind `tokens_per_second` and `ratio`: of each prompt, by round.
     seconds: of generation, by phase: draft, verify and host.
     accepted_lengths: entry i is the number of steps that accepted i drafted tokens.
     widths: the number of passes, by their rows.
@@ -38,6 +39,8 @@ class Summary:
     widths: dict[int, int]
     compared: int
     same: int
+    speeds: list[list[float]]
+    ratios: list[list[float]]
 
     def share(self, phase: str) -> float:
         """The share of the seconds that this phase took."""
@@ -93,6 +96,8 @@ def _summary(set_: str, name: str, runs: list[Run], plain: dict[tuple[int, int],
         widths=passes_by_width(all_stats),
         compared=compared,
         same=same,
+        speeds=list(speeds.values()),
+        ratios=list(ratios.values()) if compared else [],
     )
 
 

@@ -1,7 +1,7 @@
 """`localspec bench`: measures plain decoding, each drafter and `auto`, by turns."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,7 @@ from localspec.bench import (
     tokenize_prompts,
 )
 from localspec.cli.bench_choice import ROUNDS, choose
+from localspec.cli.bench_compare import Earlier, changes_text, compare_option, earlier_of
 from localspec.cli.bench_output import about_run, quick_target_line, report_text, with_progress
 from localspec.cli.bench_servers import measure_servers, peer_of, peer_options
 from localspec.cli.bench_users import How, measure_users, require_texts_alone, users_option
@@ -104,6 +105,7 @@ _how_options = stacked(
         is_flag=True,
         help="Exit with code 7 if a text differs from plain decoding. Implies --reproducible.",
     ),
+    compare_option,
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a table."),
     click.option("--html", metavar="FILE", help="Also write an HTML page with plots, in one file."),
 )
@@ -131,6 +133,7 @@ def bench(
     threads: int | None,
     reproducible: bool,
     verify: bool,
+    compare: str | None,
     as_json: bool,
     html: str | None,
     **options: Any,
@@ -149,10 +152,16 @@ def bench(
     With --users it measures texts at once instead, as `localspec serve` writes them: the speed of
     all users and of each, and how long they wait, in plain decoding and with `auto`; with --peer
     over HTTP, beside llama-server.
+
+    With --compare it also says what has changed since an earlier benchmark of the same models and
+    settings, with intervals.
     """
     output = Output()
     require("tokens", tokens, 1)
-    page_file = PageFile("--html", html)
+    page_file, earlier = PageFile("--html", html), earlier_of(compare)
+    if earlier and earlier.now:
+        _write_changes(earlier, earlier.now, output, as_json=as_json)
+        return 0
     other = peer_of(peer, peer_drafts, users, one_text=verify or reproducible)
     choice = choose(
         model=model,
@@ -176,7 +185,7 @@ def bench(
         result = measure_servers(
             choice, other, runtime, settings, users=users, cancel=cancel, note=output.note
         )
-        _write(result, output, page_file, as_json=as_json)
+        _write(result, output, page_file, earlier, as_json=as_json)
         return INTERRUPTED if result.interrupted else 0
     with ExitStack() as stack:
         with on_interrupt(exit_at_once):
@@ -184,16 +193,19 @@ def bench(
             loaded = stack.enter_context(sweep.load(runtime, tasks, tokens))
             prompts = tokenize_prompts(loaded.plain, tasks, tokens)
             slots = stack.enter_context(open_slots(loaded, max(users, default=0)))
+        conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
+        if earlier:
+            nothing = build_report(loaded, tasks, [], conditions, interrupted=False)
+            earlier.require_alike(nothing.as_dict())
         for note in (*filter(None, [choice.note]), *loaded.plain.notes, *loaded.left_out):
             output.note(note)
         how = How(choice.rounds, options, settings.seed, cancel)
         with on_interrupt(cancel_first(cancel)):
             runs = [] if users else list(_measure(loaded, tasks, prompts, how))
             user_runs = measure_users(loaded, slots, prompts, users, how) if users else []
-        conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
         stopped = cancel.is_set()
         result = build_report(loaded, tasks, runs, conditions, interrupted=stopped, users=user_runs)
-    _write(result, output, page_file, as_json=as_json)
+    _write(result, output, page_file, earlier, as_json=as_json)
     if line := quick_target_line(result.rows):
         output.note(line)
     if users and verify:
@@ -234,12 +246,33 @@ def _checked(
     return settings
 
 
-def _write(result: Report, output: Output, page_file: PageFile, *, as_json: bool) -> None:
-    if as_json:
-        output.record(result.as_dict())
-    elif result.rows or result.users or result.served:
-        output.data(report_text(result))
-    else:
+def _write(
+    result: Report,
+    output: Output,
+    page_file: PageFile,
+    earlier: Earlier | None,
+    *,
+    as_json: bool,
+) -> None:
+    measured = bool(result.rows or result.users or result.served)
+    if not measured and not as_json:
         output.note("nothing was measured")
+    elif not as_json:
+        output.data(report_text(result))
+    if earlier and measured:
+        _write_changes(earlier, result.as_dict(), output, as_json=as_json)
+    elif as_json:
+        output.record(result.as_dict())
     if page_file:
         page_file.write(html_page(result), output)
+
+
+def _write_changes(
+    earlier: Earlier, now: Mapping[str, Any], output: Output, *, as_json: bool
+) -> None:
+    """Print what has changed; with --json, the later benchmark and what has changed."""
+    found = earlier.changes(now)
+    if as_json:
+        output.record({**now, "changes": found.as_dict()})
+    else:
+        output.data(changes_text(found))

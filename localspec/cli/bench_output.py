@@ -1,14 +1,12 @@
 """What `localspec bench` shows: progress while it runs, a table at the end."""
 
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from localspec.bench import COLUMNS, LEGEND, Report, Run, Summary, Task, cells, facts
 from localspec.bench.configurations import PLAIN
@@ -21,13 +19,10 @@ from localspec.bench.served_text import (
 )
 from localspec.bench.users_summary import UsersSummary
 from localspec.bench.users_text import USER_COLUMNS, USER_LEGEND, user_cells
+from localspec.cli.bench_table import table_of, wide_console
 from localspec.cli.output import join_facts, write_note
-from localspec.cli.table import empty_table, stdout_console
 from localspec.control.quick_target import too_quick_text
 from localspec.utils.format import one_line
-
-# In letters, where the width of the reader's screen is not known.
-_WIDTH = 110
 
 
 class _Measured(Protocol):
@@ -74,17 +69,16 @@ def _with_lines(runs: Iterator[_Run], about: Callable[[_Run], str], count: int) 
 
 def report_text(report: Report) -> str:
     """Return the table, its legend, and the conditions of the measurement, for stdout."""
-    width = shutil.get_terminal_size((_WIDTH, 0)).columns if sys.stdout.isatty() else _WIDTH
-    console = stdout_console(width)
+    console = wide_console()
     with console.capture() as capture:
         if report.rows:
-            console.print(_table(COLUMNS, _groups(report.rows)))
+            console.print(table_of(COLUMNS, _groups(report.rows)))
             console.print(LEGEND, soft_wrap=True)
         if report.users:
-            console.print(_table(USER_COLUMNS, _user_groups(report.users)))
+            console.print(table_of(USER_COLUMNS, _user_groups(report.users)))
             console.print(USER_LEGEND, soft_wrap=True)
         if report.served:
-            console.print(_table(SERVED_COLUMNS, _served_groups(report.served)))
+            console.print(table_of(SERVED_COLUMNS, _served_groups(report.served)))
             console.print(SERVED_LEGEND, soft_wrap=True)
             for line in fastest_peer_lines(report.served):
                 console.print(line, soft_wrap=True)
@@ -104,18 +98,6 @@ def quick_target_line(rows: Sequence[Summary]) -> str:
     plain = [row.tokens_per_second.value for row in all_prompts if row.configuration == PLAIN]
     ratios = [row.ratio.value for row in all_prompts if row.ratio and row.configuration != PLAIN]
     return too_quick_text(1 / plain[0], max(ratios)) if plain and ratios else ""
-
-
-def _table(columns: Sequence[str], groups: Iterable[Iterable[Sequence[str]]]) -> Table:
-    """A table; the first cell of a group is said once."""
-    table = empty_table()
-    for position, name in enumerate(columns):
-        table.add_column(name, justify="left" if position < 2 else "right")
-    for group in groups:
-        for position, (first, *others) in enumerate(group):
-            table.add_row("" if position else one_line(first), *map(one_line, others))
-        table.add_section()
-    return table
 
 
 def _groups(rows: Sequence[Summary]) -> Iterator[Iterator[Sequence[str]]]:

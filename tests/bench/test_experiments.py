@@ -28,7 +28,7 @@ NAMES = sorted(file.stem for file in FILES if "def main(" in file.read_text(enco
 
 
 def test_no_experiment_is_forgotten() -> None:
-    assert len(NAMES) == 15
+    assert len(NAMES) == 16
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -138,3 +138,15 @@ def test_corrections_are_measured_on_other_chats_than_they_learnt_from(tmp_path:
     assert len(baselines) == 12
     assert all(line[-3:] == ["+0.0%", "+0.0%", "+0.0%"] for line in baselines)
     assert all(float(line[-4]) > 0 for line in rows)
+
+
+def test_the_first_text_beside_later_ones() -> None:
+    few = ["--tokens", "24", "--texts", "2", "--costs", "F16 A"]
+    _header, *rows = printed("first_text", *few)
+    assert len(rows) == 18
+    for row in rows:
+        new, cold, warm, ratio = map(float, row[-4:])
+        assert min(new, cold, warm) > 0.5
+        assert ratio == pytest.approx(cold / warm, abs=0.03)
+    useless, good = rows[0], rows[-3]
+    assert float(useless[-2]) <= 1 < float(good[-2])

@@ -49,11 +49,12 @@ _SAMPLER = Sampler(SamplingParams(), Noise(0))
 
 @dataclass
 class Writer:
-    """A user's text: its policy, its drafter, and the tokens so far."""
+    """A user's text: its policy, its drafter, the tokens so far, and those that are left."""
 
     policy: Policy
     drafter: SimulatedDrafter
     tokens: int = 0
+    left: int = 1001
     draft: Draft = NOTHING
     verified: int = 0
     drafting: float = 0.0
@@ -61,7 +62,7 @@ class Writer:
     def decide(self) -> None:
         """Decide about a draft, and draw it."""
         began = self.drafter.seconds
-        limit = Limit(1000, Prefix(0), _SAMPLER)
+        limit = Limit(self.left - 1, Prefix(0), _SAMPLER)
         decision, self.draft = self.policy.decide(limit), NOTHING
         if decision.drafter:
             self.draft = decision.draft or self.drafter.propose(
@@ -106,8 +107,9 @@ class SimulatedUsers:
     """Users who write at the same time, round by round.
 
     make: makes the policy of a user of its drafter, its costs and its share. unequal_apart: as in
-    PassCosts. equal_work: whether the same tokens are right for all users. seconds: the simulated
-    time so far.
+    PassCosts. equal_work: whether the same tokens are right for all users. seed: of what is right.
+    believed: the costs that policies begin with; None: the true ones. seconds: the simulated time
+    so far.
     """
 
     costs: Mapping[int, float]
@@ -115,6 +117,8 @@ class SimulatedUsers:
     make: MakePolicy
     unequal_apart: bool = False
     equal_work: bool = False
+    seed: int = 0
+    believed: Mapping[int, float] | None = None
     seconds: float = 0.0
     writers: list[Writer] = field(init=False, default_factory=list)
 
@@ -122,11 +126,12 @@ class SimulatedUsers:
         budget = RowBudget()
         for number, user in enumerate(self.users):
             drafter = SimulatedDrafter(
-                user, Random(0 if self.equal_work else number), self._seconds
+                user, Random(self.seed + (0 if self.equal_work else number)), self._seconds
             )
             cost = DrafterCost() if user.copies else DrafterCost(FIRST, FURTHER)
             costs = CostModel(
-                PassCosts(self.costs, unequal_apart=self.unequal_apart), {drafter.name: cost}
+                PassCosts(self.believed or self.costs, unequal_apart=self.unequal_apart),
+                {drafter.name: cost},
             )
             policy = self.make(drafter, costs, budget.new_share())
             policy.begin()

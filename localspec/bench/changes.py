@@ -1,0 +1,135 @@
+"""Changes: what differs between two benchmarks of the same models under the same conditions."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from localspec.bench.median import Median
+from localspec.errors import InvalidValueError
+
+Record = Mapping[str, Any]
+
+# Conditions under which figures may be compared; the number of rounds only moves the intervals.
+_SAME = (
+    *("tokens", "seed", "rule", "temperature", "context", "threads", "gpu_layers"),
+    *("reproducible", "prompts"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What changed in one row.
+
+    group: its prompt set, or its number of users. before, now: tokens per second. speed: now over
+    before. gain: the same of the speed as a ratio to plain decoding, which a slower machine does
+    not change; None where a row has no such ratio.
+    """
+
+    group: str
+    contender: str
+    before: float
+    now: float
+    speed: Median
+    gain: Median | None
+
+    @property
+    def verdict(self) -> str:
+        """`faster` or `slower` where the interval of the speed leaves no doubt, else ""."""
+        if self.speed.low is None or self.speed.high is None:
+            return ""
+        return "faster" if self.speed.low > 1 else "slower" if self.speed.high < 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes of all rows that both benchmarks have, and the names of the others' rows."""
+
+    rows: list[Change]
+    only_before: list[str]
+    only_now: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The changes for JSON, as cli/bench.schema.json describes them."""
+        rows = [{**asdict(row), "verdict": row.verdict or None} for row in self.rows]
+        return {**asdict(self), "rows": rows}
+
+
+def changes(before: Record, now: Record) -> Changes:
+    """Compare two records of `bench --json`, row by row.
+
+    Raises KeyError, TypeError, ValueError or AttributeError for anything that is no such record.
+    """
+    old, new = dict(_rows(before)), dict(_rows(now))
+    return Changes(
+        rows=[_change(*key, old[key], new[key]) for key in new if key in old],
+        only_before=[" · ".join(key) for key in old if key not in new],
+        only_now=[" · ".join(key) for key in new if key not in old],
+    )
+
+
+def require_alike(before: Record, now: Record, name: str) -> None:
+    """Raise InvalidValueError unless models, conditions and machine are the same.
+
+    before, now: records of `bench --json`; of `now` nothing that was measured is read. name: of the
+    file of `before`.
+    """
+    for what, then, here in _compared(before, now):
+        if then != here:
+            raise InvalidValueError(
+                f"{name} was measured with {what} {_said(then)}, not {_said(here)}; "
+                "only the same models and settings can be compared"
+            )
+
+
+def _compared(before: Record, now: Record) -> Iterator[tuple[str, Any, Any]]:
+    yield "the target", _model(before["target"]), _model(now["target"])
+    drafters = [sorted(map(_model, each["draft_models"])) for each in (before, now)]
+    yield "the drafters", drafters[0], drafters[1]
+    for key in _SAME:
+        yield key, before["conditions"][key], now["conditions"][key]
+    for key in ("cpu", "gpus"):
+        yield f"the {key.upper().rstrip('S')}", before["machine"][key], now["machine"][key]
+
+
+def _model(record: Record) -> str:
+    """A file is told by its name and its size: it may lie elsewhere now."""
+    return f"{Path(record['file']).name} of {record['memory']['weights']:,} bytes"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} ({count})" for name, count in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "by default" if value is None else str(value)
+
+
+def _rows(record: Record) -> Iterator[tuple[tuple[str, str], Record]]:
+    for row in record["rows"]:
+        yield (row["set"], row["contender"]), row
+    for row in (*record["users"], *record["served"]):
+        yield (f"{row['users']} users", row["contender"]), row
+
+
+def _change(group: str, contender: str, before: Record, now: Record) -> Change:
+    speed, gain = ("tokens_per_second", "ratio") if "set" in now else ("total", "plain_ratio")
+    found = _ratio(before, now, speed, "speeds")
+    assert found is not None, "every row has a speed"
+    then, here = before[speed]["value"], now[speed]["value"]
+    return Change(group, contender, then, here, found, _ratio(before, now, gain, "ratios"))
+
+
+def _ratio(before: Record, now: Record, figure: str, groups: str) -> Median | None:
+    """Now over before; with an interval over prompts where both have the figures of each."""
+    old, new = before[figure], now[figure]
+    if old is None or new is None:
+        return None
+    then, here = before.get(groups), now.get(groups)
+    if then and here and len(then) == len(here) and all(then) and all(here):
+        return Median.of_ratios(here, then)
+    value = new["value"] / old["value"]
+    if None in (old["low"], old["high"], new["low"], new["high"]):
+        return Median(value)
+    # Wider than needed, as if both ends were met at once.
+    return Median(value, new["low"] / old["high"], new["high"] / old["low"])

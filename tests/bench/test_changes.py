@@ -1,0 +1,155 @@
+"""What changed between two benchmarks: ratios, their intervals, and what cannot be compared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localspec.bench.changes import changes, require_alike
+from localspec.bench.median import Median
+from localspec.errors import InvalidValueError
+
+Groups = Sequence[Sequence[float]]
+
+
+def row(contender: str, speeds: Groups, ratios: Groups = (), set_: str = "code") -> dict[str, Any]:
+    return {
+        "set": set_,
+        "contender": contender,
+        "tokens_per_second": asdict(Median.of(speeds)),
+        "ratio": asdict(Median.of(ratios)) if ratios else None,
+        "speeds": [list(group) for group in speeds],
+        "ratios": [list(group) for group in ratios],
+    }
+
+
+def record(
+    *rows: Mapping[str, Any], users: Sequence[Mapping[str, Any]] = (), **conditions: Any
+) -> dict[str, Any]:
+    usual = {
+        "tokens": 96,
+        "rounds": 3,
+        "seed": 0,
+        "rule": "coupled",
+        "temperature": 0.8,
+        "context": 512,
+        "threads": 2,
+        "gpu_layers": None,
+        "reproducible": False,
+        "prompts": {"code": 5},
+    }
+    return {
+        "target": {"file": "/models/target.gguf", "memory": {"weights": 1000, "cache": 10}},
+        "draft_models": [],
+        "conditions": {**usual, **conditions},
+        "machine": {"cpu": "some CPU", "gpus": []},
+        "rows": list(rows),
+        "users": list(users),
+        "served": [],
+    }
+
+
+def test_each_row_that_both_have_is_compared_with_itself() -> None:
+    before = record(row("plain", [[10.0], [20.0]]), row("suffix", [[11.0], [21.0]]))
+    now = record(
+        row("plain", [[10.0], [20.0]]), row("auto", [[30.0], [30.0]], set_="edit"), users=[]
+    )
+    found = changes(before, now)
+    assert [(each.group, each.contender) for each in found.rows] == [("code", "plain")]
+    assert found.rows[0].speed == Median(1.0, 1.0, 1.0)
+    assert (found.only_before, found.only_now) == (["code · suffix"], ["edit · auto"])
+
+
+def test_a_prompt_is_compared_with_itself() -> None:
+    """Prompts differ tenfold; all are a fifth faster. Medians of medians could not tell that."""
+    before = record(row("auto", [[1.0], [5.0], [10.0]], [[1.0], [1.5], [2.0]]))
+    now = record(row("auto", [[1.2], [6.0], [12.0]], [[1.1], [1.65], [2.2]]))
+    [found] = changes(before, now).rows
+    assert found.speed.value == pytest.approx(1.2)
+    assert found.speed.low == pytest.approx(1.2) == found.speed.high
+    assert found.gain is not None and found.gain.value == pytest.approx(1.1)
+    assert (found.before, found.now, found.verdict) == (5.0, 6.0, "faster")
+
+
+@pytest.mark.parametrize(
+    ("now", "verdict"),
+    [([[0.9], [0.8]], "slower"), ([[0.9], [1.2]], ""), ([[1.1], [1.3]], "faster")],
+)
+def test_only_an_interval_without_one_is_a_verdict(now: Groups, verdict: str) -> None:
+    before = record(row("auto", [[1.0], [1.0]]))
+    [found] = changes(before, record(row("auto", now))).rows
+    assert found.verdict == verdict
+
+
+def test_one_figure_tells_nothing_of_an_interval() -> None:
+    before, now = record(row("auto", [[2.0]])), record(row("auto", [[3.0]]))
+    [found] = changes(before, now).rows
+    assert (found.speed, found.verdict) == (Median(1.5), "")
+
+
+@pytest.mark.parametrize("dropped", ["speeds", "both"])
+def test_without_the_figures_of_each_prompt_the_interval_is_wide(dropped: str) -> None:
+    before, now = row("auto", [[8.0, 10.0, 12.0]]), row("auto", [[16.0, 20.0, 24.0]])
+    del before["speeds"]
+    if dropped == "both":
+        del now["speeds"]
+    [found] = changes(record(before), record(now)).rows
+    assert found.speed == Median(2.0, 16 / 12, 24 / 8)
+
+
+def test_rows_of_several_users_are_compared_too() -> None:
+    def of_users(total: float) -> dict[str, Any]:
+        speed = asdict(Median(total, total - 1, total + 1))
+        return {"users": 4, "contender": "auto", "total": speed, "plain_ratio": None}
+
+    [found] = changes(record(users=[of_users(10)]), record(users=[of_users(20)])).rows
+    assert (found.group, found.gain) == ("4 users", None)
+    assert found.speed == Median(2.0, 19 / 11, 21 / 9)
+
+
+def test_the_interval_of_a_ratio_covers_it_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(1)
+    covered = 0
+    for _ in range(150):
+        prompts = rng.normal(100, 30, 12).clip(20)
+        above = [list(1.1 * each * rng.normal(1, 0.1, 3)) for each in prompts]
+        below = [list(each * rng.normal(1, 0.1, 3)) for each in prompts]
+        found = Median.of_ratios(above, below)
+        assert found.low is not None and found.high is not None
+        covered += found.low <= 1.1 <= found.high
+    assert 0.88 < covered / 150 <= 1
+
+
+def test_what_may_differ() -> None:
+    before, now = record(rounds=3), record(rounds=9)
+    now["target"]["file"] = "/elsewhere/target.gguf"
+    require_alike(before, now, "old.json")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "said"),
+    [
+        ({"temperature": 0.0}, "temperature 0.8, not 0.0"),
+        ({"gpu_layers": 7}, "gpu_layers by default, not 7"),
+        ({"prompts": {"edit": 5, "code": 2}}, r"prompts code \(5\), not edit \(5\), code \(2\)"),
+    ],
+)
+def test_other_settings_are_refused(conditions: Any, said: str) -> None:
+    with pytest.raises(InvalidValueError, match=f"^old.json was measured with {said}; only"):
+        require_alike(record(), record(**conditions), "old.json")
+
+
+def test_other_models_and_machines_are_refused() -> None:
+    other_size, drafted, elsewhere = record(), record(), record()
+    other_size["target"]["memory"]["weights"] = 2000
+    drafted["draft_models"] = [{"file": "d.gguf", "memory": {"weights": 5, "cache": None}}]
+    elsewhere["machine"]["gpus"] = ["some GPU"]
+    for now, said in (
+        (other_size, "the target target.gguf of 1,000 bytes, not target.gguf of 2,000 bytes"),
+        (drafted, "the drafters none, not d.gguf of 5 bytes"),
+        (elsewhere, "the GPU none, not some GPU"),
+    ):
+        with pytest.raises(InvalidValueError, match=said):
+            require_alike(record(), now, "old.json")
