@@ -186,7 +186,8 @@ def _request(
     return TrainingRequest(
         TextSource(target, prompts_from(sources, target), seed, runtime),
         kind,
-        ", ".join(sources) or "prompts of localspec",
+        # Without their folders: a drafter and a report may be given to others.
+        ", ".join(Path(each).absolute().name for each in sources) or "prompts of localspec",
         KindOptions(layers, cut, type_name.upper(), locate(head) if head else None),
         Path(out) if out else None,
         cache=int(cache_gb * 1e9),

@@ -183,6 +183,7 @@ def test_a_training_from_start_to_end(
     record = done.record
     first = page.read_text(encoding="utf-8")
     assert f"the page is {page}" in done.err and record["seconds"]["taken"] > 0
+    assert "prompts (prompts.jsonl)" in first and str(tmp_path) not in first
     # Of a training that has ended the page is made again, without training.
     again = cli("train", str(target), *options, "--json", "--resume", "--report", str(page))
     assert again.record == record and page.read_text(encoding="utf-8") == first
