@@ -143,8 +143,9 @@ def last_trials(
     """
     found: list[Trial] = []
     for name, cost in costs.items():
-        engine.switch(draft=name)
         for temperature in TEMPERATURES:
+            # A drafter that is new to these prompts: one that copies knows the texts before.
+            engine.switch(draft=name)
             tried = try_drafter(engine, name, prompts, temperature, cancel, step_cost=cost)
             found.append(tried)
             watch(len(found) / (len(costs) * len(TEMPERATURES)))
