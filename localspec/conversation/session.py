@@ -16,11 +16,9 @@ from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
 from localspec.conversation.window import Window, drop_oldest, last_question, too_long_error
 from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
-from localspec.engine.prompt import Wording
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.llama.model import Model
 from localspec.utils.closing import Closing
 
 # The share of the context kept free for the answer; the oldest turns are dropped for it.
@@ -263,18 +261,14 @@ class Session(Closing, AsyncQuestions):
         model = self._slot.target.model
         if self._cached_transcript is None or self._cached_transcript.model is not model:
             raw = not self.engine.prefers_chat if self._raw is None else self._raw
-            template = None if raw else model.chat_template
-            self._cached_transcript = self._transcript_for(model, template)
+            self._cached_transcript = Transcript(
+                model,
+                None if raw else model.chat_template,
+                tools=self._tools,
+                options=self._template_options,
+                began=self._began,
+            )
         return self._cached_transcript
-
-    def _transcript_for(self, model: Model, template: str | None) -> Transcript:
-        return Transcript(
-            model,
-            template,
-            tools=self._tools,
-            options=self._template_options,
-            began=self._began,
-        )
 
     def _end_answer(self) -> None:
         if self._closed:
@@ -341,7 +335,7 @@ class Session(Closing, AsyncQuestions):
             newly_dropped=window.first != before,
             notices=self._notices(),
             thinking=bool(self._transcript.template) and opens_thinking(text, tags),
-            wording=self._wording(turns[window.first :]),
+            wording=self._transcript.wording(self.system, turns[window.first :]),
         )
 
     def _shorter_prompt(self, n_ctx: int) -> AnswerPrompt | None:
@@ -355,20 +349,8 @@ class Session(Closing, AsyncQuestions):
             window.prompt.tokens,
             dropped=window.first,
             newly_dropped=True,
-            wording=self._wording(self.turns[window.first : -1]),
+            wording=self._transcript.wording(self.system, self.turns[window.first : -1]),
         )
-
-    def _wording(self, turns: Sequence[Turn]) -> Wording | None:
-        """These turns in the chat templates of drafters; None where the target reads a raw text."""
-        if not self._transcript.template:
-            return None
-
-        def worded(model: Model) -> str | None:
-            if not model.chat_template:
-                return None
-            return self._transcript_for(model, model.chat_template).wording(self.system, turns)
-
-        return worded
 
     def _drop_oldest(self, n_ctx: int) -> Window | None:
         turns = self.turns

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from localspec.conversation.turns import EMPTY, TokenizedText, Turn
-from localspec.engine.prompt import special_texts, template_tokens, text_tokens
+from localspec.engine.prompt import Wording, special_texts, template_tokens, text_tokens
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import Message, mentions, render
 from localspec.llama.model import Model
@@ -61,12 +61,27 @@ class Transcript:
         texts, tokens = zip(*pieces, strict=True) if pieces else ((), ())
         return TokenizedText("".join(texts), tuple(chain.from_iterable(tokens)))
 
-    def wording(self, system: str | None, turns: Sequence[Turn]) -> str | None:
-        """The prompt as a text, for a model that reads along; None if its template refuses it."""
-        try:
-            return self._text(system, turns)
-        except InvalidValueError:
+    def wording(self, system: str | None, turns: Sequence[Turn]) -> Wording | None:
+        """The turns in the chat templates of drafters; None where this model reads a raw text."""
+        if self.template is None:
             return None
+
+        def worded(model: Model) -> str | None:
+            if not model.chat_template:
+                return None
+            own = Transcript(
+                model,
+                model.chat_template,
+                tools=self._tools,
+                options=self._options,
+                began=self._began,
+            )
+            try:
+                return own._text(system, turns)
+            except InvalidValueError:
+                return None
+
+        return worded
 
     def _up_to_last_answer(
         self, system: str | None, turns: Sequence[Turn]
