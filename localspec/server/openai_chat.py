@@ -100,7 +100,7 @@ async def complete(request: ChatRequest, service: Service) -> JSON:
         template_options=request.template_options,
     )
     finished: dict[int, tuple[Reply, list[Delta]]] = {}
-    async with aclosing(merged(service, asked, request.choices)) as deltas:
+    async with aclosing(merged(service, [asked], request.choices)) as deltas:
         async for number, reply, delta in deltas:
             finished.setdefault(number, (reply, []))
             if delta is not None:
@@ -189,7 +189,7 @@ async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]
     head = _head(service, "chat.completion.chunk")
     replies: dict[int, Reply] = {}
     calls = [_Calls() for _ in range(request.choices)]
-    async with aclosing(merged(service, asked, request.choices)) as deltas:
+    async with aclosing(merged(service, [asked], request.choices)) as deltas:
         async for number, reply, delta in deltas:
             if number not in replies:
                 replies[number] = reply

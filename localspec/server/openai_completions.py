@@ -1,7 +1,7 @@
 """POST /v1/completions, OpenAI's older protocol: a text is continued."""
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from secrets import token_hex
@@ -87,65 +87,54 @@ def _prompts(body: Fields) -> list[Any]:
 
 async def complete(request: CompletionRequest, service: Service) -> JSON:
     """The whole answer."""
+    found: dict[int, Reply] = {}
+    texts: dict[int, list[str]] = {}
+    prompts = await _asked(request, service)
+    async with aclosing(merged(service, prompts, request.choices)) as deltas:
+        async for number, reply, delta in deltas:
+            found[number] = reply
+            texts.setdefault(number, []).append(delta.text if delta else "")
     choices: list[JSON] = []
-    first: list[Reply] = []
-    replies: list[Reply] = []
-    for asked, prompt in zip(await _asked(request, service), request.prompts, strict=True):
-        texts: dict[int, list[str]] = {}
-        found: dict[int, Reply] = {}
-        async with aclosing(merged(service, asked, request.choices)) as deltas:
-            async for number, reply, delta in deltas:
-                found[number] = reply
-                texts.setdefault(number, []).append(delta.text if delta else "")
-        for number in sorted(found):
-            text = "".join(texts[number])
-            if request.echo:
-                text = _echo(prompt, service) + text
-            reply = found[number]
-            logprobs = None
-            if request.settings.logprobs:
-                logprobs = CompletionLogprobs(service).lists(reply.tokens)
-            choices.append(_choice(len(choices), text, finish_reason(reply), logprobs))
-        first.append(found[0])
-        replies += found.values()
+    for number, reply in sorted(found.items()):
+        text = "".join(texts[number])
+        if request.echo:
+            text = _echo(request.prompts[number // request.choices], service) + text
+        logprobs = None
+        if request.settings.logprobs:
+            logprobs = CompletionLogprobs(service).lists(reply.tokens)
+        choices.append(_choice(number, text, finish_reason(reply), logprobs))
     return {
         **_head(service),
         "choices": choices,
-        "usage": _usage(first, replies),
-        **speculation(replies[0]),
+        "usage": _usage(found, request.choices),
+        **speculation(found[0]),
     }
 
 
 async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator[JSON]:
-    """The answer in chunks, prompt after prompt."""
-    head = _head(service)
-    first: list[Reply] = []
-    replies: list[Reply] = []
-    for at, asked in enumerate(await _asked(request, service)):
-        found: dict[int, Reply] = {}
-        lists = [CompletionLogprobs(service) for _ in range(request.choices)]
-        async with aclosing(merged(service, asked, request.choices)) as deltas:
-            async for number, reply, delta in deltas:
-                index = at * request.choices + number
-                if number not in found:
-                    found[number] = reply
-                    if request.echo:
-                        text = _echo(request.prompts[at], service)
-                        yield {**head, "choices": [_choice(index, text, None, None)]}
-                if delta is None:
-                    last = _choice(index, "", finish_reason(reply), None)
-                    extra = {} if request.include_usage else speculation(reply)
-                    yield {**head, "choices": [last], **extra}
-                    continue
-                logprobs = None
-                if request.settings.logprobs and delta.token:
-                    logprobs = lists[number].lists([delta.token])
-                if delta.text or logprobs:
-                    yield {**head, "choices": [_choice(index, delta.text, None, logprobs)]}
-        first.append(found[0])
-        replies += found.values()
+    """The answer in chunks, those of all texts as they come."""
+    head, found = _head(service), dict[int, Reply]()
+    prompts = await _asked(request, service)
+    lists = [CompletionLogprobs(service) for _ in range(len(prompts) * request.choices)]
+    async with aclosing(merged(service, prompts, request.choices)) as deltas:
+        async for number, reply, delta in deltas:
+            if number not in found:
+                found[number] = reply
+                if request.echo:
+                    text = _echo(request.prompts[number // request.choices], service)
+                    yield {**head, "choices": [_choice(number, text, None, None)]}
+            if delta is None:
+                last = _choice(number, "", finish_reason(reply), None)
+                extra = {} if request.include_usage else speculation(reply)
+                yield {**head, "choices": [last], **extra}
+                continue
+            logprobs = None
+            if request.settings.logprobs and delta.token:
+                logprobs = lists[number].lists([delta.token])
+            if delta.text or logprobs:
+                yield {**head, "choices": [_choice(number, delta.text, None, logprobs)]}
     if request.include_usage:
-        more = {"usage": _usage(first, replies), **speculation(replies[0])}
+        more = {"usage": _usage(found, request.choices), **speculation(found[0])}
         yield {**head, "choices": [], **more}
 
 
@@ -179,9 +168,11 @@ def _choice(index: int, text: str, reason: str | None, logprobs: JSON | None) ->
     return {"index": index, "text": text, "finish_reason": reason, "logprobs": logprobs}
 
 
-def _usage(first: list[Reply], replies: list[Reply]) -> JSON:
+def _usage(replies: Mapping[int, Reply], choices: int) -> JSON:
     """The tokens of all prompts, each counted once, and of all texts."""
-    found = usage(replies)
+    every = [reply for _, reply in sorted(replies.items())]
+    first = every[::choices]
+    found = usage(every)
     prompt = sum(reply.stats.prompt_tokens for reply in first)
     evaluated = sum(reply.stats.prompt_evaluated for reply in first)
     found["prompt_tokens"] = prompt

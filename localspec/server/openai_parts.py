@@ -28,34 +28,39 @@ def finish_reason(reply: Reply, *, calls: bool = False) -> str:
 
 
 async def merged(
-    service: Service, asked: Asked, choices: int
+    service: Service, prompts: Sequence[Asked], choices: int
 ) -> AsyncGenerator[tuple[int, Reply, Delta | None]]:
-    """The deltas of all choices as they come: (number, reply, delta); None ends a choice.
+    """The deltas of all texts as they come: (number, reply, delta); None ends a text.
 
-    Each choice has a seed of its own. The others begin once the first has read the prompt, which
-    they share. The first error ends all of them.
+    Choice c of prompt p has the number p * choices + c, and a seed of its own. The choices of a
+    prompt begin once the first has read it. Of several prompts, as many are written at once as
+    leave one slot to other requests. The first error ends all texts.
     """
-    has_read = asyncio.Event()
+    slots, count = len(service.pool.slots), len(prompts) * choices
+    has_read = [asyncio.Event() for _ in prompts]
+    turns = asyncio.Semaphore(count if len(prompts) == 1 else max(1, slots - 1))
     arrived: asyncio.Queue[tuple[int, Reply, Delta | None] | BaseException] = asyncio.Queue(64)
 
     async def write(number: int) -> None:
+        place, choice = divmod(number, choices)
+        asked = with_seed(prompts[place], choice)
         try:
-            if number:
-                await has_read.wait()
-            async with service.reply(with_seed(asked, number), is_choice=number > 0) as reply:
+            if choice:
+                await has_read[place].wait()
+            async with turns, service.reply(asked, is_choice=number > 0) as reply:
                 async with reply.deltas() as deltas:
                     async for delta in deltas:
-                        has_read.set()
+                        has_read[place].set()
                         await arrived.put((number, reply, delta))
-                has_read.set()
+                has_read[place].set()
                 await arrived.put((number, reply, None))
         except Exception as error:
             await arrived.put(error)
 
-    tasks = [asyncio.create_task(write(number)) for number in range(choices)]
+    tasks = [asyncio.create_task(write(number)) for number in range(count)]
     try:
         ended = 0
-        while ended < choices:
+        while ended < count:
             found = await arrived.get()
             if isinstance(found, BaseException):
                 raise found

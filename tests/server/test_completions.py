@@ -1,8 +1,10 @@
 """Completions: the older protocol's own parts."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from fakes.served import Served
+import pytest
+from fakes.served import Served, serving
 from openai import OpenAI
 from openai.types import Completion
 from pydantic import TypeAdapter
@@ -29,6 +31,40 @@ def test_log_probabilities_of_a_stream_are_those_of_the_whole(
     for token, offset in zip(whole.logprobs.tokens, whole.logprobs.text_offset, strict=True):
         assert whole.text[offset : offset + len(token)] == token
     TypeAdapter(Completion).validate_json(served.post("/v1/completions", settings).content)
+
+
+@pytest.fixture(scope="module")
+def reproducible(own_cache: None) -> Iterator[Served]:
+    """A server whose texts do not depend on their company, not even in a near tie."""
+    options = ("--threads", "1", "--parallel", "3", "--ctx", "512", "--reproducible")
+    with serving(*options) as running:
+        yield running
+
+
+def test_several_prompts_are_written_at_once(reproducible: Served) -> None:
+    """Each as it is alone; one slot of three stays for other requests."""
+    client = OpenAI(base_url=f"{reproducible.url}/v1", api_key="none", max_retries=0)
+    prompts = ["$ ls", "$ du -h", "$ cat", "$ grep"]
+    settings: Any = {"model": MODEL, "max_tokens": 60, "temperature": 0, "seed": 3}
+    settings |= {"extra_body": {"ignore_eos": True}}
+    alone = [client.completions.create(prompt=each, **settings) for each in prompts]
+    whole = client.completions.create(prompt=prompts, **settings)
+    assert [choice.index for choice in whole.choices] == [0, 1, 2, 3]
+    assert [choice.text for choice in whole.choices] == [each.choices[0].text for each in alone]
+    assert whole.usage and whole.usage.prompt_tokens == sum(
+        each.usage.prompt_tokens for each in alone if each.usage
+    )
+    texts, order, most = [""] * 4, list[int](), 0
+    for part in client.completions.create(prompt=prompts, stream=True, **settings):
+        choice = part.choices[0]
+        if not texts[choice.index]:
+            order.append(choice.index)
+            most = max(most, reproducible.busy)
+        texts[choice.index] += choice.text
+    assert texts == [choice.text for choice in whole.choices]
+    assert sorted(order) == [0, 1, 2, 3]
+    assert most <= 2
+    client.close()
 
 
 def test_parts_of_characters_are_told_apart(served: Served, alone: Engine) -> None:
