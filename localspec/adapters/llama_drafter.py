@@ -1,14 +1,4 @@
-"""Adapters: localspec's drafters for programs that stay with llama-cpp-python.
-
-    from llama_cpp import Llama
-    from localspec.adapters import draft_model
-
-    llm = Llama("model.gguf", draft_model=draft_model("suffix"))
-
-What `Llama` writes is not changed by drafts: it draws each token itself, and keeps a drafted one
-only where it drew the same. Heads read rows of the target that `Llama` does not hand out; they need
-`localspec.load`.
-"""
+"""LlamaDrafter: a drafter for a `Llama` object of llama-cpp-python."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
