@@ -22,8 +22,8 @@ from localspec.utils.tokens import common_prefix
 
 PROMPT = "How do I find files by name, and how do I delete the files that I find by name?"
 PROMPTS = [PROMPT, "List all processes, the largest first.", PROMPT]
-# Two logits that differ by less may change places with the width of a pass.
-NEAR_TIE = 0.02
+# Two logits that differ by less may change places: kernels round quantised weights differently.
+NEAR_TIE = 0.3
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,8 +44,8 @@ def weights_as_they_are() -> Iterator[None]:
 class Writer:
     """A `Llama`, which counts its passes."""
 
-    def __init__(self, path: Path, draft: LlamaDrafter | None = None) -> None:
-        options: dict[str, Any] = {"n_ctx": 512, "n_threads": 1, "n_threads_batch": 1}
+    def __init__(self, path: Path, draft: LlamaDrafter | None = None, **more: Any) -> None:
+        options: dict[str, Any] = {"n_ctx": 512, "n_threads": 1, "n_threads_batch": 1, **more}
         self.llama = Llama(str(path), draft_model=draft, verbose=False, **options)
         self.passes = 0
         self._eval = self.llama.eval
@@ -98,7 +98,7 @@ def test_llama_writes_the_same_in_fewer_passes(
 
 def test_a_model_drafts_what_it_says_itself() -> None:
     """The library's own greedy tokens, after every text that it was shown."""
-    oracle, drafts = Writer(bundled().drafter), list[tuple[list[int], list[int]]]()
+    oracle, drafts = Writer(bundled().drafter, logits_all=True), list[tuple[list[int], list[int]]]()
     with opened("model") as drafter:
         asked = drafter.__call__
 
@@ -113,12 +113,15 @@ def test_a_model_drafts_what_it_says_itself() -> None:
 
         Writer(bundled().target, Noted()).write(PROMPT, count=40, temp=0.0)
     assert len(drafts) > 5 and max(len(draft) for _, draft in drafts) > 2
+    differing = 0
     for text, draft in drafts:
         own = oracle.after(text, len(draft), temp=0.0)
         if own != draft:
+            differing += 1
             at = common_prefix(own, draft)
             scores = oracle.llama.scores[len(text) + at - 1]
             assert abs(scores[own[at]] - scores[draft[at]]) < NEAR_TIE
+    assert differing <= len(drafts) // 5
 
 
 @pytest.mark.parametrize("name", ["suffix", "model"])
