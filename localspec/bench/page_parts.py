@@ -5,6 +5,9 @@ from importlib import resources
 
 from localspec.bench.svg import escaped, tag
 
+# How every page begins.
+DOCTYPE = "<!DOCTYPE html>"
+
 
 def page(title: str, *sections: str) -> str:
     """The text of the file; without its first line it is well-formed XML, too."""
@@ -17,7 +20,7 @@ def page(title: str, *sections: str) -> str:
         tag("style", escaped(style.read_text(encoding="utf-8"))),
     )
     body = tag("body", tag("main", tag("h1", escaped(title)), *sections))
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+    return f"{DOCTYPE}\n{tag('html', head, body, lang='en')}\n"
 
 
 def section(title: str, about: str) -> str:

@@ -1,6 +1,7 @@
 """`localspec train`: a drafter for one's own model, from its own file, on this machine."""
 
 import importlib.util
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from localspec.cli.train_page import train_page
 from localspec.cli.train_texts import prompts_from
 from localspec.distillation.material import TextSource
 from localspec.distillation.texts import Stopped
-from localspec.errors import LocalspecError
+from localspec.errors import InvalidValueError, LocalspecError
 from localspec.models.locate import locate
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def train_command(*, target: str, as_json: bool, report: str | None, **options: 
     also after a crash.
     """
     output, page_file = Output(), PageFile("--report", report)
+    if report and options["out"] and _is_same_file(report, options["out"]):
+        raise InvalidValueError(f"--report {report}: -o names the same file; name another file")
     _require_torch()
     # Torch takes seconds to import, and only this command needs it.
     from localspec.training.own_training import OwnTraining
@@ -145,9 +148,15 @@ def train_command(*, target: str, as_json: bool, report: str | None, **options: 
             return INTERRUPTED
         finally:
             progress.end()
+    exit_code = _show(output, done, as_json=as_json)
     if page_file:
         page_file.write(train_page(done), output)
-    return _show(output, done, as_json=as_json)
+    return exit_code
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    """Whether two names are of one file, which need not exist."""
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _show(output: Output, done: "Trained", *, as_json: bool) -> int:

@@ -96,13 +96,13 @@ def _trials(done: Trained) -> list[str]:
 
 
 def _steps(name: str, trials: Sequence[Trial]) -> str:
-    most = 1.05 * max(each.tokens_per_step for each in trials)
+    most = 1.05 * max(1.0, *(each.tokens_per_step for each in trials))
     bars = [_bar(each, trials, each.tokens_per_step) for each in trials]
     return figure(f"Tokens per step, {name}", bar_plot(f"Tokens per step, {name}", bars, most))
 
 
 def _speeds(name: str, trials: Sequence[Trial]) -> str:
-    most = 1.05 * max(each.expected_speed for each in trials)
+    most = 1.05 * max(1.0, *(each.expected_speed for each in trials))
     bars = [_bar(each, trials, each.expected_speed, " x") for each in trials]
     label = f"Expected speed, {name}"
     return figure(label, bar_plot(label, bars, most, " x", one=True))

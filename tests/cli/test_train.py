@@ -163,6 +163,25 @@ def test_a_report_without_a_place_is_refused_first(cli: Run, target: Path, tmp_p
         ]
 
 
+def test_a_report_replaces_no_other_file(
+    cli: Run, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, new = target.read_bytes(), tmp_path / "new"
+    for options, said in (
+        ((target,), f"{target}: it exists and is no page; name another file"),
+        ((new, "-o", tmp_path / "." / "new"), f"{new}: -o names the same file; name another file"),
+    ):
+        done = cli("train", str(target), "--report", *map(str, options))
+        assert done.code == InvalidValueError.exit_code
+        assert done.lines == [f"localspec: error: --report {said}"]
+    assert target.read_bytes() == before and not new.exists()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    done = cli("train", str(target), "--report", str(new))
+    assert done.lines == [
+        f"localspec: error: --report {new}: it cannot be written; name another file"
+    ]
+
+
 @pytest.mark.skipif(not TORCH, reason="torch is not installed")
 @pytest.mark.slow
 def test_a_training_from_start_to_end(

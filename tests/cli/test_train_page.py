@@ -103,6 +103,11 @@ def test_an_untrained_drafter_of_one_place_and_an_answer_without_text() -> None:
     assert '<div class="written"></div>' in train_page(one)
 
 
+def test_answers_without_a_token() -> None:
+    trials = [replace(each, tokens_per_step=0.0) for each in trained().trials]
+    assert "0.00 x" in text_of(tree(train_page(replace(trained(), trials=trials))))
+
+
 def test_what_is_kept_of_a_training_gives_the_same_page() -> None:
     done = replace(trained(), path=Path("/models/x.gguf").absolute())
     kept = json.loads(json.dumps(done.to_json()))
