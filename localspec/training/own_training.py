@@ -49,7 +49,7 @@ from localspec.utils.format import format_bytes, format_seconds
 
 _REVISION, _SEED = 1, 1
 # Files of a work folder: of a training that goes on, and of one that has ended.
-_BUDGET, _ENDED = "budget", "ended-1"
+_BUDGET, _ENDED = "budget", "ended-2"
 # The last trial takes this share of all time, and so many seconds at least.
 _TRIAL_SHARE, _TRIAL_SECONDS = 0.08, 20.0
 Watch = Callable[[Progress], None]
@@ -106,8 +106,10 @@ class OwnTraining:
         stored = folder.read_json(_ENDED) if self._request.resume else None
         if stored is None:
             return None
-        ended = Trained.of_json(stored)
+        ended = Trained.of_json(stored["trained"])
         if not self.path.exists() or ended.path != self.path.absolute():
+            return None
+        if stored["drafter"] != fingerprint(self.path):  # another training has replaced it
             return None
         self._say("this training has ended; --anew trains again")
         return ended
@@ -326,7 +328,8 @@ class OwnTraining:
         )
         if finished:
             # Of one that has ended this alone stays, for its report.
-            folder.write_json(_ENDED, trained.to_json())
+            kept = {"drafter": fingerprint(self.path), "trained": trained.to_json()}
+            folder.write_json(_ENDED, kept)
             folder.clear(_ENDED)
         return trained
 

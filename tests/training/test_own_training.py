@@ -174,6 +174,17 @@ def test_stopping_before_there_is_a_drafter(target: Path) -> None:
     assert not trained_drafters(target)
 
 
+def test_one_that_another_has_replaced_is_trained_again(target: Path) -> None:
+    done = train(request(target, tokens=100))
+    said: list[str] = []
+    assert train(request(target, tokens=100, resume=True), said=said) == done
+    assert said == ["this training has ended; --anew trains again"]
+    with done.path.open("ab") as file:  # what another training of this kind leaves here
+        file.write(b"\0")
+    train(request(target, tokens=100, resume=True), said=said)
+    assert "there is no unfinished training to resume" in said[1]
+
+
 def test_nothing_to_resume_is_said(target: Path) -> None:
     said: list[str] = []
     train(request(target, tokens=100, resume=True), said=said)
