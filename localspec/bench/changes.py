@@ -9,6 +9,8 @@ from localspec.bench.median import Median
 from localspec.errors import InvalidValueError
 
 Record = Mapping[str, Any]
+# What reading something that is no record of a benchmark may raise.
+NO_RECORD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 # Conditions under which figures may be compared; the number of rounds only moves the intervals.
 _SAME = (
@@ -58,7 +60,8 @@ class Changes:
 def changes(before: Record, now: Record) -> Changes:
     """Compare two records of `bench --json`, row by row.
 
-    Raises KeyError, TypeError, ValueError or AttributeError for anything that is no such record.
+    Any of NO_RECORD is raised for what is no such record; one that can be compared with itself can
+    be compared with others.
     """
     old, new = dict(_rows(before)), dict(_rows(now))
     return Changes(
@@ -115,7 +118,8 @@ def _rows(record: Record) -> Iterator[tuple[tuple[str, str], Record]]:
 def _change(group: str, contender: str, before: Record, now: Record) -> Change:
     speed, gain = ("tokens_per_second", "ratio") if "set" in now else ("total", "plain_ratio")
     found = _ratio(before, now, speed, "speeds")
-    assert found is not None, "every row has a speed"
+    if found is None:
+        raise ValueError("every row has a speed")
     then, here = before[speed]["value"], now[speed]["value"]
     return Change(group, contender, then, here, found, _ratio(before, now, gain, "ratios"))
 

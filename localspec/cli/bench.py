@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
@@ -158,7 +159,7 @@ def bench(
     """
     output = Output()
     require("tokens", tokens, 1)
-    page_file, earlier = PageFile("--html", html), earlier_of(compare)
+    page_file, earlier = PageFile("--html", html), earlier_of(compare, html)
     if earlier and earlier.now:
         _write_changes(earlier, earlier.now, output, as_json=as_json)
         return 0
@@ -183,7 +184,14 @@ def bench(
         if choice.note:
             output.note(choice.note)
         result = measure_servers(
-            choice, other, runtime, settings, users=users, cancel=cancel, note=output.note
+            choice,
+            other,
+            runtime,
+            settings,
+            users=users,
+            cancel=cancel,
+            note=output.note,
+            check=partial(_require_alike, earlier),
         )
         _write(result, output, page_file, earlier, as_json=as_json)
         return INTERRUPTED if result.interrupted else 0
@@ -194,9 +202,7 @@ def bench(
             prompts = tokenize_prompts(loaded.plain, tasks, tokens)
             slots = stack.enter_context(open_slots(loaded, max(users, default=0)))
         conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
-        if earlier:
-            nothing = build_report(loaded, tasks, [], conditions, interrupted=False)
-            earlier.require_alike(nothing.as_dict())
+        _require_alike(earlier, build_report(loaded, tasks, [], conditions, interrupted=False))
         for note in (*filter(None, [choice.note]), *loaded.plain.notes, *loaded.left_out):
             output.note(note)
         how = How(choice.rounds, options, settings.seed, cancel)
@@ -215,6 +221,12 @@ def bench(
         count = require_same_texts(runs, tasks)
         output.note(f"{count} texts equal those of plain decoding, token for token")
     return INTERRUPTED if result.interrupted else 0
+
+
+def _require_alike(earlier: Earlier | None, nothing: Report) -> None:
+    """Refuse what cannot be compared, before anything is measured."""
+    if earlier:
+        earlier.require_alike(nothing.as_dict())
 
 
 def _measure(

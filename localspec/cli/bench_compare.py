@@ -1,6 +1,7 @@
 """`localspec bench --compare`: reads earlier benchmarks, and says what has changed since."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -9,7 +10,7 @@ from typing import Any
 
 import click
 
-from localspec.bench.changes import Change, Changes, changes, require_alike
+from localspec.bench.changes import NO_RECORD, Change, Changes, changes, require_alike
 from localspec.bench.report_text import speed_text, with_interval
 from localspec.cli.bench_table import printed_table
 from localspec.errors import InvalidValueError
@@ -39,34 +40,26 @@ class Earlier:
 
     def require_alike(self, now: Mapping[str, Any]) -> None:
         """Raise InvalidValueError unless models and conditions of `now` are the same."""
-        try:
-            require_alike(self.record, now, self.name)
-        except InvalidValueError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._no_record() from error
+        require_alike(self.record, now, self.name)
 
     def changes(self, now: Mapping[str, Any]) -> Changes:
         """What has changed. Raises InvalidValueError, as `require_alike` does."""
         self.require_alike(now)
-        try:
-            return changes(self.record, now)
-        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
-            raise self._no_record() from error
-
-    def _no_record(self) -> InvalidValueError:
-        return InvalidValueError(
-            f"--compare {self.name}: it is no benchmark; write one with: localspec bench --json"
-        )
+        return changes(self.record, now)
 
 
-def earlier_of(compare: str | None) -> Earlier | None:
-    """Read what --compare names. Raises InvalidValueError."""
+def earlier_of(compare: str | None, html: str | None) -> Earlier | None:
+    """Read what --compare names. html: of --html. Raises InvalidValueError."""
     if compare is None:
         return None
-    names = [compare] if Path(compare).exists() else compare.split(",")
+    names = [compare] if os.path.exists(compare) else compare.split(",")
     if not 1 <= len(names) <= 2 or not all(names):
         raise InvalidValueError(f"--compare {compare}: name one file, or two with a comma between")
+    if html and len(names) == 2:
+        raise InvalidValueError(
+            f"--html {html}: the page shows what was measured, and --compare with two files "
+            "measures nothing; leave out --html, or the second file"
+        )
     old, *new = [(name, _read(name)) for name in names]
     return Earlier(*old, new[0][1] if new else None)
 
@@ -104,8 +97,12 @@ def _read(name: str) -> Mapping[str, Any]:
         raise InvalidValueError(
             f"--compare {name}: it holds no JSON; write one with: localspec bench --json"
         ) from error
-    if not isinstance(record, Mapping) or not {"rows", "conditions", "target"} <= record.keys():
+    try:
+        require_alike(record, record, name)
+        changes(record, record)
+    except NO_RECORD as error:
         raise InvalidValueError(
             f"--compare {name}: it is no benchmark; write one with: localspec bench --json"
-        )
-    return record
+        ) from error
+    found: Mapping[str, Any] = record
+    return found

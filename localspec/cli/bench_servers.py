@@ -91,12 +91,16 @@ def measure_servers(
     users: Sequence[int],
     cancel: threading.Event,
     note: Callable[[str], None],
+    check: Callable[[Report], None] = lambda _: None,
 ) -> Report:
     """Measure our servers and the peer's by turns; note: shows a line.
+
+    check: called with the report without figures, before anything is measured.
 
     Raises what `own_servers`, `peer_servers` and `run_served` raise.
     """
     report, servers, load = _prepared(choice, peer, runtime, settings, users)
+    check(report)
     for line in extra_buffers.notes():
         note(f"{line}; {PEER} is started with {NO_REPACK}")
     left_out: list[str] = []

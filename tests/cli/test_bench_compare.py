@@ -95,6 +95,27 @@ def test_what_is_no_benchmark(bench: Any, tmp_path: Path, text: str | None, said
     assert f"--compare {file}: {said}" in done.err
 
 
+def test_a_damaged_benchmark_is_told_by_its_name_before_anything_is_measured(
+    bench: Any, earlier: Path, tmp_path: Path
+) -> None:
+    damaged, record = tmp_path / "damaged.json", json.loads(earlier.read_text())
+    said = f"--compare {damaged}: it is no benchmark"
+    for value in (None, {"value": 0, "low": 0, "high": 0}, {"value": "x"}, 10**400, "x"):
+        record["rows"][1] |= {"tokens_per_second": value, "speeds": []}
+        damaged.write_text(json.dumps(record))
+        done = bench("--compare", f"{earlier},{damaged}")
+        assert done.code == 2 and said in done.err
+    done = bench("--compare", str(damaged), "--json")
+    assert done.code == 2 and done.out == "" and said in done.err and "tok/s" not in done.err
+
+
+def test_two_files_have_no_page(bench: Any, earlier: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = bench("--compare", f"{earlier},{earlier}", "--html", str(page))
+    assert done.code == 2 and not page.exists()
+    assert f"--html {page}: the page shows what was measured" in done.err
+
+
 def test_three_files_are_too_many(bench: Any) -> None:
     done = bench("--compare", "a,b,c")
     assert done.code == 2
