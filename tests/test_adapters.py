@@ -1,6 +1,7 @@
 """Drafters for llama-cpp-python's own `Llama`: the same text as without, in fewer passes."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def plain(weights_as_they_are: None) -> Writer:
 
 def opened(name: str, **options: Any) -> LlamaDrafter:
     if name == "model":
-        options |= {"target": bundled().target, "context": 512, "threads": 1}
+        options = {"target": bundled().target, "context": 512, "threads": 1, **options}
     return draft_model(bundled().drafter if name == "model" else name, **options)
 
 
@@ -139,6 +140,25 @@ def test_texts_that_are_cut_and_changed(name: str) -> None:
                 assert shown[:least].tolist() == other[:least].tolist()
         assert one(np.array([], dtype=np.intc)).tolist() == []
     assert one(np.array(texts[0], dtype=np.intc)).tolist() == [], "it was closed"
+
+
+def test_a_text_longer_than_the_context_of_the_small_model() -> None:
+    text = np.array([1, *[50, 60, 70] * 20], dtype=np.intc)
+    with opened("model", context=32) as drafter:
+        assert drafter(text[:20]).size > 0
+        assert drafter(text).tolist() == []
+        assert drafter(text[:20]).size > 0
+
+
+def test_two_threads_ask_one_drafter() -> None:
+    """As two `Llama` objects do that share it: by turns, each for its own text."""
+    texts = [np.array(ids, dtype=np.intc) for ids in ([1, 50, 60, 70, 50, 60], [1, 90, 50, 60])]
+    with opened("model", depth=3) as drafter:
+        with ThreadPoolExecutor(2) as threads:
+            drafts = [*threads.map(drafter, texts * 20)]
+        for text, draft in zip(texts * 20, drafts, strict=True):
+            least = min(len(draft), len(first := drafter(text)))
+            assert draft[:least].tolist() == first[:least].tolist()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import takewhile
 from pathlib import Path
+from threading import Lock
 from typing import cast
 
 from localspec.control.candidate import Candidate
@@ -50,19 +51,25 @@ class LlamaDrafter(DraftCallback, Closing):
         self._candidate = Candidate(drafter, DrafterCost())
         self._depth = depth
         self._resources = resources
+        # A second thread, with another `Llama` or with `close`, would break the cache of a model.
+        self._lock = Lock()
         self._text: list[int] = []
         self._draft: Sequence[int] = ()
 
     def close(self) -> None:
         """Free the model of the drafter; it drafts nothing afterwards."""
-        self._depth = 0
-        self._resources.close()
+        with self._lock:
+            self._depth = 0
+            self._resources.close()
 
     def _propose(self, text: list[int]) -> Sequence[int]:
-        self._follow(text)
-        self._draft = self._drawn(text).tokens if self._depth and text else ()
-        self.drafted += len(self._draft)
-        return self._draft
+        with self._lock:
+            if not self._depth:
+                return ()
+            self._follow(text)
+            self._draft = self._drawn(text).tokens if text else ()
+            self.drafted += len(self._draft)
+            return self._draft
 
     def _follow(self, text: list[int]) -> None:
         """Learn what has become of the last draft; begin anew where the text is another one."""
