@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from fakes.served import Served, serving
 from openai import OpenAI
@@ -65,6 +66,48 @@ def test_several_prompts_are_written_at_once(reproducible: Served) -> None:
     assert sorted(order) == [0, 1, 2, 3]
     assert most <= 2
     client.close()
+
+
+def test_choices_of_several_prompts(reproducible: Served) -> None:
+    """Choice c of prompt p has index p * n + c, and the text that it has alone."""
+    settings: Any = {"max_tokens": 12, "temperature": 1, "seed": 4, "n": 3}
+    prompts = ["$ ls", "$ du -h"]
+    together = reproducible.post("/v1/completions", {"prompt": prompts, **settings}).json()
+    assert [each["index"] for each in together["choices"]] == [*range(6)]
+    alone = [
+        each["text"]
+        for prompt in prompts
+        for each in reproducible.post("/v1/completions", {"prompt": prompt, **settings}).json()[
+            "choices"
+        ]
+    ]
+    assert [each["text"] for each in together["choices"]] == alone
+    assert len(set(alone)) > 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_bad_prompt_refuses_all(reproducible: Served, stream: bool) -> None:
+    body: Any = {"max_tokens": 4, "stream": stream}
+    for bad in ("x " * 2000, [10**6], [], 7):
+        answer = reproducible.post("/v1/completions", {"prompt": ["$ ls", bad], **body})
+        assert answer.status_code == 400, answer.text
+    assert reproducible.post("/v1/completions", {"prompt": ["x"] * 65, **body}).status_code == 400
+    many = {"prompt": ["x"] * 64, "max_tokens": 1}
+    assert len(reproducible.post("/v1/completions", many).json()["choices"]) == 64
+    reproducible.wait_until_free()
+
+
+def test_a_reader_of_many_prompts_goes_away(reproducible: Served) -> None:
+    body: Any = {"prompt": ["$ ls"] * 20, "n": 2, "max_tokens": 400, "ignore_eos": True}
+    url = f"{reproducible.url}/v1/completions"
+    for _ in range(3):
+        with httpx.stream("POST", url, json={**body, "stream": True}, timeout=60) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            assert reproducible.busy >= 1
+        reproducible.wait_until_free()
+    answer = reproducible.post("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 2})
+    assert len(answer.json()["choices"]) == 2
 
 
 def test_parts_of_characters_are_told_apart(served: Served, alone: Engine) -> None:
