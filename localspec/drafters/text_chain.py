@@ -4,11 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.drafters.confidence import margin
-from localspec.drafters.translation import NONE, Ids, Translation
-from localspec.sampling.filters import NoTokenError, largest
+from localspec.drafters.translation import NONE, Translation
+from localspec.sampling.block_maxima import Ids, Row
+from localspec.sampling.filters import BrokenLogitsError, NoTokenError, largest
 from localspec.speculation.drafter import Limit
-
-Row = NDArray[np.float32]
 
 # Tokens this far below the likeliest, in logits, are not considered, nor more than so many.
 _NEAR, _MOST = 16.0, 512
@@ -45,7 +44,7 @@ class TextChain:
         target, or contain NaN or +inf.
         """
         # The maximum of a row with NaN is NaN, so one pass over the row finds both.
-        if not logits.max() < np.inf:
+        if not np.isfinite(logits.max()):
             return False
         ids = _likely(logits)
         firsts = self._translation.firsts(ids)
@@ -56,7 +55,7 @@ class TextChain:
         sampler, prefix = self._limit.sampler, self._prefixes[-1]
         try:
             proposal = sampler.distribution(row, prefix)
-        except NoTokenError:
+        except (BrokenLogitsError, NoTokenError):
             return False
         # A rejection rule takes drafts as certain: then the likeliest token is the best guess.
         if self._limit.needs_probs:

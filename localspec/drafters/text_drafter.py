@@ -40,15 +40,20 @@ class TextDrafter:
         self._held: list[int] = []
         self._certain = 0
 
-    def reword(self, prompt: Sequence[int], wording: str) -> None:
+    def reword(self, prompt: Sequence[int], wording: str | None) -> None:
         """Take another wording for a prompt, as the drafter's own chat template has it.
 
-        prompt: the target's tokens that a text begins with.
+        prompt: the target's tokens that a text begins with. wording: None if there is none; then
+        no prompt has one any more.
         """
+        if wording is None:
+            self._text.reword((), ())
+            return
         own = self._translation.own.tokenizer
-        tokens = own.tokenize(wording, add_special=True, parse_special=True)
-        # Many templates write BOS themselves, and then the tokenizer adds a second one.
-        self._text.reword(prompt, tokens[1:] if tokens[:2] == [own.bos] * 2 else tokens)
+        tokens = own.tokenize(wording, add_special=False, parse_special=True)
+        # Many templates write BOS themselves. An EOS behind the prompt would end the text.
+        begins = [] if tokens[:1] == [own.bos] else self._translation.begins
+        self._text.reword(prompt, [*begins, *tokens])
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on this text; nothing is evaluated before the first proposal."""

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.drafters.spelling import Spelling, Tokenizer
-
-Ids = NDArray[np.intp]
+from localspec.sampling.block_maxima import Ids
 
 # Stands for no token, and for one that was not looked up yet.
 NONE, _UNKNOWN = -1, -2
@@ -51,7 +50,9 @@ class Translation:
     @property
     def lengthening(self) -> float:
         """How many tokens of the drafter spell what one of the target's does, on a usual text."""
-        return len(self.own.tokens(_SAMPLE)) / max(1, len(self.target.tokens(_SAMPLE)))
+        own, target = (len(each.tokens(_SAMPLE)) for each in (self.own, self.target))
+        # A vocabulary without these characters spells nothing of it.
+        return max(1, own) / max(1, target)
 
     def end(self, token: int) -> int | None:
         """The target's token for one of the drafter's that ends a text; None for all others."""

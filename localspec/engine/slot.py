@@ -171,9 +171,7 @@ class Slot:
         """
         for member in self.loaded.drafter_set.members:
             if isinstance(member.drafter, TextDrafter) and member.sequence:
-                text = wording(member.sequence.model)
-                if text is not None:
-                    member.drafter.reword(prompt, text)
+                member.drafter.reword(prompt, wording(member.sequence.model))
 
     def closed_generation(
         self, tokens: Sequence[int], settings: GenerationConfig, stats: Stats

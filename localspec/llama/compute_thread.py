@@ -42,7 +42,7 @@ def run(compute: Callable[[], _Result]) -> _Result:
     while True:
         try:
             while not task.ended.is_set():
-                _threads[0].submit(task.run)
+                _submit(task)
                 task.ended.wait()
             break
         except BaseException as raised:
@@ -50,6 +50,14 @@ def run(compute: Callable[[], _Result]) -> _Result:
     if interrupt is not None:
         raise interrupt
     return task.result()
+
+
+def _submit(task: "_Task[_Result]") -> None:
+    """Let the compute thread run a task, or run it here."""
+    try:
+        _threads[0].submit(task.run)
+    except RuntimeError:  # the interpreter ends: the compute thread already has
+        task.run()
 
 
 class _Task(Generic[_Result]):

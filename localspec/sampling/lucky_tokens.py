@@ -4,8 +4,10 @@ To find them, the whole vocabulary is hashed. That depends on no logits, so it i
 target computes, and once for a drafter and its target.
 """
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -29,9 +31,18 @@ class Lucky(NamedTuple):
     ids: NDArray[np.intp]
     noise: NDArray[np.float64]
 
+    def below(self, n_vocab: int) -> "Lucky":
+        """Those among the tokens 0 to n_vocab - 1."""
+        count = int(self.ids.searchsorted(n_vocab))
+        return Lucky(self.ids[:count], self.noise[:count])
+
 
 class LuckyTokens:
-    """The lucky tokens of a seed, by position; those of one text and one vocabulary are kept."""
+    """The lucky tokens of a seed, by position; those of one text are kept.
+
+    They are those of the largest vocabulary that was asked for: a drafter may have a few tokens
+    fewer than its target.
+    """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -40,7 +51,7 @@ class LuckyTokens:
 
     def at(self, position: int, n_vocab: int) -> Lucky:
         """The lucky tokens of a position, among the tokens 0 to n_vocab - 1."""
-        if n_vocab != self._n_vocab:
+        if n_vocab > self._n_vocab:
             self._n_vocab = n_vocab
             self._found.clear()
         found = self._found.get(position)
@@ -48,15 +59,18 @@ class LuckyTokens:
         if isinstance(found, Future):
             found = None if found.cancel() else found.result()[position]
         if found is None:
-            found = _find(self._seed, position, n_vocab)
+            found = _find(self._seed, position, self._n_vocab)
         self._keep([position], found)
-        return found
+        return found if n_vocab == self._n_vocab else found.below(n_vocab)
 
     def foresee(self, positions: Sequence[int]) -> None:
         """Find those of positions to come in another thread, in a text that asked for some."""
         new = [position for position in positions if position not in self._found]
         if new and self._n_vocab:
-            self._keep(new, _worker().submit(_find_all, self._seed, new, self._n_vocab))
+            # While the interpreter ends, no work is taken; the text finds its tokens itself.
+            with suppress(RuntimeError):
+                worker = _worker_of(os.getpid())
+                self._keep(new, worker.submit(_find_all, self._seed, new, self._n_vocab))
 
     def _keep(self, positions: Sequence[int], found: Lucky | Future[dict[int, Lucky]]) -> None:
         if len(self._found) > _MOST_POSITIONS:
@@ -65,8 +79,8 @@ class LuckyTokens:
 
 
 @cache
-def _worker() -> ThreadPoolExecutor:
-    """One thread, for all texts."""
+def _worker_of(_process: int) -> ThreadPoolExecutor:
+    """One thread, for all texts of a process; a fork does not have that of its parent."""
     return ThreadPoolExecutor(1, "localspec-noise")
 
 

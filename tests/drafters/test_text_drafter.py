@@ -311,6 +311,30 @@ def test_a_constraint_ends_the_draft() -> None:
     assert longest > 1
 
 
+@pytest.mark.parametrize("logits", [np.nan, np.inf, -np.inf])
+def test_broken_logits_are_no_draft(logits: float) -> None:
+    """The target decides whether the text can go on."""
+    own = READERS["longer"]
+    row = np.full(own.n_vocab, logits, np.float32)
+    chain = TextChain(Limit(3, WARM.prefix([0]), WARM), Translation(WORDS, own), 9)
+    assert not chain.draw(row)
+    assert not chain.tokens
+
+
+def test_a_penalty_that_breaks_the_logits_ends_the_draft() -> None:
+    own = READERS["longer"]
+    params = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0, repeat_penalty=1e-38)
+    sampler = Sampler(params, Noise(1))
+    chain = TextChain(Limit(3, sampler.prefix([0, 1]), sampler), Translation(WORDS, own), 9)
+    assert not chain.draw(np.full(own.n_vocab, 9, np.float32))
+    assert not chain.tokens
+
+
+def test_a_vocabulary_of_other_characters() -> None:
+    assert Translation(WORDS, Letters("x", "y")).lengthening > 0
+    assert Translation(Letters("é"), Letters("ü")).lengthening == 1
+
+
 def test_how_sure_it_is_is_said_once_for_each_token() -> None:
     """A policy may end the draft at any of them; what was drawn until then is proposed."""
     own = READERS["longer"]

@@ -15,6 +15,7 @@ from localspec.conversation.session import Session
 from localspec.drafters.text_drafter import TextDrafter
 from localspec.drafters.translation import Translation
 from localspec.engine.engine import Engine
+from localspec.engine.prompt import TextPrompt
 from localspec.engine.state_store import StateStore
 from localspec.llama.context import single_sequence
 from localspec.models.kinds import THROUGH_TEXT
@@ -113,7 +114,10 @@ def test_a_conversation_is_read_in_the_drafters_own_template(engine: Engine) -> 
     engine.generate(QUESTION, max_tokens=8, depth=2, temperature=0)
     expected = worded(engine, "[Q] How do I list files by size? [A] ")
     assert read(engine)[: len(expected)] == expected
-    # A text that is no conversation is read as it is.
+    # A text that is no conversation is read as it is, also one that begins with the same tokens.
+    tokens = TextPrompt(QUESTION).tokens(engine.model, engine.context)
+    engine.generate(tokens, max_tokens=4, depth=2, temperature=0)
+    assert read(engine)[: len(expected)] != expected
     engine.generate("def f(x):", max_tokens=4, depth=2, temperature=0)
     expected = worded(engine, "def f(x")
     assert read(engine)[: len(expected)] == expected

@@ -46,6 +46,14 @@ def test_one_thread_computes_for_all() -> None:
 
 
 @pytest.mark.usefixtures("started")
+def test_a_thread_that_outlives_the_main_one_computes_itself() -> None:
+    """Thread pools end before the other threads of a program do."""
+    [thread] = compute_thread._threads
+    thread.shutdown()
+    assert compute_thread.run(threading.get_ident) == threading.get_ident()
+
+
+@pytest.mark.usefixtures("started")
 def test_an_error_is_raised_where_the_computation_was_asked_for() -> None:
     def fails() -> None:
         raise ValueError("spoilt")

@@ -1,6 +1,10 @@
 """The quick filters, and the quick search for the winner, equal plain ones bit for bit."""
 
+import os
+import subprocess
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -168,12 +172,16 @@ def same(found: lucky_tokens.Lucky, wanted: lucky_tokens.Lucky) -> bool:
     return np.array_equal(found.ids, wanted.ids) and np.array_equal(found.noise, wanted.noise)
 
 
+def worker() -> ThreadPoolExecutor:
+    return lucky_tokens._worker_of(os.getpid())
+
+
 def test_foreseen_tokens_are_the_same_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {position: LuckyTokens(1).at(position, 5000) for position in range(12)}
     foreseen, searched = LuckyTokens(1), list[int]()
     assert same(foreseen.at(0, 5000), wanted[0])
     foreseen.foresee(range(10))
-    lucky_tokens._worker().submit(lambda: None).result(60)
+    worker().submit(lambda: None).result(60)
     find = lucky_tokens._find
 
     def counted(seed: int, position: int, n_vocab: int) -> lucky_tokens.Lucky:
@@ -189,7 +197,7 @@ def test_what_the_other_thread_has_not_begun_is_not_waited_for() -> None:
     wanted = [LuckyTokens(1).at(position, 5000) for position in range(4)]
     foreseen, go_on = LuckyTokens(1), threading.Event()
     foreseen.at(0, 5000)
-    busy = lucky_tokens._worker().submit(go_on.wait, 60)
+    busy = worker().submit(go_on.wait, 60)
     foreseen.foresee(range(4))
     try:
         assert all(same(foreseen.at(position, 5000), wanted[position]) for position in range(4))
@@ -207,6 +215,62 @@ def test_another_vocabulary_has_other_lucky_tokens() -> None:
             same(lucky.at(position, n_vocab), LuckyTokens(2).at(position, n_vocab))
             for position in range(3)
         )
+
+
+def test_a_drafter_with_fewer_tokens_searches_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does its target after it: vocabularies of one family have paddings of their own."""
+    wanted = {n: [LuckyTokens(2).at(place, n) for place in range(4)] for n in (8900, 9000)}
+    lucky, searched = LuckyTokens(2), list[int]()
+    find = lucky_tokens._find
+
+    def counted(seed: int, position: int, n_vocab: int) -> lucky_tokens.Lucky:
+        searched.append(position)
+        return find(seed, position, n_vocab)
+
+    monkeypatch.setattr(lucky_tokens, "_find", counted)
+    for n_vocab in (9000, 8900, 9000, 8900):
+        for position in range(4):
+            assert same(lucky.at(position, n_vocab), wanted[n_vocab][position])
+    assert searched == [0, 1, 2, 3]
+
+
+TEXT_AT_THE_END = """
+import os, sys, threading
+from localspec.sampling.lucky_tokens import LuckyTokens
+
+lucky = LuckyTokens(1)
+lucky.at(0, 5000)
+lucky.foresee(range(1, 3))
+
+def text(expected):
+    lucky.foresee(range(1, 6))
+    found = [lucky.at(position, 5000).ids.tolist() for position in range(1, 6)]
+    print(found == expected, flush=True)
+
+expected = [LuckyTokens(1).at(position, 5000).ids.tolist() for position in range(1, 6)]
+def at_the_end():
+    threading.main_thread().join()
+    text(expected)
+if sys.argv[1] == "thread":
+    threading.Thread(target=at_the_end).start()
+elif child := os.fork():
+    assert not os.waitpid(child, 0)[1]
+else:
+    lucky = LuckyTokens(1)
+    lucky.at(0, 5000)
+    text(expected)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("where", ["thread", "fork"])
+def test_a_text_in_a_thread_that_outlives_the_main_one_and_in_a_fork(where: str) -> None:
+    """Python takes no work for thread pools by then; and a fork has no threads of its parent."""
+    if where == "fork" and not hasattr(os, "fork"):
+        pytest.skip("this system has no forks")
+    command = [sys.executable, "-W", "ignore", "-c", TEXT_AT_THE_END, where]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert found.stdout.split() == ["True"], found.stderr
 
 
 def test_only_a_bounded_number_of_positions_is_kept() -> None:
