@@ -89,8 +89,11 @@ def _compared(before: Record, now: Record) -> Iterator[tuple[str, Any, Any]]:
     yield "the target", _model(before["target"]), _model(now["target"])
     drafters = [sorted(map(_model, each["draft_models"])) for each in (before, now)]
     yield "the drafters", drafters[0], drafters[1]
+    then, here = before["conditions"], now["conditions"]
     for key in _SAME:
-        yield key, before["conditions"][key], now["conditions"][key]
+        # At temperature 0 every seed has the same texts.
+        if key != "seed" or then["temperature"] or here["temperature"]:
+            yield key, then[key], here[key]
     for key in ("cpu", "gpus"):
         yield f"the {key.upper().rstrip('S')}", before["machine"][key], now["machine"][key]
 

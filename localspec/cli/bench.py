@@ -155,7 +155,7 @@ def bench(
     over HTTP, beside llama-server.
 
     With --compare it also says what has changed since an earlier benchmark of the same models and
-    settings, with intervals.
+    settings, with intervals; without --seed, the seed is that one's too.
     """
     output = Output()
     require("tokens", tokens, 1)
@@ -174,7 +174,7 @@ def bench(
         rounds=rounds,
     )
     tasks = choice.tasks
-    options |= {"max_tokens": tokens, "ignore_eos": True}
+    options |= {"max_tokens": tokens, "ignore_eos": True, "seed": _seed(options, earlier)}
     if options["temperature"] is None:
         options["temperature"] = choice.temperature
     settings = _checked(options, depths, verify=verify)
@@ -221,6 +221,12 @@ def bench(
         count = require_same_texts(runs, tasks)
         output.note(f"{count} texts equal those of plain decoding, token for token")
     return INTERRUPTED if result.interrupted else 0
+
+
+def _seed(options: Mapping[str, Any], earlier: Earlier | None) -> int | None:
+    """The seed that was asked for, else that of the benchmark to compare with."""
+    seed: int | None = options["seed"]
+    return earlier.seed if earlier and seed is None else seed
 
 
 def _require_alike(earlier: Earlier | None, nothing: Report) -> None:

@@ -14,6 +14,7 @@ from localspec.bench.changes import NO_RECORD, Change, Changes, changes, require
 from localspec.bench.report_text import speed_text, with_interval
 from localspec.cli.bench_table import printed_table
 from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most
 
 compare_option = click.option(
@@ -37,6 +38,12 @@ class Earlier:
     name: str
     record: Mapping[str, Any]
     now: Mapping[str, Any] | None = None
+
+    @property
+    def seed(self) -> int:
+        """The seed of its texts."""
+        seed: int = self.record["conditions"]["seed"]
+        return seed
 
     def require_alike(self, now: Mapping[str, Any]) -> None:
         """Raise InvalidValueError unless models and conditions of `now` are the same."""
@@ -98,11 +105,11 @@ def _read(name: str) -> Mapping[str, Any]:
             f"--compare {name}: it holds no JSON; write one with: localspec bench --json"
         ) from error
     try:
-        require_alike(record, record, name)
-        changes(record, record)
+        earlier = Earlier(name, record)
+        earlier.changes(record)
+        GenerationConfig.of(seed=earlier.seed)
     except NO_RECORD as error:
         raise InvalidValueError(
             f"--compare {name}: it is no benchmark; write one with: localspec bench --json"
         ) from error
-    found: Mapping[str, Any] = record
-    return found
+    return earlier.record

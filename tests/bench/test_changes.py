@@ -126,11 +126,14 @@ def test_what_may_differ() -> None:
     before, now = record(rounds=3), record(rounds=9)
     now["target"]["file"] = "/elsewhere/target.gguf"
     require_alike(before, now, "old.json")
+    greedy = record(temperature=0.0, seed=1), record(temperature=0.0, seed=2)
+    require_alike(*greedy, "old.json")
 
 
 @pytest.mark.parametrize(
     ("conditions", "said"),
     [
+        ({"seed": 9}, "seed 0, not 9"),
         ({"temperature": 0.0}, "temperature 0.8, not 0.0"),
         ({"gpu_layers": 7}, "gpu_layers by default, not 7"),
         ({"prompts": {"edit": 5, "code": 2}}, r"prompts code \(5\), not edit \(5\), code \(2\)"),

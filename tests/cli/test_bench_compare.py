@@ -10,7 +10,7 @@ import pytest
 from fakes.command_line import Done, Run
 
 SCHEMA = json.loads((resources.files("localspec.cli") / "bench.schema.json").read_text("utf-8"))
-QUICK = ("--threads", "1", "-n", "8", "--rounds", "2", "--seed", "3", "--drafts", "suffix")
+QUICK = ("--threads", "1", "-n", "8", "--rounds", "2", "--drafts", "suffix")
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def bench(cli: Run, tmp_path: Path) -> Any:
 @pytest.fixture
 def earlier(bench: Any, tmp_path: Path) -> Path:
     file = tmp_path / "old.json"
-    file.write_text(bench("--json").out)
+    file.write_text(bench("--seed", "3", "--temperature", "0.8", "--json").out)
     return file
 
 
@@ -36,7 +36,8 @@ def checked(done: Done) -> dict[str, Any]:
 
 
 def test_the_same_again_is_measured_and_compared(bench: Any, earlier: Path) -> None:
-    record = checked(bench("--compare", str(earlier), "--json"))
+    record = checked(bench("--temperature", "0.8", "--compare", str(earlier), "--json"))
+    assert record["conditions"]["seed"] == 3
     rows = [(row["group"], row["contender"]) for row in record["changes"]["rows"]]
     assert rows == [("mine", "plain"), ("mine", "suffix")]
     old = json.loads(earlier.read_text())
@@ -70,6 +71,8 @@ def test_two_files_are_compared_without_measuring(
 
 
 def test_other_settings_are_refused_before_anything_is_measured(bench: Any, earlier: Path) -> None:
+    done = bench("--temperature", "0.8", "--seed", "4", "--compare", str(earlier))
+    assert done.code == 2 and "old.json was measured with seed 3, not 4" in done.err
     done = bench("--compare", str(earlier), "-n", "9")
     assert done.code == 2 and done.out == ""
     assert "tok/s" not in done.err
@@ -105,6 +108,9 @@ def test_a_damaged_benchmark_is_told_by_its_name_before_anything_is_measured(
         damaged.write_text(json.dumps(record))
         done = bench("--compare", f"{earlier},{damaged}")
         assert done.code == 2 and said in done.err
+    conditions = record["conditions"] | {"seed": -1}
+    damaged.write_text(json.dumps(record | {"rows": [], "conditions": conditions}))
+    assert said in bench("--compare", str(damaged)).err
     done = bench("--compare", str(damaged), "--json")
     assert done.code == 2 and done.out == "" and said in done.err and "tok/s" not in done.err
 
