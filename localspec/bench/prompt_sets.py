@@ -4,6 +4,7 @@ A text file holds raw texts to continue, separated by lines that are just `---`.
 an object per line: {"prompt": TEXT} or {"messages": [{"role": ..., "content": ...}]}.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -70,6 +71,11 @@ def load_tasks(names: Sequence[str], file: Path | None) -> list[Task]:
     if file:
         tasks += read_tasks(file)
     return sorted(tasks, key=lambda task: task.number)
+
+
+def prompts_hash(tasks: Sequence[Task]) -> str:
+    """16 digits that tell other prompts apart."""
+    return hashlib.sha256(json.dumps([each.content for each in tasks]).encode()).hexdigest()[:16]
 
 
 def default_sets(target: Path) -> list[str]:

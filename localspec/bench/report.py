@@ -8,7 +8,7 @@ from typing import Any
 
 from localspec.bench.configurations import LoadedConfiguration, LoadedSweep
 from localspec.bench.machine import Machine, peak_resident, this_machine
-from localspec.bench.prompt_sets import Task
+from localspec.bench.prompt_sets import Task, prompts_hash
 from localspec.bench.runner import Run
 from localspec.bench.served_summary import ServedSummary
 from localspec.bench.summary import Summary, passes_by_width, summarise
@@ -27,8 +27,8 @@ from localspec.memory.estimate import cache_bytes
 class Conditions:
     """What was the same for all configurations.
 
-    threads: of the target. prompts: how many of each set. The others are those of RuntimeConfig and
-    of GenerationConfig.
+    threads: of the target. prompts: how many of each set; prompts_hash: of all their texts. The
+    others are those of RuntimeConfig and of GenerationConfig.
     """
 
     tokens: int
@@ -41,6 +41,7 @@ class Conditions:
     gpu_layers: int | None
     reproducible: bool
     prompts: dict[str, int]
+    prompts_hash: str
 
     @classmethod
     def of(
@@ -64,6 +65,7 @@ class Conditions:
             gpu_layers=runtime.gpu_layers,
             reproducible=runtime.reproducible,
             prompts=dict(Counter(task.set for task in tasks)),
+            prompts_hash=prompts_hash(tasks),
         )
 
 

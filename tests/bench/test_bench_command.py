@@ -345,6 +345,7 @@ def small_report() -> Report:
             gpu_layers=None,
             reproducible=False,
             prompts={"edit": 1, "code": 1, "<script>": 0},
+            prompts_hash="",
         )
         return build_report(sweep, tasks, found, conditions, interrupted=True)
 

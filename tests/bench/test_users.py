@@ -225,6 +225,7 @@ def test_the_page_has_the_chart_and_the_table(sweep: LoadedSweep) -> None:
         gpu_layers=None,
         reproducible=False,
         prompts={"mine": 3},
+        prompts_hash="",
     )
     report = build_report(sweep, TASKS, [], conditions, interrupted=False, users=runs)
     root = ET.fromstring(html_page(report).partition("\n")[2])

@@ -73,6 +73,15 @@ def test_two_files_are_compared_without_measuring(
 def test_other_settings_are_refused_before_anything_is_measured(bench: Any, earlier: Path) -> None:
     done = bench("--temperature", "0.8", "--seed", "4", "--compare", str(earlier))
     assert done.code == 2 and "old.json was measured with seed 3, not 4" in done.err
+    record = json.loads(earlier.read_text())
+    other = earlier.with_name("other.json")
+    other.write_text(
+        json.dumps(record | {"conditions": record["conditions"] | {"prompts_hash": "a"}})
+    )
+    done = bench("--temperature", "0.8", "--compare", str(other))
+    assert (
+        done.code == 2 and "other.json was measured with prompts whose hash is a, not " in done.err
+    )
     done = bench("--compare", str(earlier), "-n", "9")
     assert done.code == 2 and done.out == ""
     assert "tok/s" not in done.err
