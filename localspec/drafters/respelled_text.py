@@ -12,9 +12,10 @@ from localspec.utils.tokens import common_prefix
 
 # So many tokens of a long text are taken at once, and the state behind them is kept.
 _PART = 64
-# A stretch of more bytes without a border is cut all the same: the tokens at the cut may then be
-# other ones than those of the whole text.
-_LONGEST = 8192
+# A stretch of more bytes without a border, as in Chinese, is cut near its middle: it would be
+# tokenized again with each token that comes. The tokens at the cut may be other ones than those of
+# the whole text, which is rare: what a tokenizer merges depends on what is near.
+_LONGEST = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class RespelledText:
         self.tokens += found
         count, size = own.last_border(found, self.end)
         if not count and len(self.end) > _LONGEST:
-            count, size = len(found), len(self.end)
+            count, size = own.middle(found, self.end)
         if count:
             self.stable += count
             self.end = self.end[size:]

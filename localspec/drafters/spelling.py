@@ -6,6 +6,8 @@ from typing import Protocol
 import numpy as np
 
 _SPACE = 0x20
+# The first two bits of the bytes of a character behind its first one.
+_CONTINUATION = 0x80
 _WHITESPACE = frozenset(b" \t\n\v\f\r")
 
 
@@ -89,16 +91,31 @@ class Spelling:
         alone. (0, 0) if there is none, or if the tokens have other bytes than the text, as those of
         a tokenizer that changes texts.
         """
-        ends = np.cumsum([len(self.pieces[token]) for token in tokens]).tolist()
-        # A tokenizer may have put a space in front.
-        shift = ends[-1] - len(data) if ends else 0
-        if not 0 <= shift <= 1 or b"".join(map(self.pieces.__getitem__, tokens))[shift:] != data:
-            return 0, 0
-        for count in range(len(tokens) - 1, 0, -1):
-            at = ends[count - 1] - shift
+        places = self._places(tokens, data)
+        for count in range(len(places) - 1, 0, -1):
+            at = places[count - 1]
             if at > 0 and data[at] == _SPACE and data[at - 1] not in self._before_space:
                 return count, at
         return 0, 0
+
+    def middle(self, tokens: Sequence[int], data: bytes) -> tuple[int, int]:
+        """The first place in the second half of a text that is between tokens and characters.
+
+        How many tokens and bytes come before it, as `last_border`; all if there is none.
+        """
+        for count, at in enumerate(self._places(tokens, data), start=1):
+            if len(data) <= 2 * at < 2 * len(data) and data[at] & 0xC0 != _CONTINUATION:
+                return count, at
+        return len(tokens), len(data)
+
+    def _places(self, tokens: Sequence[int], data: bytes) -> list[int]:
+        """How many bytes of a text end with each of its tokens; none if they have other bytes."""
+        ends: list[int] = np.cumsum([len(self.pieces[token]) for token in tokens]).tolist()
+        # A tokenizer may have put a space in front.
+        shift = ends[-1] - len(data) if ends else 0
+        if not 0 <= shift <= 1 or b"".join(map(self.pieces.__getitem__, tokens))[shift:] != data:
+            return []
+        return [end - shift for end in ends]
 
     def _of_text(self, text: str, *, first: bool) -> list[int]:
         if first:

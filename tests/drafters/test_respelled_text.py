@@ -3,6 +3,7 @@
 With tokenizers of llama.cpp, of every kind that splits texts in a way of its own.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
@@ -216,12 +217,21 @@ def test_only_the_end_is_tokenized_again(
 
 
 def test_a_stretch_without_a_border_is_cut(translation: Translation, target_model: Model) -> None:
-    text = target_model.tokenize("=" * 30_000, add_special=False)
-    respelled = RespelledText(translation)
-    respelled.extend(text)
-    own = translation.own
-    assert b"".join(own.pieces[token] for token in respelled.tokens).strip() == b"=" * 30_000
-    assert len(respelled.end) <= 9_000
+    """Between characters, and hardly a token is another one than those of the whole text."""
+    chinese = "机器学习是人工智能的一个分支。它让计算机从数据中学习。" * 60
+    for text in ("=" * 30_000, chinese):
+        tokens = target_model.tokenize(text, add_special=False)
+        respelled, longest = RespelledText(translation), 0
+        for start in range(0, len(tokens), 7):
+            respelled.extend(tokens[start : start + 7])
+            longest = max(longest, len(respelled.end))
+        own = translation.own
+        spelled = b"".join(own.pieces[token] for token in respelled.tokens)
+        assert spelled.decode().strip() == text
+        assert longest < 700
+        if text == chinese:
+            common = Counter(respelled.tokens) & Counter(whole(translation, tokens))
+            assert common.total() > 0.98 * len(respelled.tokens)
 
 
 def test_half_a_character(translation: Translation, target_model: Model) -> None:
