@@ -150,6 +150,20 @@ def test_a_text_longer_than_the_context_of_the_small_model() -> None:
         assert drafter(text[:20]).size > 0
 
 
+@pytest.mark.parametrize("size", [96, 256])
+def test_llama_writes_to_the_end_of_its_context(size: int) -> None:
+    """Also of one that the library makes larger than was asked for, up to where plain texts end."""
+    ends = list[int]()
+    with opened("suffix") as drafter:
+        for draft in (None, drafter):
+            llama, written = Writer(bundled().target, draft, n_ctx=size).llama, 0
+            with pytest.raises(RuntimeError):
+                for _ in llama.generate(llama.tokenize(PROMPT.encode()), temp=0.0):
+                    written += 1
+            ends.append(written)
+    assert ends[0] == ends[1] and drafter.accepted > 0
+
+
 def test_two_threads_ask_one_drafter() -> None:
     """As two `Llama` objects do that share it: by turns, each for its own text."""
     texts = [np.array(ids, dtype=np.intc) for ids in ([1, 50, 60, 70, 50, 60], [1, 90, 50, 60])]

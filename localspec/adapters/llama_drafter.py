@@ -62,12 +62,12 @@ class LlamaDrafter(DraftCallback, Closing):
             self._depth = 0
             self._resources.close()
 
-    def _propose(self, text: list[int]) -> Sequence[int]:
+    def _propose(self, text: list[int], room: int) -> Sequence[int]:
         with self._lock:
             if not self._depth:
                 return ()
             self._follow(text)
-            self._draft = self._drawn(text).tokens if text else ()
+            self._draft = self._drawn(text, min(self._depth, room)).tokens if text and room else ()
             self.drafted += len(self._draft)
             return self._draft
 
@@ -84,9 +84,9 @@ class LlamaDrafter(DraftCallback, Closing):
             drafter.observe(Outcome(new, accepted))
         self._text = text
 
-    def _drawn(self, text: list[int]) -> Draft:
+    def _drawn(self, text: list[int], most: int) -> Draft:
         candidate, survival = self._candidate, 1.0
-        limit = Limit(self._depth, _GREEDY.prefix(text), _GREEDY)
+        limit = Limit(most, _GREEDY.prefix(text), _GREEDY)
         if candidate.cheap:
             survivals = candidate.survivals(limit)
             depth = sum(1 for _ in takewhile(lambda each: each >= _LEAST_SURVIVAL, survivals))
@@ -98,7 +98,7 @@ class LlamaDrafter(DraftCallback, Closing):
             survival *= candidate.add_margin(margin)
             return survival >= _LEAST_SURVIVAL
 
-        return run(proposal(candidate.drafter, limit.to(self._depth, go_on)))
+        return run(proposal(candidate.drafter, limit.to(most, go_on)))
 
 
 def draft_model(
