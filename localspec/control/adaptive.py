@@ -210,7 +210,8 @@ class AdaptivePolicy:
             else:
                 candidate.score_shadow_draft(step.tokens)
                 share = _KNOWN_SHARE if candidate.reports_confidence else _EXPLORATION_SHARE
-                candidate.exploration_budget += share * len(step.tokens) * plain
+                saved_up = share * len(step.tokens) * plain / self._round.texts
+                candidate.exploration_budget += saved_up
 
     def plain_time(self, step: Step) -> float | None:
         """Seconds that plain steps would have taken for the tokens of a step.
@@ -331,12 +332,15 @@ class AdaptivePolicy:
         self.rows.offer.bring(best.survivals if best else (), best.drafting if best else (), depth)
 
     def _exploration_budget(self, candidate: Candidate, tokens_left: float) -> float:
-        """Seconds that may be spent to learn the candidate's acceptance rate."""
+        """Seconds that may be spent to learn the candidate's acceptance rate.
+
+        Texts that are written at the same time learn for each other, so they share them.
+        """
         if tokens_left < _FEWEST_TOKENS:
             return 0.0
         if candidate.reports_confidence:
             return candidate.exploration_budget
-        coming = _EXPLORATION_SHARE * tokens_left * self._round.share
+        coming = _EXPLORATION_SHARE * tokens_left * self._round.share / self._round.texts
         return candidate.exploration_budget + coming
 
     def _chosen(self, options: list[Option]) -> tuple[Option | None, str]:

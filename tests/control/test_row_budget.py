@@ -214,6 +214,21 @@ def test_users_do_not_all_pay_for_learning_the_same(costs: str, users: int, rate
     assert speed(auto) >= 0.93 * speed(plain)
 
 
+def test_texts_share_what_reading_prompts_to_learn_may_cost() -> None:
+    """It is a share of the time of all: four texts may together read what one may alone."""
+
+    def saved_up(texts: int) -> float:
+        clock, budget = FakeClock(), RowBudget()
+        own, *others = [budget.new_share() for _ in range(texts)]
+        for share in others:
+            share.begin(None)
+        policy = Machine(clock).policy(CostlyDrafter(clock, lambda: True, backlog=9000), rows=own)
+        [*_] = Machine(clock).steps(policy, 40)
+        return policy.candidates[0].exploration_budget
+
+    assert saved_up(4) == pytest.approx(saved_up(1) / 4)
+
+
 def test_what_others_have_seen_is_expected_at_first() -> None:
     budget = RowBudget()
     one, other = budget.new_share(), budget.new_share(lambda: beside)
