@@ -40,7 +40,7 @@ def test_help_says_how_an_experiment_is_run(name: str) -> None:
 
 
 def test_rules_side_by_side_with_their_prediction() -> None:
-    lines = printed("rules", "--tokens", "8", "--depth", "2", "--seeds", "1")
+    lines = printed("rules", "--tokens", "4", "--depth", "1", "--seeds", "1")
     found = {tuple(line[1:3]) for line in lines if len(line) > 4}
     rules = ("coupled", "token", "block")
     assert {(drafter, rule) for drafter in ("model", "lookup") for rule in rules} <= found

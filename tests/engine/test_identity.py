@@ -68,8 +68,8 @@ def test_greedy(engines: dict[str, Engine], draft: str, prompt: str) -> None:
 @pytest.mark.parametrize("temperature", [0, 0.8])
 def test_the_deepest_draft_there_can_be(engines: dict[str, Engine], temperature: float) -> None:
     """From 64 rows on the library computes differently; MAX_DEPTH stays below."""
-    for seed in range(4):
-        options = {"max_tokens": 150, "temperature": temperature, "seed": seed}
+    for seed in range(3):
+        options = {"max_tokens": 120, "temperature": temperature, "seed": seed}
         prompt = PROMPTS[seed]
         plain = engines["none"].generate(prompt, **options)
         for draft in ("suffix", "lookup", "draft_model"):
