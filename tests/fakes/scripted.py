@@ -20,6 +20,7 @@ from fakes.machine import FakeClock
 
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation
+from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
 from localspec.generation_config import GenerationConfig
 from localspec.llama.rollback import Rollback
@@ -239,6 +240,9 @@ class ScriptedSlot:
     def set_pass_width(self, _settings: GenerationConfig) -> int:
         self._script.require("send")
         return self.target.n_ctx
+
+    def reword(self, prompt: Sequence[int], wording: Wording) -> None:
+        """Its drafters have no vocabulary of their own."""
 
     def start(
         self,
