@@ -41,8 +41,7 @@ _FEWEST_TOKENS = 24
 # later ones as many as the answers before; a long answer is expected to double.
 _EXPECTED_TOKENS = 128.0
 _TRIED_AGAIN = "tried again"
-# A trial for which several texts wait, and which seems to lose all of a plain step, waits so many
-# times longer than others.
+# Where several texts wait for a trial that seems to lose a whole plain step: how much rarer it is.
 _PATIENCE = 100.0
 
 
@@ -210,8 +209,7 @@ class AdaptivePolicy:
             else:
                 candidate.score_shadow_draft(step.tokens)
                 share = _KNOWN_SHARE if candidate.reports_confidence else _EXPLORATION_SHARE
-                saved_up = share * len(step.tokens) * plain / self._round.texts
-                candidate.exploration_budget += saved_up
+                candidate.exploration_budget += share * len(step.tokens) * plain / self._round.texts
 
     def plain_time(self, step: Step) -> float | None:
         """Seconds that plain steps would have taken for the tokens of a step.
@@ -379,9 +377,7 @@ class AdaptivePolicy:
     def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
         candidate, passes = option.candidate, self._round.table(option.plan.others)
         # The rows of a parallel draft are computed before its first token is drawn.
-        deepest = candidate.depth(limit)
-        if candidate.parallel:
-            deepest = min(deepest, option.depth)
+        deepest = min(candidate.depth(limit), option.depth if candidate.parallel else limit.depth)
         self._running = running = RunningDraft(
             option, rate, passes, self._available(), deepest, clock=self.clock
         )
