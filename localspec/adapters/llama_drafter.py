@@ -25,7 +25,7 @@ from localspec.models.vocabulary_match import mismatch
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.draft import Draft
+from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, Outcome, proposal
 from localspec.speculation.passes import run
 from localspec.utils.closing import Closing
@@ -90,6 +90,8 @@ class LlamaDrafter(DraftCallback, Closing):
         if candidate.cheap:
             survivals = candidate.survivals(limit)
             depth = sum(1 for _ in takewhile(lambda each: each >= _LEAST_SURVIVAL, survivals))
+            if not depth:
+                return NOTHING
             known = candidate.shadow_draft(depth)
             return known or cast(ComputedDrafter, candidate.drafter).propose(limit.to(depth))
 

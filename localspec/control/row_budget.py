@@ -66,20 +66,16 @@ class RowBudget:
 
     def seen_by_others(self, own: "RowShare", drafter: str) -> Tally:
         """How many drafted tokens of a drafter were right lately, in texts beside this one."""
-        found = [
-            share.seen[drafter]
-            for share in self._shares
-            if share is not own and drafter in share.seen and share.is_written()
-        ]
+        found = [each.seen[drafter] for each in self._beside(own) if drafter in each.seen]
         return Tally(sum(each.right for each in found), sum(each.tried for each in found))
 
     def others(self, own: "RowShare") -> list[Offer]:
         """The offers of the other texts that share decodes with this one."""
-        return [
-            share.offer
-            for share in self._shares
-            if share is not own and share.cache is own.cache and share.is_written()
-        ]
+        return [each.offer for each in self._beside(own) if each.cache is own.cache]
+
+    def _beside(self, own: "RowShare") -> "list[RowShare]":
+        """The shares of the other texts that are written now."""
+        return [each for each in self._shares if each is not own and each.is_written()]
 
 
 class RowShare:

@@ -8,6 +8,7 @@ from localspec.drafters.translation import NONE, Translation
 from localspec.sampling.block_maxima import Ids, Row
 from localspec.sampling.filters import BrokenLogitsError, NoTokenError, largest
 from localspec.speculation.drafter import Limit
+from localspec.utils.tokens import common_prefix
 
 # Tokens this far below the likeliest, in logits, are not considered, nor more than so many.
 _NEAR, _MOST = 16.0, 512
@@ -92,9 +93,7 @@ class TextChain:
     def _set_tokens(self, tokens: list[int]) -> bool:
         """Make these the draft, up to the depth; False if one of them is forbidden."""
         tokens = tokens[: self._limit.depth]
-        kept = 0
-        while kept < min(len(tokens), len(self.tokens)) and tokens[kept] == self.tokens[kept]:
-            kept += 1
+        kept = common_prefix(tokens, self.tokens)
         del self._prefixes[kept + 1 :], self.tokens[kept:]
         for token in tokens[kept:]:
             before = self._prefixes[-1]

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from localspec.gguf.heads import EAGLE3
 from localspec.gguf.writer import TensorType
-from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
-from localspec.training.eagle3_head import DECAY, STEPS, Eagle3Head
+from localspec.training.chained_drafts import ChainedDrafts
+from localspec.training.eagle3_head import Eagle3Head
 from localspec.training.examples import Batch, TopRows
 from localspec.training.head_export import eagle3_tensors
 from localspec.training.head_import import eagle3_weights
@@ -22,24 +22,11 @@ from localspec.training.head_source import (
 from localspec.training.row_head_kind import RowHead, row_head_kind
 
 
-class Eagle3Drafter(RowHead[Eagle3Head]):
+class Eagle3Drafter(ChainedDrafts, RowHead[Eagle3Head]):
     """A head with its target's matrices. reads: the layers. type_: of the matrices in its file."""
 
     def __init__(self, source: HeadSource, reads: Sequence[int], type_: TensorType) -> None:
         super().__init__(source, Eagle3Head(source.sizes, reads), type_)
-
-    def loss(self, batch: Batch) -> Tensor:
-        """The loss of all drafted tokens, of which each further one counts less."""
-        losses = [
-            DECAY**step * acceptance_loss(rows, self.output.weight, top)
-            for step, (rows, top) in enumerate(self._drafts(batch))
-        ]
-        return torch.stack(losses).sum() / sum(DECAY**step for step in range(STEPS))
-
-    def agreement(self, batch: Batch) -> Sequence[Agreement]:
-        """By drafted token: the head goes on with its own states, and the text's tokens."""
-        drafts = self._drafts(batch)
-        return [agreement(rows, self.output.weight, top) for rows, top in drafts]
 
     @property
     def note(self) -> str:
@@ -59,7 +46,7 @@ class Eagle3Drafter(RowHead[Eagle3Head]):
         write_head(path, EAGLE3, metadata, tensors, self._type)
 
     def _drafts(self, batch: Batch) -> Iterator[tuple[Tensor, TopRows]]:
-        """For each drafted token, the rows behind the last norm, and what the target says there.
+        """As ChainedDrafts says.
 
         The pair of a place has its row and the next token, and predicts the one after that.
         """

@@ -4,23 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from localspec.conversion.published import TYPES, file_type, require_type, tensor_of_rows
 from localspec.conversion.target import Target
 from localspec.gguf.heads import MTP
 from localspec.gguf.writer import TensorType, write_gguf
-from localspec.training.acceptance_loss import Agreement, acceptance_loss, agreement
-from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
-from localspec.training.eagle3_head import DECAY, STEPS
+from localspec.training.chained_drafts import ChainedDrafts
+from localspec.training.drafter_kind import Kind, KindOptions
+from localspec.training.eagle3_head import later
 from localspec.training.examples import Batch, TopRows
 from localspec.training.head_source import places_before, require_rows_read
 from localspec.training.mtp_head import MtpHead
 from localspec.training.mtp_source import MtpSource
 
 
-class MtpDrafter(TrainedDrafter):
+class MtpDrafter(ChainedDrafts):
     """A head with its target's matrices.
 
     head: the file that it begins with, as in MtpSource. type_: of the matrices in its file.
@@ -33,19 +32,6 @@ class MtpDrafter(TrainedDrafter):
         self.embedding = source.embedding()
         self.output = self.embedding if source.is_tied else source.output()
         self._source, self._type = source, type_
-
-    def loss(self, batch: Batch) -> Tensor:
-        """The loss of all drafted tokens, of which each further one counts less."""
-        losses = [
-            DECAY**step * acceptance_loss(rows, self.output.weight, top)
-            for step, (rows, top) in enumerate(self._drafts(batch))
-        ]
-        return torch.stack(losses).sum() / sum(DECAY**step for step in range(STEPS))
-
-    def agreement(self, batch: Batch) -> Sequence[Agreement]:
-        """By drafted token: the head goes on with its own rows, and the text's tokens."""
-        drafts = self._drafts(batch)
-        return [agreement(rows, self.output.weight, top) for rows, top in drafts]
 
     @property
     def note(self) -> str:
@@ -68,15 +54,14 @@ class MtpDrafter(TrainedDrafter):
         write_gguf(path, architecture, metadata, tensors)
 
     def _drafts(self, batch: Batch) -> Iterator[tuple[Tensor, TopRows]]:
-        """For each drafted token, the head's own rows, and what the target says there.
+        """As ChainedDrafts says.
 
         The pair of a place has its token and the row before, and predicts the token behind it.
         """
         length = batch.tokens.shape[1]
         visible = torch.ones(length, length, dtype=torch.bool, device=batch.tokens.device).tril()
         (rows,) = batch.hidden.values()
-        before = F.pad(rows, (0, 0, 1, 0))[:, :-1]
-        drafts = self.head.drafts(before, self.embedding(batch.tokens), visible)
+        drafts = self.head.drafts(later(rows, 1), self.embedding(batch.tokens), visible)
         for step, own in enumerate(drafts):
             places = batch.wanted & places_before(batch.wanted, step)
             yield own[places], batch.top.at(places)

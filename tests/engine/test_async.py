@@ -16,8 +16,10 @@ from localspec.conversation.session import Session
 from localspec.engine.background import Background
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Result, Token
+from localspec.engine.scheduler import ScheduledText
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.loading.loader import LoadedModels
+from localspec.speculation.passes import Pass, Scores
 
 _T = TypeVar("_T")
 OPTIONS: dict[str, Any] = {"max_tokens": 24, "temperature": 0, "ignore_eos": True}
@@ -28,6 +30,24 @@ LONG: dict[str, Any] = {**OPTIONS, "max_tokens": 100}
 def shared() -> Iterator[Engine]:
     with load(tiny_model("llama"), "suffix", threads=1, context=128, kv_type="f32") as engine:
         yield engine
+
+
+class HeldPasses:
+    """Passes of texts that wait until they may go on, so that a text is surely being written."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self._reached = threading.Event()
+        self._compute = ScheduledText.compute
+
+    def compute(self, text: ScheduledText, requested: Pass) -> Scores:
+        self._reached.set()
+        assert self.go_on.wait(PATIENCE)
+        return self._compute(text, requested)
+
+    async def is_reached(self) -> None:
+        """A text has come to its first pass."""
+        assert await asyncio.to_thread(self._reached.wait, PATIENCE)
 
 
 def text_threads() -> list[threading.Thread]:
@@ -123,14 +143,23 @@ def test_a_cancelled_task_ends_the_text(engine: Engine, after: int) -> None:
     assert after <= len(read) < 100
 
 
-def test_cancelling_waits_for_the_end(engine: Engine) -> None:
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldPasses]:
+    passes = HeldPasses()
+    monkeypatch.setattr(ScheduledText, "compute", lambda *each: passes.compute(*each))
+    yield passes
+    passes.go_on.set()
+
+
+def test_cancelling_waits_for_the_end(engine: Engine, held: HeldPasses) -> None:
     """When the cancelled task has ended, so has its text: the own slot is free again."""
 
     async def work() -> None:
         task = asyncio.ensure_future(engine.agenerate("abc", **LONG))
-        while not engine._slots._with_text:
-            await asyncio.sleep(0)
+        await held.is_reached()
+        assert engine._slots._with_text
         task.cancel()
+        held.go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not text_threads()
@@ -200,12 +229,12 @@ def test_a_loop_that_is_closed_in_mid_stream(engine: Engine) -> None:
     assert not engine._slots._with_text
 
 
-def test_a_loop_that_ends_with_tasks_in_it(engine: Engine) -> None:
+def test_a_loop_that_ends_with_tasks_in_it(engine: Engine, held: HeldPasses) -> None:
     async def main() -> None:
         tasks = [asyncio.ensure_future(engine.agenerate("abc", **LONG)) for _ in range(4)]
-        while not engine._slots._with_text:
-            await asyncio.sleep(0)
+        await held.is_reached()
         assert tasks
+        held.go_on.set()
 
     asyncio.run(main())
     assert not text_threads()
