@@ -119,11 +119,11 @@ class SlotPool:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-            else:
+            if not turn.cancelled():  # it was woken, and does not take its slot
                 self._promised -= 1
                 self._wake()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
             raise
         self._promised -= 1
 

@@ -129,3 +129,30 @@ def test_an_answer_that_is_asked_for_again_keeps_its_slot() -> None:
         answer(pool, [1, *some(200)])
         # A state is kept where a prompt ends.
         assert answer(pool, LONG) == (slot, answer(pool, LONG)[1], 1)
+
+
+def test_a_request_that_goes_away_as_a_slot_becomes_free_takes_nothing_of_it() -> None:
+    async def write(pool: SlotPool, ends: asyncio.Event) -> None:
+        async with pool.slot_for(LONG):
+            await ends.wait()
+
+    async def scene(pool: SlotPool) -> None:
+        ends = [asyncio.Event() for _ in range(4)]
+        first, gone, third = (asyncio.create_task(write(pool, end)) for end in ends[:3])
+        while pool.waiting < 2:
+            await asyncio.sleep(0)
+        # In the next turn of the loop the first one ends, and then `gone` is told.
+        ends[0].set()
+        gone.cancel()
+        await asyncio.wait([first, gone])
+        fourth = asyncio.create_task(write(pool, ends[3]))
+        while not pool.waiting:
+            await asyncio.sleep(0)
+            assert not fourth.done()
+        for end in ends:
+            end.set()
+        await asyncio.gather(first, third, fourth)
+        assert pool.busy == pool.waiting == 0
+
+    with opened("llama", 1) as pool:
+        asyncio.run(scene(pool))
