@@ -77,7 +77,9 @@ def _prompts(body: Fields) -> list[Any]:
     if all(isinstance(each, int) and not isinstance(each, bool) for each in given):
         return [given]
     if len(given) > _MOST_PROMPTS:
-        raise body.wrong("prompt", f"at most {_MOST_PROMPTS} prompts")
+        raise ApiError(
+            400, f"there are {len(given)} prompts; send {_MOST_PROMPTS} at most", param="prompt"
+        )
     for each in given:
         ids = isinstance(each, list) and all(type(token) is int for token in each)
         if not (isinstance(each, str) or ids):

@@ -91,7 +91,9 @@ def test_one_bad_prompt_refuses_all(reproducible: Served, stream: bool) -> None:
     for bad in ("x " * 2000, [10**6], [], 7):
         answer = reproducible.post("/v1/completions", {"prompt": ["$ ls", bad], **body})
         assert answer.status_code == 400, answer.text
-    assert reproducible.post("/v1/completions", {"prompt": ["x"] * 65, **body}).status_code == 400
+    too_many = reproducible.post("/v1/completions", {"prompt": ["x"] * 65, **body})
+    assert too_many.status_code == 400
+    assert too_many.json()["error"]["message"] == "there are 65 prompts; send 64 at most"
     many = {"prompt": ["x"] * 64, "max_tokens": 1}
     assert len(reproducible.post("/v1/completions", many).json()["choices"]) == 64
     reproducible.wait_until_free()
