@@ -112,6 +112,23 @@ def test_a_reader_of_many_prompts_goes_away(reproducible: Served) -> None:
     assert len(answer.json()["choices"]) == 2
 
 
+@pytest.mark.parametrize("per_token", [False, True])
+def test_timings_come_with_each_part_if_a_request_asks_for_them(
+    client: OpenAI, *, per_token: bool
+) -> None:
+    extra: Any = {"timings_per_token": per_token, "ignore_eos": True}
+    parts = [
+        part.model_dump()
+        for part in client.completions.create(
+            model=MODEL, prompt="$ ls", max_tokens=5, stream=True, extra_body=extra
+        )
+    ]
+    written = [part for part in parts if part["choices"][0]["text"]]
+    assert len(written) > 1
+    assert all(("timings" in part) == per_token for part in written)
+    assert "timings" in parts[-1]
+
+
 def test_parts_of_characters_are_told_apart(served: Served, alone: Engine) -> None:
     """As bytes; as text they would all be the same one."""
     model = alone.model
