@@ -132,6 +132,8 @@ def serve(
         ws="none",
     )
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # It warns of what is written to a client that has gone away.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     _allow_handles()
 
     def watcher(action: str, share: float | None) -> None:
