@@ -196,7 +196,7 @@ class AdaptivePolicy:
             host = step.decoding_seconds - step.share
             self._passes.learn(step.rows, host + step.decode_seconds)
         self._generated += len(step.tokens)
-        self.rows.learn(len(step.tokens), step.decoding_seconds - step.share)
+        self.rows.learn(step, self._passes)
         plain, seconds = self._round.plain_step(step), self._round.own_seconds(step)
         self._charge(step, seconds, plain)
         running = self._running
@@ -291,7 +291,7 @@ class AdaptivePolicy:
             own = expected[plan.depth]
             seconds = plan.seconds + drafting[plan.depth]
             seconds += catching_up * min(1.0, own / max(1, answer_backlog))
-            if plan.tokens + own > best_rate * seconds:
+            if seconds <= plan.most and plan.tokens + own > best_rate * seconds:
                 best, best_rate = plan, (plan.tokens + own) / seconds
         if not best:
             return None
@@ -378,10 +378,10 @@ class AdaptivePolicy:
         candidate, passes = option.candidate, self._round.table(option.plan.others)
         # The rows of a parallel draft are computed before its first token is drawn.
         deepest = min(candidate.depth(limit), option.depth if candidate.parallel else limit.depth)
-        self._running = running = RunningDraft(
-            option, rate, passes, self._available(), deepest, clock=self.clock
-        )
         longer = passes[option.depth + 1] - passes[1]
+        most = min(self._available(), longer + option.plan.most - option.plan.seconds)
+        running = RunningDraft(option, rate, passes, most, deepest, clock=self.clock)
+        self._running = running
         self.rows.offer.risk = longer + option.drafting[option.depth] + option.catching_up
         if candidate.parallel:
             return Decision(candidate.drafter, deepest, running.go_on)

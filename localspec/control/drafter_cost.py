@@ -34,11 +34,14 @@ class DrafterCost:
         return drawn + (depth - 1) * self.further
 
     def table(self, deepest: int) -> list[float]:
-        """`of` every depth from 1 to `deepest`; entry 0 is unused."""
+        """`of` every depth from 0, which takes no time, to `deepest`."""
         drawn = self._passes.table if self._passes else [self.first] * (deepest + 1)
         return [
-            seconds + (depth - 1) * self.further
-            for depth, seconds in enumerate(drawn[: deepest + 1])
+            0.0,
+            *(
+                seconds + (depth - 1) * self.further
+                for depth, seconds in enumerate(drawn[1 : deepest + 1], start=1)
+            ),
         ]
 
     def catch_up_seconds(self, backlog: int, slowdown: float = 1.0) -> float:

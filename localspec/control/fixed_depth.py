@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import cast
 
+from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.row_budget import RowShare
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, runs_model
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
@@ -16,11 +18,24 @@ class FixedDepth:
 
     A drafter that estimates its chances (see Traits) is passed over when its first token is more
     likely wrong than right. The last drafter is never passed over.
+
+    rows: the text's share of the rows of all texts; passes: what their decodes cost. None: the text
+    is written alone. The drafts of others delay it no longer than they delay an adaptive text.
+    widest: the most rows to which a decode with others is padded.
     """
 
-    def __init__(self, drafters: Sequence[Drafter], depth: int) -> None:
+    def __init__(
+        self,
+        drafters: Sequence[Drafter],
+        depth: int,
+        *,
+        rows: RowShare | None = None,
+        passes: PassCosts | None = None,
+        widest: int = WIDEST,
+    ) -> None:
         self.drafters = drafters
         self._depth = depth
+        self._rows, self._passes, self._widest = rows, passes, widest
 
     def begin(self) -> None:
         """Nothing to do."""
@@ -47,15 +62,19 @@ class FixedDepth:
         return Decision(drafters[-1], depth)
 
     def padded(self, rows: int) -> int:
-        """No padding."""
-        return rows
+        """The fastest number of rows for a decode with other texts; alone, no padding."""
+        if not (self._passes and self._rows and self._rows.others):
+            return rows
+        return max(rows, min(self._passes.padded(rows), self._widest))
 
     def keep(self, draft: Draft) -> int:
         """The whole draft."""
         return len(draft)
 
     def learn(self, step: Step) -> None:
-        """Nothing to learn."""
+        """Learn how far the text is ahead of one that is written without drafts."""
+        if self._rows and self._passes:
+            self._rows.learn(step, self._passes)
 
     def plain_time(self, step: Step) -> None:
         """Nothing is measured."""

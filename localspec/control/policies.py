@@ -82,7 +82,13 @@ class Policies:
         drafters = self._named(settings.drafter)
         if settings.depth is not None or not drafters or not self.costs:
             depth = settings.depth or 0
-            return FixedDepth(drafters if depth else self._reading, depth)
+            return FixedDepth(
+                drafters if depth else self._reading,
+                depth,
+                rows=rows,
+                passes=self.costs.passes if self.costs else None,
+                widest=deepest + 1,
+            )
         self.costs.passes.set_least_rows(least_rows)
         key = settings.rule, round(temperature, 1), settings.drafter
         if key not in self._adaptive:

@@ -19,6 +19,16 @@ a number of rows the likeliest ones are the best. So the choices are the 0, 1, 2
 further rows of all texts. All of them are compared, as C rises in steps: where the next row does
 not pay, the next four may; and a text's row may cost nothing only because others draft.
 
+Nobody pays for the drafts of others: a text bears a round of at most
+
+    T_i = C(texts) e_i + slack_i
+
+where its slack is the time by which it is ahead of a text that is written beside as many others
+without any drafts, and one such round more (`RowShare.lead`). So whoever gains may spend what it
+has gained, and a text whose drafts are bad is delayed by one round, not by every draft of others.
+Rounds that some text does not bear are no choices. Where one text would be left out, all may still
+draft alike: these rounds are choices too.
+
 With one text this is the rate (1 + S(1) + ... + S(k)) / (C(1 + k) + d(k)). Each text decides by
 itself, from what the others offered last, for its own part of the best choice.
 """
@@ -30,27 +40,32 @@ from localspec.control.pass_costs import WIDEST, WIDEST_DECODE, PassCosts
 from localspec.control.row_budget import Offer
 from localspec.speculation.policy import Step
 
+# The deepest drafts that are considered for all texts alike.
+_DEEPEST_OF_ALL = 8
+
 
 class Plan(NamedTuple):
     """A choice of drafts for all texts.
 
     depth: of this text's draft. others: rows of the other texts' passes. tokens: those that the
     others may expect, by their weights, where a token of this text has the weight 1. seconds: of
-    the round, without the drafting of this text.
+    the round, without the drafting of this text. most: those that the others bear.
     """
 
     depth: int
     others: tuple[int, ...]
     tokens: float
     seconds: float
+    most: float
 
 
 class _Others(NamedTuple):
-    """What the other texts bring: rows and tokens as in Plan, seconds outside the decode."""
+    """What the other texts bring: as in Plan, but the seconds outside the decode."""
 
     rows: tuple[int, ...]
     tokens: float
     seconds: float
+    most: float
 
 
 class Round:
@@ -68,10 +83,13 @@ class Round:
         self.plain = self.share = self._costs[1]
         if not others:
             return
-        self.share = passes.of_round((1,) * self.texts) / self.texts
+        self._round = passes.of_round((1,) * self.texts)
+        self.share = self._round / self.texts
+        # Seconds of the others outside the decode, which a round without drafts has too.
+        self._beside = sum(each.host + each.reading for each in others)
         self._weights = [own.tokens / each.tokens for each in others]
         # What a token is worth, in seconds of all texts.
-        self._token = self.texts * self.share / (1.0 + sum(self._weights))
+        self._token = self._round / (1.0 + sum(self._weights))
         self._now = self._at([each.depth for each in others])
         # What the others bring with their 0, 1, 2, ... likeliest tokens, and what each is worth.
         self._likeliest, self._worths = [self._at([0] * len(others))], list[float]()
@@ -79,10 +97,20 @@ class Round:
             self._likeliest.append(self._now)
         else:
             self._add_likeliest()
-        self.plain = min(
-            (self._decode(each.rows, 1) + each.seconds) / (1.0 + each.tokens)
-            for each in self._likeliest
-        )
+        self.plain = self._best_without(self._borne(own, 0))
+
+    def _best_without(self, most: float) -> float:
+        """Seconds per token, by weight, of the best round in which this text does not draft.
+
+        most: the seconds of the round that this text bears.
+        """
+        nobody, *drafts = self._likeliest
+        best = (self._decode(nobody.rows, 1) + nobody.seconds) / (1.0 + nobody.tokens)
+        for each in drafts:
+            seconds = self._decode(each.rows, 1) + each.seconds
+            if seconds <= min(most, each.most):
+                best = min(best, seconds / (1.0 + each.tokens))
+        return best
 
     def table(self, others: Sequence[int] | None = None) -> list[float]:
         """Seconds of the decodes by this text's own rows, from 1 to WIDEST; entry 0 is unused.
@@ -95,13 +123,13 @@ class Round:
         return [0.0, *(self._decode(beside, own) for own in range(1, WIDEST + 1))]
 
     def plans(self, survivals: Sequence[float], drafting: Sequence[float]) -> Iterator[Plan]:
-        """The choices in which this text drafts, fewer rows first.
+        """The choices in which this text drafts.
 
         survivals, drafting: see Offer; drafting may be longer.
         """
         if not self._offers:
             for depth in range(1, len(survivals) + 1):
-                yield Plan(depth, (), 0.0, self._costs[1 + depth])
+                yield Plan(depth, (), 0.0, self._costs[1 + depth], float("inf"))
         elif self._passes.unequal_apart:
             for depth in range(1, len(survivals) + 1):
                 yield self._plan(self._now, depth)
@@ -109,6 +137,9 @@ class Round:
                 yield self._plan(self._at([depth] * len(self._offers)), depth)
         else:
             yield from self._merged(survivals, drafting)
+            # All bear more where none is left out.
+            for depth in range(1, min(_DEEPEST_OF_ALL, len(survivals)) + 1):
+                yield self._plan(self._at([depth] * len(self._offers)), depth)
 
     def _merged(self, survivals: Sequence[float], drafting: Sequence[float]) -> Iterator[Plan]:
         """The likeliest rows of all texts, one more each time."""
@@ -124,7 +155,7 @@ class Round:
 
     def _plan(self, others: _Others, depth: int) -> Plan:
         seconds = others.seconds + self._decode(others.rows, 1 + depth)
-        return Plan(depth, others.rows, others.tokens, seconds)
+        return Plan(depth, others.rows, others.tokens, seconds, others.most)
 
     def _decode(self, others: tuple[int, ...], own: int) -> float:
         """Seconds of the decodes of all. own: the rows of this text."""
@@ -160,25 +191,34 @@ class Round:
             if worth > 0
         ]
         tokens.sort()
-        [[rows], expected, seconds] = self._likeliest[0]
+        [[rows], expected, seconds, _] = self._likeliest[0]
+        borne = [self._borne(each, 0) for each in self._offers]
         for worth, number, depth in tokens[: WIDEST_DECODE - rows - 1]:
             offer = self._offers[number]
             rows += 1
             expected += self._weights[number] * offer.survivals[depth]
             seconds += offer.drafting[depth + 1] - offer.drafting[depth]
+            borne[number] += self._round * offer.survivals[depth]
             self._worths.append(-worth)
-            self._likeliest.append(_Others((rows,), expected, seconds))
+            self._likeliest.append(_Others((rows,), expected, seconds, min(borne)))
 
     def _at(self, depths: Sequence[int]) -> _Others:
         """What the others bring where they draft so deep, as far as each can."""
-        rows, tokens, seconds = list[int](), 0.0, 0.0
-        for each, weight, most in zip(self._offers, self._weights, depths, strict=True):
-            depth = min(most, len(each.survivals))
+        rows, tokens, seconds, borne = list[int](), 0.0, 0.0, float("inf")
+        for each, weight, deepest in zip(self._offers, self._weights, depths, strict=True):
+            depth = min(deepest, len(each.survivals))
             tokens += weight * (1.0 + sum(each.survivals[:depth]))
             seconds += each.host + each.reading + each.drafting[depth]
+            borne = min(borne, self._borne(each, depth))
             if not each.reading:
                 rows.append(1 + depth)
-        return _Others(tuple(rows) if self._passes.unequal_apart else (sum(rows),), tokens, seconds)
+        total = tuple(rows) if self._passes.unequal_apart else (sum(rows),)
+        return _Others(total, tokens, seconds, borne)
+
+    def _borne(self, offer: Offer, depth: int) -> float:
+        """How many seconds a text that drafts so deep bears, for the whole round."""
+        gained = self._round * sum(offer.survivals[:depth])
+        return self._beside + self._round + gained + offer.slack
 
     # After the step.
 

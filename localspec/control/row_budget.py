@@ -9,9 +9,13 @@ from dataclasses import dataclass
 
 from localspec.control.acceptance import Tally
 from localspec.control.loss_budget import LossBudget
+from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.speculation.policy import Step
 
 # How far the loss budget of all texts may be overdrawn, in their plain decodes.
 OVERDRAFT = 4.0
+# How many plain decodes the drafts of others may delay a text.
+DELAY = 1.0
 # The weight of the newest step in the tokens per step.
 _NEWEST = 1 / 32
 
@@ -24,7 +28,8 @@ class Offer:
     drafting: (1 + number of survivals,) seconds of a draft by its tokens. depth: how many it drafts
     now. risk: the seconds that this draft may lose. host: seconds of a step outside the models.
     reading: seconds of the next pass of its prompt; 0 behind the prompt. tokens: per step, lately.
-    trial: whether its draft now is a trial.
+    trial: whether its draft now is a trial. drafted: seconds of drafting in its last step. slack:
+    how many seconds a round may take longer than one without drafts, if this text drafts nothing.
     """
 
     survivals: Sequence[float] = ()
@@ -35,6 +40,8 @@ class Offer:
     reading: float = 0.0
     tokens: float = 1.0
     trial: bool = False
+    drafted: float = 0.0
+    slack: float = float("inf")
 
     def bring(self, survivals: Sequence[float], drafting: Sequence[float], depth: int) -> None:
         """Offer another draft. drafting may be longer than needed."""
@@ -83,11 +90,13 @@ class RowShare:
 
     offer: what it may bring to the next decode. cache: only texts of one cache share decodes.
     budget: that of all texts. is_written: as in RowBudget. seen: the tokens that each drafter, by
-    its name, has drafted lately.
+    its name, has drafted lately. lead: how far the text is ahead of one that is written beside as
+    many others without any drafts.
     """
 
     def __init__(self, budget: RowBudget, is_written: Callable[[], bool]) -> None:
         self.budget = budget
+        self.lead = LossBudget(DELAY)
         self.is_written = is_written
         self.offer = Offer()
         self.cache: object = None
@@ -104,11 +113,27 @@ class RowShare:
 
     def begin(self, cache: object) -> None:
         """Start a text, of which nothing is known, in this cache."""
-        self.offer, self.cache = Offer(), cache
+        self.offer, self.cache, self.lead = Offer(), cache, LossBudget(DELAY)
 
-    def learn(self, tokens: int, host: float) -> None:
-        """Learn from a step. tokens: the committed ones. host: its seconds outside the models."""
+    def learn(self, step: Step, passes: PassCosts) -> None:
+        """Learn from a step of this text."""
         offer = self.offer
         offer.risk, offer.trial = 0.0, False
-        offer.tokens += _NEWEST * (tokens - offer.tokens)
-        offer.host += _NEWEST * (host - offer.host)
+        offer.tokens += _NEWEST * (len(step.tokens) - offer.tokens)
+        offer.drafted = step.draft_seconds
+        offer.host += _NEWEST * (step.decoding_seconds - step.share - offer.host)
+        others = self.others
+        if others and all(rows <= WIDEST for rows in step.others):  # not a part of a prompt
+            self._learn_round(step, passes, others)
+
+    def _learn_round(self, step: Step, passes: PassCosts, others: Sequence[Offer]) -> None:
+        """Learn from a step how long its text had to wait for the drafts of all."""
+        rows = [step.width, *step.others]
+        if passes.unequal_apart:
+            rows = [step.width, *(1 + each.depth for each in others if not each.reading)]
+        plain = passes.of_round([1] * len(rows))
+        # The others' drafts of this round, or of the last one.
+        drafting = self.offer.drafted + sum(each.drafted for each in others)
+        took = passes.of_round(rows) + drafting
+        self.lead.add_step(took, took, len(step.tokens), plain)
+        self.offer.slack = self.lead.available(plain)

@@ -3,14 +3,13 @@
 import itertools
 import random
 from collections.abc import Sequence
-from math import log
 
 import pytest
 from fakes.machine import CURVES, MARGIN_OF, CheapDrafter, CostlyDrafter, FakeClock, Machine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.bench.experiments.simulated_drafter import COSTS, MIXES, User
+from localspec.bench.experiments.simulated_drafter import COSTS, MIXES, SimulatedDrafter, User
 from localspec.bench.experiments.simulated_users import (
     DEPTHS,
     MakePolicy,
@@ -21,12 +20,17 @@ from localspec.bench.experiments.simulated_users import (
     plain,
     simulate,
 )
-from localspec.control.acceptance import AcceptanceRates, Tally
+from localspec.control.acceptance import AcceptancePrior, AcceptanceRates, Tally
 from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.cost_model import CostModel
+from localspec.control.fixed_depth import FixedDepth
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import PassCosts
+from localspec.control.policies import Policies
 from localspec.control.round import Round
-from localspec.control.row_budget import OVERDRAFT, Offer, RowBudget
+from localspec.control.row_budget import DELAY, OVERDRAFT, Offer, RowBudget, RowShare
+from localspec.generation_config import GenerationConfig
+from localspec.speculation.policy import Policy, Step
 
 
 def offered(*survivals: float, tokens: float = 1.0, reading: float = 0.0) -> Offer:
@@ -194,7 +198,8 @@ def test_auto_is_about_as_fast_as_the_best_depth_for_all(costs: str, users: int)
     best = max(
         simulate(COSTS[costs], MIXES["0.9"], users, fixed(depth), 300).total for depth in DEPTHS
     )
-    assert after >= 0.94 * best
+    # Some of it is given up so that no text is delayed by the drafts of others.
+    assert after >= 0.88 * best
 
 
 @pytest.mark.parametrize("rate", [0.4, 0.05])
@@ -258,13 +263,86 @@ def test_users_of_equal_work_are_served_alike(costs: str, users: int) -> None:
     assert fairness(costs, "copies", users, 800) >= 0.8
 
 
-@pytest.mark.parametrize("costs", ["Q4_0 B", "F16 B"])
-def test_a_user_of_bad_drafts_pays_little_for_those_of_others(costs: str) -> None:
-    """All together gain, but no text gains less than the others lose."""
-    before, after = gains(costs, "mixed", 4)
-    ratios = [new / old for new, old in zip(after.each, before.each, strict=True)]
-    assert min(ratios) >= 0.7
-    assert sum(map(log, ratios)) >= len(ratios) * log(0.95)
+def slowest(costs: str, mix: str, users: int, tokens: int) -> float:
+    """The speed of the user that gains least, by that of plain decoding."""
+    before, after = gains(costs, mix, users, tokens)
+    return min(new / old for new, old in zip(after.each, before.each, strict=True))
+
+
+@pytest.mark.parametrize("users", [2, 4, 8])
+@pytest.mark.parametrize("mix", ["mixed", "copies", "0.9"])
+@pytest.mark.parametrize("costs", COSTS)
+def test_nobody_pays_for_the_drafts_of_others(costs: str, mix: str, users: int) -> None:
+    """Also not in a short text, whatever the drafts of the others bring them."""
+    assert slowest(costs, mix, users, 48) >= 0.85
+    assert slowest(costs, mix, users, 600) >= 0.96
+
+
+@pytest.mark.parametrize("costs", COSTS)
+def test_a_text_without_drafts_pays_little_for_those_of_others(costs: str) -> None:
+    """It has no adaptive policy, but the others know how long it has waited."""
+
+    def one_drafts(drafter: SimulatedDrafter, costs: CostModel, rows: RowShare) -> Policy:
+        if next(drafts):
+            return auto(drafter, costs, rows)
+        return FixedDepth((), 0, rows=rows, passes=costs.passes)
+
+    speeds = list[Speeds]()
+    for pattern in ([False, False], [True, False]):
+        drafts = iter(pattern)
+        speeds.append(simulate(COSTS[costs], [User(0.9)], 2, one_drafts, 600))
+    before, after = speeds
+    assert after.each[1] >= 0.96 * before.each[1]
+
+
+def test_a_text_of_depth_0_tells_how_long_it_may_wait_and_is_padded_beside_others() -> None:
+    passes, budget = PassCosts(COSTS["Q4_0 A"]), RowBudget()
+    own, _ = budget.new_share(), budget.new_share(lambda: has_company)
+    policies = Policies([], CostModel(passes, {}), lambda *_: AcceptancePrior())
+    policy = policies.policy(GenerationConfig(depth=0), 0.0, deepest=31, rows=own)
+    has_company = False
+    policy.learn(Step([], 0, 1, [1], 1.0, 0.0))
+    assert own.offer.slack == float("inf") and policy.padded(3) == 3
+    has_company = True
+    policy.learn(Step([], 0, 1, [1], 1.0, 0.0, others=(7,)))
+    assert own.offer.slack < passes.seconds(2)
+    assert policy.padded(3) == passes.padded(3) == 4
+
+
+def test_a_round_is_borne_by_what_each_text_gains_in_it() -> None:
+    passes = PassCosts(COSTS["F16 B"])
+    other = offered(0.8, 0.5)
+    other.slack, other.host = 0.25, 0.01
+    plain = passes.seconds(2)
+    for plan in Round(passes, Offer(), [other]).plans([0.9, 0.7, 0.2], [0.0] * 4):
+        [rows] = plan.others
+        gained = sum((0.8, 0.5)[: rows - 1])
+        assert plan.most == pytest.approx(plain * (1 + gained) + 0.25 + 0.01)
+
+
+def test_a_text_that_waits_for_others_loses_its_lead() -> None:
+    """A round with drafts costs it time; a plain one hardly changes anything."""
+    passes, budget = PassCosts(COSTS["F16 B"]), RowBudget()
+    own, other = budget.new_share(), budget.new_share()
+
+    def lead_after(width: int, tokens: int, others: int, drafting: float = 0.0) -> float:
+        own.begin(None)
+        other.begin(None)
+        other.offer.drafted = drafting
+        own.learn(Step([], width - 1, width, [1] * tokens, 1.0, 0.0, others=(others,)), passes)
+        return own.offer.slack / passes.seconds(2)
+
+    assert lead_after(1, 1, 1) == pytest.approx(DELAY + LossBudget.ALLOWANCE)
+    waited = passes.seconds(8) / passes.seconds(2)
+    assert lead_after(1, 1, 7) == pytest.approx(DELAY + 1.02 - waited)
+    gained = 3 * (1 + LossBudget.ALLOWANCE)
+    assert lead_after(3, 3, 1) == pytest.approx(
+        DELAY + gained - passes.seconds(4) / passes.seconds(2)
+    )
+    assert lead_after(1, 1, 2, 0.1) == pytest.approx(
+        DELAY + 1.02 - (passes.seconds(3) + 0.1) / passes.seconds(2)
+    )
+    assert lead_after(1, 1, 100) == float("inf"), "a part of a prompt is nobody's draft"
 
 
 @pytest.mark.parametrize("mix", ["0.9", "mixed", "useless"])
@@ -275,6 +353,18 @@ def test_running_states_are_never_much_slower_than_plain(mix: str) -> None:
 
 
 # Bound on the loss.
+
+
+def worst_delay(users: SimulatedUsers, rounds: int) -> float:
+    """The most plain rounds that a text was behind one of plain decoding, and the allowance."""
+    plain_round = PassCosts(users.costs).seconds(len(users.writers))
+    worst = 0.0
+    for _ in range(rounds):
+        users.step()
+        for writer in users.writers:
+            allowed = (1 + LossBudget.ALLOWANCE) * writer.tokens * plain_round
+            worst = max(worst, users.seconds - allowed)
+    return worst / plain_round
 
 
 def excess(users: SimulatedUsers, rounds: int) -> float:
@@ -292,6 +382,34 @@ def excess(users: SimulatedUsers, rounds: int) -> float:
     return worst / plain_round
 
 
+def users_of_an_adversary(
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool
+) -> SimulatedUsers:
+    """patterns: which tokens of each text are right. lies: whether sure drafters are wrong."""
+    users = SimulatedUsers(COSTS[costs], [User(0.5, copies)] * len(patterns), auto)
+    for writer, pattern in zip(users.writers, patterns, strict=True):
+        right = itertools.cycle(pattern)
+        writer.drafter.draw = lambda right=right: (  # type: ignore[method-assign]
+            (answer := next(right)),
+            MARGIN_OF[answer != lies],
+        )
+    return users
+
+
+@settings(max_examples=30)
+@given(
+    costs=st.sampled_from(sorted(COSTS)),
+    patterns=st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=2, max_size=6),
+    lies=st.booleans(),
+    copies=st.booleans(),
+)
+def test_no_text_is_ever_delayed_for_long(
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool
+) -> None:
+    """The same adversary, and whoever writes beside it."""
+    assert worst_delay(users_of_an_adversary(costs, patterns, lies, copies), 300) <= 8
+
+
 @settings(max_examples=30)
 @given(
     costs=st.sampled_from(sorted(COSTS)),
@@ -303,13 +421,7 @@ def test_no_stretch_of_all_texts_takes_much_longer_than_plain_decoding(
     costs: str, patterns: list[list[bool]], lies: bool, copies: bool
 ) -> None:
     """An adversary chooses which tokens of each text are right, and its drafter's confidence."""
-    users = SimulatedUsers(COSTS[costs], [User(0.5, copies)] * len(patterns), auto)
-    for writer, pattern in zip(users.writers, patterns, strict=True):
-        right = itertools.cycle(pattern)
-        writer.drafter.draw = lambda right=right: (  # type: ignore[method-assign]
-            (answer := next(right)),
-            MARGIN_OF[answer != lies],
-        )
+    users = users_of_an_adversary(costs, patterns, lies, copies)
     assert excess(users, 400) <= OVERDRAFT + LossBudget.MAX_BALANCE
 
 
