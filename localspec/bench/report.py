@@ -27,8 +27,8 @@ from localspec.memory.estimate import cache_bytes
 class Conditions:
     """What was the same for all configurations.
 
-    threads: of the target. prompts: how many of each set; prompts_hash: of all their texts. The
-    others are those of RuntimeConfig and of GenerationConfig.
+    threads: of the target, fewer than usual on a busy machine. prompts: how many of each set;
+    prompts_hash: of all their texts. The others are those of RuntimeConfig and of GenerationConfig.
     """
 
     tokens: int
@@ -61,7 +61,7 @@ class Conditions:
             rule=settings.rule,
             temperature=settings.params(read_header(model.path).metadata).temperature,
             context=sweep.plain.context,
-            threads=runtime.threads_of(model),
+            threads=sweep.plain.threads,
             gpu_layers=runtime.gpu_layers,
             reproducible=runtime.reproducible,
             prompts=dict(Counter(task.set for task in tasks)),

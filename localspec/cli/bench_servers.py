@@ -137,6 +137,8 @@ def _prepared(
         loaded = stack.enter_context(reader.load(replace(runtime, gpu_layers=0), tasks, tokens))
         prompts = tokenize_prompts(loaded.plain, tasks, tokens)
         conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
+        # Our servers look at the machine for themselves; the peer gets the usual number.
+        conditions = replace(conditions, threads=runtime.threads_of(loaded.plain.model))
         report = build_report(loaded, tasks, [], conditions, interrupted=False)
     model = ServedModel(
         sweep.target_file,

@@ -10,8 +10,8 @@ from rich.table import Table
 from localspec.cli.table import empty_table, stdout_console
 from localspec.utils.format import one_line
 
-# In letters, where the width of the reader's screen is not known.
-_WIDTH = 110
+# In letters, where stdout is no screen: wide enough for every row to be one line.
+_WIDTH = 200
 
 
 def wide_console() -> Console:

@@ -100,6 +100,8 @@ def plan(
     with on_interrupt(exit_at_once):
         engine = load(model, draft, context=context, gpu_layers=gpu_layers, threads=threads)
     with engine:
+        if model is None:
+            output.note(f"no model named, so the bundled {engine.model.path.stem}")
         if engine.drafter_set.reason:
             output.note(f"draft: {engine.drafter_set.reason}")
         for note in engine.notes:

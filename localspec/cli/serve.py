@@ -221,13 +221,14 @@ def _key(file: Path | None) -> str | None:
 
 
 def _show_log(*, as_json: bool) -> None:
-    """Write the server's log to stderr."""
+    """Write the log of the server, and of what it runs on, to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s %(message)s"))
-    log = logging.getLogger("localspec.server")
-    log.handlers[:] = [handler]
-    log.setLevel(logging.INFO)
-    log.propagate = False
+    for name in ("localspec.server", "uvicorn.error", "asyncio"):
+        log = logging.getLogger(name)
+        log.handlers[:] = [handler]
+        log.propagate = False
+    logging.getLogger("localspec.server").setLevel(logging.INFO)
 
 
 class _JsonLines(logging.Formatter):

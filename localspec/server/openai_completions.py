@@ -37,6 +37,7 @@ class CompletionRequest:
     echo: bool
     stream: bool
     include_usage: bool
+    timings_per_token: bool
 
 
 def read(body: Fields, service: Service) -> CompletionRequest:
@@ -63,6 +64,7 @@ def read(body: Fields, service: Service) -> CompletionRequest:
         echo,
         bool(body.flag("stream")),
         bool(stream_options and stream_options.flag("include_usage")),
+        bool(body.flag("timings_per_token")),
     )
 
 
@@ -77,7 +79,9 @@ def _prompts(body: Fields) -> list[Any]:
     if all(isinstance(each, int) and not isinstance(each, bool) for each in given):
         return [given]
     if len(given) > _MOST_PROMPTS:
-        raise body.wrong("prompt", f"at most {_MOST_PROMPTS} prompts")
+        raise ApiError(
+            400, f"there are {len(given)} prompts; send {_MOST_PROMPTS} at most", param="prompt"
+        )
     for each in given:
         ids = isinstance(each, list) and all(type(token) is int for token in each)
         if not (isinstance(each, str) or ids):
@@ -132,7 +136,8 @@ async def chunks(request: CompletionRequest, service: Service) -> AsyncGenerator
             if request.settings.logprobs and delta.token:
                 logprobs = lists[number].lists([delta.token])
             if delta.text or logprobs:
-                yield {**head, "choices": [_choice(number, delta.text, None, logprobs)]}
+                more = speculation(reply) if request.timings_per_token else {}
+                yield {**head, "choices": [_choice(number, delta.text, None, logprobs)], **more}
     if request.include_usage:
         more = {"usage": _usage(found, request.choices), **speculation(found[0])}
         yield {**head, "choices": [], **more}

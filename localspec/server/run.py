@@ -74,7 +74,9 @@ def listen(address: Address) -> socket.socket:
     """Open the port. Raises InvalidValueError that says who has it, and which one is free."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     opened = socket.socket(family)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # On Windows it would take the port of a program that listens there already.
+    if sys.platform != "win32":
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         opened.bind((address.host, address.port))
         # From now on no other program can take the port.
@@ -130,6 +132,8 @@ def serve(
         ws="none",
     )
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # It warns of what is written to a client that has gone away.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     _allow_handles()
 
     def watcher(action: str, share: float | None) -> None:

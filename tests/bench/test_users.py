@@ -19,6 +19,8 @@ from localspec.bench.users_summary import summarise_users
 from localspec.bench.users_text import USER_COLUMNS, user_cells
 from localspec.engine.engine import Engine
 from localspec.errors import ModelLoadError
+from localspec.generation_config import GenerationConfig
+from localspec.loading import config
 from localspec.loading.config import RuntimeConfig
 from localspec.stats import Stats
 
@@ -210,6 +212,15 @@ def test_figures_of_users() -> None:
     assert (auto.compared, auto.same, auto.near_ties) == (4, 2, 2)
     assert user_cells(auto)[-1] == "2 of 4, 2 ties"
     assert len(user_cells(alone)) == len(USER_COLUMNS)
+
+
+def test_the_report_has_the_threads_that_a_busy_machine_left(
+    sweep: LoadedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "threads_for", lambda _size: 4)
+    asked, settings = RuntimeConfig(), GenerationConfig.of(max_tokens=TOKENS)
+    assert asked.threads_of(sweep.plain.model) == 4
+    assert Conditions.of(sweep, asked, settings, 1, TASKS).threads == sweep.plain.threads == 1
 
 
 def test_the_page_has_the_chart_and_the_table(sweep: LoadedSweep) -> None:

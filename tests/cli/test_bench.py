@@ -16,8 +16,10 @@ from fakes.command_line import Done, Run
 
 from localspec.bench import default_sets, runner
 from localspec.bench.median import Median
+from localspec.bench.report_text import COLUMNS
 from localspec.cli import bench_choice
 from localspec.cli.bench_output import quick_target_line
+from localspec.cli.bench_table import printed_table
 from localspec.engine.generation import Result
 from localspec.models import registry
 from localspec.scaling.demo_pair import DemoPair
@@ -246,3 +248,10 @@ def test_a_target_that_is_too_quick_is_named() -> None:
     assert quick_target_line([quick, row("suffix", 2800, 1.4)]) == ""
     assert quick_target_line([slow, row("suffix", 36, 0.9)]) == ""
     assert quick_target_line([quick]) == quick_target_line([]) == ""
+
+
+def test_a_row_is_one_line_where_stdout_is_no_terminal() -> None:
+    row = ["code", "a-drafter-of-a-usual-name-q4_0", "1,234", "12.34 [11.05, 13.39]", "57%"]
+    row += ["11.20", "22%", "76%", "2%", "yes"]
+    table = printed_table(COLUMNS, [[row]], [])
+    assert any(line.split() == " ".join(row).split() for line in table.splitlines()), table

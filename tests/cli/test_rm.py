@@ -78,8 +78,9 @@ def test_a_pair_names_its_target(disk: HubDisk, tmp_path: Path) -> None:
     ("name", "code", "said"),
     [
         (REPO, 3, f"name those to delete: {REPO}:Q4_0 {REPO}:Q8_0"),
-        (f"{REPO}:Q2_K", 3, "is not on this machine"),
-        ("zoo/none", 3, "is not on this machine"),
+        (f"{REPO}:Q2_K", 3, "is not on this machine, so there is nothing to delete"),
+        ("zoo/none", 3, "is not on this machine, so there is nothing to delete"),
+        ("qwen3-8b", 3, "is not on this machine, so there is nothing to delete"),
         ("terminal", 2, "'terminal' comes with localspec and cannot be deleted"),
         (__file__, 2, "delete a file of your own yourself"),
         (str(bundled().drafter), 2, "comes with localspec and cannot be deleted"),

@@ -91,7 +91,9 @@ def test_one_bad_prompt_refuses_all(reproducible: Served, stream: bool) -> None:
     for bad in ("x " * 2000, [10**6], [], 7):
         answer = reproducible.post("/v1/completions", {"prompt": ["$ ls", bad], **body})
         assert answer.status_code == 400, answer.text
-    assert reproducible.post("/v1/completions", {"prompt": ["x"] * 65, **body}).status_code == 400
+    too_many = reproducible.post("/v1/completions", {"prompt": ["x"] * 65, **body})
+    assert too_many.status_code == 400
+    assert too_many.json()["error"]["message"] == "there are 65 prompts; send 64 at most"
     many = {"prompt": ["x"] * 64, "max_tokens": 1}
     assert len(reproducible.post("/v1/completions", many).json()["choices"]) == 64
     reproducible.wait_until_free()
@@ -108,6 +110,23 @@ def test_a_reader_of_many_prompts_goes_away(reproducible: Served) -> None:
         reproducible.wait_until_free()
     answer = reproducible.post("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 2})
     assert len(answer.json()["choices"]) == 2
+
+
+@pytest.mark.parametrize("per_token", [False, True])
+def test_timings_come_with_each_part_if_a_request_asks_for_them(
+    client: OpenAI, *, per_token: bool
+) -> None:
+    extra: Any = {"timings_per_token": per_token, "ignore_eos": True}
+    parts = [
+        part.model_dump()
+        for part in client.completions.create(
+            model=MODEL, prompt="$ ls", max_tokens=5, stream=True, extra_body=extra
+        )
+    ]
+    written = [part for part in parts if part["choices"][0]["text"]]
+    assert len(written) > 1
+    assert all(("timings" in part) == per_token for part in written)
+    assert "timings" in parts[-1]
 
 
 def test_parts_of_characters_are_told_apart(served: Served, alone: Engine) -> None:

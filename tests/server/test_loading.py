@@ -14,6 +14,8 @@ import pytest
 from fakes.command_line import localspec
 from fakes.served import PATIENCE, free_port, health, starting, wait_for
 
+from localspec.server.run import Address, listen
+
 # A server whose model never finishes loading.
 ENDLESS = """
 import sys, time
@@ -131,6 +133,13 @@ def test_two_cannot_take_a_port_at_the_same_time() -> None:
     with starting("-c", code, str(port)) as process:
         assert process.wait(PATIENCE) == 1
         assert process.stderr and "has it: take" in process.stderr.read()
+
+
+def test_windows_lets_nobody_take_a_port_that_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There SO_REUSEADDR allows just that."""
+    monkeypatch.setattr("localspec.server.run.sys.platform", "win32")
+    with listen(Address(port=free_port())) as opened:
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) == 0
 
 
 def test_then_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

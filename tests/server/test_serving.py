@@ -157,6 +157,9 @@ def test_a_queue_has_an_end_and_a_key_is_asked_for(tmp_path: Path) -> None:
         assert httpx.post(url, json=LONG).status_code == 401
         assert httpx.post(url, json=LONG, headers={"x-api-key": "secreT"}).status_code == 401
         assert httpx.get(f"{served.url}/health").status_code == 200
+        with socket.create_connection(("127.0.0.1", httpx.URL(served.url).port or 0)) as raw:
+            raw.sendall(b"no request\r\n\r\n")
+            assert b" 400 " in raw.recv(100)
         page = {"Origin": "https://page.example"}
         preflight = httpx.options(url, headers=page)
         assert preflight.headers["access-control-allow-origin"] == page["Origin"]
@@ -176,6 +179,7 @@ def test_a_queue_has_an_end_and_a_key_is_asked_for(tmp_path: Path) -> None:
             assert len(several.json()["choices"]) == 4
         assert served.end() == 0
     logged = [json.loads(line) for line in served.lines if line.startswith("{")]
+    assert any(entry["message"] == "Invalid HTTP request received." for entry in logged)
     texts = [entry for entry in logged if "slot 0" in entry["message"]]
     assert {entry["generated_tokens"] for entry in texts if entry["stop_reason"]} >= {2}
     assert all(entry["slot"] == 0 and entry["prompt_tokens"] > 0 for entry in texts)

@@ -308,6 +308,19 @@ def test_a_comparison_shows_both_speeds_and_whether_the_texts_are_identical(tmp_
     asyncio.run(body())
 
 
+def test_an_empty_chat_has_nothing_to_compare_and_says_so(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running_chat(Script(["x"]), tmp_path) as chat:
+            await chat.press("ctrl+b")
+            await chat.wait_idle()
+            assert [each.message for each in chat.app._notifications] == [
+                "there is no answer to compare yet"
+            ]
+            assert chat.notes == []
+
+    asyncio.run(body())
+
+
 def test_origin_view_and_live_panel_can_be_shown_and_hidden(tmp_path: Path) -> None:
     async def body() -> None:
         async with running_chat(Script(["A longer answer, with a few tokens."]), tmp_path) as chat:

@@ -279,7 +279,7 @@ class ChatScreen(Screen[None]):
             case "back":
                 away = self.unsent.edited is not None or not self.composer.has_focus
                 return away and not self.chat.engine_thread.busy
-            case "regenerate" | "compare":
+            case "regenerate":
                 return bool(self.conversation.turns)
         return True
 
@@ -305,6 +305,9 @@ class ChatScreen(Screen[None]):
 
     def action_compare(self) -> None:
         """Generate the last answer again without drafts, and compare the two."""
+        if not self.conversation.turns:
+            self.notify("there is no answer to compare yet", timeout=3)
+            return
         self.event_handler.state = "comparing"
         self.progress.show_action("writing the last answer again without drafts; Esc stops that")
         self.chat.engine_thread.compare()
