@@ -139,6 +139,10 @@ def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator
     """Yield what is said after the text."""
     if running.stop_reason == "context":
         yield f"the context of {engine.context} tokens is full; --ctx makes it larger"
+    form = "schema" if running.settings.schema else "grammar" if running.settings.grammar else ""
+    if form and running.stop_reason == "length":
+        cut = f"cut off after {running.settings.max_tokens} tokens"
+        yield f"{cut}, perhaps before it satisfies the {form}; -n allows more"
     if engine.drafter_set.past and engine.drafter_set.past.problem:
         yield engine.drafter_set.past.problem
     if stats:

@@ -294,7 +294,19 @@ def test_grammar_and_schema_come_from_files(generate: Run, tmp_path: Path) -> No
     schema = tmp_path / "schema.json"
     schema.write_text('{"enum": [1, 2]}')
     for value in (str(schema), schema.read_text()):
-        assert generate(PROMPT, "--schema", value).out in ("1\n", "2\n")
+        done = generate(PROMPT, "--schema", value)
+        assert done.out in ("1\n", "2\n") and "cut off" not in done.err
+
+
+def test_a_text_that_is_cut_off_before_its_form_is_whole(generate: Run, tmp_path: Path) -> None:
+    grammar = tmp_path / "long.gbnf"
+    grammar.write_text("root ::= [a-z]{50}")
+    schema = '{"type": "string", "minLength": 50}'
+    for form, value in (("grammar", str(grammar)), ("schema", schema)):
+        done = generate(PROMPT, f"--{form}", value, "-n", "2")
+        assert done.code == 0
+        said = f"cut off after 2 tokens, perhaps before it satisfies the {form}; -n allows more"
+        assert said in done.err
 
 
 @pytest.mark.parametrize(
