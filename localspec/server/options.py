@@ -155,7 +155,8 @@ def _speculation(body: Fields) -> dict[str, Any]:
             case "none":
                 options["depth"] = 0
             case str(name) if name != "auto":
-                options["drafter"] = name
+                if options.setdefault("drafter", name) != name:
+                    raise body.wrong("draft_model", f"what localspec.draft names, {name:.80}")
     return options
 
 

@@ -33,6 +33,7 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
         {"json_schema": {"type": "object"}},
         {"stop_token_ids": [1]},
         {"lora": [{"id": 0}]},
+        {"draft_model": "suffix", "localspec": {"draft": "ngram"}},
         {"speculative.p_min": 0.5},
         {"speculative": {"n_min": 2}},
         {"logit_bias": {"1" * 5000: 1}},
@@ -50,6 +51,11 @@ def test_what_changes_nothing_is_not_refused() -> None:
     off = {"mirostat": 0, "xtc_probability": 0.0, "dry_multiplier": 0, "typ_p": 1, "lora": []}
     settings = settings_of(Fields({**off, "top_n_sigma": -1.0, "json_schema": None}), {})
     assert settings.depth is None
+
+
+def test_one_drafter_may_be_named_twice() -> None:
+    body = {"draft_model": "suffix", "localspec": {"draft": "suffix"}}
+    assert settings_of(Fields(body), {}).drafter == "suffix"
 
 
 def test_names_of_other_servers() -> None:
