@@ -320,6 +320,19 @@ def test_a_round_is_borne_by_what_each_text_gains_in_it() -> None:
         assert plan.most == pytest.approx(plain * (1 + gained) + 0.25 + 0.01)
 
 
+def test_without_its_own_draft_a_text_expects_only_rounds_that_all_bear() -> None:
+    passes = PassCosts(COSTS["F16 B"])
+
+    def plain(own_slack: float, other_slack: float) -> float:
+        own, other = Offer(slack=own_slack), offered(0.9, 0.8, 0.7)
+        other.slack = other_slack
+        return Round(passes, own, [other]).plain
+
+    nobody_drafts = passes.seconds(2) / 2
+    assert plain(1.0, 0.0) < nobody_drafts
+    assert plain(0.0, 0.0) == plain(1.0, -9.0) == nobody_drafts
+
+
 def test_a_text_that_waits_for_others_loses_its_lead() -> None:
     """A round with drafts costs it time; a plain one hardly changes anything."""
     passes, budget = PassCosts(COSTS["F16 B"]), RowBudget()
