@@ -128,7 +128,7 @@ def _measured(target: Facts, drafter: Facts) -> PairMeasurement:
         return PairMeasurement(tried, costs, "its first use")
     learnt = learnt_rates.find(target_file, drafter_file, GenerationConfig().rule, temperature)
     if learnt is not None:
-        return PairMeasurement(learnt, costs, "earlier texts")
+        return PairMeasurement(learnt.total.share, costs, "earlier texts")
     prior = acceptance_priors.find(target_file, [drafter_file], temperature).rates.get(name)
     if prior is not None or tried is None:
         return PairMeasurement(prior, costs)

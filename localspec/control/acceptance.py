@@ -15,26 +15,19 @@ _POOLED_WEIGHT = 4.0
 FIRST_GUESS = 0.7
 _GUESS_WEIGHT = 4.0
 
+# Of earlier runs, so many observations of each position and of each bin of confidence count at
+# most: a few tokens prove them wrong.
+_EARLIER_BY_POSITION, _EARLIER_BY_BIN = 8.0, 16.0
+
 # The borders of the bins of confidence: see `confidence.margin`.
 _MARGINS = (-2.0, 0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.0, 4.5)
+BINS = len(_MARGINS) + 1
 # The typical acceptance rate of each bin, for a drafter whose rate over all tokens is
 # _TYPICAL_POOLED. It counts as _BIN_WEIGHT observations.
 _TYPICAL = (0.55, 0.45, 0.50, 0.55, 0.70, 0.80, 0.88, 0.93, 0.96, 0.98)
 _TYPICAL_POOLED = 0.75
 _BIN_FORGETTING = 0.995
 _BIN_WEIGHT = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptancePrior:
-    """The acceptance rates that are known before drafters draft.
-
-    rates: the acceptance rate by the drafter's name. ignored: why a stored prior is ignored; None
-    if none is.
-    """
-
-    rates: Mapping[str, float] = field(default_factory=dict)
-    ignored: str | None = None
 
 
 @dataclass(slots=True)
@@ -54,20 +47,87 @@ class Tally:
         self.right *= share
         self.tried *= share
 
+    def extend(self, later: "Tally") -> None:
+        """Add the counts of other tokens."""
+        self.right += later.right
+        self.tried += later.tried
+
+    @property
+    def share(self) -> float:
+        """The share of right tokens; 0 without any."""
+        return self.right / self.tried if self.tried else 0.0
+
+
+@dataclass(slots=True)
+class DraftCounts:
+    """What the drafts of a drafter came to.
+
+    total: of all tokens. positions: of the first, second, ... token of a draft, where those before
+    it were right. margins: by the bins of the drafter's confidence; all 0 if it reports none.
+    """
+
+    total: Tally = field(default_factory=Tally)
+    positions: list[Tally] = field(default_factory=list)
+    margins: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(BINS)])
+
+    def add(self, position: int, right: bool, margin: float | None = None) -> None:
+        """Count a token. position: from 0. margin: its confidence, if the drafter reports it."""
+        while len(self.positions) <= position:
+            self.positions.append(Tally())
+        self.total.add(right)
+        self.positions[position].add(right)
+        if margin is not None:
+            self.margins[bisect_right(_MARGINS, margin)].add(right)
+
+    def fade(self, share: float) -> None:
+        """Let this share of what was counted so far remain."""
+        for each in (self.total, *self.positions, *self.margins):
+            each.fade(share)
+
+    def extend(self, later: "DraftCounts") -> None:
+        """Add the counts of other drafts."""
+        self.positions += [Tally() for _ in later.positions[len(self.positions) :]]
+        self.total.extend(later.total)
+        for own, other in zip(self.positions, later.positions, strict=False):
+            own.extend(other)
+        for own, other in zip(self.margins, later.margins, strict=True):
+            own.extend(other)
+
+    @property
+    def reports_confidence(self) -> bool:
+        """Whether the drafter reported its confidence."""
+        return any(each.tried for each in self.margins)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptancePrior:
+    """The acceptance rates that are known before drafters draft.
+
+    rates: the acceptance rate by the drafter's name. counts: of earlier runs, by the drafter's
+    name. ignored: why a stored prior is ignored; None if none is.
+    """
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, DraftCounts] = field(default_factory=dict)
+    ignored: str | None = None
+
+
+NO_PRIOR = AcceptancePrior()
+
 
 class AcceptanceRates:
     """The probability that the j-th drafted token is accepted, given that those before it are.
 
-    guess: the probability at every position before the first observation. seen: the tokens that
-    were drafted lately.
+    guess: the probability at every position before the first observation. earlier: the drafts of
+    earlier runs, of which few count. seen: the tokens that were drafted lately.
     """
 
-    def __init__(self, guess: float = FIRST_GUESS) -> None:
+    def __init__(self, guess: float = FIRST_GUESS, earlier: DraftCounts | None = None) -> None:
         self.seen = Tally()
         self._guess = self._expected = guess
         self._guess_weight = _GUESS_WEIGHT
-        self._right: list[float] = []
-        self._tried: list[float] = []
+        positions = earlier.positions if earlier else ()
+        self._right, self._tried = _few(positions, _EARLIER_BY_POSITION)
 
     @property
     def pooled(self) -> float:
@@ -109,11 +169,12 @@ class ConfidenceTable:
 
     Bins with few observations use the typical rate, shifted (in log-odds) by how much this
     drafter's pooled rate differs from the typical one.
+
+    earlier: the drafts of earlier runs, of which few count.
     """
 
-    def __init__(self) -> None:
-        self._right = [0.0] * (len(_MARGINS) + 1)
-        self._tried = [0.0] * (len(_MARGINS) + 1)
+    def __init__(self, earlier: DraftCounts | None = None) -> None:
+        self._right, self._tried = _few((earlier or DraftCounts()).margins, _EARLIER_BY_BIN)
 
     def learn(self, margin: float, right: bool) -> None:
         """Learn whether a token drafted with this margin was right."""
@@ -127,6 +188,12 @@ class ConfidenceTable:
         odds = _odds(_TYPICAL[bin_]) * _odds(pooled) / _odds(_TYPICAL_POOLED)
         expected = odds / (1 + odds)
         return (self._right[bin_] + _BIN_WEIGHT * expected) / (self._tried[bin_] + _BIN_WEIGHT)
+
+
+def _few(earlier: Sequence[Tally], most: float) -> tuple[list[float], list[float]]:
+    """Return right and tried tokens in the proportion of earlier ones, of which `most` count."""
+    tried = [min(each.tried, most) for each in earlier]
+    return [each.share * few for each, few in zip(earlier, tried, strict=True)], tried
 
 
 def _odds(chance: float) -> float:

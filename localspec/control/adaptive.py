@@ -5,12 +5,12 @@ both learnt from earlier steps. Plain decoding is always one of the choices. A l
 the time that wrong estimates can cost.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from time import perf_counter
 
-from localspec.control.acceptance import FIRST_GUESS
+from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.candidate import Candidate
 from localspec.control.cost_model import CostModel
 from localspec.control.loss_budget import LossBudget
@@ -70,7 +70,7 @@ class AdaptivePolicy:
     drafters: the cheap ones first; the first of several equally fast drafters is chosen.
     costs: shared by all policies of a sequence.
     deepest: the most tokens of a draft.
-    guesses: the known acceptance rates, by the drafter's name.
+    prior: what is known of the drafters before they draft.
     explain: called with the Explanation of each decision.
     clock: returns the time in seconds, without the time in which other texts were computed.
     rows: the text's share of the rows of all texts; None: it is written alone.
@@ -82,7 +82,7 @@ class AdaptivePolicy:
         costs: CostModel,
         *,
         deepest: int = WIDEST - 1,
-        guesses: Mapping[str, float] | None = None,
+        prior: AcceptancePrior = NO_PRIOR,
         explain: Explain | None = None,
         clock: Callable[[], float] = perf_counter,
         rows: RowShare | None = None,
@@ -94,12 +94,7 @@ class AdaptivePolicy:
         self._deepest = min(deepest, WIDEST - 1)
         self.loss_budget = LossBudget()
         self.candidates = [
-            Candidate(
-                drafter,
-                costs.drafter(drafter.name),
-                (guesses or {}).get(drafter.name, FIRST_GUESS),
-            )
-            for drafter in drafters
+            Candidate(drafter, costs.drafter(drafter.name), prior) for drafter in drafters
         ]
         self._passes = costs.passes
         self._round = Round(self._passes, self.rows.offer, ())

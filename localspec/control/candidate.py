@@ -7,9 +7,11 @@ from typing import cast
 
 from localspec.control.acceptance import (
     FIRST_GUESS,
+    NO_PRIOR,
+    AcceptancePrior,
     AcceptanceRates,
     ConfidenceTable,
-    Tally,
+    DraftCounts,
     correctness,
 )
 from localspec.control.drafter_cost import DrafterCost
@@ -35,22 +37,25 @@ class Candidate:
         since its last draft.
     reports_confidence: whether the drafter calls `Limit.go_on` for each token; known after its
         first draft.
-    parallel: see Traits. tally: of all its drafts.
+    parallel: see Traits. counts: of all its drafts.
     cheap: see Traits. A cheap drafter is asked at every step, so every draft of it is scored.
     """
 
-    def __init__(self, drafter: Drafter, cost: DrafterCost, guess: float = FIRST_GUESS) -> None:
+    def __init__(
+        self, drafter: Drafter, cost: DrafterCost, prior: AcceptancePrior = NO_PRIOR
+    ) -> None:
         self.drafter = drafter
         self.cost = cost
-        self.reports_confidence = False
+        self._guess = guess = prior.rates.get(drafter.name, FIRST_GUESS)
+        self._earlier = earlier = prior.counts.get(drafter.name)
+        self.reports_confidence = earlier is not None and earlier.reports_confidence
         self.cheap = drafter.traits.cheap
         self.parallel = drafter.traits.parallel
-        self.acceptance_rates = AcceptanceRates(guess)
-        self.tally = Tally()
-        self._guess = guess
+        self.acceptance_rates = AcceptanceRates(guess, earlier)
+        self.counts = DraftCounts()
         self.gain = 0.0
         self.exploration_budget = 0.0
-        self._confidence_table = ConfidenceTable()
+        self._confidence_table = ConfidenceTable(earlier)
         self._chances = drafter.traits.chances
         self._deepest = drafter.traits.deepest
         self._margins: list[float] = []
@@ -109,7 +114,7 @@ class Candidate:
     def _begin_after_failure(self) -> None:
         self._texts_waited += 1
         if self._texts_waited >= self._wait_texts:
-            self.acceptance_rates = AcceptanceRates(self._guess)
+            self.acceptance_rates = AcceptanceRates(self._guess, self._earlier)
             self._waited, self._wait = 0, 1
             self._texts_waited, self._wait_texts = 0, 3 * self._wait_texts
             self._resumed, self._stopped, self._unpaid = self._stopped, False, 0.0
@@ -181,9 +186,10 @@ class Candidate:
         """Learn from the `drafted` tokens, where `tokens` were committed."""
         for position, right in enumerate(correctness(drafted, tokens)):
             self.acceptance_rates.learn(position, right)
-            self.tally.add(right)
-            if position < len(self._margins):
-                self._confidence_table.learn(self._margins[position], right)
+            margin = self._margins[position] if position < len(self._margins) else None
+            self.counts.add(position, right, margin)
+            if margin is not None:
+                self._confidence_table.learn(margin, right)
         self._margins = []
         self._shadow = None
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
-from localspec.control.acceptance import AcceptancePrior, Tally
+from localspec.control.acceptance import AcceptancePrior, DraftCounts
 from localspec.control.adaptive import AdaptivePolicy, Explain
 from localspec.control.cost_model import CostModel
 from localspec.control.fixed_depth import FixedDepth
@@ -56,12 +56,12 @@ class Policies:
         for policy in self._adaptive.values():
             policy.use_costs(costs)
 
-    def take_tallies(self) -> Iterator[tuple[str, float, str, Tally]]:
+    def take_counts(self) -> Iterator[tuple[str, float, str, DraftCounts]]:
         """Yield rule, temperature, drafter and its counts since the last call."""
         for (rule, temperature, _), policy in self._adaptive.items():
             for candidate in policy.candidates:
-                tally, candidate.tally = candidate.tally, Tally()
-                yield rule, temperature, candidate.drafter.name, tally
+                counts, candidate.counts = candidate.counts, DraftCounts()
+                yield rule, temperature, candidate.drafter.name, counts
 
     def policy(
         self,
@@ -94,9 +94,7 @@ class Policies:
         if key not in self._adaptive:
             prior = self._priors(settings.rule, temperature)
             self.prior_ignored = prior.ignored
-            self._adaptive[key] = AdaptivePolicy(
-                drafters, self.costs, deepest=deepest, guesses=prior.rates
-            )
+            self._adaptive[key] = AdaptivePolicy(drafters, self.costs, deepest=deepest, prior=prior)
         policy = self._adaptive[key]
         policy.explain, policy.clock = explain, clock
         policy.rows = rows or policy.rows

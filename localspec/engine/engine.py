@@ -210,7 +210,7 @@ class Engine(Closing, Texts):
 
     def _load_drafters(self) -> None:
         for slot in reversed(self._slots.all):
-            slot.loaded.keep_rates()
+            slot.loaded.keep_learnt()
             slot.loaded.drafter_set.close()
         self.slot.loaded.drafters.close()
         self.slot.replace_models(self.slot.loaded.with_drafters(self._config.draft))

@@ -8,6 +8,7 @@ the measured costs how long passes and drafts take.
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
+from localspec.control.acceptance import AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
@@ -41,7 +42,7 @@ class Simulation:
     """One adaptive policy, which learns from answer to answer as in an engine.
 
     drafters: as an engine has them, the model-free ones first; `costs` has all of them. guesses: as
-    in AdaptivePolicy.
+    in AcceptancePrior.rates.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Simulation:
         # What the policy learns as the time of a pass is that of its step, without the drafting.
         self._learnt = PassCosts({rows: each + costs.host for rows, each in costs.passes.items()})
         self._policy = AdaptivePolicy(
-            drafters, CostModel(self._learnt, self._drafting), guesses=guesses
+            drafters, CostModel(self._learnt, self._drafting), prior=AcceptancePrior(guesses)
         )
         self._rows = 0
 

@@ -1,10 +1,15 @@
-"""Learnt rates: the acceptance rates of pairs in earlier runs, from which the next one starts."""
+"""Learnt rates: what the drafts of pairs came to in earlier runs, from which the next one starts.
+
+Kept for each target, drafter, rule and temperature: how many drafted tokens were right, in all, by
+their position in the draft, and by the drafter's confidence in them.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from localspec.control.acceptance import Tally
+from localspec.control.acceptance import BINS, DraftCounts, Tally
+from localspec.control.pass_costs import WIDEST
 from localspec.speculation.rules import RULES
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
@@ -15,21 +20,22 @@ _FEWEST = 32
 _MOST = 512
 
 
-def find(target: Path, drafter: Path, rule: str, temperature: float) -> float | None:
-    """Return the share of a drafter's tokens that was accepted; None where too little is known."""
+def find(target: Path, drafter: Path, rule: str, temperature: float) -> DraftCounts | None:
+    """Return what a drafter's tokens came to; None where too little is known."""
     known = _known(target, drafter, rule, temperature)
-    return known.right / known.tried if known.tried >= _FEWEST else None
+    return known if known.total.tried >= _FEWEST else None
 
 
-def add(target: Path, drafter: Path, rule: str, temperature: float, run: Tally) -> None:
+def add(target: Path, drafter: Path, rule: str, temperature: float, run: DraftCounts) -> None:
     """Add what a run has learnt; nothing is stored where a file is gone or cannot be written."""
-    if not run.tried:
+    if not run.total.tried:
         return
-    known = _known(target, drafter, rule, temperature)
-    share = min(1.0, _MOST / known.tried) if known.tried else 1.0
-    total = {"right": share * known.right + run.right, "tried": share * known.tried + run.tried}
+    counts = _known(target, drafter, rule, temperature)
+    if counts.total.tried > _MOST:
+        counts.fade(_MOST / counts.total.tried)
+    counts.extend(run)
     if file := _file(target, drafter, rule, temperature):
-        try_to_store(file, total)
+        try_to_store(file, _record(counts))
 
 
 def forget(target: Path, drafters: Iterable[Path], temperature: float) -> None:
@@ -40,13 +46,31 @@ def forget(target: Path, drafters: Iterable[Path], temperature: float) -> None:
                 file.unlink(missing_ok=True)
 
 
-def _known(target: Path, drafter: Path, rule: str, temperature: float) -> Tally:
+def _known(target: Path, drafter: Path, rule: str, temperature: float) -> DraftCounts:
     file = _file(target, drafter, rule, temperature)
-    return (stored(file, _tally) if file else None) or Tally()
+    return (stored(file, _counts) if file else None) or DraftCounts()
 
 
-def _tally(record: Any) -> Tally:
-    found = Tally(float(record["right"]), float(record["tried"]))
+def _record(counts: DraftCounts) -> dict[str, Any]:
+    positions, margins = (
+        [[each.right, each.tried] for each in part] for part in (counts.positions, counts.margins)
+    )
+    total = counts.total
+    return {"right": total.right, "tried": total.tried, "positions": positions, "margins": margins}
+
+
+def _counts(record: Any) -> DraftCounts:
+    found = DraftCounts(_tally(record["right"], record["tried"]))
+    if "positions" in record:  # earlier versions kept only the total
+        found.positions = [_tally(*each) for each in record["positions"]]
+        found.margins = [_tally(*each) for each in record["margins"]]
+    if len(found.positions) > WIDEST or len(found.margins) != BINS:
+        raise ValueError("no counts by position and confidence")
+    return found
+
+
+def _tally(right: float, tried: float) -> Tally:
+    found = Tally(float(right), float(tried))
     if not 0 <= found.right <= found.tried < float("inf"):
         raise ValueError("no counts")
     return found

@@ -150,17 +150,17 @@ class LoadedModels:
             digits=self.digits or _digits(self.target, self.header, drafter_set, self.runtime),
         )
 
-    def keep_rates(self) -> None:
-        """Store the acceptance rates that this text's policies have learnt since the last call."""
+    def keep_learnt(self) -> None:
+        """Store what drafts came to in this text, for the next run."""
         files = {name: each.path for name, each in self.drafter_set.measured.items()}
-        for rule, temperature, name, tally in self.policies.take_tallies():
+        for rule, temperature, name, counts in self.policies.take_counts():
             if name in files:
                 target = self.target.model.path
-                learnt_rates.add(target, files[name], rule, temperature, tally)
+                learnt_rates.add(target, files[name], rule, temperature, counts)
 
     def close_caches(self) -> None:
         """Free the caches of this text, but not the models."""
-        self.keep_rates()
+        self.keep_learnt()
         self.drafter_set.close()
         self.target.close()
 

@@ -16,7 +16,7 @@ from huggingface_hub import constants
 
 import localspec
 from localspec.cli.main import localspec as command_line
-from localspec.control.acceptance import Tally
+from localspec.control.acceptance import DraftCounts, Tally
 from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
 from localspec.loading import acceptance_priors, learnt_rates
 from localspec.models import speed_up
@@ -325,7 +325,7 @@ def test_what_was_measured_is_taken(asked: Ask) -> None:
     assert gain["rate"] == 0.5 and gain["timed"] is False
     assert gain["low"] == gain["high"]
     assert "from sizes; 50% of its tokens were right" in record["conclusion"]
-    learnt_rates.add(target, drafter, "coupled", 0.2, Tally(30, 40))
+    learnt_rates.add(target, drafter, "coupled", 0.2, DraftCounts(Tally(30, 40)))
     _, record = asked("terminal", drafter)
     assert record["gain"]["rate"] == 0.75
     assert "75% of its tokens were right for earlier texts" in record["conclusion"]

@@ -1,14 +1,18 @@
 """Acceptance rates are kept for the next run of the same pair."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes.pycode import load
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from localspec.control.acceptance import Tally
+from localspec.control.acceptance import BINS, DraftCounts, Tally
 from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.pass_costs import WIDEST
 from localspec.engine.engine import Engine
 from localspec.loading import learnt_rates
 from localspec.loading.acceptance_priors import BestSetting, store, stored_forecast
@@ -28,22 +32,27 @@ def policy_of(engine: Engine) -> AdaptivePolicy:
 
 
 def find(pair: tuple[Path, Path], temperature: float = 0.8) -> float | None:
-    return learnt_rates.find(*pair, "coupled", temperature)
+    found = learnt_rates.find(*pair, "coupled", temperature)
+    return found.total.share if found else None
+
+
+def counts(right: float, tried: float) -> DraftCounts:
+    return DraftCounts(Tally(right, tried))
 
 
 def test_counts_add_up_and_old_ones_fade(pair: tuple[Path, Path]) -> None:
-    learnt_rates.add(*pair, "coupled", 0.8, Tally(12, 16))
+    learnt_rates.add(*pair, "coupled", 0.8, counts(12, 16))
     assert find(pair) is None
-    learnt_rates.add(*pair, "coupled", 0.8, Tally(20, 24))
+    learnt_rates.add(*pair, "coupled", 0.8, counts(20, 24))
     assert find(pair) == 32 / 40
     assert find(pair, 0.7) is None and learnt_rates.find(*pair, "token", 0.8) is None
-    learnt_rates.add(*pair, "coupled", 0.8, Tally(1000, 10_000))
-    learnt_rates.add(*pair, "coupled", 0.8, Tally(512, 512))
+    learnt_rates.add(*pair, "coupled", 0.8, counts(1000, 10_000))
+    learnt_rates.add(*pair, "coupled", 0.8, counts(512, 512))
     assert find(pair) == pytest.approx((1.0 + 0.1) / 2, abs=0.01)
     pair[1].write_bytes(b"another model")
     assert find(pair) is None
     pair[1].unlink()
-    learnt_rates.add(*pair, "coupled", 0.8, Tally(40, 40))
+    learnt_rates.add(*pair, "coupled", 0.8, counts(40, 40))
     assert find(pair) is None
 
 
@@ -63,6 +72,74 @@ def test_the_next_run_starts_from_what_was_learnt(pair: tuple[Path, Path], end: 
         engine.generate("def f", seed=1, temperature=0.8, max_tokens=1)
         [candidate] = policy_of(engine).candidates
         assert candidate.acceptance_rates.pooled == pytest.approx(rate)
+        [expected] = candidate.acceptance_rates.chances(1)
+        assert expected == pytest.approx(rate)
+
+
+shares = st.floats(0, 1).flatmap(
+    lambda share: st.floats(0, 400).map(lambda tried: Tally(share * tried, tried))
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    total=st.floats(32, 400).map(lambda tried: Tally(0.5 * tried, tried)),
+    positions=st.lists(shares, max_size=WIDEST),
+    margins=st.lists(shares, min_size=BINS, max_size=BINS),
+)
+def test_what_is_kept_is_what_is_read(
+    pair: tuple[Path, Path], total: Tally, positions: list[Tally], margins: list[Tally]
+) -> None:
+    run = DraftCounts(total, positions, margins)
+    learnt_rates.forget(pair[0], [pair[1]], 0.8)
+    learnt_rates.add(*pair, "coupled", 0.8, run)
+    assert learnt_rates.find(*pair, "coupled", 0.8) == run
+
+
+def test_earlier_runs_count_no_more_than_so_many_tokens(pair: tuple[Path, Path]) -> None:
+    run = DraftCounts()
+    for number in range(2000):
+        run.add(number % 31, number % 3 > 0, number % 7)
+    for _ in range(20):
+        learnt_rates.add(*pair, "coupled", 0.8, run)
+    found = learnt_rates.find(*pair, "coupled", 0.8)
+    assert found and found.total.tried == pytest.approx(2000 + 512)
+    [file] = cache_folder("acceptance_rates").iterdir()
+    assert file.stat().st_size < 4096
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"right": 90, "tried": 40}',
+        '{"right": 40, "tried": Infinity}',
+        '{"right": 40, "tried": 90, "positions": [[1]], "margins": []}',
+        '{"right": 40, "tried": 90, "positions": [], "margins": [[1, 2]]}',
+        json.dumps({"right": 4, "tried": 90, "positions": [[1, 2]] * 99, "margins": [[0, 0]] * 10}),
+        json.dumps({"right": 4, "tried": 90, "positions": [[2, -1]], "margins": [[0, 0]] * 10}),
+    ],
+)
+def test_a_damaged_file_is_ignored_with_a_line_and_replaced(
+    pair: tuple[Path, Path], content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    learnt_rates.add(*pair, "coupled", 0.8, counts(30, 60))
+    [file] = cache_folder("acceptance_rates").iterdir()
+    file.write_text(content)
+    with caplog.at_level("INFO"):
+        assert find(pair) is None
+    [line] = caplog.messages
+    assert "ignored" in line and file.name in line
+    learnt_rates.add(*pair, "coupled", 0.8, counts(30, 60))
+    assert find(pair) == 0.5
+
+
+def test_a_file_of_earlier_versions_has_the_total_alone(pair: tuple[Path, Path]) -> None:
+    learnt_rates.add(*pair, "coupled", 0.8, counts(30, 60))
+    [file] = cache_folder("acceptance_rates").iterdir()
+    file.write_text('{"right": 45, "tried": 60}')
+    assert learnt_rates.find(*pair, "coupled", 0.8) == counts(45, 60)
 
 
 def test_of_several_guesses_the_best_founded_counts(pair: tuple[Path, Path]) -> None:
@@ -79,7 +156,7 @@ def test_of_several_guesses_the_best_founded_counts(pair: tuple[Path, Path]) -> 
         )
         store(target, [drafter], plan)
         assert guess() == 0.25
-        learnt_rates.add(target, drafter, "coupled", 0.8, Tally(30, 60))
+        learnt_rates.add(target, drafter, "coupled", 0.8, counts(30, 60))
         assert guess() == 0.5
         learnt_rates.forget(target, [drafter], 0.8)
         assert guess() == 0.25

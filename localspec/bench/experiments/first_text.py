@@ -3,18 +3,22 @@
     python -m localspec.bench.experiments.first_text [--tokens 96] [--costs NAME ...]
 
 The policy is the real one; what a decode takes is read from a table, as in `simulated_users`. Each
-text is written by a user of its own, many times with other draws. New: the first text of a pair of
-which nothing is known but the usual acceptance rate. Cold: the first text of a run, with the rate
-that an earlier run kept. Warm: after four other texts of the same run. Costs said: what the kept
-cost profile says of the time that further rows take, over the true one.
+text is written many times with other draws, the same ones in each way. New: the first text of a
+pair of which nothing is known but the usual acceptance rate. Warm: the fifth text of a run. Cold:
+the first text of a run, with what another one kept after four texts. Misled: with what was kept of
+a drafter that was useless where this one is good, or good where this one is useless. Costs said:
+what the cost profile says of the time that further rows take, over the true one.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from random import Random
 
 from localspec.bench.experiments.command_line import Table, argument_parser
 from localspec.bench.experiments.simulated_drafter import COSTS, SimulatedDrafter, User
 from localspec.bench.experiments.simulated_users import SimulatedUsers
+from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.row_budget import RowShare
@@ -24,7 +28,8 @@ from localspec.speculation.policy import Policy
 RATES = (0.0, 0.05, 0.3, 0.5, 0.7, 0.9)
 # What a kept cost profile says of the part of a pass that grows with its rows, over what is true.
 ERRORS = (1.0, 0.3, 3.0)
-_WARM_TEXTS = 4
+# Texts before the warm one.
+_BEFORE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,7 @@ class Speeds:
     new: float
     cold: float
     warm: float
+    misled: float
 
 
 def believed(costs: Mapping[int, float], error: float) -> dict[int, float]:
@@ -45,44 +51,74 @@ def speeds(
     costs: Mapping[int, float], rate: float, tokens: int, *, texts: int, error: float = 1.0
 ) -> Speeds:
     """The mean speed over many texts of so many tokens. error: as in `believed`."""
-    seconds = [0.0, 0.0, 0.0]
-    for seed in range(texts):
-        new, *_, warm = _seconds(costs, rate, tokens, seed=seed, error=error, texts=1 + _WARM_TEXTS)
-        [cold] = _seconds(costs, rate, tokens, seed=seed, error=error, guess=rate)
-        seconds = [sum(pair) for pair in zip(seconds, (new, cold, warm), strict=True)]
+    other = 0.9 if rate < 0.5 else 0.05
+    seconds = [0.0] * 4
+    for number in range(texts):
+        seeds = range(number * _BEFORE, (number + 1) * _BEFORE)
+        text = -1 - number
+        runs = [
+            _Run(costs, rate, tokens, error=error),
+            _Run(costs, rate, tokens, error=error, kept=_Run(costs, rate, tokens).after(*seeds)),
+            _Run(costs, rate, tokens, error=error).after(*seeds),
+            _Run(costs, rate, tokens, error=error, kept=_Run(costs, other, tokens).after(*seeds)),
+        ]
+        each = [run.text(text) for run in runs]
+        seconds = [sum(pair) for pair in zip(seconds, each, strict=True)]
     return Speeds(*(tokens * texts / each for each in seconds))
 
 
-def _seconds(
-    costs: Mapping[int, float],
-    rate: float,
-    tokens: int,
-    *,
-    seed: int,
-    error: float,
-    texts: int = 1,
-    guess: float | None = None,
-) -> list[float]:
-    """The seconds of texts of a pair, one after the other. guess: the rate that is kept."""
+class _Run:
+    """A run of a pair, which writes texts one after the other.
 
-    def make(drafter: SimulatedDrafter, known: CostModel, rows: RowShare) -> Policy:
-        guesses = {} if guess is None else {drafter.name: guess}
-        return AdaptivePolicy(
-            [drafter], known, guesses=guesses, clock=lambda: drafter.seconds, rows=rows
-        )
+    costs, rate: the true ones. error: as in `believed`. kept: an earlier run, of which is known
+    what the program keeps.
+    """
 
-    users = SimulatedUsers(costs, [User(rate)], make, believed=believed(costs, error), seed=seed)
-    [writer] = users.writers
-    found = []
-    for number in range(texts):
-        if number:
+    def __init__(
+        self,
+        costs: Mapping[int, float],
+        rate: float,
+        tokens: int,
+        *,
+        error: float = 1.0,
+        kept: "_Run | None" = None,
+    ) -> None:
+        self._tokens = tokens
+        make = partial(self._policy, kept.prior if kept else NO_PRIOR)
+        self._users = SimulatedUsers(costs, [User(rate)], make, believed=believed(costs, error))
+
+    def text(self, seed: int) -> float:
+        """Write a text; return its seconds. seed: of what is right in it."""
+        [writer] = self._users.writers
+        if writer.tokens:
             writer.policy.begin()
-        began, end = users.seconds, writer.tokens + tokens
+        writer.drafter.draw_text(Random(seed), self._tokens)
+        began, end = self._users.seconds, writer.tokens + self._tokens
         while writer.tokens < end:
             writer.left = end - writer.tokens
-            users.step()
-        found.append(users.seconds - began)
-    return found
+            self._users.step()
+        return self._users.seconds - began
+
+    def after(self, *seeds: int) -> "_Run":
+        """Write these texts first."""
+        for seed in seeds:
+            self.text(seed)
+        return self
+
+    @property
+    def prior(self) -> AcceptancePrior:
+        """What is kept of the drafts."""
+        [candidate] = self._learnt.candidates
+        name, counts = candidate.drafter.name, candidate.counts
+        return AcceptancePrior({name: counts.total.share}, {name: counts})
+
+    def _policy(
+        self, prior: AcceptancePrior, drafter: SimulatedDrafter, known: CostModel, rows: RowShare
+    ) -> Policy:
+        self._learnt = AdaptivePolicy(
+            [drafter], known, prior=prior, clock=lambda: drafter.seconds, rows=rows
+        )
+        return self._learnt
 
 
 def main() -> None:
@@ -100,13 +136,15 @@ def main() -> None:
         ("cold", "6.2f"),
         ("warm", "6.2f"),
         ("cold / warm", "11.2f"),
+        ("misled", "6.2f"),
     )
     for name in options.costs:
         for rate in RATES:
             for error in ERRORS:
                 found = speeds(COSTS[name], rate, options.tokens, texts=options.texts, error=error)
                 ratio = found.cold / found.warm
-                table.print_row(name, rate, error, found.new, found.cold, found.warm, ratio)
+                each = (found.new, found.cold, found.warm, ratio, found.misled)
+                table.print_row(name, rate, error, *each)
 
 
 if __name__ == "__main__":

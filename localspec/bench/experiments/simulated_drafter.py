@@ -71,6 +71,11 @@ class SimulatedDrafter:
     def begin(self, tokens: Sequence[int]) -> None:
         """Nothing to do."""
 
+    def draw_text(self, random: Random, tokens: int) -> None:
+        """Draw a whole text from other random numbers, so that no decision changes the draws."""
+        self._random = random
+        self._coming = [self.draw() for _ in range(tokens)]
+
     def propose(self, limit: Limit) -> Draft:
         """Propose tokens; the same ones until the next step."""
         depth = min(limit.depth, self._found) if self._user.copies else limit.depth
