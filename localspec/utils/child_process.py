@@ -90,7 +90,7 @@ class ChildProcess(Closing):
 
     def __init__(self, module: str, *arguments: str) -> None:
         # The parent holds the other end of the child's standard input for as long as it lives.
-        self._lifeline, self._held_by_parent = os.pipe()
+        self._lifeline: tuple[int, ...] = os.pipe()
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, module, *arguments],
@@ -101,7 +101,7 @@ class ChildProcess(Closing):
                     "LOCALSPEC_DEBUG": "0",
                     "PYTHONIOENCODING": "utf-8",
                 },
-                stdin=self._lifeline,
+                stdin=self._lifeline[0],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
@@ -123,15 +123,21 @@ class ChildProcess(Closing):
             if action:
                 report_progress(action)
             left = end - monotonic()
-            try:
-                output, errors = self._process.communicate(timeout=min(_POLL_SECONDS, left))
-                return ChildExit(self._process.returncode, output, errors)
-            except subprocess.TimeoutExpired:
-                if left <= _POLL_SECONDS:
-                    break
+            if ended := self.ended(min(_POLL_SECONDS, left)):
+                return ended
+            if left <= _POLL_SECONDS:
+                break
         self._process.kill()
         output, errors = self._process.communicate()
         return ChildExit(self._process.returncode, output, errors, timed_out=True)
+
+    def ended(self, seconds: float = 0) -> ChildExit | None:
+        """Wait for so long for the end of the child; None if it still runs then."""
+        try:
+            output, errors = self._process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        return ChildExit(self._process.returncode, output, errors)
 
     def close(self) -> None:
         """Kill the child if it still runs, and free its pipes."""
@@ -140,8 +146,9 @@ class ChildProcess(Closing):
             self._close_lifeline()
 
     def _close_lifeline(self) -> None:
-        os.close(self._lifeline)
-        os.close(self._held_by_parent)
+        ends, self._lifeline = self._lifeline, ()
+        for end in ends:
+            os.close(end)
 
 
 def exit_code_of(work: Callable[[], object]) -> int:
