@@ -7,7 +7,8 @@
     ├── HubError              4   the Hub cannot be reached or refuses access
     ├── ModelLoadError        5   the file is no usable model, or does not fit in memory
     ├── DrafterMismatchError  6   this drafter cannot draft for this target
-    └── ExactnessError        7   a text is not what its seed gives, and not by rounding
+    ├── ExactnessError        7   a text is not what its seed gives, and not by rounding
+    └── WorkerError           8   another machine cannot be used for a model, or is gone
 
 A message is one line: the problem, the value, and what to do instead.
 """
@@ -57,3 +58,9 @@ class ExactnessError(LocalspecError):
     """A text is not what its seed gives, and floating-point rounding does not explain it."""
 
     exit_code = 7
+
+
+class WorkerError(LocalspecError):
+    """A worker (`--rpc`) cannot be reached, is of another version, or is gone."""
+
+    exit_code = 8

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, TypedDict
 import click
 
 from localspec.cli.generate_output import engine_line, generation_record
-from localspec.cli.options import DRAFTS, gpu_layers_option, threads_option
+from localspec.cli.options import DRAFTS, gpu_layers_option, rpc_option, threads_option
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
 from localspec.engine.audit import Recorded, Report, audit
@@ -25,6 +25,7 @@ class Placement(TypedDict):
     """Where the target runs: the same for generating the text and for scoring it."""
 
     gpu_layers: int | None
+    rpc: tuple[str, ...]
     threads: int | None
 
 
@@ -41,6 +42,7 @@ class Placement(TypedDict):
 @click.option("--seed", type=int, help="With --prompt: the seed. [default: random, and shown]")
 @click.option("-m", "--model", metavar="MODEL", help="The target. [default: the one in FILE]")
 @gpu_layers_option
+@rpc_option
 @threads_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not text.")
 def audit_command(
@@ -51,6 +53,7 @@ def audit_command(
     seed: int | None,
     model: str | None,
     gpu_layers: int | None,
+    rpc: tuple[str, ...],
     threads: int | None,
     as_json: bool,
 ) -> None:
@@ -64,7 +67,7 @@ def audit_command(
     output = Output()
     if (file is None) == (prompt is None):
         raise click.UsageError("Give either FILE (- for standard input) or --prompt.")
-    placement: Placement = {"gpu_layers": gpu_layers, "threads": threads}
+    placement: Placement = {"gpu_layers": gpu_layers, "rpc": rpc, "threads": threads}
     record = _read(file) if file else _generated(prompt or "", seed, model, draft, placement)
     recorded = _recorded(record)
     target = locate(model) if model else Path(record["model"]["target"])

@@ -40,7 +40,7 @@ def config(*, action: str | None, name: str | None, value: str | None, as_json: 
     localspec config unset threads   removes it there
 
     \b
-    SETTING is model, draft, ctx, threads, gpu_layers, kv_type or draft_kv_type.
+    SETTING is model, draft, ctx, threads, gpu_layers, rpc, kv_type or draft_kv_type.
     """
     output = Output()
     match action:

@@ -28,6 +28,7 @@ _COMMANDS = {
     "pull": ("localspec.cli.pull:pull", "Fetch a model and its drafter from the Hub."),
     "generate": ("localspec.cli.generate:generate", "Generate text from a prompt."),
     "serve": ("localspec.cli.serve:serve", "Serve a model to other programs on this machine."),
+    "worker": ("localspec.cli.worker:worker", "Compute layers for localspec on another machine."),
     "pair": ("localspec.cli.pair:pair", "Check whether a drafter fits a target, or find one."),
     "convert": (
         "localspec.cli.convert:convert_command",

@@ -44,7 +44,15 @@ context_option = click.option(
     type=int,
     help="Context size in tokens. [default: the model's, at most 8192]",
 )
-gpu_layers_option = click.option("--gpu-layers", type=int, help="Layers on the GPU. [default: all]")
+gpu_layers_option = click.option(
+    "--gpu-layers", type=int, help="Layers on GPUs and workers. [default: all]"
+)
+rpc_option = click.option(
+    "--rpc",
+    metavar="HOST:PORT,...",
+    callback=lambda _context, _option, value: tuple(comma_separated(value or "")),
+    help="Other machines that compute layers of the target: addresses of `localspec worker`.",
+)
 kv_type_option = click.option(
     "--kv-type",
     **_KV_TYPE,
@@ -94,7 +102,15 @@ def model_options(command: Command) -> Command:
 
 
 # Names of those options of `running_options` that say how models run, as `load` takes them.
-_RUNTIME = ("context", "gpu_layers", "threads", "kv_type", "drafter_kv_type", "reproducible")
+_RUNTIME = (
+    "context",
+    "gpu_layers",
+    "rpc",
+    "threads",
+    "kv_type",
+    "drafter_kv_type",
+    "reproducible",
+)
 
 
 def pop_runtime_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -126,6 +142,7 @@ def running_options(command: Command) -> Command:
         ),
         context_option,
         gpu_layers_option,
+        rpc_option,
         kv_type_option,
         draft_kv_type_option,
         click.option(

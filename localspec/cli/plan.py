@@ -13,6 +13,7 @@ from localspec.cli.options import (
     context_option,
     gpu_layers_option,
     model_option,
+    rpc_option,
     stacked,
     threads_option,
     truncation_options,
@@ -59,6 +60,7 @@ _how_options = stacked(
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first text."),
     context_option,
     gpu_layers_option,
+    rpc_option,
     threads_option,
     click.option("--all", "everything", is_flag=True, help="Show every depth, not only the best."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a table."),
@@ -78,6 +80,7 @@ def plan(
     tokens: int,
     context: int | None,
     gpu_layers: int | None,
+    rpc: tuple[str, ...],
     threads: int | None,
     everything: bool,
     as_json: bool,
@@ -98,7 +101,9 @@ def plan(
     GenerationConfig.of(**options)
     tasks = _tasks(model, sets, file, answers)
     with on_interrupt(exit_at_once):
-        engine = load(model, draft, context=context, gpu_layers=gpu_layers, threads=threads)
+        engine = load(
+            model, draft, context=context, gpu_layers=gpu_layers, rpc=rpc, threads=threads
+        )
     with engine:
         if model is None:
             output.note(f"no model named, so the bundled {engine.model.path.stem}")

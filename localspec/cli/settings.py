@@ -85,6 +85,7 @@ SETTINGS = {
         Setting("ctx", "the model's, at most 8192", 2, parameter="context"),
         Setting("threads", "by model size, at most one per physical core", 1),
         Setting("gpu_layers", "all", -1),
+        Setting("rpc", "no other machine"),
         Setting("kv_type", "f16", choices=_KV_TYPES),
         Setting("draft_kv_type", "f16", choices=_KV_TYPES, parameter="drafter_kv_type"),
     )

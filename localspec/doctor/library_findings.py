@@ -92,7 +92,11 @@ def _device(device: Mapping[str, Any]) -> str:
 
 def _lacking(missing: Mapping[str, Sequence[str]]) -> list[Finding]:
     return [
-        note("llama.cpp", f"this build cannot be used for {use}: it lacks {', '.join(names)}")
+        note(
+            "llama.cpp",
+            f"this build cannot be used for {use}: it lacks {', '.join(names)}",
+            "localspec worker --build" if "RPC" in use else None,
+        )
         for use, names in missing.items()
     ]
 

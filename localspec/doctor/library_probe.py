@@ -8,7 +8,7 @@ from localspec.doctor.probe import report_facts
 from localspec.engine.engine import load
 from localspec.errors import LocalspecError
 from localspec.generation_config import GenerationOptions
-from localspec.llama import extra_buffers, library
+from localspec.llama import extra_buffers, library, rpc
 from localspec.llama.devices import can_offload, cpu_features, devices
 from localspec.loading.config import threads_for
 from localspec.memory.available import host_memory
@@ -26,10 +26,18 @@ def library_facts() -> dict[str, Any]:
         "cpu_features": sorted(cpu_features()),
         "can_offload": can_offload(),
         "devices": [asdict(device) for device in devices()],
-        "missing": library.missing_functions(),
+        "missing": _missing(),
         "threads": threads_for(_LARGE_MODEL_BYTES),
         "memory": host_memory(),
     }
+
+
+def _missing() -> dict[str, list[str]]:
+    """Return the functions that this installation lacks, by what they would be needed for."""
+    found = library.missing_functions()
+    if rpc.is_available():
+        found.pop(library.OTHER_MACHINES, None)
+    return found
 
 
 def pair_facts() -> dict[str, Any]:

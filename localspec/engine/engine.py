@@ -230,6 +230,7 @@ def load(
     kv_type: str = "f16",
     drafter_kv_type: str = "f16",
     most_threads: int | None = None,
+    rpc: Sequence[str] = (),
     remember: bool = False,
 ) -> Engine:
     """Load a target and its drafters; use the engine in a `with`.
@@ -241,7 +242,7 @@ def load(
     the suffix drafter copy from the texts saved there; `localspec forget` deletes them.
     The other options are those of RuntimeConfig; None lets localspec choose.
 
-    Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError.
+    Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError, WorkerError.
     """
     library.clear_pending_interrupt()
     runtime = RuntimeConfig(
@@ -253,6 +254,7 @@ def load(
         kv_type,
         drafter_kv_type,
         most_threads,
+        tuple(rpc),
     )
     engine = Engine(model, parse_draft(draft), runtime, remember=remember)
     try:

@@ -290,6 +290,7 @@ class Context:
         library.clear_log()
         began = perf_counter()
         status = compute_thread.run(self._run_batch)
+        self.model.require_workers()
         if status != 0:
             raise LocalspecError(
                 f"llama.cpp could not evaluate {int(self._batch.struct.n_tokens)} tokens "
@@ -299,7 +300,11 @@ class Context:
 
     def _run_batch(self) -> int:
         """Decode the batch; return the library's status."""
-        return int(llama_cpp.llama_decode(self.handle, self._batch.struct))
+        status = int(llama_cpp.llama_decode(self.handle, self._batch.struct))
+        if self.model.has_workers:
+            # The logits are still on their way.
+            llama_cpp.llama_synchronize(self.handle)
+        return status
 
     def _scores(
         self,

@@ -53,6 +53,7 @@ def new_context(model: Model, params: Any) -> Any:
     library.clear_log()
     handle = llama_cpp.llama_init_from_model(model.handle, params)
     if not handle:
+        model.require_workers()
         raise ModelLoadError(
             f"{model.path.name}: a context of {params.n_ctx} tokens cannot be made "
             f"({library.first_error() or 'no reason given'}); try a smaller one with --ctx"

@@ -11,8 +11,13 @@ _KINDS = ("cpu", "gpu", "integrated gpu", "accelerator")
 
 
 def can_offload() -> bool:
-    """Return whether this build can put layers on a GPU."""
-    return bool(llama_cpp.llama_supports_gpu_offload())
+    """Return whether this build can put layers on a GPU.
+
+    llama.cpp says so of any build with RPC, too: then a GPU must be found.
+    """
+    if not llama_cpp.llama_supports_gpu_offload():
+        return False
+    return not llama_cpp.llama_supports_rpc() or any("gpu" in each.kind for each in devices())
 
 
 def cpu_features() -> frozenset[str]:

@@ -7,7 +7,7 @@ allocated.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import llama_cpp
 from localspec.llama import library
 from localspec.llama.context_params import context_params
 from localspec.llama.model import model_params
+from localspec.llama.workers import connect, label
 from localspec.utils.closing import Closing
 
 _HOST = "CPU"
@@ -40,11 +41,19 @@ class DryModel(Closing):
 
     layers: the device of each layer; the last is that of the output. It is empty, and every answer
     None, where this build of the library knows no such models or refuses this one. mtp: whether
-    contexts are those of its heads of multi-token prediction.
+    contexts are those of its heads of multi-token prediction. rpc: as in Model; a worker is called
+    by its address.
     """
 
-    def __init__(self, path: Path, *, gpu_layers: int | None, mtp: bool = False) -> None:
-        params = model_params(gpu_layers, mtp=mtp)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        gpu_layers: int | None,
+        mtp: bool = False,
+        rpc: Sequence[str] = (),
+    ) -> None:
+        params = model_params(gpu_layers, mtp=mtp, workers=connect(rpc))
         self._mtp = mtp
         self._handle: Any = None
         self.layers: dict[int, str] = {}
@@ -55,7 +64,7 @@ class DryModel(Closing):
         with library.captured_log() as lines:
             self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
         found = (_LAYER.search(line) for line in lines)
-        self.layers = {int(each[1]): each[2] for each in found if each}
+        self.layers = {int(each[1]): label(each[2]) for each in found if each}
 
     def context_memory(
         self,
@@ -100,7 +109,7 @@ def parse_context_memory(lines: Iterable[str]) -> ContextMemory:
     cache, compute_buffers, layers = Counter[str](), Counter[str](), Counter[str]()
     for line in lines:
         if found := _LAYER_OF_CACHE.search(line):
-            layers[found[1]] += 1
+            layers[label(found[1])] += 1
         elif found := _CACHE.search(line):
             # Its layers were named before; those of one cache are all of a size.
             for device, count in (layers or Counter({_HOST: 1})).items():
@@ -113,4 +122,4 @@ def parse_context_memory(lines: Iterable[str]) -> ContextMemory:
 
 def _device(buffer: str) -> str:
     """Return the device of a buffer type by its name: CUDA_Host is main memory, CUDA0 is not."""
-    return _HOST if buffer.startswith(_HOST) or buffer.endswith("_Host") else buffer
+    return _HOST if buffer.startswith(_HOST) or buffer.endswith("_Host") else label(buffer)

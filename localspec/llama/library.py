@@ -25,6 +25,7 @@ except (ImportError, OSError, RuntimeError, FileNotFoundError) as error:
         "pip install --force-reinstall --no-cache-dir llama-cpp-python"
     ) from error
 
+OTHER_MACHINES = "layers on other machines (RPC)"
 # Functions that some builds lack, by what they are needed for.
 _OPTIONAL_FUNCTIONS = {
     "rolling recurrent models back": (
@@ -44,7 +45,7 @@ _OPTIONAL_FUNCTIONS = {
         "llama_get_embeddings_nextn",
         "llama_set_nextn_layer_offset",
     ),
-    "layers on other machines (RPC)": (
+    OTHER_MACHINES: (
         "ggml_backend_rpc_add_server",
         "ggml_backend_rpc_start_server",
     ),

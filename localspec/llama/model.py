@@ -2,17 +2,18 @@
 
 import ctypes
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
-from localspec.errors import LocalspecError, ModelLoadError
+from localspec.errors import LocalspecError, ModelLoadError, WorkerError
 from localspec.llama import extra_buffers, library
 from localspec.llama.devices import can_offload
 from localspec.llama.fim_tokens import FimTokens
+from localspec.llama.workers import Worker, connect, device_list
 from localspec.utils.closing import Closing
 from localspec.utils.progress import report_progress
 
@@ -22,27 +23,43 @@ class Model(Closing):
 
     path: the file, whose header was checked by `gguf.check`. gpu_layers: how many layers go to the
     GPU; None means all of them if this build supports one, else none. mtp: whether its heads of
-    multi-token prediction are loaded too, if it has any.
+    multi-token prediction are loaded too, if it has any. rpc: addresses of workers that get layers
+    too, before this machine's GPUs.
 
     n_vocab: number of tokens. n_ctx_train: tokens of context in training. size: bytes of the
-    weights. is_offloaded: whether layers are on a GPU. sliding_window: in tokens; 0 where every
-    layer attends to the whole text.
+    weights. is_offloaded: whether layers are on a GPU or a worker. sliding_window: in tokens; 0
+    where every layer attends to the whole text.
 
-    Raises ModelLoadError.
+    Raises ModelLoadError, and WorkerError if a worker cannot be used.
     """
 
-    def __init__(self, path: Path, *, gpu_layers: int | None = None, mtp: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        gpu_layers: int | None = None,
+        mtp: bool = False,
+        rpc: Sequence[str] = (),
+    ) -> None:
         self.path = path
+        self.rpc = tuple(rpc)
         self.mtp = mtp
         self._handle: Any = None
-        self.is_offloaded = can_offload() and gpu_layers != 0
+        self.is_offloaded = bool(can_offload() or rpc) and gpu_layers != 0
+        self._workers = connect(rpc)
         library.clear_log()
-        params, progress = model_params(gpu_layers, mtp=mtp), _LoadProgress(path.name)
+        params = model_params(gpu_layers, mtp=mtp, workers=self._workers)
+        progress = _LoadProgress(path.name, self.require_workers)
         params.progress_callback = progress.callback
         self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
         if progress.raised:
             self.close()
             raise progress.raised
+        try:
+            self.require_workers()
+        except WorkerError:
+            self.close()
+            raise
         if not self._handle:
             raise ModelLoadError(
                 f"{path.name} cannot be loaded ({library.first_error() or 'no reason given'}); "
@@ -183,6 +200,16 @@ class Model(Closing):
         tokens = llama_cpp.llama_vocab_get_suppress_tokens(self._vocab, ctypes.byref(count))
         return tuple(tokens[: count.value]) if count.value else ()
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether layers are on other machines, which may be gone at any time."""
+        return bool(self._workers)
+
+    def require_workers(self) -> None:
+        """Raise WorkerError if a worker is gone: what was computed since then is worthless."""
+        for worker in self._workers:
+            worker.require()
+
     def close(self) -> None:
         """Free the weights. Contexts of this model must be closed before."""
         handle, self._handle = self._handle, None
@@ -193,25 +220,33 @@ class Model(Closing):
 class _LoadProgress:
     """Reports the progress of loading. raised: what a watcher or Ctrl-C ended the loading with."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, check: Callable[[], None]) -> None:
         self.raised: BaseException | None = None
+        self._check = check
         self._action = f"loading {name}"
         self.callback = llama_cpp.llama_progress_callback(self._report)
 
     def _report(self, share: float, _data: object) -> bool:
         # Nothing may be raised through the library.
         try:
+            self._check()
             report_progress(self._action, share)
         except BaseException as error:
             self.raised = self.raised or error
         return self.raised is None
 
 
-def model_params(gpu_layers: int | None, *, mtp: bool = False) -> Any:
+def model_params(
+    gpu_layers: int | None, *, mtp: bool = False, workers: Sequence[Worker] = ()
+) -> Any:
     """Return the library's parameters for loading a model; the arguments are those of Model."""
     params = llama_cpp.llama_model_default_params()
-    default_layers = -1 if can_offload() else 0
+    default_layers = -1 if can_offload() or workers else 0
     params.n_gpu_layers = default_layers if gpu_layers is None else gpu_layers
     params.use_extra_bufts = extra_buffers.usable()
     params.load_mtp = mtp
+    if workers:
+        # The array must live as long as the parameters.
+        params.device_list = device_list(workers)
+        params.devices = ctypes.cast(params.device_list, ctypes.c_void_p)
     return params

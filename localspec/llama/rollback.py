@@ -29,6 +29,7 @@ from typing import Any, Protocol
 import llama_cpp
 import numpy as np
 
+from localspec.llama.model import Model
 from localspec.llama.state import Copy, pointer_to
 
 # Where the library makes snapshots of the state, drafts up to this length need no checkpoint. Each
@@ -81,6 +82,11 @@ class _Marks(dict[int, Copy]):
 
 class Owner(Protocol):
     """The context of some texts. Its library pointers change when it is made anew."""
+
+    @property
+    def model(self) -> Model:
+        """The model whose texts they are."""
+        ...
 
     @property
     def handle(self) -> Any:
@@ -357,6 +363,7 @@ class Memory:
         written = copy.size and llama_cpp.llama_state_seq_get_data_ext(
             self._owner.handle, pointer_to(copy), copy.size, self.seq_id, flags
         )
+        self._owner.model.require_workers()
         return copy if copy.size and written == copy.size else None
 
     def _load_state(self, copy: Copy, flags: int) -> bool:

@@ -19,6 +19,7 @@ from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
 from localspec.utils.busy_cores import allowed_cores
+from localspec.workers.address import parse_addresses
 
 # ggml supports at most 512 threads.
 _BOUNDS = (
@@ -47,6 +48,8 @@ class RuntimeConfig:
         several texts are computed one after the other.
     kv_type, drafter_kv_type: the type of the keys and values in the cache of the target, and of the
         draft models; one of estimate.KV_TYPES.
+    rpc: addresses (HOST:PORT) of workers, which get layers of the target, and of a head that reads
+        it, before GPUs do; draft models stay on this machine.
 
     Raises InvalidValueError for a value out of range, and for types that exclude each other.
     """
@@ -59,6 +62,7 @@ class RuntimeConfig:
     kv_type: str = "f16"
     drafter_kv_type: str = "f16"
     most_threads: int | None = None
+    rpc: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, least, most in _BOUNDS:
@@ -67,6 +71,7 @@ class RuntimeConfig:
                 require(name, value, least, most)
         for kv_type in (self.kv_type, self.drafter_kv_type):
             self._require_possible(kv_type)
+        parse_addresses(self.rpc)
 
     @property
     def flash(self) -> bool | None:
@@ -145,7 +150,7 @@ class RuntimeConfig:
         *,
         mtp: bool = False,
     ) -> None:
-        if not can_offload() or self.gpu_layers == 0:
+        if not (can_offload() or model.has_workers) or self.gpu_layers == 0:
             kv_type = kv_type or self.kv_type
             estimate.require_room(header, model.path.name, n_ctx, kv_type, mtp=mtp)
 
@@ -176,10 +181,10 @@ def threads_for(weights: int) -> int:
     Threads wait for each other hundreds of times per pass. With a small model, waiting costs more
     time than more threads save, and far more when another program uses one of the cores.
     """
-    return max(1, min(weights // _BYTES_PER_THREAD, _physical_cores()))
+    return max(1, min(weights // _BYTES_PER_THREAD, physical_cores()))
 
 
-def _physical_cores() -> int:
+def physical_cores() -> int:
     """The number of physical cores for this process: hyperthreads slow llama.cpp down."""
     allowed = len(allowed_cores())
     return min(psutil.cpu_count(logical=False) or allowed, allowed)

@@ -200,7 +200,9 @@ def _load(
 
 def _model(path: Path, runtime: RuntimeConfig, head: Head | None) -> Model:
     mtp = head is not None and head.kind in MTP_KINDS
-    return Model(path, gpu_layers=runtime.gpu_layers, mtp=mtp)
+    # A head may use matrices of its target, so it is where those are.
+    rpc = runtime.rpc if head else ()
+    return Model(path, gpu_layers=runtime.gpu_layers, mtp=mtp, rpc=rpc)
 
 
 def _foreign(

@@ -180,7 +180,7 @@ def load_models(
     only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
     runtime = replace(runtime, drafter_kv_type=plan.drafter_kv_type)
     with ExitStack() as undo:
-        weights = Model(path, gpu_layers=runtime.gpu_layers, mtp=found.inside)
+        weights = Model(path, gpu_layers=runtime.gpu_layers, mtp=found.inside, rpc=runtime.rpc)
         undo.callback(weights.close)
         target = runtime.context_for(
             weights,

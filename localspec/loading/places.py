@@ -74,6 +74,7 @@ class _Memory:
             other.model.path,
             header,
             gpu_layers=runtime.gpu_layers,
+            rpc=other.model.rpc,
             flash_attention=runtime.flash,
             snapshots=other.snapshots,
             branches=other.context.branches,
@@ -107,7 +108,7 @@ class _Memory:
         self._sizes.close()
 
     def _free(self) -> dict[str, int]:
-        return free_memory(gpu_layers=self._runtime.gpu_layers)
+        return free_memory(gpu_layers=self._runtime.gpu_layers, rpc=self._other.model.rpc)
 
     def _needed(self, texts: int, free: Mapping[str, int]) -> Counter[str]:
         n_ctx = self._other.n_cells

@@ -1,12 +1,14 @@
 """Free memory: how many bytes this process can still allocate on each device."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 from localspec.llama.devices import can_offload, devices
+from localspec.llama.workers import connect
+from localspec.llama.workers import free_memory as worker_memory
 from localspec.utils.cgroups import group_folders, read_file
 from localspec.utils.format import format_bytes
 
@@ -22,8 +24,11 @@ _HOST_RESERVE = 96 * _MIB
 _GPU_RESERVE = 512 * _MIB
 
 
-def free_memory(*, gpu_layers: int | None = None) -> dict[str, int]:
-    """Return the free bytes by device, less a reserve. gpu_layers: as in RuntimeConfig."""
+def free_memory(*, gpu_layers: int | None = None, rpc: Sequence[str] = ()) -> dict[str, int]:
+    """Return the free bytes by device, less a reserve. gpu_layers, rpc: as in RuntimeConfig.
+
+    A worker is called by its address. Raises WorkerError if one cannot be used.
+    """
     free = {HOST: max(0, host_memory() - _HOST_RESERVE)}
     if gpu_layers != 0 and can_offload():
         free |= {
@@ -31,6 +36,9 @@ def free_memory(*, gpu_layers: int | None = None) -> dict[str, int]:
             for device in devices()
             if device.kind in ("gpu", "integrated gpu") and device.total
         }
+    if gpu_layers != 0 and rpc:
+        workers = worker_memory(connect(rpc))
+        free |= {name: max(0, size - _GPU_RESERVE) for name, size in workers.items()}
     return free
 
 

@@ -4,6 +4,7 @@
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from localspec.gguf.reader import Header
@@ -16,7 +17,7 @@ class ContextSizes:
     """The sizes of contexts of the model at `path`. Call `close` at the end.
 
     n_ctx in all methods: the most tokens of one text; texts: for how many texts there is room.
-    gpu_layers, flash_attention: as in RuntimeConfig. snapshots, branches: as in Context. mtp:
+    gpu_layers, flash_attention, rpc: as in RuntimeConfig. snapshots, branches: as in Context. mtp:
     whether they are contexts of the model's heads of multi-token prediction.
     """
 
@@ -30,11 +31,13 @@ class ContextSizes:
         snapshots: int = 0,
         branches: int = 0,
         mtp: bool = False,
+        rpc: Sequence[str] = (),
     ) -> None:
         self._path = path
         self._mtp = mtp
         self._header = header
         self._gpu_layers = gpu_layers
+        self._rpc = rpc
         self._flash_attention = flash_attention
         self._snapshots = snapshots
         self._branches = branches
@@ -78,7 +81,7 @@ class ContextSizes:
     def dry_model(self) -> DryModel:
         """The model without weights that the library is asked with."""
         self._opened = self._opened or DryModel(
-            self._path, gpu_layers=self._gpu_layers, mtp=self._mtp
+            self._path, gpu_layers=self._gpu_layers, mtp=self._mtp, rpc=self._rpc
         )
         return self._opened
 

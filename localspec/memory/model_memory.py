@@ -6,7 +6,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import layers_of
@@ -21,7 +21,7 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 class ModelMemory:
     """The memory of one model for several contexts. Call `close` at the end.
 
-    gpu_layers, flash_attention: as in RuntimeConfig. snapshots, branches: as in Context. mtp:
+    gpu_layers, flash_attention, rpc: as in RuntimeConfig. snapshots, branches: as in Context. mtp:
     whether the model are heads of multi-token prediction in this file. inside: whether this file is
     their target's: then their weights are in it, and are not counted as the target's.
     """
@@ -36,6 +36,7 @@ class ModelMemory:
         branches: int = 0,
         mtp: bool = False,
         inside: bool = False,
+        rpc: Sequence[str] = (),
     ) -> None:
         self.name = facts.files[0].name
         self._facts = facts
@@ -52,6 +53,7 @@ class ModelMemory:
             snapshots=snapshots,
             branches=branches,
             mtp=mtp,
+            rpc=rpc,
         )
         self._by_device: dict[tuple[int, str], Counter[str]] = {}
 

@@ -38,7 +38,7 @@ class MemoryRequest:
     flash_attention: as in RuntimeConfig. snapshots, branches: of the target, as in Context; no
     snapshots are made where an optional drafter is left out.
     matrix_heads: drafters without a cache: their weights take main memory, and the target's output
-    matrix a second time where they have none.
+    matrix a second time where they have none. rpc: as in RuntimeConfig.
     """
 
     target: Facts
@@ -53,6 +53,7 @@ class MemoryRequest:
     snapshots: int = 0
     branches: int = 0
     matrix_heads: tuple[Facts, ...] = ()
+    rpc: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def memory_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -
 def best_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -> MemoryPlan:
     """Plan as `memory_plan`; where nothing fits, return the plan with its `refusal` set."""
     if free is None:
-        free = free_memory(gpu_layers=request.gpu_layers)
+        free = free_memory(gpu_layers=request.gpu_layers, rpc=request.rpc)
     search = _Search(request, free)
     try:
         return search.plan()
@@ -102,16 +103,19 @@ class _Search:
     def __init__(self, request: MemoryRequest, free: Mapping[str, int]) -> None:
         self._request = request
         self._free = free
-        self._target = self._model(request.target, request.snapshots, request.branches)
+        rpc = request.rpc
+        self._target = self._model(request.target, request.snapshots, request.branches, rpc=rpc)
         self._alone = self._target
         if request.optional_drafter and request.snapshots:
-            self._alone = self._model(request.target, branches=request.branches)
+            self._alone = self._model(request.target, branches=request.branches, rpc=rpc)
         self._drafters = [self._drafter(drafter) for drafter in request.drafters]
 
     def _drafter(self, drafter: Facts) -> ModelMemory:
         inside = drafter.files == self._request.target.files and drafter.has_mtp
-        alone = kind_of(drafter.header) in MTP_KINDS
-        return self._model(drafter, mtp=inside or alone, inside=inside)
+        kind = kind_of(drafter.header)
+        alone = kind in MTP_KINDS
+        rpc = self._request.rpc if inside or kind else ()
+        return self._model(drafter, mtp=inside or alone, inside=inside, rpc=rpc)
 
     def _model(
         self,
@@ -121,6 +125,7 @@ class _Search:
         *,
         mtp: bool = False,
         inside: bool = False,
+        rpc: tuple[str, ...] = (),
     ) -> ModelMemory:
         return ModelMemory(
             model,
@@ -130,6 +135,7 @@ class _Search:
             branches=branches,
             mtp=mtp,
             inside=inside,
+            rpc=rpc,
         )
 
     def plan(self) -> MemoryPlan:
