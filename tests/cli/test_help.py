@@ -1,6 +1,5 @@
 """Help and version: quick, complete, and without loading anything heavy."""
 
-import runpy
 import subprocess
 import sys
 
@@ -89,11 +88,8 @@ def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     assert localspec.__version__ in shown(monkeypatch, capsys, "--version")
 
 
-def test_without_arguments_the_help(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["localspec"])
-    with pytest.raises(SystemExit):
-        runpy.run_module("localspec", run_name="__main__")
-    out, err = capsys.readouterr()
-    assert "Usage: localspec" in out + err
+def test_without_arguments_the_help() -> None:
+    """In a process of its own: the program leaves Ctrl-C to the system when it ends."""
+    command = [sys.executable, "-m", "localspec"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Usage: localspec" in done.stdout + done.stderr
