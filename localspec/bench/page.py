@@ -17,6 +17,15 @@ from localspec.bench.served_text import (
 )
 from localspec.bench.summary import Summary
 from localspec.bench.svg import tag
+from localspec.bench.tool_summary import BesideTool
+from localspec.bench.tool_text import (
+    DRAFT_COLUMNS,
+    PROMPT_COLUMNS,
+    TOOL_LEGEND,
+    draft_cells,
+    prompt_cells,
+    tool_lines,
+)
 from localspec.bench.users_chart import users_chart
 from localspec.bench.users_summary import UsersSummary
 from localspec.bench.users_text import USER_COLUMNS, USER_LEGEND, user_cells
@@ -37,6 +46,8 @@ def _sections(report: Report) -> list[str]:
         parts += _users(report.users)
     if report.served:
         parts += _served(report.served)
+    if report.tool:
+        parts += _tool(report.tool)
     if report.costs and report.costs.used:
         parts += [
             section(
@@ -118,4 +129,13 @@ def _served(rows: Sequence[ServedSummary]) -> list[str]:
         *(fact(line) for line in fastest_peer_lines(rows)),
         section("Figures of servers", f"{SERVED_LEGEND}."),
         table(SERVED_COLUMNS, bodies),
+    ]
+
+
+def _tool(found: BesideTool) -> list[str]:
+    return [
+        section("Beside llama.cpp's tool", f"{TOOL_LEGEND}."),
+        *(fact(line) for line in tool_lines(found)),
+        table(PROMPT_COLUMNS, [[prompt_cells(row) for row in found.prompts]]),
+        table(DRAFT_COLUMNS, [[draft_cells(row) for row in found.drafts]]),
     ]

@@ -12,6 +12,7 @@ from localspec.bench.prompt_sets import Task, prompts_hash
 from localspec.bench.runner import Run
 from localspec.bench.served_summary import ServedSummary
 from localspec.bench.summary import Summary, passes_by_width, summarise
+from localspec.bench.tool_summary import BesideTool
 from localspec.bench.users import UsersRun
 from localspec.bench.users_summary import UsersSummary, summarise_users
 from localspec.control.pass_costs import WIDEST
@@ -106,7 +107,8 @@ class Report:
     configuration. left_out: as in LoadedSweep. costs: None if no configuration learns them.
     peak_resident: the most bytes of memory that the process had in use. interrupted: whether it was
     stopped before all was measured. users: the figures of several users at once, if these were
-    measured; then there are no rows. served: those of servers with several users, likewise.
+    measured; then there are no rows. served: those of servers with several users, likewise. tool:
+    those beside llama.cpp's tool, likewise.
     """
 
     machine: Machine
@@ -121,6 +123,7 @@ class Report:
     interrupted: bool
     users: list[UsersSummary] = field(default_factory=list)
     served: list[ServedSummary] = field(default_factory=list)
+    tool: BesideTool | None = None
 
     @property
     def same_text(self) -> bool | None:

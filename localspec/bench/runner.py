@@ -64,11 +64,9 @@ def run_rounds(
         warm_up(each.engine, cancel, **settings)
     for number in range(rounds):
         for task, prompt in enumerate(prompts):
-            own_seed = (seed + number * len(prompts) + task) % _SEEDS
-            settings = {**options, "seed": own_seed}
+            settings = {**options, "seed": seed_of(seed, number * len(prompts) + task)}
             for each in configurations if number % 2 == 0 else reversed(configurations):
-                _clear_caches(each, settings, cancel)
-                result = _generate(each, prompt, settings, cancel)
+                result = write_text(each, prompt, settings, cancel)
                 if cancel.is_set():
                     return
                 yield Run(each.name, task, number, result.token_ids, result.stats)
@@ -77,6 +75,22 @@ def run_rounds(
 def warm_up(engine: Engine, cancel: threading.Event | None = None, **options: Any) -> None:
     """Generate a few tokens: the first passes of a model are slow. options: of GenerationConfig."""
     engine.generate(_OTHER_TEXT, cancel=cancel, **{**options, "max_tokens": WARM_UP_TOKENS})
+
+
+def seed_of(first: int, texts: int) -> int:
+    """The seed of the text after so many texts. first: that of the first one."""
+    return (first + texts) % _SEEDS
+
+
+def write_text(
+    configuration: LoadedConfiguration,
+    prompt: Prompt,
+    settings: Mapping[str, Any],
+    cancel: threading.Event,
+) -> Result:
+    """Generate with empty caches. settings: of GenerationConfig, without the depth."""
+    _clear_caches(configuration, settings, cancel)
+    return _generate(configuration, prompt, settings, cancel)
 
 
 def _generate(

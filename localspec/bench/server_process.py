@@ -1,6 +1,5 @@
 """Server process: a server that is started on this machine to be measured, and ended after that."""
 
-import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +11,9 @@ from typing import IO
 import psutil
 
 from localspec.bench.load_client import LoadClient, Refused
+from localspec.bench.program_log import last_line, variables_of_programs
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.child_program import ChildProgram
-from localspec.utils.format import printable
 
 # A large model from a slow disk takes minutes.
 _LOAD_SECONDS = 900.0
@@ -22,9 +21,6 @@ _POLL_SECONDS = 0.05
 _HOST = "127.0.0.1"
 # Another program may take the port between our choice and the server's start.
 _ATTEMPTS = 3
-# Variables that would give servers other options than those they are started with.
-_OPTIONS = ("LLAMA_", "LOCALSPEC_API_KEY")
-_LOG_TAIL, _LONGEST_LINE = 4096, 300
 
 
 class ServerFailed(LocalspecError):
@@ -51,21 +47,20 @@ def running_server(
                     try:
                         yield client
                     except (Refused, OSError, HTTPException, ValueError) as error:
-                        raise ServerFailed(f"{name} failed: {_last_line(log) or error}") from error
+                        raise ServerFailed(f"{name} failed: {last_line(log) or error}") from error
                     return
                 ended = program.has_ended
             if _is_taken(port) and attempt + 1 < _ATTEMPTS:
                 continue
-            line = _last_line(log) or "it wrote no reason"
+            line = last_line(log) or "it wrote no reason"
         if ended:
             raise ServerFailed(f"{name} did not start: {line}")
         raise ServerFailed(f"{name} was not ready after {_LOAD_SECONDS:.0f} s: {line}")
 
 
 def _started(name: str, command: Sequence[str], log: IO[bytes]) -> ChildProgram:
-    variables = {key: value for key, value in os.environ.items() if not key.startswith(_OPTIONS)}
     try:
-        return ChildProgram(command, log=log, environment=variables)
+        return ChildProgram(command, log=log, environment=variables_of_programs())
     except OSError as error:
         raise ServerFailed(f"{name} did not start: {error.strerror}") from error
 
@@ -105,11 +100,3 @@ def _is_taken(port: int) -> bool:
         except OSError:
             return True
         return False
-
-
-def _last_line(log: IO[bytes]) -> str:
-    """The last line of what a server wrote, printable and cut."""
-    size = log.seek(0, os.SEEK_END)
-    log.seek(max(0, size - _LOG_TAIL))
-    lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines()]
-    return printable(next(filter(None, reversed(lines)), "")[:_LONGEST_LINE])

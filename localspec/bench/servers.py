@@ -1,6 +1,5 @@
 """Servers: the contenders of `localspec bench --peer`, ours and llama-server's, as commands."""
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,28 +7,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from localspec.bench.configurations import PLAIN, Configuration, Sweep, at_depth
+from localspec.bench.peer_drafts import (
+    NO_REPACK,
+    as_words,
+    drafter_options,
+    gpu_layers,
+    peer_draft,
+    usual_type,
+)
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO, NONE, DraftOption, join_names
-from localspec.errors import InvalidValueError
-from localspec.gguf.block_heads import DFLASH, DSPARK
-from localspec.gguf.facts import facts_of
-from localspec.gguf.heads import EAGLE3, MTP
 from localspec.loading.config import RuntimeConfig
-from localspec.models.kinds import DRAFT_MODEL
-from localspec.models.suggestions import drafter_kind
 
 PEER = "llama-server"
-NO_REPACK = "--no-repack"
-# What llama-server calls the kinds of drafters.
-_TYPES = {
-    DRAFT_MODEL: "draft-simple",
-    EAGLE3: "draft-eagle3",
-    MTP: "draft-mtp",
-    DFLASH: "draft-dflash",
-    DSPARK: "draft-dspark",
-}
-_ALL_LAYERS = 999
-_TYPE = re.compile(r"([a-z0-9-]{1,40})(?::([1-9][0-9]?))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +91,7 @@ class OwnServer:
             "--host": "127.0.0.1",
             "--port": port,
         }
-        return [sys.executable, "-P", "-m", "localspec", "serve", *_flat(options)]
+        return [sys.executable, "-P", "-m", "localspec", "serve", *as_words(options)]
 
     def members(self) -> Mapping[str, Any]:
         depth = self.configuration.depth
@@ -132,9 +122,8 @@ class PeerServer:
 
     def command(self, port: int, users: int) -> list[str]:
         runtime, threads = self.model.runtime, self.model.threads
-        asked = runtime.gpu_layers
-        layers = _ALL_LAYERS if asked in (None, -1) else asked
-        options = {
+        layers = gpu_layers(runtime)
+        options: dict[str, object] = {
             "--model": self.model.target,
             "--spec-type": self.type,
             "--parallel": users,
@@ -148,15 +137,8 @@ class PeerServer:
             "--cache-ram": 0,
             "--spec-draft-n-max": self.depth,
         }
-        if self.drafter:
-            own = runtime.threads_for(facts_of(self.drafter).size)
-            options |= {
-                "--spec-draft-model": self.drafter,
-                "--spec-draft-ngl": layers,
-                "--spec-draft-threads": own,
-                "--spec-draft-threads-batch": own,
-            }
-        return [str(self.binary), *_flat(options), *([] if self.model.repack else [NO_REPACK])]
+        options |= drafter_options(self.drafter, runtime)
+        return [str(self.binary), *as_words(options), *([] if self.model.repack else [NO_REPACK])]
 
     def members(self) -> Mapping[str, Any]:
         return {}
@@ -188,39 +170,10 @@ def peer_servers(
     drafts: types of its `--spec-type`, each with `:N` behind it for drafts of N tokens. drafter:
     ours, if it is a model. Raises InvalidValueError for what is no type.
     """
-    usual = _usual_type(model.target, drafter)
+    usual = usual_type(model.target, drafter)
     names = drafts or [NONE, *filter(None, [usual]), "ngram-simple"]
-    return [_peer(binary, name, drafter, model, not drafts and name != NONE) for name in names]
-
-
-def _peer(
-    binary: Path, name: str, drafter: DraftOption | None, model: ServedModel, optional: bool
-) -> PeerServer:
-    found = _TYPE.fullmatch(name)
-    if not found or (found[2] and not found[1].startswith("draft-")):
-        raise InvalidValueError(
-            f"--peer-drafts {name!r:.60}: it must be none, ngram-simple, draft-simple, "
-            "draft-simple:8 or another --spec-type of llama-server"
-        )
-    needs_file = found[1].startswith("draft-") and drafter != MTP
-    if needs_file and drafter is None:
-        raise InvalidValueError(f"--peer-drafts {name}: there is no drafter; name one with --draft")
-    file = Path(str(drafter)) if needs_file else None
-    depth = int(found[2]) if found[2] else None
-    return PeerServer(binary, found[1], depth, file, model, optional)
-
-
-def _usual_type(target: Path, drafter: DraftOption | None) -> str | None:
-    """llama-server's type for this drafter of ours; None if there is none."""
-    if drafter is None:
-        return None
-    if drafter == MTP:
-        return _TYPES[MTP]
-    return _TYPES.get(drafter_kind(facts_of(target), facts_of(Path(str(drafter)))))
-
-
-def _flat(options: Mapping[str, object]) -> list[str]:
-    """The options with a value, as words."""
     return [
-        word for name, value in options.items() if value is not None for word in (name, str(value))
+        PeerServer(binary, each.type, each.depth, each.drafter, model, not drafts and name != NONE)
+        for name in names
+        for each in [peer_draft(name, drafter)]
     ]

@@ -10,7 +10,7 @@ from localspec.bench.prompt_sets import Task
 from localspec.bench.runner import Run
 from localspec.stats import Stats
 
-_ALL = "all"
+ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ def summarise(runs: Sequence[Run], tasks: Sequence[Task]) -> list[Summary]:
     sets = list(dict.fromkeys(tasks[run.task].set for run in runs))
     names = list(dict.fromkeys(run.configuration for run in runs))
     summaries = []
-    for set_ in [*sets, _ALL] if len(sets) > 1 else sets:
-        of_set = [run for run in runs if set_ in (_ALL, tasks[run.task].set)]
+    for set_ in [*sets, ALL] if len(sets) > 1 else sets:
+        of_set = [run for run in runs if set_ in (ALL, tasks[run.task].set)]
         for name in names:
             if own := [run for run in of_set if run.configuration == name]:
                 summaries.append(_summary(set_, name, own, plain))

@@ -25,7 +25,9 @@ from localspec.bench import (
 from localspec.cli.bench_choice import ROUNDS, choose
 from localspec.cli.bench_compare import Earlier, changes_text, compare_option, earlier_of
 from localspec.cli.bench_output import about_run, quick_target_line, report_text, with_progress
-from localspec.cli.bench_servers import measure_servers, peer_of, peer_options
+from localspec.cli.bench_peer import peer_of, peer_options
+from localspec.cli.bench_servers import measure_servers
+from localspec.cli.bench_tool import measure_tool
 from localspec.cli.bench_users import How, measure_users, require_texts_alone, users_option
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
@@ -154,6 +156,9 @@ def bench(
     all users and of each, and how long they wait, in plain decoding and with `auto`; with --peer
     over HTTP, beside llama-server.
 
+    With --peer and llama-speculative-simple it measures plain decoding, `auto` and the tool with
+    each of its draft types, until the ratio is known within 5 %, at most --rounds times.
+
     With --compare it also says what has changed since an earlier benchmark of the same models and
     settings, with intervals; without --seed, the seed is that one's too.
     """
@@ -163,11 +168,13 @@ def bench(
     if earlier and earlier.now:
         _write_changes(earlier, earlier.now, output, as_json=as_json)
         return 0
-    other = peer_of(peer, peer_drafts, users, one_text=verify or reproducible)
+    other = peer_of(
+        peer, peer_drafts, users, one_text=verify or reproducible, compare=bool(compare)
+    )
     choice = choose(
         model=model,
         draft=draft,
-        drafts=drafts or (AUTO if users else None),
+        drafts=drafts or (AUTO if users or other else None),
         depths=depths,
         sets=sets,
         file=file,
@@ -183,15 +190,19 @@ def bench(
     if other:
         if choice.note:
             output.note(choice.note)
-        result = measure_servers(
-            choice,
-            other,
-            runtime,
-            settings,
-            users=users,
-            cancel=cancel,
-            note=output.note,
-            check=partial(_require_alike, earlier),
+        common: dict[str, Any] = {"cancel": cancel, "note": output.note}
+        result = (
+            measure_servers(
+                choice,
+                other,
+                runtime,
+                settings,
+                users=users,
+                check=partial(_require_alike, earlier),
+                **common,
+            )
+            if other.program.is_server
+            else measure_tool(choice, other, runtime, settings, options=options, **common)
         )
         _write(result, output, page_file, earlier, as_json=as_json)
         return INTERRUPTED if result.interrupted else 0
@@ -272,7 +283,7 @@ def _write(
     *,
     as_json: bool,
 ) -> None:
-    measured = bool(result.rows or result.users or result.served)
+    measured = bool(result.rows or result.users or result.served or result.tool)
     if not measured and not as_json:
         output.note("nothing was measured")
     elif not as_json:

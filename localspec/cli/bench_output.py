@@ -17,6 +17,14 @@ from localspec.bench.served_text import (
     fastest_peer_lines,
     served_cells,
 )
+from localspec.bench.tool_text import (
+    DRAFT_COLUMNS,
+    PROMPT_COLUMNS,
+    TOOL_LEGEND,
+    draft_cells,
+    prompt_cells,
+    tool_lines,
+)
 from localspec.bench.users_summary import UsersSummary
 from localspec.bench.users_text import USER_COLUMNS, USER_LEGEND, user_cells
 from localspec.cli.bench_table import table_of, wide_console
@@ -81,6 +89,12 @@ def report_text(report: Report) -> str:
             console.print(table_of(SERVED_COLUMNS, _served_groups(report.served)))
             console.print(SERVED_LEGEND, soft_wrap=True)
             for line in fastest_peer_lines(report.served):
+                console.print(line, soft_wrap=True)
+        if report.tool:
+            console.print(table_of(PROMPT_COLUMNS, [map(prompt_cells, report.tool.prompts)]))
+            console.print(table_of(DRAFT_COLUMNS, [map(draft_cells, report.tool.drafts)]))
+            console.print(TOOL_LEGEND, soft_wrap=True)
+            for line in tool_lines(report.tool):
                 console.print(line, soft_wrap=True)
         for fact in facts(report):
             console.print(fact, soft_wrap=True)

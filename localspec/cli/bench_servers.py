@@ -1,20 +1,17 @@
-"""`localspec bench --peer`: our server and llama-server under the same load."""
+"""`localspec bench --peer` with a llama-server: both servers under the same load."""
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-
-import click
 
 from localspec.bench import Conditions, Report, ServedLoad, ServedRun, build_report, run_served
 from localspec.bench.configurations import tokenize_prompts
+from localspec.bench.peer_drafts import NO_REPACK
 from localspec.bench.report import drafter_footprint
 from localspec.bench.served_summary import summarise_served
 from localspec.bench.servers import (
-    NO_REPACK,
     PEER,
     OwnServer,
     PeerServer,
@@ -24,62 +21,14 @@ from localspec.bench.servers import (
 )
 from localspec.cli.bench_choice import Choice
 from localspec.cli.bench_output import with_progress
+from localspec.cli.bench_peer import Peer
 from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
-from localspec.cli.options import comma_separated, stacked
 from localspec.cli.output import join_facts
 from localspec.drafters.spec import MTP, NONE
-from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
 from localspec.loading.config import RuntimeConfig
-from localspec.utils.paths import real_path
-
-peer_options = stacked(
-    click.option(
-        "--peer",
-        metavar="FILE",
-        help="With --users: also start this llama-server and our own server, and measure both over "
-        "HTTP under the same load.",
-    ),
-    click.option(
-        "--peer-drafts",
-        metavar="LIST",
-        help="Its draft types, separated by commas, such as none,draft-simple:8,ngram-simple. "
-        "[default: none, the one of the drafter, and ngram-simple]",
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """The llama-server to compare with, and its draft types; none named: the usual ones."""
-
-    binary: Path
-    drafts: Sequence[str]
-
-
-def peer_of(
-    peer: str | None, drafts: str | None, users: Sequence[int], *, one_text: bool
-) -> Peer | None:
-    """The peer that the options name, if any.
-
-    one_text: whether options ask for texts that are equal bit for bit. Raises InvalidValueError.
-    """
-    if peer is None:
-        if drafts:
-            raise InvalidValueError(f"--peer-drafts {drafts}: name the llama-server with --peer")
-        return None
-    if not users:
-        raise InvalidValueError(f"--peer {peer}: say how many users with --users, such as 1,2,4,8")
-    if one_text:
-        raise InvalidValueError(
-            "--peer measures speed only; leave out --verify and --reproducible, or --peer"
-        )
-    binary = Path(peer).expanduser()
-    if not binary.is_file() or not os.access(binary, os.X_OK):
-        raise InvalidValueError(f"--peer {peer}: it must be a llama-server that can be run")
-    return Peer(real_path(binary), comma_separated(drafts or ""))
 
 
 def measure_servers(
@@ -149,7 +98,7 @@ def _prepared(
     )
     ours = own_servers(sweep, model, settings.rule)
     drafter = sweep.model_drafter
-    theirs = peer_servers(peer.binary, peer.drafts, drafter, model)
+    theirs = peer_servers(peer.program.binary, peer.drafts, drafter, model)
     params = settings.params(read_header(model.target).metadata)
     load = ServedLoad(prompts, users, choice.rounds, tokens, params, settings.seed)
     files = [] if drafter in (None, MTP) else [drafter_footprint(Path(str(drafter)))]

@@ -130,6 +130,12 @@ def version() -> str:
     return str(llama_cpp.__version__)
 
 
+def sources() -> tuple[str, str]:
+    """Return the version and the commit of the llama.cpp in the library; "" for what it hides."""
+    version_, commit = (_text_of(name) for name in ("llama_version", "ggml_commit"))
+    return version_, commit.removesuffix("-dirty")
+
+
 def build_signature() -> list[str | int]:
     """Return the version and the library's files: they change when it is compiled anew.
 
@@ -173,6 +179,12 @@ def required_symbol(name: str, lacking: str, result: Any, *arguments: Any) -> An
             "llama-cpp-python 0.3.36, or use --draft suffix"
         )
     return found
+
+
+def _text_of(name: str) -> str:
+    """What a function without parameters returns; "" where the library lacks it."""
+    function = symbol(name, ctypes.c_char_p)
+    return (function() or b"").decode("utf-8", "replace") if function else ""
 
 
 def _exported_names(name: str) -> Iterator[str]:

@@ -52,7 +52,12 @@ class ChildProgram(Closing):
     @property
     def has_ended(self) -> bool:
         """Whether the program has ended."""
-        return self._process.poll() is not None
+        return self.exit_code is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, or the number of the signal that ended it; None while it runs."""
+        return self._process.poll()
 
     def has_started(self, process: psutil.Process) -> bool:
         """Whether a process is the program, or was started by it."""

@@ -2,10 +2,10 @@
 
     python -m localspec.bench.experiments.block_drafts BINARY --model TARGET.gguf --draft HEAD.gguf
 
-BINARY is `llama-speculative-simple`, as in `peer`. Both draft whole blocks after one prompt, on a
-CPU without flash attention and with caches of 32-bit floats. The tool logs its candidates, and how
-many tokens of each draft were accepted; of DFlash2, only the latter. A draft that is cut short by
-the end of the text is left out.
+BINARY is `llama-speculative-simple`, which `.ci/peers` compiles. Both draft whole blocks after one
+prompt, on a CPU without flash attention and with caches of 32-bit floats. The tool logs its
+candidates, and how many tokens of each draft were accepted; of DFlash2, only the latter. A draft
+that is cut short by the end of the text is left out.
 """
 
 import os

@@ -1,0 +1,114 @@
+"""Tool rounds: our configurations and each kind of drafts of llama.cpp's tool, by turns.
+
+What is timed is a whole answer, from the first token of its prompt: the tool counts what a drafter
+does with the prompt as reading, and localspec as writing, so neither part can be compared.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from localspec.bench.configurations import LoadedConfiguration
+from localspec.bench.peer_drafts import PeerDraft
+from localspec.bench.prompt_sets import Task
+from localspec.bench.runner import seed_of, warm_up, write_text
+from localspec.bench.tool import Tool, ToolFailed, ToolPrompt
+from localspec.bench.tool_ratios import (
+    LEAST_ROUNDS,
+    ToolRun,
+    best_ratio,
+    clearly_behind,
+    is_known,
+)
+from localspec.engine.engine import Engine
+from localspec.engine.prompt import TextPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLoad:
+    """The tool with its drafts, and what all contenders write.
+
+    prompts: the token ids of each, and the same as the tool reads it. rounds: the most. options:
+    those of GenerationConfig, without seed and depth. seed: of the first prompt in the first round;
+    each further prompt and round has the next.
+    """
+
+    tool: Tool
+    drafts: Sequence[PeerDraft]
+    prompts: Sequence[tuple[Sequence[int], ToolPrompt]]
+    rounds: int
+    options: Mapping[str, Any]
+    seed: int
+
+
+def tool_prompt(task: Task, engine: Engine, tokens: Sequence[int]) -> ToolPrompt | None:
+    """A prompt as a text that the tool's tokenizer makes these tokens of; None if there is none."""
+    prompt, model = task.prompt_for(engine), engine.model
+    text = prompt if isinstance(prompt, str) else TextPrompt(prompt).wording(model) or ""
+    if model.adds_bos:
+        # The tool puts it in front of templates that write it, too.
+        text = text.removeprefix(model.piece_text(model.bos))
+    return ToolPrompt(text, len(tokens)) if model.tokenize(text) == list(tokens) else None
+
+
+def run_beside_tool(
+    configurations: Sequence[LoadedConfiguration],
+    load: ToolLoad,
+    cancel: threading.Event,
+    left_out: Callable[[PeerDraft, ToolFailed], None],
+) -> Iterator[ToolRun]:
+    """Yield each run as it ends, until the ratio is known, or `cancel` is set.
+
+    configurations: the last one is held against the tool. Every other round has the contenders in
+    reverse order. Drafts that are clearly behind on a prompt are not repeated there. left_out: is
+    told of drafts with which the tool fails, which are not asked for again; it may raise.
+    """
+    for own in configurations:
+        settings = {**load.options, "seed": load.seed, "depth": own.configuration.depth}
+        warm_up(own.engine, cancel, **settings)
+    ours = configurations[-1].name
+    runs: list[ToolRun] = []
+    failed: set[str] = set()
+    for number in range(load.rounds):
+        for task in range(len(load.prompts)):
+            behind = clearly_behind([run for run in runs if run.task == task])
+            tried = [each for each in load.drafts if each.name not in failed | behind]
+            contenders: list[LoadedConfiguration | PeerDraft] = [*configurations, *tried]
+            for each in contenders if number % 2 == 0 else reversed(contenders):
+                try:
+                    run = _run(each, load, task, number, cancel)
+                except ToolFailed as error:
+                    assert isinstance(each, PeerDraft)
+                    left_out(each, error)
+                    failed.add(each.name)
+                    continue
+                if run is None or cancel.is_set():
+                    return
+                runs.append(run)
+                yield run
+        if number + 1 >= LEAST_ROUNDS and is_known(best_ratio(runs, ours)):
+            return
+
+
+def _run(
+    contender: LoadedConfiguration | PeerDraft,
+    load: ToolLoad,
+    task: int,
+    number: int,
+    cancel: threading.Event,
+) -> ToolRun | None:
+    """One run; None, or one that does not count, if `cancel` is set meanwhile."""
+    token_ids, prompt = load.prompts[task]
+    seed = seed_of(load.seed, number * len(load.prompts) + task)
+    if isinstance(contender, PeerDraft):
+        written = load.tool.write(contender, prompt, seed, cancel)
+        if written is None:
+            return None
+        figures = written.tokens, written.seconds, written.drafted, written.accepted
+    else:
+        stats = write_text(contender, token_ids, {**load.options, "seed": seed}, cancel).stats
+        seconds = stats.seconds.prompt + stats.seconds.generate
+        figures = stats.generated_tokens, seconds, stats.drafted, stats.accepted
+    is_ours = not isinstance(contender, PeerDraft)
+    return ToolRun(contender.name, is_ours, task, number, *figures)
