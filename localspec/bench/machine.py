@@ -37,7 +37,7 @@ def this_machine() -> Machine:
         logical_cores=psutil.cpu_count(),
         memory=psutil.virtual_memory().total,
         gpu=can_offload(),
-        gpus=[each.description for each in devices() if "gpu" in each.kind],
+        gpus=[each.description for each in devices() if each.is_gpu],
         system=f"{platform.system()} {platform.release()}, {platform.machine()}",
         versions={
             "localspec": __version__,

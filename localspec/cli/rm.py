@@ -17,7 +17,7 @@ from localspec.hub.removal import RemovalPlan, plan_removal, remove
 from localspec.imports import links
 from localspec.models import registry
 from localspec.models.bundled_files import bundled_files
-from localspec.models.locate import find_file, locate, reference_of
+from localspec.models.locate import find_file, reference_of
 from localspec.models.trained_drafters import remove_trained, trained_named
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import real_path
@@ -91,12 +91,13 @@ def _by_repository(names: Sequence[str]) -> Mapping[str, _Selection]:
             if parts := _interrupted(reference):
                 found.setdefault(reference.id, _Selection()).parts += parts
                 continue
-            if find_file(reference) is None:
+            file = find_file(reference)
+            if file is None:
                 raise ModelNotFoundError(
                     f"{reference} is not on this machine, so there is nothing to delete; localspec "
                     "ls lists what is here"
                 )
-            reference = locate(name)
+            reference = file
         repository, files = _model_at(reference, name)
         found.setdefault(repository, _Selection()).files += files
     return found

@@ -11,7 +11,7 @@ from localspec.generation_config import require
 from localspec.llama import rpc_build
 from localspec.llama.devices import devices
 from localspec.llama.rpc_server import RpcServer, own_version, require_known_version
-from localspec.loading.config import physical_cores
+from localspec.loading.config import MOST_THREADS, physical_cores
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import cache_folder, make_private_folder
 from localspec.workers.address import DEFAULT_PORT, Address
@@ -50,7 +50,7 @@ def worker(*, host: str, port: int, cache: bool, threads: int | None, build: boo
         return 0
     require("port", port, 0, 65535)
     if threads is not None:
-        require("threads", threads, 1, 512)
+        require("threads", threads, 1, MOST_THREADS)
     address = Address(_ip_address(host), port)
     require_known_version()
     folder = _tensor_folder(output) if cache else None
@@ -100,6 +100,6 @@ def _serve(address: Address, threads: int, folder: str | None, output: Output) -
 
 
 def _devices(threads: int) -> str:
-    found = [each for each in devices() if each.kind in ("gpu", "integrated gpu")]
-    names = [f"{each.description}, {format_bytes(each.free)} free" for each in found]
+    gpus = [each for each in devices() if each.is_gpu]
+    names = [f"{each.description}, {format_bytes(each.free)} free" for each in gpus]
     return ", ".join(names) or f"processor, {threads} threads"

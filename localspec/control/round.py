@@ -104,13 +104,9 @@ class Round:
 
         most: the seconds of the round that this text bears.
         """
-        nobody, *drafts = self._likeliest
-        best = (self._decode(nobody.rows, 1) + nobody.seconds) / (1.0 + nobody.tokens)
-        for each in drafts:
-            seconds = self._decode(each.rows, 1) + each.seconds
-            if seconds <= min(most, each.most):
-                best = min(best, seconds / (1.0 + each.tokens))
-        return best
+        nobody, *drafts = (self._plan(each, 0) for each in self._likeliest)
+        borne = (each for each in drafts if each.seconds <= min(most, each.most))
+        return min(each.seconds / (1.0 + each.tokens) for each in (nobody, *borne))
 
     def table(self, others: Sequence[int] | None = None) -> list[float]:
         """Seconds of the decodes by this text's own rows, from 1 to WIDEST; entry 0 is unused.
@@ -207,18 +203,18 @@ class Round:
         rows, tokens, seconds, borne = list[int](), 0.0, 0.0, float("inf")
         for each, weight, deepest in zip(self._offers, self._weights, depths, strict=True):
             depth = min(deepest, len(each.survivals))
-            tokens += weight * (1.0 + sum(each.survivals[:depth]))
+            gained = sum(each.survivals[:depth])
+            tokens += weight * (1.0 + gained)
             seconds += each.host + each.reading + each.drafting[depth]
-            borne = min(borne, self._borne(each, depth))
+            borne = min(borne, self._borne(each, gained))
             if not each.reading:
                 rows.append(1 + depth)
         total = tuple(rows) if self._passes.unequal_apart else (sum(rows),)
         return _Others(total, tokens, seconds, borne)
 
-    def _borne(self, offer: Offer, depth: int) -> float:
-        """How many seconds a text that drafts so deep bears, for the whole round."""
-        gained = self._round * sum(offer.survivals[:depth])
-        return self._beside + self._round + gained + offer.slack
+    def _borne(self, offer: Offer, gained: float) -> float:
+        """How many seconds a text bears, for the whole round, that may gain so many tokens."""
+        return self._beside + self._round + self._round * gained + offer.slack
 
     # After the step.
 

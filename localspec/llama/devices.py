@@ -17,7 +17,7 @@ def can_offload() -> bool:
     """
     if not llama_cpp.llama_supports_gpu_offload():
         return False
-    return not llama_cpp.llama_supports_rpc() or any("gpu" in each.kind for each in devices())
+    return not llama_cpp.llama_supports_rpc() or any(each.is_gpu for each in devices())
 
 
 def cpu_features() -> frozenset[str]:
@@ -45,6 +45,11 @@ class Device:
     kind: str
     free: int
     total: int
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU, of its own or in the processor."""
+        return self.kind in ("gpu", "integrated gpu")
 
 
 def devices() -> list[Device]:

@@ -13,7 +13,6 @@ from localspec.gguf.heads import MTP, Head
 from localspec.gguf.reader import Header
 from localspec.llama.block_context import BlockContext
 from localspec.llama.context import single_sequence
-from localspec.llama.devices import can_offload
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
@@ -21,12 +20,13 @@ from localspec.memory import estimate
 from localspec.utils.busy_cores import allowed_cores
 from localspec.workers.address import parse_addresses
 
-# ggml supports at most 512 threads.
+# Of ggml.
+MOST_THREADS = 512
 _BOUNDS = (
     ("context", 2, 2**31 - 1),
     ("gpu_layers", -1, 2**31 - 1),
-    ("threads", 1, 512),
-    ("most_threads", 1, 512),
+    ("threads", 1, MOST_THREADS),
+    ("most_threads", 1, MOST_THREADS),
 )
 _BYTES_PER_THREAD = 16 * 2**20
 
@@ -150,7 +150,7 @@ class RuntimeConfig:
         *,
         mtp: bool = False,
     ) -> None:
-        if not (can_offload() or model.has_workers) or self.gpu_layers == 0:
+        if not model.is_offloaded:
             kv_type = kv_type or self.kv_type
             estimate.require_room(header, model.path.name, n_ctx, kv_type, mtp=mtp)
 

@@ -34,7 +34,7 @@ def free_memory(*, gpu_layers: int | None = None, rpc: Sequence[str] = ()) -> di
         free |= {
             device.name: max(0, device.free - _GPU_RESERVE)
             for device in devices()
-            if device.kind in ("gpu", "integrated gpu") and device.total
+            if device.is_gpu and device.total
         }
     if gpu_layers != 0 and rpc:
         workers = worker_memory(connect(rpc))

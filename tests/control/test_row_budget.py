@@ -395,6 +395,14 @@ def excess(users: SimulatedUsers, rounds: int) -> float:
     return worst / plain_round
 
 
+against_an_adversary = given(
+    costs=st.sampled_from(sorted(COSTS)),
+    patterns=st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=2, max_size=6),
+    lies=st.booleans(),
+    copies=st.booleans(),
+)
+
+
 def users_of_an_adversary(
     costs: str, patterns: list[list[bool]], lies: bool, copies: bool
 ) -> SimulatedUsers:
@@ -410,12 +418,7 @@ def users_of_an_adversary(
 
 
 @settings(max_examples=30)
-@given(
-    costs=st.sampled_from(sorted(COSTS)),
-    patterns=st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=2, max_size=6),
-    lies=st.booleans(),
-    copies=st.booleans(),
-)
+@against_an_adversary
 def test_no_text_is_ever_delayed_for_long(
     costs: str, patterns: list[list[bool]], lies: bool, copies: bool
 ) -> None:
@@ -424,12 +427,7 @@ def test_no_text_is_ever_delayed_for_long(
 
 
 @settings(max_examples=30)
-@given(
-    costs=st.sampled_from(sorted(COSTS)),
-    patterns=st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=2, max_size=6),
-    lies=st.booleans(),
-    copies=st.booleans(),
-)
+@against_an_adversary
 def test_no_stretch_of_all_texts_takes_much_longer_than_plain_decoding(
     costs: str, patterns: list[list[bool]], lies: bool, copies: bool
 ) -> None:

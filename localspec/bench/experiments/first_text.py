@@ -16,13 +16,10 @@ from functools import partial
 from random import Random
 
 from localspec.bench.experiments.command_line import Table, argument_parser
-from localspec.bench.experiments.simulated_drafter import COSTS, SimulatedDrafter, User
-from localspec.bench.experiments.simulated_users import SimulatedUsers
+from localspec.bench.experiments.simulated_drafter import COSTS, User
+from localspec.bench.experiments.simulated_users import SimulatedUsers, auto
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
-from localspec.control.cost_model import CostModel
-from localspec.control.row_budget import RowShare
-from localspec.speculation.policy import Policy
 
 # Acceptance rates of the drafts, from useless to good.
 RATES = (0.0, 0.05, 0.3, 0.5, 0.7, 0.9)
@@ -84,7 +81,7 @@ class _Run:
         kept: "_Run | None" = None,
     ) -> None:
         self._tokens = tokens
-        make = partial(self._policy, kept.prior if kept else NO_PRIOR)
+        make = partial(auto, prior=kept.prior if kept else NO_PRIOR)
         self._users = SimulatedUsers(costs, [User(rate)], make, believed=believed(costs, error))
 
     def text(self, seed: int) -> float:
@@ -108,17 +105,11 @@ class _Run:
     @property
     def prior(self) -> AcceptancePrior:
         """What is kept of the drafts."""
-        [candidate] = self._learnt.candidates
+        [writer] = self._users.writers
+        assert isinstance(writer.policy, AdaptivePolicy)
+        [candidate] = writer.policy.candidates
         name, counts = candidate.drafter.name, candidate.counts
         return AcceptancePrior({name: counts.total.share}, {name: counts})
-
-    def _policy(
-        self, prior: AcceptancePrior, drafter: SimulatedDrafter, known: CostModel, rows: RowShare
-    ) -> Policy:
-        self._learnt = AdaptivePolicy(
-            [drafter], known, prior=prior, clock=lambda: drafter.seconds, rows=rows
-        )
-        return self._learnt
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from localspec.bench.experiments.simulated_drafter import (
     SimulatedDrafter,
     User,
 )
+from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
@@ -209,9 +210,14 @@ def fixed(depth: int) -> MakePolicy:
     return lambda drafter, _costs, _rows: FixedDepth([drafter], depth)
 
 
-def auto(drafter: SimulatedDrafter, costs: CostModel, rows: RowShare) -> Policy:
-    """The adaptive policy."""
-    return AdaptivePolicy([drafter], costs, clock=lambda: drafter.seconds, rows=rows)
+def auto(
+    drafter: SimulatedDrafter,
+    costs: CostModel,
+    rows: RowShare,
+    prior: AcceptancePrior = NO_PRIOR,
+) -> AdaptivePolicy:
+    """The adaptive policy. prior: what is known of the drafter."""
+    return AdaptivePolicy([drafter], costs, prior=prior, clock=lambda: drafter.seconds, rows=rows)
 
 
 @dataclass(frozen=True, slots=True)
