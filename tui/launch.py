@@ -25,7 +25,7 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
     """
     if options.theme and options.theme not in BUILTIN_THEMES:
         raise InvalidValueError(f"theme is {options.theme!r}; choose {', '.join(BUILTIN_THEMES)}")
-    RuntimeConfig(**options.runtime)
+    RuntimeConfig.of(**options.runtime)
     prioritize_engine()
     if os.environ.get("TERM") == "dumb":
         os.environ["NO_COLOR"] = "1"

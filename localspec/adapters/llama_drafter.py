@@ -18,6 +18,7 @@ from localspec.gguf.facts import facts_of
 from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.llama.draft_callback import DraftCallback
 from localspec.llama.model import Model
+from localspec.llama.placement import Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.drafter_finder import checked_drafter
 from localspec.models.locate import locate
@@ -134,7 +135,8 @@ def draft_model(
             f"draft is {str(draft)!r}, a model, and target is not given; name the file of Llama's "
             "model, so that the vocabularies can be compared"
         )
-    runtime = RuntimeConfig(context=context, gpu_layers=gpu_layers, threads=threads)
+    placement = Placement(gpu_layers)
+    runtime = RuntimeConfig(context=context, placement=placement, threads=threads)
     path, target = locate(draft, NAMES), locate(target)
     found = checked_drafter(DrafterSpec("draft-model", path), path, target)
     if found.head or found.matrices:
@@ -150,7 +152,7 @@ def draft_model(
             "family, or draft='suffix'"
         )
     with ExitStack() as resources:
-        model = resources.enter_context(Model(path, gpu_layers=gpu_layers))
+        model = resources.enter_context(Model(path, placement))
         cache = runtime.context_for(model, header, runtime.context_size(header))
         resources.callback(cache.close)
         drafter = DraftModel(cache, name=path.stem, n_vocab=vocabulary.n_vocab)

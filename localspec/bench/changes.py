@@ -94,9 +94,10 @@ def _compared(before: Record, now: Record) -> Iterator[tuple[str, Any, Any]]:
         # At temperature 0 every seed has the same texts.
         if key != "seed" or then["temperature"] or here["temperature"]:
             yield key, then[key], here[key]
-    # Earlier versions did not write it.
-    if "prompts_hash" in then and "prompts_hash" in here:
-        yield "prompts whose hash is", then["prompts_hash"], here["prompts_hash"]
+    # Earlier versions did not write them.
+    for key, what in (("placement", "models"), ("prompts_hash", "prompts whose hash is")):
+        if key in then and key in here:
+            yield what, then[key], here[key]
     for key in ("cpu", "gpus"):
         yield f"the {key.upper().rstrip('S')}", before["machine"][key], now["machine"][key]
 

@@ -9,7 +9,7 @@ from localspec.bench.prompt_sets import Task
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO, NONE, DraftOption
 from localspec.drafters.suffix import Suffix
-from localspec.engine.engine import Engine, load
+from localspec.engine.engine import Engine, load_with
 from localspec.engine.prompt import TextPrompt
 from localspec.errors import DrafterMismatchError, InvalidValueError, ModelLoadError
 from localspec.gguf.heads import MTP
@@ -99,7 +99,7 @@ class Sweep:
         target = self.target_file
         runtime = replace(runtime, context=runtime.context or _context(target, tasks, tokens))
         with ExitStack() as stack:
-            plain = stack.enter_context(_load(target, [NONE], runtime))
+            plain = stack.enter_context(load_with(target, [NONE], runtime))
             # Otherwise each would choose its own number on a busy machine.
             plain.keep_threads()
             runtime = replace(runtime, most_threads=plain.threads)
@@ -110,7 +110,7 @@ class Sweep:
                 if draft == NONE:
                     continue
                 try:
-                    engine = _load(target, self.choices(draft), runtime)
+                    engine = load_with(target, self.choices(draft), runtime)
                 except (DrafterMismatchError, ModelLoadError) as error:
                     if not self._is_optional(draft):
                         raise
@@ -182,18 +182,6 @@ def tokenize_prompts(engine: Engine, tasks: Sequence[Task], tokens: int) -> list
             )
         prompts.append(prompt)
     return prompts
-
-
-def _load(target: Path, choices: list[DraftOption], runtime: RuntimeConfig) -> Engine:
-    return load(
-        target,
-        choices,
-        context=runtime.context,
-        gpu_layers=runtime.gpu_layers,
-        threads=runtime.threads,
-        reproducible=runtime.reproducible,
-        most_threads=runtime.most_threads,
-    )
 
 
 def at_depth(name: str, depth: int | None) -> str:

@@ -74,7 +74,7 @@ def usual_type(target: Path, drafter: DraftOption | None) -> str | None:
 
 def gpu_layers(runtime: RuntimeConfig) -> int:
     """How many layers go to a GPU, if there is one."""
-    asked = runtime.gpu_layers
+    asked = runtime.placement.gpu_layers
     return _ALL_LAYERS if asked is None or asked == -1 else asked
 
 

@@ -29,7 +29,8 @@ class Conditions:
     """What was the same for all configurations.
 
     threads: of the target, fewer than usual on a busy machine. prompts: how many of each set;
-    prompts_hash: of all their texts. The others are those of RuntimeConfig and of GenerationConfig.
+    prompts_hash: of all their texts. placement: where target and draft models are, in words.
+    The others are those of RuntimeConfig and of GenerationConfig.
     """
 
     tokens: int
@@ -40,6 +41,7 @@ class Conditions:
     context: int
     threads: int
     gpu_layers: int | None
+    placement: str
     reproducible: bool
     prompts: dict[str, int]
     prompts_hash: str
@@ -63,7 +65,8 @@ class Conditions:
             temperature=settings.params(read_header(model.path).metadata).temperature,
             context=sweep.plain.context,
             threads=sweep.plain.threads,
-            gpu_layers=runtime.gpu_layers,
+            gpu_layers=runtime.placement.gpu_layers,
+            placement=runtime.placement_in_words,
             reproducible=runtime.reproducible,
             prompts=dict(Counter(task.set for task in tasks)),
             prompts_hash=prompts_hash(tasks),

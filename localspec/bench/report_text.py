@@ -104,8 +104,7 @@ def _gpu(report: Report) -> str:
     if not report.machine.gpu:
         return "no GPU"
     name = ", ".join(report.machine.gpus) or "GPU"
-    layers = report.conditions.gpu_layers
-    return f"{name}: all layers" if layers in (None, -1) else f"{name}: {layers} layers"
+    return f"{name}: {report.conditions.placement}"
 
 
 def _size(count: int) -> str:

@@ -87,7 +87,7 @@ class OwnServer:
             "--kv-type": runtime.kv_type,
             "--draft-kv-type": runtime.drafter_kv_type,
             "--threads": runtime.threads,
-            "--gpu-layers": runtime.gpu_layers,
+            "--gpu-layers": runtime.placement.gpu_layers,
             "--host": "127.0.0.1",
             "--port": port,
         }

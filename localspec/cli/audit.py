@@ -3,12 +3,18 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TypedDict
+from typing import Any, BinaryIO
 
 import click
 
 from localspec.cli.generate_output import engine_line, generation_record
-from localspec.cli.options import DRAFTS, gpu_layers_option, rpc_option, threads_option
+from localspec.cli.options import (
+    DRAFTS,
+    pop_runtime_options,
+    stacked,
+    target_place_options,
+    threads_option,
+)
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
 from localspec.engine.audit import Recorded, Report, audit
@@ -19,14 +25,6 @@ from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
 
 _KEYS = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
-
-
-class Placement(TypedDict):
-    """Where the target runs: the same for generating the text and for scoring it."""
-
-    gpu_layers: int | None
-    rpc: tuple[str, ...]
-    threads: int | None
 
 
 @click.command("audit")
@@ -41,8 +39,7 @@ class Placement(TypedDict):
 )
 @click.option("--seed", type=int, help="With --prompt: the seed. [default: random, and shown]")
 @click.option("-m", "--model", metavar="MODEL", help="The target. [default: the one in FILE]")
-@gpu_layers_option
-@rpc_option
+@stacked(*target_place_options)
 @threads_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not text.")
 def audit_command(
@@ -52,10 +49,8 @@ def audit_command(
     draft: str,
     seed: int | None,
     model: str | None,
-    gpu_layers: int | None,
-    rpc: tuple[str, ...],
-    threads: int | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Score the text in FILE (of `generate --json`; - is standard input) again, token by token.
 
@@ -67,7 +62,8 @@ def audit_command(
     output = Output()
     if (file is None) == (prompt is None):
         raise click.UsageError("Give either FILE (- for standard input) or --prompt.")
-    placement: Placement = {"gpu_layers": gpu_layers, "rpc": rpc, "threads": threads}
+    # Where the target runs: the same for generating the text and for scoring it.
+    placement = pop_runtime_options(options)
     record = _read(file) if file else _generated(prompt or "", seed, model, draft, placement)
     recorded = _recorded(record)
     target = locate(model) if model else Path(record["model"]["target"])
@@ -100,7 +96,7 @@ def audit_command(
 
 
 def _generated(
-    prompt: str, seed: int | None, model: str | None, draft: str, placement: Placement
+    prompt: str, seed: int | None, model: str | None, draft: str, placement: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     with load(model, draft, **placement) as engine:
         running = engine.stream(as_prompt(engine, prompt, None), seed=seed, logprobs=False)

@@ -32,10 +32,12 @@ from localspec.cli.bench_users import How, measure_users, require_texts_alone, u
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
     comma_separated,
-    gpu_layers_option,
+    drafter_place_options,
     model_option,
+    pop_runtime_options,
     sampling_options,
     stacked,
+    target_place_options,
     threads_option,
 )
 from localspec.cli.output import Output
@@ -96,7 +98,8 @@ _how_options = stacked(
         type=int,
         help="Context size in tokens. [default: as large as the prompts need]",
     ),
-    gpu_layers_option,
+    *target_place_options,
+    *drafter_place_options,
     threads_option,
     click.option(
         "--reproducible",
@@ -131,9 +134,6 @@ def bench(
     peer: str | None,
     peer_drafts: str | None,
     rounds: int | None,
-    context: int | None,
-    gpu_layers: int | None,
-    threads: int | None,
     reproducible: bool,
     verify: bool,
     compare: str | None,
@@ -181,11 +181,12 @@ def bench(
         rounds=rounds,
     )
     tasks = choice.tasks
+    running = pop_runtime_options(options)
     options |= {"max_tokens": tokens, "ignore_eos": True, "seed": _seed(options, earlier)}
     if options["temperature"] is None:
         options["temperature"] = choice.temperature
     settings = _checked(options, depths, verify=verify)
-    runtime = RuntimeConfig(context, gpu_layers, threads, None, reproducible or verify)
+    runtime = RuntimeConfig.of(reproducible=reproducible or verify, **running)
     cancel = threading.Event()
     if other:
         if choice.note:

@@ -28,6 +28,7 @@ from localspec.drafters.spec import MTP, NONE
 from localspec.generation_config import GenerationConfig
 from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
+from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.loading.config import RuntimeConfig
 
 
@@ -77,13 +78,19 @@ def _prepared(
     users: Sequence[int],
 ) -> tuple[Report, Sequence[OwnServer | PeerServer], ServedLoad]:
     """The report without figures, the servers, and what they are asked for."""
+    if runtime.placement != Placement(runtime.placement.gpu_layers) or runtime.drafter_placement:
+        raise InvalidValueError(
+            f"--peer cannot be measured with models {runtime.placement_in_words}: of the options "
+            "that say where they are, name --gpu-layers alone"
+        )
     tasks, tokens = choice.tasks, settings.max_tokens
     # Each server has drafters for each text.
     sweep = replace(choice.sweep, several=True)
     # It reads the prompts only, so no GPU is needed; it is closed before the servers start.
     reader = replace(sweep, drafts=[NONE])
     with ExitStack() as stack, on_interrupt(exit_at_once):
-        loaded = stack.enter_context(reader.load(replace(runtime, gpu_layers=0), tasks, tokens))
+        here = replace(runtime, placement=ON_PROCESSOR)
+        loaded = stack.enter_context(reader.load(here, tasks, tokens))
         prompts = tokenize_prompts(loaded.plain, tasks, tokens)
         conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
         # Our servers look at the machine for themselves; the peer gets the usual number.

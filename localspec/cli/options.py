@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from localspec.errors import InvalidValueError
+from localspec.llama.placement import parse_shares
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -45,13 +46,62 @@ context_option = click.option(
     help="Context size in tokens. [default: the model's, at most 8192]",
 )
 gpu_layers_option = click.option(
-    "--gpu-layers", type=int, help="Layers on GPUs and workers. [default: all]"
+    "--gpu-layers", type=int, help="Layers on GPUs and workers. [default: all that fit]"
 )
-rpc_option = click.option(
-    "--rpc",
-    metavar="HOST:PORT,...",
-    callback=lambda _context, _option, value: tuple(comma_separated(value or "")),
-    help="Other machines that compute layers of the target: addresses of `localspec worker`.",
+
+
+def _device_option(name: str, text: str) -> Callable[[Command], Command]:
+    return click.option(
+        name,
+        metavar="NAME,...",
+        callback=lambda _context, _option, value: None if value is None else value.split(","),
+        help=text,
+    )
+
+
+# Where a target is.
+target_place_options = (
+    _device_option(
+        "--device",
+        "GPUs and workers for the target, by name (`localspec doctor`) or HOST:PORT; none is the "
+        "processor. [default: all GPUs]",
+    ),
+    gpu_layers_option,
+    click.option(
+        "--rpc",
+        metavar="HOST:PORT,...",
+        callback=lambda _context, _option, value: tuple(comma_separated(value or "")),
+        help="Other machines that compute layers of the target: addresses of `localspec worker`.",
+    ),
+    click.option(
+        "--split-mode",
+        metavar="layer|row",
+        default="layer",
+        show_default=True,
+        help="How several GPUs share the target: whole layers, or rows of each matrix (CUDA).",
+    ),
+    click.option(
+        "--tensor-split",
+        metavar="N,N,...",
+        callback=lambda _context, _option, value: parse_shares(value or ""),
+        help="The share of each device. [default: by free memory]",
+    ),
+    click.option(
+        "--cpu-moe",
+        metavar="N",
+        type=int,
+        default=0,
+        help="Keep the experts of the first N layers on the processor; -1: of all. "
+        "[default: as few as fit]",
+    ),
+)
+# Where draft models are.
+drafter_place_options = (
+    _device_option(
+        "--draft-device",
+        "The device of draft models and heads, as in --device. [default: a GPU of the target]",
+    ),
+    click.option("--draft-gpu-layers", type=int, help="Layers of it there. [default: all]"),
 )
 kv_type_option = click.option(
     "--kv-type",
@@ -104,8 +154,14 @@ def model_options(command: Command) -> Command:
 # Names of those options of `running_options` that say how models run, as `load` takes them.
 _RUNTIME = (
     "context",
+    "device",
     "gpu_layers",
     "rpc",
+    "split_mode",
+    "tensor_split",
+    "cpu_moe",
+    "draft_device",
+    "draft_gpu_layers",
     "threads",
     "kv_type",
     "drafter_kv_type",
@@ -115,7 +171,7 @@ _RUNTIME = (
 
 def pop_runtime_options(options: dict[str, Any]) -> dict[str, Any]:
     """Remove the options that say how models run from a command's options, and return them."""
-    return {name: options.pop(name) for name in _RUNTIME}
+    return {name: options.pop(name) for name in _RUNTIME if name in options}
 
 
 def running_options(command: Command) -> Command:
@@ -141,8 +197,8 @@ def running_options(command: Command) -> Command:
             "step, which may be 0.",
         ),
         context_option,
-        gpu_layers_option,
-        rpc_option,
+        *target_place_options,
+        *drafter_place_options,
         kv_type_option,
         draft_kv_type_option,
         click.option(

@@ -11,10 +11,11 @@ from localspec.cli.options import (
     DRAFTS,
     comma_separated,
     context_option,
-    gpu_layers_option,
+    drafter_place_options,
     model_option,
-    rpc_option,
+    pop_runtime_options,
     stacked,
+    target_place_options,
     threads_option,
     truncation_options,
 )
@@ -59,8 +60,8 @@ _how_options = stacked(
     *truncation_options,
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first text."),
     context_option,
-    gpu_layers_option,
-    rpc_option,
+    *target_place_options,
+    *drafter_place_options,
     threads_option,
     click.option("--all", "everything", is_flag=True, help="Show every depth, not only the best."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a table."),
@@ -78,10 +79,6 @@ def plan(
     file: str | None,
     answers: int,
     tokens: int,
-    context: int | None,
-    gpu_layers: int | None,
-    rpc: tuple[str, ...],
-    threads: int | None,
     everything: bool,
     as_json: bool,
     **options: Any,
@@ -97,13 +94,12 @@ def plan(
     output = Output()
     require("answers", answers, _MIN_COUNT)
     require("tokens", tokens, _MIN_COUNT)
+    running = pop_runtime_options(options)
     options["max_tokens"] = tokens
     GenerationConfig.of(**options)
     tasks = _tasks(model, sets, file, answers)
     with on_interrupt(exit_at_once):
-        engine = load(
-            model, draft, context=context, gpu_layers=gpu_layers, rpc=rpc, threads=threads
-        )
+        engine = load(model, draft, **running)
     with engine:
         if model is None:
             output.note(f"no model named, so the bundled {engine.model.path.stem}")

@@ -86,6 +86,12 @@ SETTINGS = {
         Setting("threads", "by model size, at most one per physical core", 1),
         Setting("gpu_layers", "all", -1),
         Setting("rpc", "no other machine"),
+        Setting("device", "all GPUs"),
+        Setting("split_mode", "layer", choices=("layer", "row")),
+        Setting("tensor_split", "by free memory"),
+        Setting("cpu_moe", "as few as fit", -1),
+        Setting("draft_device", "a GPU of the target"),
+        Setting("draft_gpu_layers", "all", -1),
         Setting("kv_type", "f16", choices=_KV_TYPES),
         Setting("draft_kv_type", "f16", choices=_KV_TYPES, parameter="drafter_kv_type"),
     )
@@ -196,7 +202,13 @@ def config_file() -> Path:
 def _obeyed(command: str) -> Iterator[Setting]:
     """Yield the settings that a command obeys, if it has options for them."""
     # `bench` makes its contexts as large as its prompts need; `pull` fetches what is named.
-    others = {"bench": {*SETTINGS} - {"ctx"}, "pair": {"ctx"}, "pull": set()}
+    # The device of `train` is torch's.
+    others = {
+        "bench": {*SETTINGS} - {"ctx"},
+        "pair": {"ctx"},
+        "pull": set(),
+        "train": {*SETTINGS} - {"device"},
+    }
     wanted = others.get(command, {*SETTINGS})
     return (setting for setting in SETTINGS.values() if setting.name in wanted)
 

@@ -16,6 +16,7 @@ from localspec.engine.texts import Texts
 from localspec.errors import LocalspecError
 from localspec.llama import library
 from localspec.llama.model import Model
+from localspec.llama.placement import SPLIT_MODES
 from localspec.loading.calibration import forget
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.drafter_set import DrafterSet
@@ -231,6 +232,12 @@ def load(
     drafter_kv_type: str = "f16",
     most_threads: int | None = None,
     rpc: Sequence[str] = (),
+    device: Sequence[str] | None = None,
+    split_mode: str = SPLIT_MODES[0],
+    tensor_split: Sequence[float] = (),
+    cpu_moe: int = 0,
+    draft_device: Sequence[str] | None = None,
+    draft_gpu_layers: int | None = None,
     remember: bool = False,
 ) -> Engine:
     """Load a target and its drafters; use the engine in a `with`.
@@ -240,22 +247,41 @@ def load(
     object with the Drafter protocol, or a list of these to choose from at each step.
     remember: save the texts of this engine, up to a size limit, in the user's cache folder, and let
     the suffix drafter copy from the texts saved there; `localspec forget` deletes them.
+    gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
+    models are; see Placement. `device=["none"]` is the processor.
     The other options are those of RuntimeConfig; None lets localspec choose.
 
     Raises ModelNotFoundError, ModelLoadError, DrafterMismatchError, InvalidValueError, WorkerError.
     """
-    library.clear_pending_interrupt()
-    runtime = RuntimeConfig(
-        context,
-        gpu_layers,
-        threads,
-        flash_attention,
-        reproducible,
-        kv_type,
-        drafter_kv_type,
-        most_threads,
-        tuple(rpc),
+    runtime = RuntimeConfig.of(
+        context=context,
+        gpu_layers=gpu_layers,
+        threads=threads,
+        flash_attention=flash_attention,
+        reproducible=reproducible,
+        kv_type=kv_type,
+        drafter_kv_type=drafter_kv_type,
+        most_threads=most_threads,
+        rpc=rpc,
+        device=device,
+        split_mode=split_mode,
+        tensor_split=tensor_split,
+        cpu_moe=cpu_moe,
+        draft_device=draft_device,
+        draft_gpu_layers=draft_gpu_layers,
     )
+    return load_with(model, draft, runtime, remember=remember)
+
+
+def load_with(
+    model: str | Path | None,
+    draft: DraftOption | Sequence[DraftOption],
+    runtime: RuntimeConfig,
+    *,
+    remember: bool = False,
+) -> Engine:
+    """Load as `load` does, with options that were checked."""
+    library.clear_pending_interrupt()
     engine = Engine(model, parse_draft(draft), runtime, remember=remember)
     try:
         library.raise_pending_interrupt()

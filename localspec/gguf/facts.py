@@ -20,6 +20,8 @@ from localspec.gguf.vocabulary import HeaderVocabulary
 # Parts of the names of tensors, in layers with a state of fixed size and in attention layers.
 _RECURRENT = (".ssm_", ".time_mix_", ".shortconv.")
 _ATTENTION = (".attn_k.", ".attn_qkv.", ".attn_kv_a_mqa.", ".attn_kv_a.")
+# Part of the names of tensors of experts.
+_EXPERTS = "exps."
 
 # Kinds of heads, which draft from the hidden states of their target.
 _HEADS = {
@@ -89,6 +91,11 @@ class Facts:
     def has_mtp(self) -> bool:
         """Whether there are heads of multi-token prediction in it."""
         return has_mtp(self.header, self.tensors)
+
+    @cached_property
+    def has_experts(self) -> bool:
+        """Whether layers are mixtures of experts."""
+        return any(_EXPERTS in tensor.name for tensor in self.tensors)
 
     @property
     def hidden_state_heads(self) -> str | None:

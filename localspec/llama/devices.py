@@ -1,13 +1,15 @@
 """Devices: what this build of llama.cpp can compute on, and which processor features it uses."""
 
 import ctypes
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import llama_cpp
 
 from localspec.llama.library import symbol
 
-_KINDS = ("cpu", "gpu", "integrated gpu", "accelerator")
+GPU, INTEGRATED_GPU = "gpu", "integrated gpu"
+_KINDS = ("cpu", GPU, INTEGRATED_GPU, "accelerator")
 
 
 def can_offload() -> bool:
@@ -49,11 +51,33 @@ class Device:
     @property
     def is_gpu(self) -> bool:
         """Whether it is a GPU, of its own or in the processor."""
-        return self.kind in ("gpu", "integrated gpu")
+        return self.kind in (GPU, INTEGRATED_GPU)
 
 
 def devices() -> list[Device]:
     """Return the devices that this build finds; none where the library has no functions for it."""
+    return [device for device, _ in _found()]
+
+
+def gpu_pointers() -> Mapping[str, int]:
+    """Return the library's pointers to the GPUs of this machine, by their names."""
+    return {device.name: pointer for device, pointer in _found() if device.is_gpu}
+
+
+def usual_gpus() -> list[str]:
+    """Return the names of the GPUs that models use: one in the processor only without others."""
+    gpus = [device for device in devices() if device.is_gpu]
+    own = [device.name for device in gpus if device.kind == GPU]
+    return own or [device.name for device in gpus]
+
+
+def processor_pointers() -> list[int]:
+    """Return the library's pointers to the processor."""
+    return [pointer for device, pointer in _found() if device.kind == "cpu"]
+
+
+def _found() -> Iterator[tuple[Device, int]]:
+    """Yield the devices with the library's pointers to them."""
     size, pointer, text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
     count = symbol("ggml_backend_dev_count", size)
     get = symbol("ggml_backend_dev_get", pointer, size)
@@ -62,18 +86,15 @@ def devices() -> list[Device]:
     kind = symbol("ggml_backend_dev_type", ctypes.c_int, pointer)
     memory = symbol("ggml_backend_dev_memory", None, pointer, pointer, pointer)
     if not (count and get and name and description and kind and memory):
-        return []
-    found = []
+        return
     for device in map(get, range(count())):
         free, total, number = size(), size(), kind(device)
         memory(device, ctypes.byref(free), ctypes.byref(total))
-        found.append(
-            Device(
-                (name(device) or b"").decode("utf-8", "replace"),
-                (description(device) or b"").decode("utf-8", "replace"),
-                _KINDS[number] if number < len(_KINDS) else "other",
-                free.value,
-                total.value,
-            )
+        found = Device(
+            (name(device) or b"").decode("utf-8", "replace"),
+            (description(device) or b"").decode("utf-8", "replace"),
+            _KINDS[number] if number < len(_KINDS) else "other",
+            free.value,
+            total.value,
         )
-    return found
+        yield found, device

@@ -7,7 +7,7 @@ allocated.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ import llama_cpp
 
 from localspec.llama import library
 from localspec.llama.context_params import context_params
-from localspec.llama.model import model_params
-from localspec.llama.workers import connect, label
+from localspec.llama.model_params import model_params
+from localspec.llama.placement import Placement
+from localspec.llama.workers import label
 from localspec.utils.closing import Closing
 
 _HOST = "CPU"
@@ -40,20 +41,14 @@ class DryModel(Closing):
     """A model without weights, to ask what its contexts would take. Close it, or use `with`.
 
     layers: the device of each layer; the last is that of the output. It is empty, and every answer
-    None, where this build of the library knows no such models or refuses this one. mtp: whether
-    contexts are those of its heads of multi-token prediction. rpc: as in Model; a worker is called
-    by its address.
+    None, where this build of the library knows no such models or refuses this one. placement: as in
+    Model; a worker is called by its address. mtp: whether contexts are those of its heads of
+    multi-token prediction.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        gpu_layers: int | None,
-        mtp: bool = False,
-        rpc: Sequence[str] = (),
-    ) -> None:
-        params = model_params(gpu_layers, mtp=mtp, workers=connect(rpc))
+    def __init__(self, path: Path, placement: Placement, *, mtp: bool = False) -> None:
+        loading = model_params(placement, mtp=mtp)
+        params = loading.values
         self._mtp = mtp
         self._handle: Any = None
         self.layers: dict[int, str] = {}

@@ -10,10 +10,10 @@ from typing import Any
 import llama_cpp
 
 from localspec.errors import LocalspecError, ModelLoadError, WorkerError
-from localspec.llama import extra_buffers, library
-from localspec.llama.devices import can_offload
+from localspec.llama import library
 from localspec.llama.fim_tokens import FimTokens
-from localspec.llama.workers import Worker, connect, device_list
+from localspec.llama.model_params import model_params
+from localspec.llama.placement import DEFAULT, SPLIT_MODES, Placement
 from localspec.utils.closing import Closing
 from localspec.utils.progress import report_progress
 
@@ -21,37 +21,29 @@ from localspec.utils.progress import report_progress
 class Model(Closing):
     """A loaded GGUF. Close it (or use `with`) to free the weights.
 
-    path: the file, whose header was checked by `gguf.check`. gpu_layers: how many layers go to the
-    GPU; None means all of them if this build supports one, else none. mtp: whether its heads of
-    multi-token prediction are loaded too, if it has any. rpc: addresses of workers that get layers
-    too, before this machine's GPUs.
+    path: the file, whose header was checked by `gguf.check`. placement: where its layers are. mtp:
+    whether its heads of multi-token prediction are loaded too, if it has any.
 
     n_vocab: number of tokens. n_ctx_train: tokens of context in training. size: bytes of the
     weights. is_offloaded: whether layers are on a GPU or a worker. sliding_window: in tokens; 0
     where every layer attends to the whole text.
 
-    Raises ModelLoadError, and WorkerError if a worker cannot be used.
+    Raises ModelLoadError, InvalidValueError for a device that is not here, and WorkerError if a
+    worker cannot be used.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        gpu_layers: int | None = None,
-        mtp: bool = False,
-        rpc: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, path: Path, placement: Placement = DEFAULT, *, mtp: bool = False) -> None:
         self.path = path
-        self.rpc = tuple(rpc)
+        self.placement = placement
         self.mtp = mtp
         self._handle: Any = None
-        self.is_offloaded = bool(can_offload() or rpc) and gpu_layers != 0
-        self._workers = connect(rpc)
+        params = model_params(placement, mtp=mtp)
+        self.is_offloaded = params.is_offloaded
+        self._workers = params.workers
         library.clear_log()
-        params = model_params(gpu_layers, mtp=mtp, workers=self._workers)
         progress = _LoadProgress(path.name, self.require_workers)
-        params.progress_callback = progress.callback
-        self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
+        params.values.progress_callback = progress.callback
+        self._handle = llama_cpp.llama_model_load_from_file(bytes(path), params.values)
         if progress.raised:
             self.close()
             raise progress.raised
@@ -61,9 +53,12 @@ class Model(Closing):
             self.close()
             raise
         if not self._handle:
+            remedy = "check that the file is complete and that this llama.cpp is new enough for it"
+            if placement.split_mode != SPLIT_MODES[0]:
+                remedy = f"split_mode {SPLIT_MODES[0]} works with all devices"
             raise ModelLoadError(
                 f"{path.name} cannot be loaded ({library.first_error() or 'no reason given'}); "
-                "check that the file is complete and that this llama.cpp is new enough for it"
+                f"{remedy}"
             )
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(self._handle))
@@ -234,19 +229,3 @@ class _LoadProgress:
         except BaseException as error:
             self.raised = self.raised or error
         return self.raised is None
-
-
-def model_params(
-    gpu_layers: int | None, *, mtp: bool = False, workers: Sequence[Worker] = ()
-) -> Any:
-    """Return the library's parameters for loading a model; the arguments are those of Model."""
-    params = llama_cpp.llama_model_default_params()
-    default_layers = -1 if can_offload() or workers else 0
-    params.n_gpu_layers = default_layers if gpu_layers is None else gpu_layers
-    params.use_extra_bufts = extra_buffers.usable()
-    params.load_mtp = mtp
-    if workers:
-        # The array must live as long as the parameters.
-        params.device_list = device_list(workers)
-        params.devices = ctypes.cast(params.device_list, ctypes.c_void_p)
-    return params

@@ -4,16 +4,14 @@ The backend is a part of the library (`GGML_RPC`), or a library of its own besid
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from localspec.errors import ModelLoadError
 from localspec.llama import library, rpc_build
+from localspec.llama.devices import gpu_pointers, processor_pointers
 from localspec.workers.address import Address
-
-GPUS = (1, 2)
-_CPU = 0
 
 
 def is_available() -> bool:
@@ -40,18 +38,9 @@ def serve(address: Address, threads: int, cache_folder: str | None) -> None:
     start = required_function(
         "ggml_backend_rpc_start_server", None, text, text, size, size, pointer
     )
-    devices = local_devices(GPUS) or local_devices((_CPU,))
+    devices = [*gpu_pointers().values()] or processor_pointers()
     kept = cache_folder.encode() if cache_folder else None
     start(str(address).encode(), kept, threads, len(devices), (pointer * len(devices))(*devices))
-
-
-def local_devices(kinds: Sequence[int]) -> list[int]:
-    """Return the devices of these kinds that are on this machine."""
-    pointer, size = ctypes.c_void_p, ctypes.c_size_t
-    count = required_function("ggml_backend_dev_count", size)
-    get = required_function("ggml_backend_dev_get", pointer, size)
-    kind = required_function("ggml_backend_dev_type", ctypes.c_int, pointer)
-    return [device for device in map(get, range(count())) if kind(device) in kinds]
 
 
 def required_function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:

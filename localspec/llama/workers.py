@@ -3,12 +3,11 @@
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from localspec.errors import WorkerError
-from localspec.llama.rpc import GPUS, local_devices, required_function
+from localspec.llama.rpc import required_function
 from localspec.llama.rpc_server import require_known_version
-from localspec.workers.address import Address, parse_addresses
+from localspec.workers.address import Address
 from localspec.workers.hello import require_version
 from localspec.workers.link import Link
 
@@ -38,9 +37,9 @@ class Worker:
             )
 
 
-def connect(names: Sequence[str]) -> tuple[Worker, ...]:
-    """Return workers by their addresses. Raises WorkerError, ModelLoadError, InvalidValueError."""
-    return tuple(_worker(address) for address in parse_addresses(names))
+def connect(addresses: Sequence[Address]) -> tuple[Worker, ...]:
+    """Return workers by their addresses. Raises WorkerError and ModelLoadError."""
+    return tuple(map(_worker, addresses))
 
 
 def _worker(address: Address) -> Worker:
@@ -92,10 +91,3 @@ def _free(device: int) -> int:
     memory = required_function("ggml_backend_dev_memory", None, pointer, pointer, pointer)
     memory(device, ctypes.byref(free), ctypes.byref(total))
     return free.value
-
-
-def device_list(workers: Sequence[Worker]) -> Any:
-    """Return what a model's parameters take as devices: the workers, then this machine's GPUs."""
-    devices = [device for worker in workers for device in worker.devices]
-    devices += local_devices(GPUS)
-    return (ctypes.c_void_p * (len(devices) + 1))(*devices, None)

@@ -1,5 +1,6 @@
 """RuntimeConfig: devices, memory and threads of the models; EngineConfig: what to load."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,19 @@ from localspec.gguf.heads import MTP, Head
 from localspec.gguf.reader import Header
 from localspec.llama.block_context import BlockContext
 from localspec.llama.context import single_sequence
+from localspec.llama.devices import usual_gpus
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
+from localspec.llama.placement import DEFAULT, SPLIT_MODES, Placement, for_head, parse_devices
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
+from localspec.memory.drafter_places import drafter_places
 from localspec.utils.busy_cores import allowed_cores
-from localspec.workers.address import parse_addresses
 
 # Of ggml.
 MOST_THREADS = 512
 _BOUNDS = (
     ("context", 2, 2**31 - 1),
-    ("gpu_layers", -1, 2**31 - 1),
     ("threads", 1, MOST_THREADS),
     ("most_threads", 1, MOST_THREADS),
 )
@@ -37,7 +39,9 @@ class RuntimeConfig:
 
     context: the most tokens of a text, at most the model's own limit (`context_limit`); None: that
         limit, at most estimate.DEFAULT_CONTEXT.
-    gpu_layers: the number of layers on the GPU; None: all, if this build can use a GPU.
+    placement: where the target is, and a head that reads it.
+    drafter_placement: where draft models are, and heads, with what their target needs; None: beside
+        the target, if there is room.
     threads: None: as many as suit each model, see `threads_for`.
     most_threads: the most threads of a model where `threads` is None; None: fewer than usual only
         where other programs keep cores busy and fewer are quicker, see `threads.fit_threads`; then
@@ -48,21 +52,19 @@ class RuntimeConfig:
         several texts are computed one after the other.
     kv_type, drafter_kv_type: the type of the keys and values in the cache of the target, and of the
         draft models; one of estimate.KV_TYPES.
-    rpc: addresses (HOST:PORT) of workers, which get layers of the target, and of a head that reads
-        it, before GPUs do; draft models stay on this machine.
 
     Raises InvalidValueError for a value out of range, and for types that exclude each other.
     """
 
     context: int | None = None
-    gpu_layers: int | None = None
+    placement: Placement = DEFAULT
     threads: int | None = None
     flash_attention: bool | None = None
     reproducible: bool = False
     kv_type: str = "f16"
     drafter_kv_type: str = "f16"
     most_threads: int | None = None
-    rpc: tuple[str, ...] = ()
+    drafter_placement: Placement | None = None
 
     def __post_init__(self) -> None:
         for name, least, most in _BOUNDS:
@@ -71,12 +73,47 @@ class RuntimeConfig:
                 require(name, value, least, most)
         for kv_type in (self.kv_type, self.drafter_kv_type):
             self._require_possible(kv_type)
-        parse_addresses(self.rpc)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        gpu_layers: int | None = None,
+        rpc: Sequence[str] = (),
+        device: Sequence[str] | None = None,
+        split_mode: str = SPLIT_MODES[0],
+        tensor_split: Sequence[float] = (),
+        cpu_moe: int = 0,
+        draft_device: Sequence[str] | None = None,
+        draft_gpu_layers: int | None = None,
+        **others: Any,
+    ) -> "RuntimeConfig":
+        """Return the configuration of the options of `engine.load`."""
+        devices = parse_devices(device)
+        target = Placement(
+            gpu_layers, devices, tuple(rpc), split_mode, tuple(tensor_split), cpu_moe
+        )
+        drafter = None
+        if draft_device is not None or draft_gpu_layers is not None:
+            drafter = Placement(draft_gpu_layers, parse_devices(draft_device))
+        return cls(placement=target, drafter_placement=drafter, **others)
 
     @property
     def flash(self) -> bool | None:
         """Whether to use flash attention; None: where the library supports it."""
         return False if self.reproducible else self.flash_attention
+
+    def place_of_drafter(self, head: Head | None) -> Placement:
+        """Where a draft model is, or a head."""
+        if head:
+            return for_head(self.placement, self.drafter_placement, usual_gpus())
+        return self.drafter_placement or drafter_places(self.placement)[0]
+
+    @property
+    def placement_in_words(self) -> str:
+        """Where target and draft models are, as far as the user said so."""
+        drafter = self.drafter_placement
+        return self.placement.in_words + (f"; drafter {drafter.in_words}" if drafter else "")
 
     def threads_of(self, model: Model) -> int:
         """The number of CPU threads for this model."""

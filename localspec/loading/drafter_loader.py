@@ -200,9 +200,7 @@ def _load(
 
 def _model(path: Path, runtime: RuntimeConfig, head: Head | None) -> Model:
     mtp = head is not None and head.kind in MTP_KINDS
-    # A head may use matrices of its target, so it is where those are.
-    rpc = runtime.rpc if head else ()
-    return Model(path, gpu_layers=runtime.gpu_layers, mtp=mtp, rpc=rpc)
+    return Model(path, runtime.place_of_drafter(head), mtp=mtp)
 
 
 def _foreign(

@@ -49,8 +49,8 @@ def _memory_request(found: FoundDrafters, target: Facts, runtime: RuntimeConfig)
         optional_drafter=found.optional,
         kv_type=runtime.kv_type,
         drafter_kv_type=runtime.drafter_kv_type,
-        gpu_layers=runtime.gpu_layers,
-        rpc=runtime.rpc,
+        placement=runtime.placement,
+        drafter_placement=runtime.drafter_placement,
         flash_attention=runtime.flash,
         # Snapshots make drafts cheaper and plain passes a little slower, so they are used only for
         # named drafters and heads inside; otherwise checkpoints are used.
@@ -67,20 +67,20 @@ def shortage(own: FoundDrafter, target: Facts, n_ctx: int, runtime: RuntimeConfi
     """
     inside = own.spec.is_inside
     facts = target if inside or own.facts is None else own.facts
+    placement = runtime.placement if inside else runtime.place_of_drafter(own.head)
     with closing(
         ModelMemory(
             facts,
-            gpu_layers=runtime.gpu_layers,
+            placement,
             flash_attention=runtime.flash_attention,
             mtp=inside or kind_of(facts.header) in MTP_KINDS,
             inside=inside,
-            rpc=runtime.rpc if inside else (),
         )
     ) as memory:
         if own.matrices:
             needed = Counter({HOST: facts.size})
         else:
             needed = memory.bytes_by_device(n_ctx, runtime.drafter_kv_type)
-    free = free_memory(gpu_layers=runtime.gpu_layers, rpc=runtime.rpc)
+    free = free_memory(placement)
     found = lacking(needed, free)
     return shortage_text(*found, free) if found else None

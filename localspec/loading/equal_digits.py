@@ -56,5 +56,6 @@ def _file(path: Path, runtime: RuntimeConfig) -> Path:
     """The file of a finding; its name depends on everything that chooses kernels."""
     machine, build = machine_signature()
     # Neither the context size nor the drafters choose the target's kernels.
-    settings = asdict(runtime) | {"context": None, "drafter_kv_type": None}
+    others = ("context", "drafter_kv_type", "drafter_placement")
+    settings = asdict(runtime) | dict.fromkeys(others)
     return cache_file("digits", [_TRIAL, stat_signature(path), machine, settings, build])

@@ -178,9 +178,14 @@ def load_models(
     runtime, context_note = within_model(runtime, facts)
     found, plan = plan_drafters(draft, facts, runtime)
     only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
-    runtime = replace(runtime, drafter_kv_type=plan.drafter_kv_type)
+    runtime = replace(
+        runtime,
+        drafter_kv_type=plan.drafter_kv_type,
+        placement=plan.placement,
+        drafter_placement=plan.drafter_placement,
+    )
     with ExitStack() as undo:
-        weights = Model(path, gpu_layers=runtime.gpu_layers, mtp=found.inside, rpc=runtime.rpc)
+        weights = Model(path, runtime.placement, mtp=found.inside)
         undo.callback(weights.close)
         target = runtime.context_for(
             weights,

@@ -73,8 +73,7 @@ class _Memory:
         self._sizes = ContextSizes(
             other.model.path,
             header,
-            gpu_layers=runtime.gpu_layers,
-            rpc=other.model.rpc,
+            other.model.placement,
             flash_attention=runtime.flash,
             snapshots=other.snapshots,
             branches=other.context.branches,
@@ -108,7 +107,7 @@ class _Memory:
         self._sizes.close()
 
     def _free(self) -> dict[str, int]:
-        return free_memory(gpu_layers=self._runtime.gpu_layers, rpc=self._other.model.rpc)
+        return free_memory(self._other.model.placement)
 
     def _needed(self, texts: int, free: Mapping[str, int]) -> Counter[str]:
         n_ctx = self._other.n_cells
@@ -151,7 +150,7 @@ def _head_contexts_bytes(context: Context, runtime: RuntimeConfig) -> int:
         sizes = ContextSizes(
             head.model.path,
             read_header(head.model.path),
-            gpu_layers=runtime.gpu_layers,
+            head.model.placement,
             flash_attention=runtime.flash,
             mtp=_is_mtp(head),
         )

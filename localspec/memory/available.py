@@ -1,12 +1,13 @@
 """Free memory: how many bytes this process can still allocate on each device."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
-from localspec.llama.devices import can_offload, devices
+from localspec.llama.devices import devices, usual_gpus
+from localspec.llama.placement import Placement
 from localspec.llama.workers import connect
 from localspec.llama.workers import free_memory as worker_memory
 from localspec.utils.cgroups import group_folders, read_file
@@ -24,20 +25,21 @@ _HOST_RESERVE = 96 * _MIB
 _GPU_RESERVE = 512 * _MIB
 
 
-def free_memory(*, gpu_layers: int | None = None, rpc: Sequence[str] = ()) -> dict[str, int]:
-    """Return the free bytes by device, less a reserve. gpu_layers, rpc: as in RuntimeConfig.
+def free_memory(*placements: Placement) -> dict[str, int]:
+    """Return the free bytes by device, less a reserve, of all devices of these placements.
 
     A worker is called by its address. Raises WorkerError if one cannot be used.
     """
     free = {HOST: max(0, host_memory() - _HOST_RESERVE)}
-    if gpu_layers != 0 and can_offload():
+    gpus = {device.name: device for device in devices() if device.is_gpu and device.total}
+    for placement in placements:
+        names = usual_gpus() if placement.gpus is None else placement.gpus
         free |= {
-            device.name: max(0, device.free - _GPU_RESERVE)
-            for device in devices()
-            if device.is_gpu and device.total
+            name: max(0, gpu.free - _GPU_RESERVE)
+            for name, gpu in gpus.items()
+            if name.lower() in map(str.lower, names)
         }
-    if gpu_layers != 0 and rpc:
-        workers = worker_memory(connect(rpc))
+        workers = worker_memory(connect(placement.workers))
         free |= {name: max(0, size - _GPU_RESERVE) for name, size in workers.items()}
     return free
 

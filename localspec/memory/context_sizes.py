@@ -4,11 +4,11 @@
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from localspec.gguf.reader import Header
 from localspec.llama.dry_run import DryModel
+from localspec.llama.placement import Placement
 from localspec.memory import estimate
 from localspec.memory.available import HOST
 
@@ -17,27 +17,25 @@ class ContextSizes:
     """The sizes of contexts of the model at `path`. Call `close` at the end.
 
     n_ctx in all methods: the most tokens of one text; texts: for how many texts there is room.
-    gpu_layers, flash_attention, rpc: as in RuntimeConfig. snapshots, branches: as in Context. mtp:
-    whether they are contexts of the model's heads of multi-token prediction.
+    placement: of the model. flash_attention: as in RuntimeConfig. snapshots, branches: as in
+    Context. mtp: whether they are contexts of the model's heads of multi-token prediction.
     """
 
     def __init__(
         self,
         path: Path,
         header: Header,
+        placement: Placement,
         *,
-        gpu_layers: int | None,
         flash_attention: bool | None,
         snapshots: int = 0,
         branches: int = 0,
         mtp: bool = False,
-        rpc: Sequence[str] = (),
     ) -> None:
         self._path = path
         self._mtp = mtp
         self._header = header
-        self._gpu_layers = gpu_layers
-        self._rpc = rpc
+        self._placement = placement
         self._flash_attention = flash_attention
         self._snapshots = snapshots
         self._branches = branches
@@ -80,9 +78,7 @@ class ContextSizes:
     @property
     def dry_model(self) -> DryModel:
         """The model without weights that the library is asked with."""
-        self._opened = self._opened or DryModel(
-            self._path, gpu_layers=self._gpu_layers, mtp=self._mtp, rpc=self._rpc
-        )
+        self._opened = self._opened or DryModel(self._path, self._placement, mtp=self._mtp)
         return self._opened
 
     def close(self) -> None:

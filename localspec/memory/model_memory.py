@@ -6,11 +6,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import layers_of
 from localspec.gguf.reader import TensorInfo
+from localspec.llama.placement import Placement
 from localspec.memory import estimate
 from localspec.memory.available import HOST
 from localspec.memory.context_sizes import ContextSizes
@@ -21,22 +22,22 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 class ModelMemory:
     """The memory of one model for several contexts. Call `close` at the end.
 
-    gpu_layers, flash_attention, rpc: as in RuntimeConfig. snapshots, branches: as in Context. mtp:
-    whether the model are heads of multi-token prediction in this file. inside: whether this file is
-    their target's: then their weights are in it, and are not counted as the target's.
+    placement: of the model; split rows are counted by layers. flash_attention: as in
+    RuntimeConfig. snapshots, branches: as in Context. mtp: whether the model are heads of
+    multi-token prediction in this file. inside: whether this file is their target's: then their
+    weights are in it, and are not counted as the target's.
     """
 
     def __init__(
         self,
         facts: Facts,
+        placement: Placement,
         *,
-        gpu_layers: int | None,
         flash_attention: bool | None,
         snapshots: int = 0,
         branches: int = 0,
         mtp: bool = False,
         inside: bool = False,
-        rpc: Sequence[str] = (),
     ) -> None:
         self.name = facts.files[0].name
         self._facts = facts
@@ -48,13 +49,13 @@ class ModelMemory:
         self._contexts = ContextSizes(
             facts.files[0],
             facts.header,
-            gpu_layers=gpu_layers,
+            placement,
             flash_attention=flash_attention,
             snapshots=snapshots,
             branches=branches,
             mtp=mtp,
-            rpc=rpc,
         )
+        self._experts = re.compile(placement.experts_pattern or "$^")
         self._by_device: dict[tuple[int, str], Counter[str]] = {}
 
     def estimated_bytes(self, n_ctx: int, kv_type: str) -> int | None:
@@ -102,8 +103,9 @@ class ModelMemory:
             weights[output] += self._shared_embedding()
         return weights
 
-    @staticmethod
-    def _device_of(tensor: str, layers: Mapping[int, str], output: str) -> str:
+    def _device_of(self, tensor: str, layers: Mapping[int, str], output: str) -> str:
+        if self._experts.match(tensor):
+            return HOST
         if (layer := _layer_of(tensor)) is not None:
             return layers.get(layer, HOST)
         # The input embedding stays in main memory, wherever the layers are.

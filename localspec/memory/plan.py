@@ -1,8 +1,9 @@
 """Memory plan: what of two models and their caches fits in memory, before any of it is loaded.
 
-Where the request does not fit, three things are given up in this order: a drafter that nobody asked
-for; then, of a drafter that the user asked for, the precision of its cache; then a part of the
-context, unless the user named its size. Weights count in full although they are mapped from their
+Where the request does not fit, five things are given up in this order: the drafter's place beside
+its target; a drafter that nobody asked for, or, of a drafter that the user asked for, the precision
+of its cache; the target's place on the devices, first of experts, then of layers; then a part of
+the context. What the user named stays. Weights count in full although they are mapped from their
 file: llama.cpp repacks most of them, which takes a copy, and reads the others for every token.
 """
 
@@ -10,12 +11,16 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.facts import Facts
-from localspec.gguf.heads import MTP_KINDS, kind_of
+from localspec.gguf.heads import MTP_KINDS, kind_of, layers_of
 from localspec.gguf.matrix_heads import matrix_head_of
+from localspec.llama.devices import usual_gpus
+from localspec.llama.placement import DEFAULT, ON_PROCESSOR, Placement, for_head
 from localspec.memory.available import HOST, free_memory, lacking, shortage_text
+from localspec.memory.drafter_places import drafter_places
 from localspec.memory.estimate import cell_bytes
 from localspec.memory.model_memory import ModelMemory
 
@@ -38,7 +43,7 @@ class MemoryRequest:
     flash_attention: as in RuntimeConfig. snapshots, branches: of the target, as in Context; no
     snapshots are made where an optional drafter is left out.
     matrix_heads: drafters without a cache: their weights take main memory, and the target's output
-    matrix a second time where they have none. rpc: as in RuntimeConfig.
+    matrix a second time where they have none.
     """
 
     target: Facts
@@ -48,12 +53,12 @@ class MemoryRequest:
     optional_drafter: bool = False
     kv_type: str = "f16"
     drafter_kv_type: str = "f16"
-    gpu_layers: int | None = None
+    placement: Placement = DEFAULT
+    drafter_placement: Placement | None = None
     flash_attention: bool | None = None
     snapshots: int = 0
     branches: int = 0
     matrix_heads: tuple[Facts, ...] = ()
-    rpc: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,8 @@ class MemoryPlan:
     context: tokens of text. no_drafter: why the drafter is left out, if it is. notes: what else is
     less than requested, and why, one line each. needed: bytes that the whole request takes, on all
     devices together. refusal: why nothing fits and what to do, in one line; None where this fits.
-    snapshots: as requested, or 0 without the drafter.
+    snapshots: as requested, or 0 without the drafter. placement, drafter_placement: as in
+    RuntimeConfig.
     """
 
     context: int
@@ -73,6 +79,8 @@ class MemoryPlan:
     needed: int = 0
     refusal: str | None = None
     snapshots: int = 0
+    placement: Placement = DEFAULT
+    drafter_placement: Placement | None = None
 
 
 def memory_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -> MemoryPlan:
@@ -89,7 +97,8 @@ def memory_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -
 def best_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -> MemoryPlan:
     """Plan as `memory_plan`; where nothing fits, return the plan with its `refusal` set."""
     if free is None:
-        free = free_memory(gpu_layers=request.gpu_layers, rpc=request.rpc)
+        placements = [request.drafter_placement] if request.drafter_placement else []
+        free = free_memory(request.placement, *placements)
     search = _Search(request, free)
     try:
         return search.plan()
@@ -103,45 +112,43 @@ class _Search:
     def __init__(self, request: MemoryRequest, free: Mapping[str, int]) -> None:
         self._request = request
         self._free = free
-        rpc = request.rpc
-        self._target = self._model(request.target, request.snapshots, request.branches, rpc=rpc)
-        self._alone = self._target
-        if request.optional_drafter and request.snapshots:
-            self._alone = self._model(request.target, branches=request.branches, rpc=rpc)
-        self._drafters = [self._drafter(drafter) for drafter in request.drafters]
+        self._opened: dict[tuple[Any, ...], ModelMemory] = {}
 
-    def _drafter(self, drafter: Facts) -> ModelMemory:
+    def _target(self, plan: MemoryPlan) -> ModelMemory:
+        return self._model(
+            self._request.target,
+            plan.placement,
+            snapshots=plan.snapshots,
+            branches=self._request.branches,
+        )
+
+    def _drafter(self, drafter: Facts, plan: MemoryPlan) -> ModelMemory:
         inside = drafter.files == self._request.target.files and drafter.has_mtp
         kind = kind_of(drafter.header)
-        alone = kind in MTP_KINDS
-        rpc = self._request.rpc if inside or kind else ()
-        return self._model(drafter, mtp=inside or alone, inside=inside, rpc=rpc)
+        if inside:
+            placement = plan.placement
+        elif kind:
+            placement = for_head(plan.placement, plan.drafter_placement, usual_gpus())
+        else:
+            placement = plan.drafter_placement or drafter_places(plan.placement)[0]
+        return self._model(drafter, placement, mtp=inside or kind in MTP_KINDS, inside=inside)
 
-    def _model(
-        self,
-        model: Facts,
-        snapshots: int = 0,
-        branches: int = 0,
-        *,
-        mtp: bool = False,
-        inside: bool = False,
-        rpc: tuple[str, ...] = (),
-    ) -> ModelMemory:
-        return ModelMemory(
-            model,
-            gpu_layers=self._request.gpu_layers,
-            flash_attention=self._request.flash_attention,
-            snapshots=snapshots,
-            branches=branches,
-            mtp=mtp,
-            inside=inside,
-            rpc=rpc,
-        )
+    def _model(self, facts: Facts, placement: Placement, **options: Any) -> ModelMemory:
+        key = facts.files, placement, tuple(options.items())
+        if key not in self._opened:
+            self._opened[key] = ModelMemory(
+                facts, placement, flash_attention=self._request.flash_attention, **options
+            )
+        return self._opened[key]
 
     def plan(self) -> MemoryPlan:
         request = self._request
         requested = MemoryPlan(
-            request.context, request.drafter_kv_type, snapshots=request.snapshots
+            request.context,
+            request.drafter_kv_type,
+            snapshots=request.snapshots,
+            placement=request.placement,
+            drafter_placement=request.drafter_placement,
         )
         estimate = self._estimate(requested)
         if estimate is not None and self._is_ample(estimate):
@@ -153,7 +160,7 @@ class _Search:
         return replace(plan, refusal=self._refusal(plan))
 
     def close(self) -> None:
-        for model in {self._target, self._alone, *self._drafters}:
+        for model in self._opened.values():
             model.close()
 
     def _estimate(self, plan: MemoryPlan) -> int | None:
@@ -169,30 +176,87 @@ class _Search:
 
     def _plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield the request, then what takes less and less."""
+        least = plan
+        for least in self._drafter_plans(plan):
+            yield least
+        if fewer := self._on_fewer_devices(plan):
+            for least in self._drafter_plans(fewer):
+                yield least
+        if not self._request.fixed_context and (context := self._largest_context(least)):
+            note = f"context {context}: {least.context} {self._shortage_text(least)}"
+            yield replace(least, context=context, notes=(*least.notes, note))
+
+    def _drafter_plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
+        """Yield plans that give the drafter less and less."""
         yield plan
-        names = [each.name for each in self._drafters]
+        moved = plan
+        for moved in self._elsewhere(plan):
+            yield moved
+        names = [each.files[0].name for each in self._request.drafters]
         names += [each.files[0].name for each in self._request.matrix_heads]
         if names and self._request.optional_drafter:
             reason = f"{names[0]} is left out: both {self._shortage_text(plan)}"
-            plan = replace(plan, no_drafter=reason, snapshots=0)
-            yield plan
-        elif self._drafters and self._request.flash_attention is not False:
+            yield replace(plan, no_drafter=reason, snapshots=0)
+        elif self._request.drafters and self._request.flash_attention is not False:
             note = (
                 f"the drafter's cache is kept as {_SMALLER_KV_TYPE}, and it may draft worse: "
-                f"as {plan.drafter_kv_type} both {self._shortage_text(plan)}"
+                f"as {plan.drafter_kv_type} both {self._shortage_text(moved)}"
             )
-            plan = replace(plan, drafter_kv_type=_SMALLER_KV_TYPE, notes=(note,))
-            yield plan
-        if not self._request.fixed_context and (context := self._largest_context(plan)):
-            note = f"context {context}: {plan.context} {self._shortage_text(plan)}"
-            yield replace(plan, context=context, notes=(*plan.notes, note))
+            notes = (*moved.notes, note)
+            yield replace(moved, drafter_kv_type=_SMALLER_KV_TYPE, notes=notes)
+
+    def _elsewhere(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
+        """Yield plans with draft models on other devices than the best for them."""
+        models = [each for each in self._request.drafters if not self._needs_target(each)]
+        if not models or plan.drafter_placement:
+            return
+        name = models[0].files[0].name
+        for place in drafter_places(plan.placement)[1:]:
+            note = f"{name} is {place.in_words}: beside its target both {self._shortage_text(plan)}"
+            yield replace(plan, drafter_placement=place, notes=(*plan.notes, note))
+
+    def _needs_target(self, drafter: Facts) -> bool:
+        """Whether a drafter is a head, which is where its target is."""
+        return drafter.files == self._request.target.files or kind_of(drafter.header) is not None
+
+    def _on_fewer_devices(self, plan: MemoryPlan) -> MemoryPlan | None:
+        """Return a plan with as much of the target on devices as fits; None if nothing can go.
+
+        The target comes first: draft models are on the processor.
+        """
+        target = self._request.target
+        if plan.placement.gpu_layers is not None or self._free.keys() == {HOST}:
+            return None
+        shortage = self._shortage_text(plan)
+        if plan.drafter_placement is None:
+            plan = replace(plan, drafter_placement=drafter_places(plan.placement)[-1])
+        layers = layers_of(target.header)
+        choices = [replace(plan.placement, gpu_layers=count) for count in range(layers, 0, -1)]
+        if target.has_experts and not plan.placement.cpu_moe:
+            less = [replace(plan.placement, cpu_moe=count) for count in range(1, layers + 1)]
+            choices = less + [replace(each, cpu_moe=-1) for each in choices]
+        choices.append(ON_PROCESSOR)
+        fitting = bisect_left(
+            choices,
+            True,
+            key=lambda place: self._fits_devices(replace(plan, placement=place)),
+        )
+        best = choices[min(fitting, len(choices) - 1)]
+        note = f"{target.files[0].name}: {best.in_words}, as all of it there {shortage}"
+        return replace(plan, placement=best, notes=(*plan.notes, note))
+
+    def _fits_devices(self, plan: MemoryPlan) -> bool:
+        """Whether a plan fits on all devices but the processor."""
+        devices = {name: size for name, size in self._free.items() if name != HOST}
+        needed = self._needed(plan)
+        return all(needed[name] <= size for name, size in devices.items())
 
     def _models(self, plan: MemoryPlan) -> Iterator[tuple[ModelMemory, str]]:
         """Yield the models of a plan with the types of their caches."""
-        target = self._alone if plan.no_drafter else self._target
-        yield target, self._request.kv_type
+        yield self._target(plan), self._request.kv_type
         if not plan.no_drafter:
-            yield from ((drafter, plan.drafter_kv_type) for drafter in self._drafters)
+            for drafter in self._request.drafters:
+                yield self._drafter(drafter, plan), plan.drafter_kv_type
 
     def _is_hopeless(self, plan: MemoryPlan) -> bool:
         """Whether even asking the library would take too much memory, or is in vain."""
@@ -213,7 +277,7 @@ class _Search:
         own = all(matrix_head_of(each.files[0], each.header).has_output for each in heads)
         # Heads without an output matrix read the target's in its file, beside what llama.cpp made
         # of it.
-        return sum(each.size for each in heads) + (0 if own else self._target.output_bytes)
+        return sum(each.size for each in heads) + (0 if own else self._target(plan).output_bytes)
 
     def _needed(self, plan: MemoryPlan) -> Counter[str]:
         """Return the bytes that a plan takes, by device."""
@@ -247,7 +311,7 @@ class _Search:
         remedy = f"try --ctx {largest}" if largest else "try a smaller quantisation"
         if len(list(self._models(plan))) > 1 or self._matrix_heads_bytes(plan):
             remedy += ", or --draft suffix"
-        name = self._target.name
+        name = self._request.target.files[0].name
         return f"{name}: a context of {plan.context} tokens {self._shortage_text(plan)}; {remedy}"
 
     def _shortage_text(self, plan: MemoryPlan) -> str:

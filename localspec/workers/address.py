@@ -1,4 +1,4 @@
-"""Addresses of workers, as `--rpc` takes them."""
+"""Addresses of workers, as `--rpc` and `--device` take them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,21 +19,24 @@ class Address(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-def parse_address(text: str) -> Address:
-    """Return the address that `HOST:PORT` or `HOST` names. Raises InvalidValueError."""
+def parse_address(text: str, option: str = "rpc") -> Address:
+    """Return the address that `HOST:PORT` or `HOST` names. Raises InvalidValueError.
+
+    option: what the user set, for the error.
+    """
     host, _, port = text.strip().partition(":")
     number = int(port) if port.isdecimal() and len(port) <= 5 else 0
     if not port and not text.strip().endswith(":"):
         number = DEFAULT_PORT
     if not host or not host.isprintable() or not 0 < number < 1 << 16:
-        raise InvalidValueError(f"rpc is {text!r:.80}; a worker is named HOST:PORT")
+        raise InvalidValueError(f"{option} is {text!r:.80}; a worker is named HOST:PORT")
     return Address(host, number)
 
 
-def parse_addresses(names: Sequence[str]) -> list[Address]:
+def parse_addresses(names: Sequence[str], option: str = "rpc") -> list[Address]:
     """Return the addresses of several workers. Raises InvalidValueError, also for doubles."""
-    found = [parse_address(name) for name in names]
+    found = [parse_address(name, option) for name in names]
     for address in found:
         if found.count(address) > 1:
-            raise InvalidValueError(f"rpc names {address} twice; name each worker once")
+            raise InvalidValueError(f"{option} names {address} twice; name each worker once")
     return found

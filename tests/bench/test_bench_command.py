@@ -343,6 +343,7 @@ def small_report() -> Report:
             context=sweep.plain.context,
             threads=1,
             gpu_layers=None,
+            placement="all layers on GPUs",
             reproducible=False,
             prompts={"edit": 1, "code": 1, "<script>": 0},
             prompts_hash="",

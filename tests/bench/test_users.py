@@ -234,6 +234,7 @@ def test_the_page_has_the_chart_and_the_table(sweep: LoadedSweep) -> None:
         context=sweep.plain.context,
         threads=1,
         gpu_layers=None,
+        placement="all layers on GPUs",
         reproducible=False,
         prompts={"mine": 3},
         prompts_hash="",

@@ -28,6 +28,7 @@ from localspec.bench.server_process import ServerFailed, running_server
 from localspec.bench.servers import ServedModel, peer_servers
 from localspec.drafters.spec import MTP
 from localspec.errors import InvalidValueError
+from localspec.llama.placement import Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
 
@@ -175,7 +176,7 @@ def test_what_cannot_be_measured(
 
 
 def model() -> ServedModel:
-    return ServedModel(registry.bundled().target, 512, 2, RuntimeConfig(gpu_layers=3))
+    return ServedModel(registry.bundled().target, 512, 2, RuntimeConfig(placement=Placement(3)))
 
 
 def test_draft_types_follow_the_drafter(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from localspec.gguf.reader import read_header
 from localspec.llama.context import Context
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.speculation.passes import Pass
 
 TOOL = os.environ.get("LLAMA_SPECULATIVE_SIMPLE", "")
@@ -96,7 +97,7 @@ def made(tmp_path: Path, target: Path) -> Made:
 
 def computed(target: Path, head: Path, forward: PublishedEagle3) -> np.ndarray:
     """The logits of llama.cpp behind each token of TEXT but the first."""
-    with Model(target, gpu_layers=0) as model, Model(head, gpu_layers=0) as own:
+    with Model(target, ON_PROCESSOR) as model, Model(head, ON_PROCESSOR) as own:
         context = Context(model, n_ctx=64, **EXACT)
         width = len(READS) * WIDTH
         heads = HeadContext(own, target=context, encoder_width=width, n_ctx=64, texts=1, **EXACT)

@@ -18,6 +18,7 @@ from localspec.engine import state_store
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.state import State
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes are POSIX's")
@@ -358,7 +359,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def model(paths: dict[str, Path], kind: str) -> Iterator[Model]:
-    with Model(paths[KINDS[kind][0]], gpu_layers=0) as loaded:
+    with Model(paths[KINDS[kind][0]], ON_PROCESSOR) as loaded:
         yield loaded
 
 
@@ -371,7 +372,7 @@ from localspec.engine.state_store import StateStore
 from localspec.llama.model import Model
 kind, model, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 states = StateStore(folder).load("key", {"kind": kind})
-with Model(model, gpu_layers=0) as loaded, context_of(loaded, kind) as context:
+with Model(model, ON_PROCESSOR) as loaded, context_of(loaded, kind) as context:
     assert context.restore(states["target"])
     row = context.extend([9])
     assert context.evaluated == 1 and len(context.tokens) == 301

@@ -9,6 +9,7 @@ from fakes.numpy_llama import Floats, NumpyLlama
 
 from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.speculation.draft import NOTHING
 from localspec.speculation.passes import OUTPUT, Pass, draft_pass
 from localspec.utils.closing import Closing
@@ -25,7 +26,7 @@ class LibraryRows(NumpyLlama, Closing):
     def __init__(self, path: Path, layers: Sequence[int]) -> None:
         super().__init__(path)
         self._reads = tuple(sorted(set(layers)))
-        self._model = Model(path, gpu_layers=0)
+        self._model = Model(path, ON_PROCESSOR)
         self._text = Context(self._model, n_ctx=512, threads=1, **EXACT).new_sequence()
 
     def hidden(self, tokens: list[int]) -> list[Floats]:

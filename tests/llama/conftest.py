@@ -8,6 +8,7 @@ import pytest
 from fakes.checked import KINDS, Checked, Make, context_of, write_family
 
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.sequence import KVSequence
 
 
@@ -15,7 +16,7 @@ from localspec.llama.sequence import KVSequence
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Model]]:
     folder: Path = tmp_path_factory.mktemp("models")
     made = {
-        family: Model(write_family(folder / f"{family}.gguf", family), gpu_layers=0)
+        family: Model(write_family(folder / f"{family}.gguf", family), ON_PROCESSOR)
         for family in ("llama", "gemma3", "mamba", "qwen35")
     }
     yield made

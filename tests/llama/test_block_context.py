@@ -25,6 +25,7 @@ from localspec.errors import LocalspecError
 from localspec.llama.block_context import BlockContext
 from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
@@ -45,8 +46,8 @@ class Models:
         target, head = write_target(folder / "target.gguf"), folder / "head.gguf"
         write_block_head(head, shape)
         self.oracle = BlockOracle(target, head)
-        self.target = undo.enter_context(Model(target, gpu_layers=0))
-        self.head = undo.enter_context(Model(head, gpu_layers=0))
+        self.target = undo.enter_context(Model(target, ON_PROCESSOR))
+        self.head = undo.enter_context(Model(head, ON_PROCESSOR))
         self.drafter = drafter
         self._undo = undo
 

@@ -15,6 +15,7 @@ from localspec.llama.batch_invariance import logits_by
 from localspec.llama.context import single_sequence
 from localspec.llama.digits_probe import _Trial, find_equal_digits
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.probe_cache import OTHER, OWN, ProbeCache, Rows
 from localspec.speculation.equal_digits import EqualDigits
 
@@ -27,7 +28,7 @@ LONG = 60.0
 def float_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     """Of 32-bit weights, for which CPUs have a kernel for one row and another for several."""
     path: Path = tmp_path_factory.mktemp("float") / "llama.gguf"
-    with Model(write_tiny(path, "llama", quantised=False), gpu_layers=0) as model:
+    with Model(write_tiny(path, "llama", quantised=False), ON_PROCESSOR) as model:
         yield model
 
 

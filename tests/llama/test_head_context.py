@@ -25,6 +25,7 @@ from localspec.errors import LocalspecError
 from localspec.llama.context import Context
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Pass, run
 
@@ -39,8 +40,8 @@ class Models:
         target, head = write_target(folder / "target.gguf"), folder / "head.gguf"
         write_head(head, SHAPES[shape])
         self.oracle = Eagle3Oracle(target, head)
-        self.target = undo.enter_context(Model(target, gpu_layers=0))
-        self.head = undo.enter_context(Model(head, gpu_layers=0))
+        self.target = undo.enter_context(Model(target, ON_PROCESSOR))
+        self.head = undo.enter_context(Model(head, ON_PROCESSOR))
         self.shape = SHAPES[shape]
         self._undo = undo
 

@@ -15,6 +15,7 @@ from localspec.llama.context import single_sequence
 from localspec.llama.dry_run import ContextMemory, DryModel, parse_context_memory
 from localspec.llama.library import captured_log
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.memory import estimate
 from localspec.models import registry
 
@@ -82,9 +83,9 @@ def test_a_dry_model_takes_what_a_real_one_does(
     n_ctx: int, kv_type: str, flash_attention: bool | None
 ) -> None:
     path, number = registry.bundled().target, estimate.KV_TYPES[kv_type]
-    with DryModel(path, gpu_layers=0) as dry:
+    with DryModel(path, ON_PROCESSOR) as dry:
         said = dry.context_memory(n_ctx, kv_type=number, flash_attention=flash_attention)
-    with Model(path, gpu_layers=0) as model, captured_log() as lines:
+    with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
         single_sequence(
             model, n_ctx=n_ctx, threads=1, flash_attention=flash_attention, kv_type=number
         ).close()
@@ -98,9 +99,9 @@ def test_a_dry_model_takes_what_a_real_one_does(
 @pytest.mark.parametrize("family", FAMILIES)
 def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
     path = write_tiny(tmp_path / f"{family}.gguf", family)
-    with DryModel(path, gpu_layers=0) as dry:
+    with DryModel(path, ON_PROCESSOR) as dry:
         said = dry.context_memory(2048, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
-    with Model(path, gpu_layers=0) as model, captured_log() as lines:
+    with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
         single_sequence(model, n_ctx=2048, threads=1).close()
     assert said == parse_context_memory(lines)
     assert said is not None
@@ -117,10 +118,10 @@ def test_room_for_several_texts(
 ) -> None:
     options = {"texts": texts, "branches": branches, "snapshots": snapshots}
     path = write_tiny(tmp_path / f"{family}.gguf", family)
-    with DryModel(path, gpu_layers=0) as dry:
+    with DryModel(path, ON_PROCESSOR) as dry:
         one = dry.context_memory(1024, kv_type=1, flash_attention=True)
         said = dry.context_memory(1024, kv_type=1, flash_attention=True, **options)
-    with Model(path, gpu_layers=0) as model, captured_log() as lines:
+    with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
         context = single_sequence(
             model, n_ctx=1024, threads=1, kv_type=1, flash_attention=True, **options
         )
@@ -141,7 +142,7 @@ def padded(cells: int) -> int:
 def test_snapshots_of_a_state_are_counted(tmp_path: Path) -> None:
     sizes = []
     for snapshots in (0, 8):
-        with DryModel(write_tiny(tmp_path / "qwen35.gguf", "qwen35"), gpu_layers=0) as dry:
+        with DryModel(write_tiny(tmp_path / "qwen35.gguf", "qwen35"), ON_PROCESSOR) as dry:
             said = dry.context_memory(256, kv_type=1, flash_attention=None, snapshots=snapshots)
         assert said is not None
         sizes.append(said.cache["CPU"])
@@ -150,7 +151,7 @@ def test_snapshots_of_a_state_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_dry_model_takes_nothing_itself() -> None:
-    with DryModel(registry.bundled().target, gpu_layers=0) as dry:
+    with DryModel(registry.bundled().target, ON_PROCESSOR) as dry:
         before = psutil.Process().memory_info().rss
         said = dry.context_memory(2**17, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
         assert said is not None
@@ -159,7 +160,7 @@ def test_a_dry_model_takes_nothing_itself() -> None:
 
 
 def test_a_context_that_cannot_be_made_has_no_figure() -> None:
-    with DryModel(registry.bundled().target, gpu_layers=0) as dry:
+    with DryModel(registry.bundled().target, ON_PROCESSOR) as dry:
         assert (
             dry.context_memory(256, kv_type=estimate.KV_TYPES["q8_0"], flash_attention=False)
             is None

@@ -12,6 +12,7 @@ from fakes.tiny import FAMILIES, WIDTH, write_tiny
 from localspec.llama.context import Context
 from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.speculation.draft import Draft
 from localspec.speculation.passes import OUTPUT, Pass, Scores, draft_pass
@@ -29,7 +30,7 @@ def family(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def context(family: Path) -> Make:
     def make(texts: int = 1, **options: int) -> Context:
         return Context(
-            Model(family, gpu_layers=0),
+            Model(family, ON_PROCESSOR),
             n_ctx=256,
             threads=1,
             texts=texts,

@@ -20,6 +20,7 @@ from localspec.drafters.assistant import Assistant
 from localspec.errors import LocalspecError
 from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.shared_context import SharedContext, SharedSequence
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit
@@ -39,8 +40,8 @@ class Models:
         target = write_target(folder / "target.gguf", shared_layers=shared_layers)
         path = write_assistant(folder / "assistant.gguf")
         self.oracle = AssistantOracle(target, path)
-        self.target = undo.enter_context(Model(target, gpu_layers=0))
-        self.assistant = undo.enter_context(Model(path, gpu_layers=0, mtp=True))
+        self.target = undo.enter_context(Model(target, ON_PROCESSOR))
+        self.assistant = undo.enter_context(Model(path, ON_PROCESSOR, mtp=True))
         self._undo = undo
 
     def target_context(self, texts: int = TEXTS, **options: Any) -> Context:

@@ -15,6 +15,7 @@ from fakes.pycode import load
 from localspec.control.cost_profile import CostProfile
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedContext
@@ -173,7 +174,7 @@ def test_passes_with_snapshots_are_measured_separately(
     tmp_path: Path, cache: Path, kept: int
 ) -> None:
     path, other = write_target(tmp_path / "hybrid.gguf", heads=0), SNAPSHOTS - kept
-    with Model(path, gpu_layers=0) as model, cache_of(model, snapshots=kept) as target:
+    with Model(path, ON_PROCESSOR) as model, cache_of(model, snapshots=kept) as target:
         found = calibrate(target, {}, RuntimeConfig())
         for snapshots, expected in {kept: found, None: found, other: None}.items():
             stored = calibration.remembered(path, {}, RuntimeConfig(), snapshots=snapshots)
@@ -201,8 +202,8 @@ def test_a_head_that_reads_its_targets_cache_leaves_the_text(
 ) -> None:
     path = write_gemma4(tmp_path / "target.gguf"), write_assistant(tmp_path / "assistant.gguf")
     with (
-        Model(path[0], gpu_layers=0) as model,
-        Model(path[1], gpu_layers=0, mtp=True) as head,
+        Model(path[0], ON_PROCESSOR) as model,
+        Model(path[1], ON_PROCESSOR, mtp=True) as head,
         cache_of(model, snapshots=0) as target,
     ):
         shared = SharedContext(head, target=target.context, threads=1)

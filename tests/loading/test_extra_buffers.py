@@ -17,7 +17,9 @@ from localspec.errors import ModelLoadError
 from localspec.llama import extra_buffers
 from localspec.llama.dry_run import DryModel
 from localspec.llama.library import captured_log
-from localspec.llama.model import Model, model_params
+from localspec.llama.model import Model
+from localspec.llama.model_params import model_params
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.sequence import KVSequence
 from localspec.loading import calibration, load_check
 from localspec.loading.config import RuntimeConfig
@@ -69,7 +71,7 @@ def buffer_types(lines: list[str]) -> set[str]:
 
 def test_no_extra_buffer_type_is_in_use_after_a_crash(faulty: Callable[..., str]) -> None:
     pair = registry.bundled()
-    with captured_log() as lines, Model(pair.drafter, gpu_layers=0):
+    with captured_log() as lines, Model(pair.drafter, ON_PROCESSOR):
         usual = buffer_types(lines)
     faulty()
     with captured_log() as lines, load(gpu_layers=0) as engine:
@@ -77,8 +79,8 @@ def test_no_extra_buffer_type_is_in_use_after_a_crash(faulty: Callable[..., str]
         names = {engine.model.path, *engine.drafter_set.model_paths}
     assert names == {pair.target, pair.drafter}
     assert buffer_types(lines) <= {"CPU", "CPU_Mapped"}
-    assert not model_params(0).use_extra_bufts
-    with captured_log() as lines, DryModel(pair.drafter, gpu_layers=0):
+    assert not model_params(ON_PROCESSOR).values.use_extra_bufts
+    with captured_log() as lines, DryModel(pair.drafter, ON_PROCESSOR):
         assert buffer_types(lines) <= {"CPU", "CPU_Mapped"}
     if not usual - {"CPU", "CPU_Mapped"}:
         pytest.skip("this build has no extra buffer type for this processor")
@@ -108,7 +110,7 @@ def test_a_healthy_library_is_tried_once(
     loadable_header(target)
     loadable_header(write_tiny(tmp_path / "tiny.gguf", "llama"))
     assert children == [(target.name, True), ("tiny.gguf", False)]
-    assert model_params(0).use_extra_bufts
+    assert model_params(ON_PROCESSOR).values.use_extra_bufts
 
 
 def test_the_bundled_model_is_tried_before_one_of_the_user(
@@ -118,7 +120,7 @@ def test_the_bundled_model_is_tried_before_one_of_the_user(
     path = write_tiny(tmp_path / "tiny.gguf", "llama")
     loadable_header(path)
     assert children == [(registry.bundled().target.name, True), ("tiny.gguf", False)]
-    assert not model_params(0).use_extra_bufts
+    assert not model_params(ON_PROCESSOR).values.use_extra_bufts
 
 
 def test_a_library_that_crashes_anyway_is_refused(faulty: Callable[..., str]) -> None:

@@ -16,6 +16,7 @@ from localspec.errors import ModelLoadError
 from localspec.gguf.check import check_generative
 from localspec.llama.context import Context
 from localspec.llama.dry_run import ContextMemory, DryModel
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading import places
 from localspec.memory.available import HOST
 from localspec.memory.context_sizes import ContextSizes
@@ -50,7 +51,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def needed(path: Path, texts: int) -> int:
-    sizes = ContextSizes(path, check_generative(path), gpu_layers=0, flash_attention=None)
+    sizes = ContextSizes(path, check_generative(path), ON_PROCESSOR, flash_attention=None)
     with closing(sizes):
         found = sizes.bytes_by_device(N_CTX, "f16", texts)
     assert found is not None

@@ -11,6 +11,7 @@ from fakes.mtp import write_target
 import localspec
 from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.gguf.facts import facts_of
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST
@@ -26,14 +27,16 @@ MIB = 2**20
 
 def request() -> MemoryRequest:
     target, drafter = map(facts_of, PAIR)
-    return MemoryRequest(target=target, drafters=(drafter,), context=CONTEXT, gpu_layers=0)
+    return MemoryRequest(
+        target=target, drafters=(drafter,), context=CONTEXT, placement=ON_PROCESSOR
+    )
 
 
 def needed(
     path: Path | None, context: int = CONTEXT, kv_type: str = "f16", *, snapshots: int = 0
 ) -> int:
     assert path is not None
-    model = ModelMemory(facts_of(path), gpu_layers=0, flash_attention=None, snapshots=snapshots)
+    model = ModelMemory(facts_of(path), ON_PROCESSOR, flash_attention=None, snapshots=snapshots)
     try:
         return model.bytes_by_device(context, kv_type).total()
     finally:
@@ -47,7 +50,7 @@ SMALLER_CACHE = needed(PAIR.target) + needed(PAIR.drafter, kv_type="q8_0")
 @pytest.mark.parametrize("free", [BOTH, 100 * BOTH])
 def test_all_is_kept_where_it_fits(free: int) -> None:
     plan = memory_plan(request(), {HOST: free})
-    assert plan == MemoryPlan(CONTEXT, "f16", needed=plan.needed)
+    assert plan == MemoryPlan(CONTEXT, "f16", needed=plan.needed, placement=ON_PROCESSOR)
     assert plan.needed == pytest.approx(BOTH, rel=0.2)
 
 
@@ -70,7 +73,7 @@ def test_with_heads_inside_their_snapshots_go_too(tmp_path: Path) -> None:
         fixed_context=True,
         drafters=(target,),
         optional_drafter=True,
-        gpu_layers=0,
+        placement=ON_PROCESSOR,
         snapshots=SNAPSHOTS,
     )
     plan = memory_plan(with_heads, {HOST: alone})

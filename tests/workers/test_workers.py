@@ -15,6 +15,7 @@ from localspec.gguf.facts import facts_of
 from localspec.llama import rpc, rpc_build, rpc_server
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
+from localspec.llama.placement import Placement
 from localspec.llama.rpc_server import RpcServer
 from localspec.loading.calibration import remembered
 from localspec.memory.available import HOST, free_memory
@@ -78,17 +79,16 @@ def test_heads_are_where_their_target_is(
 
 
 def test_the_memory_plan_knows_the_workers(workers: list[str]) -> None:
-    free = free_memory(rpc=workers)
+    free = free_memory(Placement(rpc=tuple(workers)))
     assert free.keys() >= {HOST, *workers}
     facts = facts_of(bundled().target)
-    model = ModelMemory(facts, gpu_layers=None, flash_attention=None, rpc=workers)
+    model = ModelMemory(facts, Placement(rpc=tuple(workers)), flash_attention=None)
     needed = model.bytes_by_device(512, "f16")
     model.close()
     assert all(needed[each] > facts.size / 4 for each in workers)
-    plan = best_plan(
-        MemoryRequest(target=facts, context=512, fixed_context=True, rpc=tuple(workers)),
-        free | {workers[1]: 2**20},
-    )
+    placement = Placement(gpu_layers=-1, rpc=tuple(workers))
+    request = MemoryRequest(target=facts, context=512, fixed_context=True, placement=placement)
+    plan = best_plan(request, free | {workers[1]: 2**20})
     assert plan.refusal and f"on {workers[1]}, and 1.0 MB are free" in plan.refusal
 
 
@@ -97,7 +97,8 @@ def test_costs_are_those_of_these_workers(workers: list[str]) -> None:
         runtime = engine.slot.loaded.runtime
     assert remembered(bundled().target, {}, runtime)
     for others in ((), tuple(workers[:1]), (workers[1], workers[0])):
-        assert not remembered(bundled().target, {}, replace(runtime, rpc=others))
+        elsewhere = replace(runtime, placement=Placement(rpc=others))
+        assert not remembered(bundled().target, {}, elsewhere)
 
 
 def test_a_slow_worker_changes_nothing_but_time(worker: RpcServer, local: tuple[int, ...]) -> None:
@@ -190,7 +191,7 @@ def test_a_worker_that_is_gone_while_the_model_loads(worker: RpcServer, cut_afte
 
 
 def test_a_copy_of_a_cache_that_is_gone_is_none(worker: RpcServer) -> None:
-    with Model(bundled().target, rpc=[str(worker.address)]) as model:
+    with Model(bundled().target, Placement(rpc=(str(worker.address),))) as model:
         sequence = single_sequence(model, n_ctx=64, threads=1)
         sequence.extend([1, 2, 3])
         assert sequence.memory.copy() is not None

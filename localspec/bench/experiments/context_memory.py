@@ -23,6 +23,7 @@ from localspec.gguf.reader import read_header
 from localspec.gguf.writer import TensorData, TensorType, write_gguf
 from localspec.llama.dry_run import DryModel, parse_context_memory
 from localspec.llama.library import captured_log
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.memory.estimate import cache_bytes
 from localspec.models import registry
 from localspec.scaling.source_model import ARCHITECTURE, SourceModel
@@ -88,7 +89,7 @@ def measure(n_ctx: int, vocabulary: int, tokens: int) -> MemoryUse:
 def _measure_here(model: Path, n_ctx: int, tokens: int) -> MemoryUse:
     """Measure this process, which must not have loaded a model before."""
     # Not counted: what the library allocates once, whatever the model.
-    DryModel(registry.bundled().target, gpu_layers=0).close()
+    DryModel(registry.bundled().target, ON_PROCESSOR).close()
     before = _resident()
     with captured_log() as lines, load(model, model, context=n_ctx, gpu_layers=0) as engine:
         loaded = _resident() - before
@@ -124,7 +125,7 @@ def _fill(engine: Engine, tokens: int) -> Mapping[str, int]:
 def _vocabulary_bytes(model: Path) -> int:
     """Bytes of the library's tables of the vocabulary: what a model without weights takes."""
     before = _resident()
-    with DryModel(model, gpu_layers=0):
+    with DryModel(model, ON_PROCESSOR):
         return _resident() - before
 
 

@@ -20,6 +20,7 @@ from localspec.llama.context import single_sequence
 from localspec.llama.dry_run import DryModel, parse_context_memory
 from localspec.llama.library import captured_log
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.memory.estimate import KV_TYPES
 from localspec.memory.model_memory import ModelMemory
 from localspec.utils.format import format_bytes
@@ -35,7 +36,7 @@ _READ = 64
 
 def _predicted(path: Path, context: int, kv_type: str) -> int:
     """Bytes that the memory plan predicts for one model and its cache."""
-    model = ModelMemory(facts_of(path), gpu_layers=0, flash_attention=None)
+    model = ModelMemory(facts_of(path), ON_PROCESSOR, flash_attention=None)
     try:
         return model.bytes_by_device(context, kv_type).total()
     finally:
@@ -57,10 +58,10 @@ def _measured_here(models: Sequence[Path], context: int, kv_type: str) -> tuple[
     the files that it reads.
     """
     # Not counted: what the library allocates once, whatever the model.
-    DryModel(models[0], gpu_layers=0).close()
+    DryModel(models[0], ON_PROCESSOR).close()
     before, buffers = _private_bytes(), 0
     with ExitStack() as stack:
-        loaded = [stack.enter_context(Model(path, gpu_layers=0)) for path in models]
+        loaded = [stack.enter_context(Model(path, ON_PROCESSOR)) for path in models]
         weights = _private_bytes() - before
         contexts = []
         for model in loaded:

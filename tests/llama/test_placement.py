@@ -1,0 +1,105 @@
+"""What a user may ask for about devices, and what becomes of it without any."""
+
+import re
+
+import pytest
+
+import localspec
+from localspec.errors import InvalidValueError
+from localspec.gguf.facts import facts_of
+from localspec.llama.devices import gpu_pointers
+from localspec.llama.placement import (
+    DEFAULT,
+    ON_PROCESSOR,
+    Placement,
+    for_head,
+    parse_devices,
+    parse_shares,
+)
+from localspec.models.registry import bundled
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gpu_layers": -2}, "gpu_layers is -2; it must be a number of layers, or -1 for all"),
+        ({"cpu_moe": 10**6}, "cpu_moe is 1000000; it must be a number of layers"),
+        ({"split_mode": "column"}, "split_mode is 'column'; it must be layer or row"),
+        ({"tensor_split": (0.0, 0.0)}, "tensor_split is 0.0,0.0; it must be a share of each"),
+        ({"tensor_split": (1.0, -1.0)}, "tensor_split is 1.0,-1.0; "),
+        ({"tensor_split": (float("nan"),)}, "tensor_split is nan; "),
+        ({"devices": ("desk:0",)}, "device is 'desk:0'; a worker is named HOST:PORT"),
+        ({"rpc": ("desk:1",), "devices": ("desk:1",)}, "rpc names desk:1 twice"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidValueError, match=re.escape(message)):
+        Placement(**options)  # type: ignore[arg-type]
+
+
+def test_devices_are_named_by_the_user() -> None:
+    assert parse_devices(None) is None
+    assert parse_devices(["none"]) == parse_devices([" CPU "]) == ()
+    assert parse_devices(["CUDA0", " desk:1"]) == ("CUDA0", "desk:1")
+    for wrong in (["CUDA0", "none"], ["CUDA0", "CUDA0"], [""], ["a", ""]):
+        with pytest.raises(InvalidValueError, match="name each device once, or none alone"):
+            parse_devices(wrong)
+    assert parse_shares("") == ()
+    assert parse_shares("3, 1.5") == (3, 1.5)
+    with pytest.raises(InvalidValueError, match="tensor_split is '3;1'; it must be a share"):
+        parse_shares("3;1")
+
+
+def test_a_placement_is_told_in_words() -> None:
+    assert DEFAULT.in_words == "all layers on GPUs"
+    assert ON_PROCESSOR.in_words == Placement(gpu_layers=0).in_words == "on the processor"
+    assert Placement(1, ("A", "b:1")).in_words == "1 layer on A, b:1"
+    found = Placement(20, rpc=("b:1",), cpu_moe=-1).in_words
+    assert found == "20 layers on b:1, GPUs, the experts of all layers on the processor"
+
+
+def test_the_pattern_of_experts_names_their_tensors_alone() -> None:
+    names = [f"blk.{layer}.ffn_{part}.weight" for layer in (1, 2, 12) for part in EXPERTS + OTHERS]
+    assert DEFAULT.experts_pattern is None
+    pattern = Placement(cpu_moe=2).experts_pattern
+    assert pattern
+    found = [name for name in names if re.search(pattern, name)]
+    assert found == [f"blk.1.ffn_{part}.weight" for part in EXPERTS]
+    every = Placement(cpu_moe=-1).experts_pattern
+    assert every
+    assert sum(bool(re.search(every, name)) for name in names) == 3 * len(EXPERTS)
+
+
+EXPERTS = ["gate_exps", "up_exps", "down_exps", "gate_up_exps", "up_chexps"]
+OTHERS = ["gate", "up_shexp", "gate_inp", "norm"]
+
+
+def test_a_head_takes_the_devices_of_its_target_along() -> None:
+    target = Placement(devices=("A", "B"), cpu_moe=3)
+    assert for_head(target, None, ["A"]) == target
+    assert for_head(target, Placement(devices=("B",)), ["A"]) == Placement(
+        devices=("B", "A"), tensor_split=(1, 0)
+    )
+    assert for_head(target, ON_PROCESSOR, ["A"]) == Placement(0, ("A", "B"))
+    usual = Placement(rpc=("b:1",))
+    found = for_head(usual, Placement(devices=("c:1",)), ["A"])
+    assert found == Placement(devices=("c:1", "b:1", "A"), tensor_split=(1, 0, 0))
+
+
+@pytest.mark.parametrize("options", [{"device": ["NoGPU7"]}, {"draft_device": ["NoGPU7"]}])
+def test_a_device_that_is_not_here_is_named_with_those_that_are(
+    options: dict[str, list[str]],
+) -> None:
+    here = ", ".join(gpu_pointers()) or "this build of llama.cpp finds no GPU"
+    drafter = str(bundled().drafter)
+    with pytest.raises(InvalidValueError, match=rf"device 'NoGPU7' is not here; .*{here}"):
+        localspec.load(draft=drafter, **options)
+
+
+def test_shares_are_for_devices() -> None:
+    with pytest.raises(InvalidValueError, match="tensor_split has 2 shares; name one for each"):
+        localspec.load(draft="none", device=["none"], tensor_split=[1, 1])
+
+
+def test_facts_know_experts() -> None:
+    assert not facts_of(bundled().target).has_experts

@@ -1,0 +1,255 @@
+"""Models on devices that the user names, or that memory leaves; the devices are real workers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.tiny import write_tiny
+from fakes.workers import Proxy, real_worker, require_rpc
+
+import localspec
+from localspec.engine.engine import Engine
+from localspec.errors import ModelLoadError
+from localspec.gguf.facts import facts_of
+from localspec.llama.dry_run import DryModel
+from localspec.llama.placement import ON_PROCESSOR, Placement
+from localspec.memory import drafter_places, plan
+from localspec.memory.available import HOST
+from localspec.memory.model_memory import ModelMemory
+from localspec.memory.plan import MemoryPlan, MemoryRequest, best_plan
+from localspec.models.registry import bundled
+
+PROMPT = [{"role": "user", "content": "How do I list files by size?"}]
+HEADS = Path(__file__).parents[1] / "trained"
+OPTIONS: dict[str, Any] = {"max_tokens": 40, "seed": 3, "ignore_eos": True}
+PAIR = bundled()
+DRAFTER = str(PAIR.drafter)
+AMPLE = 2**40
+
+
+@pytest.fixture(autouse=True, scope="module")
+def rpc_or_skip(own_cache: None) -> None:
+    require_rpc()
+
+
+@pytest.fixture(scope="module")
+def devices() -> Iterator[tuple[str, str]]:
+    """Two devices: the addresses of two workers."""
+    with real_worker() as first, real_worker() as second:
+        yield str(first.address), str(second.address)
+
+
+@pytest.fixture(scope="module")
+def moe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose layers are mixtures of experts."""
+    return write_tiny(tmp_path_factory.mktemp("moe") / "moe.gguf", "qwen3moe")
+
+
+def text_and_drafts(engine: Engine, **options: Any) -> tuple[list[int], int, int]:
+    """The tokens of a text, and how many of its drafted tokens were right, and were not."""
+    found = engine.generate(PROMPT, **OPTIONS, **options)
+    return list(found.token_ids), found.stats.accepted, found.stats.drafted
+
+
+def test_layers_are_where_the_user_wants_them(devices: tuple[str, str]) -> None:
+    first, second = devices
+    for placement, expected in (
+        (Placement(devices=(second,)), [second] * 9),
+        (Placement(3, (first,)), [HOST] * 6 + [first] * 3),
+        (Placement(devices=(first, second), tensor_split=(2, 1)), [first] * 6 + [second] * 3),
+        (Placement(devices=(second, first), tensor_split=(0, 1)), [first] * 9),
+        (ON_PROCESSOR, [HOST] * 9),
+    ):
+        with DryModel(PAIR.target, placement) as dry:
+            assert list(dry.layers.values()) == expected
+
+
+@pytest.mark.parametrize("kind", ["model", "eagle3", "dflash", "medusa"])
+def test_drafts_are_the_same_wherever_target_and_drafter_are(
+    devices: tuple[str, str], kind: str
+) -> None:
+    first, second = devices
+    drafter = DRAFTER if kind == "model" else str(HEADS / f"{kind}-terminal-9m-q8_0.gguf")
+    with localspec.load(draft=drafter) as engine:
+        here = text_and_drafts(engine, depth=3)
+    _, accepted, drafted = here
+    assert 0 < accepted < drafted
+    for options in (
+        {"draft_device": [first]},
+        {"device": [first], "draft_device": [second]},
+        {"device": [first], "draft_device": ["none"]},
+        {"device": [first, second], "tensor_split": [1, 3]},
+        {"device": [first], "gpu_layers": 2, "draft_device": [first], "draft_gpu_layers": 1},
+    ):
+        with localspec.load(draft=drafter, **options) as engine:  # type: ignore[arg-type]
+            assert text_and_drafts(engine, depth=3) == here, options
+
+
+def test_a_draft_model_elsewhere_is_there(devices: tuple[str, str]) -> None:
+    with localspec.load(draft=DRAFTER, draft_device=[devices[0]]) as engine:
+        [drafter] = [each for each in engine.slot.loaded.drafters.drafters if each.model]
+        assert drafter.model and drafter.model.has_workers
+        assert not engine.model.has_workers
+        several = engine.generate([PROMPT] * 3, **OPTIONS, depth=2)
+    assert len({tuple(each.token_ids) for each in several}) == 1
+
+
+def test_a_slow_way_to_the_drafter_is_known_to_auto() -> None:
+    """Each drafted token goes there and back, so nothing pays that takes longer than a pass."""
+    with (
+        real_worker() as worker,
+        Proxy(worker.address, delay=0.02) as proxy,
+        localspec.load(draft=["suffix", DRAFTER], draft_device=[str(proxy.address)]) as engine,
+    ):
+        costs = engine.slot.loaded.costs
+        assert costs and costs.drafters["terminal-5m-q4_0"].further > 0.02 > costs.passes[1]
+        found = engine.generate(PROMPT, **OPTIONS)
+    assert not [each for each in found.origins if each == "terminal-5m-q4_0"]
+
+
+def test_experts_stay_on_the_processor(devices: tuple[str, str], moe: Path) -> None:
+    assert facts_of(moe).has_experts
+    first, _ = devices
+    needed, texts = [], []
+    for count in (0, 1, -1):
+        placement = Placement(devices=(first,), cpu_moe=count)
+        memory = ModelMemory(facts_of(moe), placement, flash_attention=None)
+        needed.append(memory.bytes_by_device(256, "f16"))
+        memory.close()
+        with localspec.load(moe, "none", device=[first], cpu_moe=count) as engine:
+            texts.append(engine.generate("hello", temperature=0, max_tokens=12).token_ids)
+    assert needed[0][first] > needed[1][first] > needed[2][first]
+    experts = sum(each.size for each in facts_of(moe).tensors if "exps." in each.name)
+    assert experts > 0
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_rows_cannot_be_split_where_devices_cannot(devices: tuple[str, str]) -> None:
+    with pytest.raises(ModelLoadError, match=r"split buffers.*; split_mode layer works with all"):
+        localspec.load(draft="none", device=list(devices), split_mode="row")
+
+
+def planned(devices: tuple[str, str], free: dict[str, int], **request: Any) -> MemoryPlan:
+    """What is planned for the bundled pair on the first device, or for another target."""
+    usual = {
+        "target": facts_of(PAIR.target),
+        "drafters": (facts_of(Path(DRAFTER)),),
+        "context": 1024,
+        "fixed_context": True,
+        "placement": Placement(devices=devices),
+    }
+    request = usual | request
+    return best_plan(MemoryRequest(**request), free)
+
+
+def needed_there(path: Path, device: str) -> int:
+    memory = ModelMemory(facts_of(path), Placement(devices=(device,)), flash_attention=None)
+    try:
+        return memory.bytes_by_device(1024, "f16")[device]
+    finally:
+        memory.close()
+
+
+def test_a_drafter_without_room_beside_its_target_goes_elsewhere(
+    devices: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = devices
+    monkeypatch.setattr(drafter_places, "usual_gpus", lambda: [first])
+    target, drafter = (needed_there(path, first) for path in PAIR if path)
+    here = Placement(devices=(first,))
+    both = {HOST: AMPLE, first: target + drafter, second: AMPLE}
+    plan = planned(devices, both, placement=here)
+    assert (plan.drafter_placement, plan.notes) == (None, ())
+    plan = planned(devices, both | {first: target + drafter - 1}, placement=here)
+    assert plan.drafter_placement == ON_PROCESSOR
+    assert plan.notes[0].startswith(
+        "terminal-5m-q4_0.gguf is on the processor: beside its target both would need "
+    )
+    # Another device comes before the processor.
+    monkeypatch.setattr(drafter_places, "usual_gpus", lambda: [first, second])
+    tight = {HOST: AMPLE, first: target + drafter // 2, second: AMPLE}
+    split = Placement(devices=devices, tensor_split=(1, 0))
+    assert planned(devices, tight, placement=split).drafter_placement == Placement(
+        devices=(second,)
+    )
+    # What the user has named stays, and is refused.
+    named = planned(devices, tight, placement=split, drafter_placement=Placement(devices=(first,)))
+    assert named.drafter_placement == Placement(devices=(first,))
+    assert named.placement != split
+
+
+def test_a_target_without_room_has_as_many_layers_there_as_fit(
+    devices: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = devices
+    monkeypatch.setattr(drafter_places, "usual_gpus", lambda: [first])
+    here = Placement(devices=(first,))
+    whole = needed_there(PAIR.target, first)
+    plan = planned(devices, {HOST: AMPLE, first: whole // 2}, placement=here)
+    layers = plan.placement.gpu_layers
+    assert layers and 1 <= layers < 9
+    assert plan.drafter_placement == ON_PROCESSOR
+    assert plan.notes[0].startswith(
+        f"terminal-9m-q8_0.gguf: {layers} layers on {first}, as all of it there would need "
+    )
+    for count, fits in ((layers, True), (layers + 1, False)):
+        memory = ModelMemory(
+            facts_of(PAIR.target), Placement(count, (first,)), flash_attention=None
+        )
+        assert (memory.bytes_by_device(1024, "f16")[first] <= whole // 2) == fits
+        memory.close()
+    nothing = planned(devices, {HOST: AMPLE, first: 1000}, placement=here)
+    assert nothing.placement == ON_PROCESSOR
+    assert not nothing.refusal
+    named = planned(devices, {HOST: AMPLE, first: whole // 2}, placement=Placement(9, (first,)))
+    assert named.refusal and f"on {first}" in named.refusal
+    little = planned(devices, {HOST: 1000, first: whole // 2}, placement=here)
+    assert little.refusal
+
+
+def test_experts_leave_a_device_before_layers_do(devices: tuple[str, str], moe: Path) -> None:
+    first, _ = devices
+    facts, here = facts_of(moe), Placement(devices=(first,))
+    whole = needed_there(moe, first)
+    options = {"target": facts, "drafters": (), "placement": here, "context": 1024}
+    plan = planned(devices, {HOST: AMPLE, first: whole - 1}, **options)
+    assert plan.placement == Placement(devices=(first,), cpu_moe=1)
+    assert "the experts of 1 layer on the processor" in plan.notes[0]
+    memory = ModelMemory(facts, Placement(devices=(first,), cpu_moe=-1), flash_attention=None)
+    without = memory.bytes_by_device(1024, "f16")[first]
+    memory.close()
+    least = planned(devices, {HOST: AMPLE, first: without - 1}, **options)
+    assert least.placement.cpu_moe == -1
+    assert least.placement.gpu_layers == 2  # of three, the output's included
+
+
+def test_what_the_plan_moved_is_loaded_there_and_said(
+    devices: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = devices
+    with localspec.load(draft=DRAFTER) as engine:
+        here = text_and_drafts(engine, depth=3)
+    free = {HOST: AMPLE, first: needed_there(PAIR.target, first) // 2}
+    monkeypatch.setattr(plan, "free_memory", lambda *_placements: free)
+    with localspec.load(draft=DRAFTER, device=[first], context=1024) as engine:
+        layers = engine.model.placement.gpu_layers
+        assert layers and layers < 9
+        assert f"{layers} layers on {first}" in engine.notes[0]
+        assert "terminal-5m" not in " ".join(engine.notes)
+        assert text_and_drafts(engine, depth=3) == here
+
+
+def test_a_drafter_is_on_one_gpu(devices: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = devices
+    places = drafter_places.drafter_places
+    monkeypatch.setattr(drafter_places, "usual_gpus", lambda: [first, second])
+    both = [Placement(devices=(first,)), Placement(devices=(second,)), ON_PROCESSOR]
+    assert places(Placement()) == places(Placement(devices=devices)) == both
+    assert places(Placement(devices=("CUDA1",))) == [Placement(devices=("CUDA1",)), ON_PROCESSOR]
+    assert places(Placement(gpu_layers=0)) == [Placement(gpu_layers=0)]
+    assert places(ON_PROCESSOR) == [ON_PROCESSOR]
+    monkeypatch.setattr(drafter_places, "usual_gpus", lambda: [first])
+    assert places(Placement()) == [Placement(), ON_PROCESSOR]
+    monkeypatch.setattr(drafter_places, "usual_gpus", list)
+    assert places(Placement(rpc=(first,))) == [Placement()]
