@@ -89,12 +89,13 @@ def test_llama_writes_the_same_in_fewer_passes(
     with opened(name) as drafter:
         drafting = Writer(bundled().target, drafter)
         plain.passes = 0
-        differing = sum(
-            drafting.write(prompt, **options) != plain.write(prompt, **options)
+        differing = {
+            prompt
             for prompt in PROMPTS
-        )
-        # A near tie of one text may fall otherwise in a wider pass.
-        assert differing <= 1
+            if drafting.write(prompt, **options) != plain.write(prompt, **options)
+        }
+        # A near tie of one text may fall otherwise in a wider pass, each time it is written.
+        assert len(differing) <= 1
         assert 0 < drafter.accepted < drafter.drafted, "some are wrong, so the cache is cut"
         assert drafting.passes <= plain.passes - drafter.accepted + 3 * len(PROMPTS)
         if options["temp"] == 0.0:

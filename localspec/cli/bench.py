@@ -25,7 +25,7 @@ from localspec.bench import (
 from localspec.cli.bench_choice import ROUNDS, choose
 from localspec.cli.bench_compare import Earlier, changes_text, compare_option, earlier_of
 from localspec.cli.bench_output import about_run, quick_target_line, report_text, with_progress
-from localspec.cli.bench_peer import peer_of, peer_options
+from localspec.cli.bench_peer import peer_of, peer_options, require_same_places
 from localspec.cli.bench_servers import measure_servers
 from localspec.cli.bench_tool import measure_tool
 from localspec.cli.bench_users import How, measure_users, require_texts_alone, users_option
@@ -189,6 +189,7 @@ def bench(
     runtime = RuntimeConfig.of(reproducible=reproducible or verify, **running)
     cancel = threading.Event()
     if other:
+        require_same_places(runtime)
         if choice.note:
             output.note(choice.note)
         common: dict[str, Any] = {"cancel": cancel, "note": output.note}

@@ -10,6 +10,8 @@ from localspec.bench.peer_program import PeerProgram, peer_program
 from localspec.bench.tool import TOOL
 from localspec.cli.options import comma_separated, stacked
 from localspec.errors import InvalidValueError
+from localspec.llama.placement import Placement
+from localspec.loading.config import RuntimeConfig
 from localspec.utils.paths import real_path
 
 peer_options = stacked(
@@ -67,3 +69,12 @@ def peer_of(
             "benchmark; leave out --compare, or --peer"
         )
     return Peer(program, comma_separated(drafts or ""))
+
+
+def require_same_places(runtime: RuntimeConfig) -> None:
+    """Raise InvalidValueError where the peer would run elsewhere than localspec."""
+    if runtime.placement != Placement(runtime.placement.gpu_layers) or runtime.drafter_placement:
+        raise InvalidValueError(
+            f"--peer cannot be measured with models {runtime.placement_in_words}: of the options "
+            "that say where they are, name --gpu-layers alone"
+        )

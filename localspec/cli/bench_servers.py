@@ -28,7 +28,7 @@ from localspec.drafters.spec import MTP, NONE
 from localspec.generation_config import GenerationConfig
 from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
-from localspec.llama.placement import ON_PROCESSOR, Placement
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading.config import RuntimeConfig
 
 
@@ -78,11 +78,6 @@ def _prepared(
     users: Sequence[int],
 ) -> tuple[Report, Sequence[OwnServer | PeerServer], ServedLoad]:
     """The report without figures, the servers, and what they are asked for."""
-    if runtime.placement != Placement(runtime.placement.gpu_layers) or runtime.drafter_placement:
-        raise InvalidValueError(
-            f"--peer cannot be measured with models {runtime.placement_in_words}: of the options "
-            "that say where they are, name --gpu-layers alone"
-        )
     tasks, tokens = choice.tasks, settings.max_tokens
     # Each server has drafters for each text.
     sweep = replace(choice.sweep, several=True)

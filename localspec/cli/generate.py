@@ -143,6 +143,8 @@ def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator
     if form and running.stop_reason == "length":
         cut = f"cut off after {running.settings.max_tokens} tokens"
         yield f"{cut}, perhaps before it satisfies the {form}; -n allows more"
+    if lost := engine.drafter_set.lost:
+        yield lost
     if engine.drafter_set.past and engine.drafter_set.past.problem:
         yield engine.drafter_set.past.problem
     if stats:

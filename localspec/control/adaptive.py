@@ -68,10 +68,8 @@ class AdaptivePolicy:
     """A Policy that drafts only when drafting is faster, and chooses the fastest depth.
 
     drafters: the cheap ones first; the first of several equally fast drafters is chosen.
-    costs: shared by all policies of a sequence.
-    deepest: the most tokens of a draft.
-    prior: what is known of the drafters before they draft.
-    explain: called with the Explanation of each decision.
+    costs: shared by all policies of a sequence. deepest: the most tokens of a draft. prior: what is
+    known of the drafters before they draft. explain: called with the Explanation of each decision.
     clock: returns the time in seconds, without the time in which other texts were computed.
     rows: the text's share of the rows of all texts; None: it is written alone.
     """
@@ -118,6 +116,12 @@ class AdaptivePolicy:
         self.rows.offer.risk = 0.0
         for candidate in self.candidates:
             candidate.begin_text()
+
+    def lose(self, drafter: Drafter) -> None:
+        """Do without a drafter that cannot draft any more."""
+        self.candidates = [each for each in self.candidates if each.drafter is not drafter]
+        self.drafters = [each.drafter for each in self.candidates]
+        self._running = None
 
     def reads(self, drafter: Drafter, lacking: int = 0) -> bool:
         """Whether to show a drafter hidden rows: not if reading them has not paid for long."""

@@ -76,6 +76,10 @@ class FixedDepth:
         if self._rows and self._passes:
             self._rows.learn(step, self._passes)
 
+    def lose(self, drafter: Drafter) -> None:
+        """Draft with the others."""
+        self.drafters = [each for each in self.drafters if each is not drafter]
+
     def plain_time(self, step: Step) -> None:
         """Nothing is measured."""
         return None

@@ -153,12 +153,15 @@ class Answer(Closing, Iterator[Event]):
 
     def _run(self) -> Generator[Event, None, None]:
         self._slot.in_answer = True
+        lost_before = self._slot.loaded.drafter_set.lost
         try:
             reason = yield from self._all_parts()
         except BaseException:
             # The garbage collector may run this in any thread, so it must not take a lock.
             self._finish("cancelled")
             raise
+        if (lost := self._slot.loaded.drafter_set.lost) and not lost_before:
+            yield Notice(lost)
         rest = self._finish(reason)
         yield Ended(self.turn, reason, rest.said, rest.thought, self.stats, self.gauge)
 

@@ -369,10 +369,10 @@ class Session(Closing, AsyncQuestions):
         return self._transcript.prompt(self.system, turns[first:])
 
     def _notices(self) -> Sequence[str]:
-        """What the user was not told yet: merged turns, decodes that are not shared, threads."""
+        """What the user was not told yet: merged turns, and what changed about the models."""
         merged, loaded = self._transcript.merged, self._slot.loaded
-        lines = (_MERGE_NOTICE if merged else None, loaded.apart, loaded.threads_note)
-        notices = [line for line in lines if line]
+        lines = (loaded.apart, loaded.threads_note, loaded.drafter_set.lost)
+        notices = [line for line in (_MERGE_NOTICE if merged else None, *lines) if line]
         new = [line for line in notices if line not in self._noted]
         self._noted.update(new)
         return new

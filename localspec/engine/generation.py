@@ -285,10 +285,10 @@ class Generation(Closing, Iterator[Token]):
         if self._emissions is None:
             decoder.begin(self._most_tokens)
             self._emissions = decoder.run(self._most_tokens, self._steps.compute)
-        elif not decoder.unread or (requested := decoder.next_pass()) is None:
+        elif not decoder.unread or decoder.next_pass() is None:
             return None
         else:
-            decoder.receive(self._steps.compute(requested))
+            decoder.advance(self._steps.compute)
         return last - decoder.unread, last + 1
 
     def _token(self, emission: Emission) -> Token:

@@ -200,6 +200,11 @@ class Model(Closing):
         """Whether layers are on other machines, which may be gone at any time."""
         return bool(self._workers)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether one of these machines is gone."""
+        return any(worker.link.lost is not None for worker in self._workers)
+
     def require_workers(self) -> None:
         """Raise WorkerError if a worker is gone: what was computed since then is worthless."""
         for worker in self._workers:

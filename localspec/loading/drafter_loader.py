@@ -55,6 +55,8 @@ class LoadedDrafters:
         members: list[SequenceDrafter] = []
         with ExitStack() as undo:
             for each in self.drafters:
+                if each.is_lost:
+                    continue
                 sequence = beside.of_model(each.model) if each.model else None
                 members.append(each.for_sequence(target, runtime, self.past, sequence))
                 undo.callback(members[-1].close)

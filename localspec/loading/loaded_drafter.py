@@ -56,6 +56,11 @@ class LoadedDrafter:
     matrices: LoadedMatrixHead | None = None
     translation: Translation | None = None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is on a machine that is gone."""
+        return self.model is not None and self.model.is_lost
+
     def for_sequence(
         self,
         target: KVSequence,

@@ -83,8 +83,8 @@ class LoadedModels:
     @property
     def notes(self) -> Sequence[str]:
         """The requests that could not be met in full, one line each."""
-        threads = (self.threads_note,) if self.threads_note else ()
-        return (*self.target_notes, *threads, *self.drafters.notes)
+        own = filter(None, (self.threads_note, self.drafter_set.lost))
+        return (*self.target_notes, *own, *self.drafters.notes)
 
     def for_another_text(self) -> "LoadedModels":
         """Make room for another text in the caches, or new caches; no scores may be in use.

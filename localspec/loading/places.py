@@ -128,6 +128,9 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
     context = other.context
     if len(context.sequences) < context.texts:
         return Place(context.new_sequence())
+    if any(head.model.is_lost for head in context.head_contexts):
+        memory.note("cannot grow, as a head beside it is on a machine that is gone")
+        return None
     # Texts are copied one after the other.
     copied = max(each.memory.copy_bytes for each in context.sequences)
     for texts in _larger(context):

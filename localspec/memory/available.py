@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 
 from localspec.llama.devices import devices, usual_gpus
-from localspec.llama.placement import Placement
+from localspec.llama.placement import DEFAULT, Placement
 from localspec.llama.workers import connect
 from localspec.llama.workers import free_memory as worker_memory
 from localspec.utils.cgroups import group_folders, read_file
@@ -26,13 +26,14 @@ _GPU_RESERVE = 512 * _MIB
 
 
 def free_memory(*placements: Placement) -> dict[str, int]:
-    """Return the free bytes by device, less a reserve, of all devices of these placements.
+    """Return the free bytes by device, less a reserve.
 
-    A worker is called by its address. Raises WorkerError if one cannot be used.
+    placements: whose devices count; without any, main memory and all GPUs. A worker is called by
+    its address. Raises WorkerError if one cannot be used.
     """
     free = {HOST: max(0, host_memory() - _HOST_RESERVE)}
     gpus = {device.name: device for device in devices() if device.is_gpu and device.total}
-    for placement in placements:
+    for placement in placements or (DEFAULT,):
         names = usual_gpus() if placement.gpus is None else placement.gpus
         free |= {
             name: max(0, gpu.free - _GPU_RESERVE)

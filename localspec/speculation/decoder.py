@@ -4,13 +4,13 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from localspec.errors import DrafterMismatchError
+from localspec.errors import DrafterMismatchError, WorkerError
 from localspec.sampling.block_maxima import Row
 from localspec.sampling.filters import largest, logprobs
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.draft import NOTHING, ROOT, Draft
-from localspec.speculation.drafter import Evaluated, HiddenReader, Limit, Outcome, proposal
+from localspec.speculation.draft import NOTHING, ROOT, Draft, require_tree
+from localspec.speculation.drafter import Drafter, Evaluated, HiddenReader, Limit, Outcome, proposal
 from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct, draft_pass
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
 from localspec.speculation.rules import Rows, Rule, Verdict
@@ -93,8 +93,8 @@ class Decoder:
         """
         if self._flow is None:
             self.begin(max_tokens)
-        while (requested := self.next_pass()) is not None:
-            emissions = self.receive(compute(requested))
+        while self.next_pass() is not None:
+            emissions = self.advance(compute)
             for position, emission in enumerate(emissions):
                 self.stats.count_token(position if position < self._accepted else None)
                 yield emission
@@ -124,6 +124,23 @@ class Decoder:
         if self._requested is None and self._flow is not None:
             self._requested = next(self._flow, None)
         return self._requested
+
+    def advance(self, compute: Compute) -> list[Emission]:
+        """Have the requested pass computed; return the tokens that it committed, if any.
+
+        Raises what `compute` raises. But where a drafter's machine is gone, the text goes on
+        without that drafter.
+        """
+        if (requested := self.next_pass()) is None:
+            return []
+        try:
+            return self.receive(compute(requested))
+        except WorkerError as error:
+            if self._flow is None or requested.sequence is self.target:
+                raise
+            self._emissions = []
+            self._requested = self._flow.throw(error)
+            return self._emissions
 
     def receive(self, scores: Scores) -> list[Emission]:
         """Take the scores of the requested pass; return the tokens that it committed, if any."""
@@ -240,8 +257,13 @@ class Decoder:
             return PLAIN_STEP, NOTHING
         draft = decision.draft
         if not draft:
-            draft = yield from proposal(decision.drafter, limit.to(decision.depth, decision.go_on))
-        _require_tree(draft, decision.drafter.name)
+            limit = limit.to(decision.depth, decision.go_on)
+            try:
+                draft = yield from proposal(decision.drafter, limit)
+            except WorkerError:
+                self._lose(decision.drafter)
+                return PLAIN_STEP, NOTHING
+        require_tree(draft, decision.drafter.name)
         draft = self._scorable(draft, decision.drafter.name).first(decision.depth)
         for token in draft.tokens:
             if not 0 <= token < self.target.n_vocab:
@@ -362,20 +384,17 @@ class Decoder:
         # A copy: later passes reuse the library's buffers.
         hidden = {layer: each[kept] for layer, each in scores.hidden.items()}
         evaluated = Evaluated(start - again, (*self.text[start - again : start], *tokens), hidden)
-        for reader in self._reading:
+        for reader in [*self._reading]:
             began = self.clock()
-            yield from reader.read(evaluated)
+            try:
+                yield from reader.read(evaluated)
+            except WorkerError:
+                self._lose(reader)
             seconds[reader.name] = self.clock() - began
         return seconds
 
-
-def _require_tree(draft: Draft, name: str) -> None:
-    """Raise DrafterMismatchError for parents that do not come before their children."""
-    if draft.parents is None:
-        return
-    in_order = all(ROOT <= parent < node for node, parent in enumerate(draft.parents))
-    if not in_order or len(draft.parents) != len(draft):
-        raise DrafterMismatchError(
-            f"drafter {name!r} proposed {len(draft)} tokens with the parents "
-            f"{list(draft.parents)}; each token has one parent, which comes before it"
-        )
+    def _lose(self, drafter: Drafter) -> None:
+        """Go on without a drafter whose machine is gone."""
+        self.policy.lose(drafter)
+        self._readers = [each for each in self._readers if each is not drafter]
+        self._reading = [each for each in self._reading if each is not drafter]

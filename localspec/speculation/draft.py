@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.errors import DrafterMismatchError
 from localspec.sampling.distribution import Distribution
 
 # The root of every draft: the pending token. Its row of logits decides the first drafted position.
@@ -124,3 +125,15 @@ class Draft:
 
 
 NOTHING = Draft(())
+
+
+def require_tree(draft: Draft, name: str) -> None:
+    """Raise DrafterMismatchError for parents that do not come before their children."""
+    if draft.parents is None:
+        return
+    in_order = all(ROOT <= parent < node for node, parent in enumerate(draft.parents))
+    if not in_order or len(draft.parents) != len(draft):
+        raise DrafterMismatchError(
+            f"drafter {name!r} proposed {len(draft)} tokens with the parents "
+            f"{list(draft.parents)}; each token has one parent, which comes before it"
+        )

@@ -103,6 +103,10 @@ class Policy(Protocol):
         """Learn from a step that is done."""
         ...
 
+    def lose(self, drafter: Drafter) -> None:
+        """Do without a drafter that cannot draft any more, from this step on."""
+        ...
+
     def plain_time(self, step: Step) -> float | None:
         """Seconds that plain steps would have taken for the tokens of a step; None: not known."""
         ...

@@ -157,6 +157,7 @@ def test_a_port_that_another_program_takes_is_not_the_end(
         (("--peer", "{peer}"), "say how many users with --users"),
         (("--users", "1", "--peer", "/nowhere"), "it must be a llama-server or llama-sp"),
         (("--users", "1", "--peer", "{peer}", "--verify"), "leave out --verify"),
+        (("--users", "1", "--peer", "{peer}", "--device", "none"), "name --gpu-layers alone"),
         (("--users", "1", "--peer-drafts", "none"), "name the program with --peer"),
         (("--users", "1", "--peer", "{peer}", "--peer-drafts", "a b"), "another --spec-type"),
         (("--users", "1", "--peer", "{peer}", "--peer-drafts", "none:3"), "another --spec-type"),

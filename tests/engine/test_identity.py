@@ -149,6 +149,9 @@ class Erratic:
     def plain_time(self, step: Step) -> None:
         return None
 
+    def lose(self, drafter: Drafter) -> None:
+        raise AssertionError
+
     def padded(self, width: int) -> int:
         return width + int(self.rng.choice([0, 0, 0, 1, 3, 9, 19]))
 

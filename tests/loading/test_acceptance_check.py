@@ -160,7 +160,7 @@ def test_the_next_drafter_must_fit_beside_the_target(
     files: dict[str, Path], own: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own("foreign", "head")
-    monkeypatch.setattr(drafter_plan, "free_memory", lambda **_: {"CPU": 1000})
+    monkeypatch.setattr(drafter_plan, "free_memory", lambda *_: {"CPU": 1000})
     with load(files["target"], **OPTIONS) as engine:
         assert engine.drafter_set.names == ["suffix"]
         assert "head.gguf is left out: it would need" in str(engine.drafter_set.reason)

@@ -46,7 +46,7 @@ def load(path: Path) -> Iterator[Load]:
 def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """The free memory that is planned with."""
     found = {HOST: 2**40}
-    monkeypatch.setattr(places, "free_memory", lambda **_: dict(found))
+    monkeypatch.setattr(places, "free_memory", lambda *_: dict(found))
     return found
 
 

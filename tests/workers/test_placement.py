@@ -14,6 +14,7 @@ from localspec.errors import ModelLoadError
 from localspec.gguf.facts import facts_of
 from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import ON_PROCESSOR, Placement
+from localspec.llama.rpc_server import RpcServer
 from localspec.memory import drafter_places, plan
 from localspec.memory.available import HOST
 from localspec.memory.model_memory import ModelMemory
@@ -38,6 +39,13 @@ def devices() -> Iterator[tuple[str, str]]:
     """Two devices: the addresses of two workers."""
     with real_worker() as first, real_worker() as second:
         yield str(first.address), str(second.address)
+
+
+@pytest.fixture
+def worker() -> Iterator[RpcServer]:
+    """A worker that may come to harm."""
+    with real_worker() as worker:
+        yield worker
 
 
 @pytest.fixture(scope="module")
@@ -253,3 +261,55 @@ def test_a_drafter_is_on_one_gpu(devices: tuple[str, str], monkeypatch: pytest.M
     assert places(Placement()) == [Placement(), ON_PROCESSOR]
     monkeypatch.setattr(drafter_places, "usual_gpus", list)
     assert places(Placement(rpc=(first,))) == [Placement()]
+
+
+@pytest.mark.parametrize("kind", ["model", "eagle3"])
+@pytest.mark.parametrize("depth", [None, 3])
+def test_a_text_goes_on_without_a_drafter_whose_machine_is_gone(
+    worker: RpcServer, kind: str, depth: int | None
+) -> None:
+    drafter = DRAFTER if kind == "model" else str(HEADS / "eagle3-terminal-9m-q8_0.gguf")
+    # Drafts of any depth, where the last digits of a wide pass may decide, need this.
+    exact: dict[str, Any] = {"reproducible": True}
+    with localspec.load(draft="none", **exact) as engine:
+        plain = list(engine.generate(PROMPT, **OPTIONS).token_ids)
+    there: dict[str, Any] = {"draft_device": [str(worker.address)]}
+    with (
+        localspec.load(draft=["suffix", drafter], **there, **exact) as engine,
+        localspec.Session(engine) as session,
+    ):
+        name = engine.drafter_set.names[-1]
+        with engine.stream(PROMPT, **OPTIONS, depth=depth) as running:
+            tokens = [next(running).id for _ in range(6)]
+            assert engine.drafter_set.lost is None
+            worker.close()
+            tokens += [token.id for token in running]
+        assert tokens == plain
+        assert name not in [token.origin for token in running.tokens[12:]]
+        if depth is None:  # `auto` may have no use for the drafter, and so not look for it
+            return
+        lost = engine.drafter_set.lost
+        assert lost and lost.startswith(f"{name} drafts no more: the worker {worker.address} is")
+        assert lost in engine.notes
+        # All later texts do without it too, beside others as well, and a chat says so once.
+        several = engine.generate([PROMPT] * 3, **OPTIONS)
+        assert {tuple(each.token_ids) for each in several} == {tuple(plain)}
+        for told in ([lost], []):
+            events = list(session.send("And by date?", max_tokens=8, seed=1))
+            assert [each.line for each in events if isinstance(each, localspec.Notice)] == told
+
+
+def test_a_chat_says_at_once_that_a_drafter_is_gone(worker: RpcServer) -> None:
+    with (
+        localspec.load(draft=DRAFTER, draft_device=[str(worker.address)]) as engine,
+        localspec.Session(engine) as session,
+    ):
+        events = []
+        for event in session.send("How do I list files?", max_tokens=30, seed=1, depth=2):
+            events.append(event)
+            if len(events) == 8:
+                worker.close()
+        notices = [each.line for each in events if isinstance(each, localspec.Notice)]
+        assert notices == [engine.drafter_set.lost]
+        assert isinstance(events[-1], localspec.Ended)
+        assert events[-1].stop_reason != "cancelled"
