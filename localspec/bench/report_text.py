@@ -3,6 +3,7 @@
 from localspec.bench.median import Median
 from localspec.bench.report import Footprint, MeasuredModel, Report
 from localspec.bench.summary import Summary
+from localspec.llama.placement import DEFAULT
 
 _GIB, _MIB = 2**30, 2**20
 _PHASES = ("draft", "verify", "host")
@@ -101,10 +102,9 @@ def _machine(report: Report) -> str:
 
 
 def _gpu(report: Report) -> str:
-    if not report.machine.gpu:
-        return "no GPU"
-    name = ", ".join(report.machine.gpus) or "GPU"
-    return f"{name}: {report.conditions.placement}"
+    name = ", ".join(report.machine.gpus) or ("GPU" if report.machine.gpu else "no GPU")
+    usual = not report.machine.gpu and report.conditions.placement == DEFAULT.in_words
+    return name if usual else f"{name}: {report.conditions.placement}"
 
 
 def _size(count: int) -> str:
