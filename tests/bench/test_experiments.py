@@ -90,7 +90,7 @@ def test_several_texts_share_decodes_and_are_what_they_are_alone() -> None:
     rounds = [line for line in lines if len(line) == 4 and line[0] != "by"]
     assert len(rounds) == 4
     for before, after, ratio, _share in rounds:
-        assert float(after) / float(before) == pytest.approx(float(ratio), rel=0.01)
+        assert float(after) / float(before) == pytest.approx(float(ratio), rel=0.01, abs=0.006)
     ends = [line for line in lines if line[0] == "median"]
     assert len(ends) == 2
     for words in ends:
