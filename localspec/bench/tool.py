@@ -54,10 +54,14 @@ class ToolFailed(LocalspecError):
 
 @dataclass(frozen=True, slots=True)
 class ToolText:
-    """A text that the tool wrote. seconds: from the prompt's first token to the text's last."""
+    """A text that the tool wrote.
+
+    seconds: from the prompt's first token to the text's last. writing: those after the prompt.
+    """
 
     tokens: int
     seconds: float
+    writing: float
     drafted: int
     accepted: int
 
@@ -188,4 +192,5 @@ def _text(log: IO[bytes], draft: PeerDraft, prompt: ToolPrompt) -> ToolText | No
     seconds = float(reading) + float(writing)
     if not int(written) or not seconds:
         raise ToolFailed(f"{TOOL} {draft.name} wrote nothing")
-    return ToolText(int(written), seconds, int(found[2][0]), int(found[3][0]))
+    counts = int(found[2][0]), int(found[3][0])
+    return ToolText(int(written), seconds, float(writing), *counts)

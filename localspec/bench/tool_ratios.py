@@ -1,6 +1,6 @@
 """Tool ratios: the speed of ours over that of llama.cpp's tool, and whether it is known by now."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -18,7 +18,9 @@ class ToolRun:
     """A measured answer. contender: our configuration or the tool's drafts, by name.
 
     task: index of the prompt. round: from 0. seconds: of the whole answer, its prompt included.
-    drafted, accepted: as the contender counts them.
+    writing: seconds of that without the prompt, and what a drafter of the tool does with it; ours
+    includes the latter. passed: the tokens that needed a pass meanwhile: one less than all in ours,
+    where the prompt's last pass gives the first. drafted, accepted: as the contender counts them.
     """
 
     contender: str
@@ -27,6 +29,8 @@ class ToolRun:
     round: int
     tokens: int
     seconds: float
+    writing: float
+    passed: int
     drafted: int
     accepted: int
 
@@ -34,6 +38,15 @@ class ToolRun:
     def tokens_per_second(self) -> float:
         """The speed of the whole answer."""
         return self.tokens / self.seconds
+
+    @property
+    def writing_speed(self) -> float:
+        """Tokens per second of the written part; an answer of one token has next to none."""
+        return self.passed / self.writing if self.writing else 0.0
+
+
+def _whole(run: ToolRun) -> float:
+    return run.tokens_per_second
 
 
 def speeds_of(runs: Sequence[ToolRun]) -> dict[str, list[float]]:
@@ -55,17 +68,18 @@ def clearly_behind(runs: Sequence[ToolRun]) -> set[str]:
     return {name for name, own in often.items() if max(own) < least}
 
 
-def ratios_to(runs: Sequence[ToolRun], ours: str) -> dict[str, list[float]]:
+def ratios_to(
+    runs: Sequence[ToolRun], ours: str, speed: Callable[[ToolRun], float] = _whole
+) -> dict[str, list[float]]:
     """For each of the tool's drafts, the speed of ours over theirs on one prompt.
 
     Ratios are those of runs in the same round: what slows the machine for a while slows both.
     """
-    own = {run.round: run.tokens_per_second for run in runs if run.contender == ours}
-    pairs = [run for run in runs if not run.is_ours and run.round in own]
+    own = {run.round: speed(run) for run in runs if run.contender == ours}
+    pairs = [run for run in runs if not run.is_ours and run.round in own and speed(run)]
     by_name = grouped(pairs, lambda run: run.contender)
     return {
-        name: [own[run.round] / run.tokens_per_second for run in theirs]
-        for name, theirs in by_name.items()
+        name: [own[run.round] / speed(run) for run in theirs] for name, theirs in by_name.items()
     }
 
 

@@ -25,7 +25,8 @@ class PromptBesideTool:
     """One prompt. plain, ours, tool: medians of tokens per second over rounds.
 
     best: the tool's drafts that came out best. ratio: ours over these, with an interval over
-    rounds.
+    rounds. writing: the same of the written part alone, with what a drafter of ours does with the
+    prompt, and without what one of the tool does; None for answers of one token.
     """
 
     set: str
@@ -35,6 +36,7 @@ class PromptBesideTool:
     tool: float
     best: str
     ratio: Median
+    writing: Median | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class BesideTool:
     library; None if that is not known. ours: the configuration that is held against it. rounds: how
     many were done. best_each: the speed of ours over that of the tool with the best drafts of each
     prompt. best_one: the same for the kind of drafts that is best for all prompts, which is
-    `best_one_drafts`.
+    `best_one_drafts`. writing: that of the written part alone, as in PromptBesideTool.
     """
 
     program: str
@@ -76,6 +78,7 @@ class BesideTool:
     best_each: Median
     best_one: Median
     best_one_drafts: str
+    writing: Median | None
 
     @property
     def lost(self) -> list[PromptBesideTool]:
@@ -99,24 +102,33 @@ def summarise_beside_tool(
     # Drafts that failed on a prompt are not the best for all.
     whole = [one for one in drafts if all(one.drafts in own for own in ratios.values())] or drafts
     best = min(whole, key=lambda one: one.ours.value)
+    prompts = [_prompt(tasks[task], by_task[task], own, ours) for task, own in ratios.items()]
     return BesideTool(
         program=TOOL,
         version=program.version,
         same_sources=program.same_sources,
         ours=ours,
         rounds=1 + max(run.round for run in runs),
-        prompts=[_prompt(tasks[task], by_task[task], own, ours) for task, own in ratios.items()],
+        prompts=prompts,
         drafts=drafts,
         best_each=each,
         best_one=best.ours,
         best_one_drafts=best.drafts,
+        writing=_of_prompts([prompt.writing for prompt in prompts]),
     )
+
+
+def _of_prompts(ratios: Sequence[Median | None]) -> Median | None:
+    """The median of the ratios of prompts, with an interval over prompts."""
+    known = [[each.value] for each in ratios if each]
+    return Median.of(known) if known else None
 
 
 def _prompt(
     task: Task, runs: Sequence[ToolRun], ratios: dict[str, list[float]], ours: str
 ) -> PromptBesideTool:
     speeds, best = speeds_of(runs), best_drafts(ratios)
+    writing = ratios_to(runs, ours, lambda run: run.writing_speed).get(best)
     return PromptBesideTool(
         set=task.set,
         number=task.number,
@@ -125,6 +137,7 @@ def _prompt(
         tool=median(speeds[best]),
         best=best,
         ratio=Median.of([ratios[best]]),
+        writing=Median.of([writing]) if writing else None,
     )
 
 

@@ -5,13 +5,16 @@ from localspec.bench.summary import ALL
 from localspec.bench.tool_ratios import PRECISION, deviation
 from localspec.bench.tool_summary import BesideTool, PromptBesideTool, ToolSummary
 
-PROMPT_COLUMNS = ("prompts", "prompt", "plain", "ours", "tool", "ours / tool", "its best drafts")
+PROMPT_COLUMNS = (
+    *("prompts", "prompt", "plain", "ours", "tool", "ours / tool", "writing", "its best drafts"),
+)
 DRAFT_COLUMNS = (
     *("prompts", "its drafts", "runs", "tok/s", "ours / tool", "best on", "behind on", "accept"),
 )
 TOOL_LEGEND = (
     "tok/s of whole answers, their prompts included · ours / tool: in the same round, median [95 % "
-    "interval over rounds]; in the second table over prompts and rounds · best on: so many "
+    "interval over rounds]; in the second table over prompts and rounds · writing: the same "
+    "without the prompt, though with what a drafter of ours does with it · best on: so many "
     "prompts, chosen afterwards, which favours the tool · behind on: so many prompts where these "
     "drafts were slower in two rounds than the best ones in any, and were not repeated"
 )
@@ -26,6 +29,7 @@ def prompt_cells(row: PromptBesideTool) -> tuple[str, ...]:
         speed_text(row.ours),
         speed_text(row.tool),
         with_interval(row.ratio),
+        with_interval(row.writing) if row.writing else "-",
         row.best,
     )
 
@@ -53,6 +57,11 @@ def tool_lines(found: BesideTool) -> list[str]:
         f"{name} is {with_interval(found.best_each)} times as fast as {found.program} with the "
         f"best drafts of each prompt (least {with_interval(least.ratio)}, {_where(least)}), and "
         f"{with_interval(found.best_one)} times as fast as with {found.best_one_drafts} for all",
+        *(
+            [f"{name} writes {with_interval(found.writing)} times as fast, the prompt left out"]
+            if found.writing
+            else []
+        ),
         (
             f"slower beyond the interval: {', '.join(map(_where, lost))}"
             if lost

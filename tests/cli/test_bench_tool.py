@@ -263,7 +263,9 @@ def test_drafts_follow_the_pair() -> None:
 
 def a_run(contender: str, seconds: float, task: int = 0, round_: int = 0) -> ToolRun:
     is_ours = contender in ("plain", "auto")
-    return ToolRun(contender, is_ours, task, round_, 10, seconds, 4 * (not is_ours), 1)
+    writing, passed = seconds - 0.5, 10 - is_ours
+    drafted = 4 * (not is_ours)
+    return ToolRun(contender, is_ours, task, round_, 10, seconds, writing, passed, drafted, 1)
 
 
 def test_drafts_that_are_clearly_behind_were_slower_each_time() -> None:
@@ -293,6 +295,7 @@ def test_figures_beside_the_tool() -> None:
     assert (first.best, first.plain, first.ours) == ("a:3", 2.5, 5.0)
     assert first.ratio.value == pytest.approx((1.0 + 1.1) / 4)
     assert (second.best, second.ratio) == ("b", Median(0.75, 0.75, 0.75))
+    assert second.writing == Median(0.6, 0.6, 0.6)
     assert found.lost == [first, second]
     a, b = found.drafts
     assert (a.runs, a.best_on, a.behind_on, b.best_on, b.behind_on) == (4, 1, 1, 1, 1)
@@ -305,7 +308,8 @@ def test_figures_beside_the_tool() -> None:
     assert len(draft_cells(a)) == len(DRAFT_COLUMNS)
     said = lines_of(found)
     assert "least 0.53 [0.50, 0.55], code 1 beside a:3" in said[0]
-    assert said[1] == "slower beyond the interval: code 1 beside a:3, code 2 beside b"
+    assert said[1].startswith("auto writes 0.")
+    assert said[2] == "slower beyond the interval: code 1 beside a:3, code 2 beside b"
     assert summarise_beside_tool(runs[:2], tasks, program, "auto") is None
 
 
@@ -338,7 +342,7 @@ class _Tool:
         self.written.append(draft.name)
         if draft.name not in self.seconds:
             raise ToolFailed(f"{draft.name} failed")
-        return ToolText(10, self.seconds[draft.name], 0, 0)
+        return ToolText(10, self.seconds[draft.name], 0.5, 0, 0)
 
 
 def rounds_of(auto: Sequence[float], tool: _Tool, rounds: int) -> tuple[list[ToolRun], list[str]]:
