@@ -7,7 +7,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO
@@ -56,7 +56,8 @@ class ToolFailed(LocalspecError):
 class ToolText:
     """A text that the tool wrote.
 
-    seconds: from the prompt's first token to the text's last. writing: those after the prompt.
+    tokens: at most as many as were asked for. seconds: from the prompt's first token to the last
+    one. writing: those after the prompt.
     """
 
     tokens: int
@@ -105,7 +106,8 @@ class Tool:
                     if cancel.is_set():
                         return None
                     if text := _text(log, draft, prompt):
-                        return text
+                        # The last draft may go on behind the text that was asked for.
+                        return replace(text, tokens=min(text.tokens, self.tokens))
                     if code:
                         why = last_line(log) or f"exit code {code}"
                         raise ToolFailed(f"{TOOL} {draft.name} failed: {why}")

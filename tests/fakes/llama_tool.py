@@ -38,7 +38,8 @@ print(f"0.00.001.000 I encoded {{read:4d}} tokens in    0.250 seconds, speed: 1.
 if {fails!r} == "end":
     sys.exit()
 seconds = {seconds!r}.get(kind, 1.0)
-print(f"0.00.001.000 I decoded {{tokens:4d}} tokens in {{seconds:8.3f}} seconds, speed: 1.000 t/s")
+written = f"{{tokens + 31:4d}} tokens in {{seconds:8.3f}} seconds"
+print(f"0.00.001.000 I decoded {{written}}, speed: 1.000 t/s")
 print(f"n_drafted = {{2 * tokens}}\\nn_accept  = {{tokens}}\\naccept    = 50.000%")
 """
 
@@ -54,7 +55,8 @@ def write_llama_tool(
     """Write the program; it appends what it was asked to `FOLDER/log`, a JSON object per line.
 
     counts: the tokens of each prompt. fails: "start", "tokens" (it reads others), "end" (it prints
-    no end), or the draft type with which it fails. seconds: of a text, by draft type.
+    no end), or the draft type with which it fails. seconds: of a text, by draft type; each is 31
+    tokens too long, as after a long draft.
     """
     program = folder / "speculative"
     text = _PROGRAM.format(
