@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 import localspec
+from localspec.errors import WorkerError
 from localspec.server.errors import ApiError
 from localspec.server.exchange import JsonAnswer, body_of, service_of
 from localspec.server.messages import messages_of
@@ -46,6 +47,10 @@ def routes() -> list[Route]:
 async def _health(request: Request) -> Response:
     if service_of(request).closing:
         raise ApiError(503, "the server is shutting down", code="shutting_down")
+    try:
+        service_of(request).engine.model.require_workers()
+    except WorkerError as error:
+        raise ApiError(503, str(error), code="worker_gone") from error
     return JsonAnswer({"status": "ok"})
 
 

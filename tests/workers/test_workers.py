@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fakes.served import serving
 from fakes.workers import Proxy, real_worker, require_rpc
 
 import localspec
@@ -134,6 +135,20 @@ def test_a_worker_that_is_killed_in_mid_text(
         stack.enter_context(real_worker(both[which].address.port))
         with localspec.load(draft="none", rpc=names) as again:
             assert tuple(again.generate(PROMPT, **OPTIONS).token_ids) == local
+
+
+def test_a_server_whose_target_lost_a_worker_says_so(worker: RpcServer) -> None:
+    asked = {"messages": PROMPT, "max_tokens": 8}
+    with serving("--rpc", str(worker.address), "--threads", "1", "--ctx", "512") as served:
+        assert served.post("/v1/chat/completions", asked).status_code == 200
+        assert served.get("/health").status_code == 200
+        worker.close()
+        failed = served.post("/v1/chat/completions", asked)
+        assert failed.status_code >= 500
+        health = served.get("/health")
+    assert health.status_code == 503
+    for answer in (failed, health):
+        assert f"the worker {worker.address} is gone" in answer.json()["error"]["message"]
 
 
 def test_a_conversation_keeps_the_answer_that_was_begun(worker: RpcServer) -> None:
