@@ -15,11 +15,12 @@ from localspec.engine.scheduler import Scheduler
 from localspec.engine.state_store import StateStore
 from localspec.generation_config import GenerationConfig, require
 from localspec.llama import library
-from localspec.llama.batch_invariance import InvariantWidth, probe
+from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
 from localspec.loading.fingerprints import fingerprint
+from localspec.loading.invariant_widths import invariant_width
 from localspec.loading.loader import LoadedModels
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint
@@ -314,7 +315,8 @@ class Slot:
     def width_class(self, depth: int) -> InvariantWidth | None:
         """The pass width of a reproducible text at this depth; None without `reproducible`.
 
-        It is probed at the first generation of each depth, which empties the KV cache.
+        It is looked up at the first generation of each depth; a probe, where there was none,
+        empties the KV cache.
         """
         if not self.loaded.runtime.reproducible or self.target.rollback is not Rollback.PARTIAL:
             return None
@@ -324,7 +326,7 @@ class Slot:
                 self.stop()
                 # A policy of an earlier generation may have set a padding.
                 self.target.padded = int
-                known[depth] = probe(self.target, 1 + depth)
+                known[depth] = invariant_width(self.target, 1 + depth, self.loaded.runtime)
         return known[depth]
 
     def new_context(self, settings: GenerationConfig) -> KVSequence:

@@ -8,13 +8,19 @@ from typing import Any
 from localspec import __version__
 from localspec.gguf.fingerprint import fingerprint as fingerprint
 from localspec.llama import extra_buffers, library
-from localspec.llama.devices import can_offload
+from localspec.llama.devices import can_offload, devices
 
 
 def machine_signature() -> list[list[Any]]:
-    """Return what measurements of this machine depend on: the machine, and the library's build."""
-    machine = [platform.node(), platform.machine(), os.cpu_count(), can_offload()]
+    """Return what measurements of this machine depend on: the machine, its GPUs, the build."""
+    machine = [platform.node(), platform.machine(), os.cpu_count(), can_offload(), *_gpus()]
     return [machine, [*library.build_signature(), extra_buffers.usable()]]
+
+
+def _gpus() -> list[str]:
+    """The GPUs that models can be put on: another one, or one more, is another machine."""
+    local = (each for each in devices() if "gpu" in each.kind and not each.name.startswith("RPC"))
+    return [f"{each.name} {each.description}" for each in local]
 
 
 def versions(*, constrained: bool) -> dict[str, str]:

@@ -1,0 +1,43 @@
+"""Invariant widths: how wide the passes of a reproducible text must be, probed once, and stored."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from localspec.llama.batch_invariance import InvariantWidth, probe
+from localspec.llama.sequence import KVSequence
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.fingerprints import machine_signature
+from localspec.utils.paths import cache_file, stat_signature
+from localspec.utils.stored_json import stored, try_to_store
+
+
+def invariant_width(context: KVSequence, widest: int, runtime: RuntimeConfig) -> InvariantWidth:
+    """Return the least width for passes of up to `widest` rows, probed or as it was before.
+
+    The probe empties the cache of `context`. Raises InvalidValueError if that is too small for it.
+    """
+    file = _file(context, widest, runtime)
+    if before := stored(file, lambda record: _parsed(record, widest)):
+        return before
+    found = probe(context, widest)
+    try_to_store(file, asdict(found))
+    return found
+
+
+def _parsed(record: Mapping[str, Any], widest: int) -> InvariantWidth:
+    rows, cost = int(record["least_rows"]), float(record["cost"])
+    if not 1 <= rows <= widest or not 0 < cost < math.inf:
+        raise ValueError("not a width and its cost")
+    return InvariantWidth(rows, cost)
+
+
+def _file(context: KVSequence, widest: int, runtime: RuntimeConfig) -> Path:
+    """The file of a width; its name depends on everything that chooses kernels."""
+    machine, build = machine_signature()
+    # The room of the context decides how long the probe's text is.
+    settings = asdict(runtime) | {"context": context.n_ctx, "drafter_kv_type": None}
+    model = stat_signature(context.model.path)
+    return cache_file("widths", [model, widest, machine, settings, build])
