@@ -24,7 +24,7 @@ def library_findings(
         return [_broken(probed.failure)]
     return [
         _features(library["cpu_features"], cpu_features),
-        _gpu(library["can_offload"], library["devices"], gpus),
+        _gpu(library["gpu_backends"], library["devices"], gpus),
         *_lacking(library["missing"]),
         *_extra_buffers(probed),
         _pair(probed),
@@ -57,20 +57,22 @@ def _features(compiled: Collection[str], present: Collection[str]) -> Finding:
     return ok("processor", f"llama.cpp is compiled with {', '.join(sorted(compiled))}")
 
 
-def _gpu(can_offload: bool, devices: Sequence[Mapping[str, Any]], gpus: Sequence[Gpu]) -> Finding:
+def _gpu(
+    backends: Sequence[str], devices: Sequence[Mapping[str, Any]], gpus: Sequence[Gpu]
+) -> Finding:
     found = [device for device in devices if "gpu" in device["kind"]]
     if found:
         return ok("gpu", " · ".join(map(_device, found)))
     present = ", ".join(gpu.name for gpu in gpus)
-    if can_offload and gpus:
+    if backends and gpus:
         return warning(
             "gpu",
-            f"here is {present}, and llama.cpp, compiled for GPUs, finds none",
+            f"here is {present}, and llama.cpp, compiled with {', '.join(backends)}, finds none",
             f"check its driver, and for which GPUs the build is; {gpus[0].name}: "
             f"{rebuild(gpus[0].cmake_args)}",
         )
-    if can_offload:
-        return note("gpu", "llama.cpp is compiled for one, and finds none")
+    if backends:
+        return note("gpu", f"llama.cpp is compiled with {', '.join(backends)}, and finds none")
     useful = [gpu for gpu in gpus if not gpu.modest]
     if useful:
         return warning(
@@ -128,18 +130,26 @@ def _rebuild_without_crash(probed: ProbeResult) -> str:
     return f'CFLAGS="{_NO_AMX}" CXXFLAGS="{_NO_AMX}" {rebuild("")}, or use GCC 13 or newer'
 
 
+def _remedy(probed: ProbeResult) -> str:
+    """Return what to do where the bundled pair did not come to its end."""
+    # A crash is llama.cpp's (mostly: compiled for another processor); an exception is ours.
+    if probed.crashed:
+        return _rebuild_without_crash(probed)
+    if probed.timed_out:
+        return (
+            "localspec doctor, once more: the first texts on a GPU also compile its kernels; then "
+            "localspec generate --gpu-layers 0 hello"
+        )
+    return "LOCALSPEC_DEBUG=1 localspec generate hello"
+
+
 def _pair(probed: ProbeResult) -> Finding:
     """Whether the bundled pair gives the same text with and without drafts."""
     pair = probed.facts.get("pair")
     if pair is None:
         failure = probed.failure or "nothing was told"
-        # A crash is llama.cpp's (mostly: compiled for another processor); an exception is ours.
-        remedy = (
-            _rebuild_without_crash(probed)
-            if probed.crashed
-            else "LOCALSPEC_DEBUG=1 localspec generate hello"
-        )
-        return error(_PAIR, f"the bundled pair does not run: {failure}", remedy, exit_code=5)
+        text = f"the bundled pair does not run: {failure}"
+        return error(_PAIR, text, _remedy(probed), exit_code=5)
     if not pair["same"]:
         return error(
             _PAIR,

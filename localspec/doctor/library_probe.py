@@ -9,7 +9,7 @@ from localspec.engine.engine import load
 from localspec.errors import LocalspecError
 from localspec.generation_config import GenerationOptions
 from localspec.llama import extra_buffers, library, rpc
-from localspec.llama.devices import can_offload, cpu_features, devices
+from localspec.llama.devices import cpu_features, devices
 from localspec.loading.config import threads_for
 from localspec.memory.available import host_memory
 
@@ -24,7 +24,7 @@ def library_facts() -> dict[str, Any]:
     return {
         "version": library.version(),
         "cpu_features": sorted(cpu_features()),
-        "can_offload": can_offload(),
+        "gpu_backends": library.gpu_backends(),
         "devices": [asdict(device) for device in devices()],
         "missing": _missing(),
         "threads": threads_for(_LARGE_MODEL_BYTES),

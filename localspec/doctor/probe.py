@@ -19,11 +19,13 @@ class ProbeResult:
     """facts: by stage, as far as the probe came.
 
     failure: how the probe ended, None if it ended well. crashed: whether a signal ended it.
+    timed_out: whether it was ended because it took too long.
     """
 
     facts: Mapping[str, Any]
     failure: str | None = None
     crashed: bool = False
+    timed_out: bool = False
 
 
 class Probe:
@@ -37,7 +39,8 @@ class Probe:
         ended = self._child.wait(seconds=_SECONDS)
         facts = _facts(ended.output)
         if ended.timed_out:
-            return ProbeResult(facts, f"it did not end within {_SECONDS} seconds")
+            failure = f"it did not end within {_SECONDS} seconds"
+            return ProbeResult(facts, failure, timed_out=True)
         if ended.exit_code == 0:
             return ProbeResult(facts)
         last_error = f": {ended.last_error}" if ended.last_error else ""

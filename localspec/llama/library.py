@@ -60,6 +60,7 @@ _CPP_FUNCTIONS = {
     "llama_set_nextn_layer_offset": ("P13llama_contexti", "XPEAUllama_context@@H@Z"),
     "llama_graph_reserve": ("P13llama_contextjjj", "PEAUggml_cgraph@@PEAUllama_context@@III@Z"),
 }
+_GPU_BACKENDS = {"cann", "cuda", "hip", "metal", "musa", "opencl", "sycl", "vulkan"}
 _LONGEST_LINE = 200
 _lines: deque[str] = deque(maxlen=400)
 _captured: list[list[str]] = []
@@ -141,9 +142,23 @@ def build_signature() -> list[str | int]:
 
     Part of the keys under which costs and results of checks are kept.
     """
+    return [version(), *(part for file in _files() for part in stat_signature(file))]
+
+
+def gpu_backends() -> list[str]:
+    """Return the GPU backends that this build was compiled with, such as vulkan.
+
+    Those whose driver is missing, too: the library itself keeps silent about them.
+    """
+    names = (file.name.removeprefix("lib").partition(".")[0] for file in _files())
+    backends = {name.removeprefix("ggml-") for name in names if name.startswith("ggml-")}
+    return sorted(backends & _GPU_BACKENDS)
+
+
+def _files() -> list[Path]:
+    """The files of the library."""
     bound = Path(getattr(_bound_library(), "_name", None) or "")
-    files = sorted(bound.parent.glob(f"*{bound.suffix}")) if bound.is_file() else []
-    return [version(), *(part for file in files for part in stat_signature(file))]
+    return sorted(bound.parent.glob(f"*{bound.suffix}")) if bound.is_file() else []
 
 
 def missing_functions() -> dict[str, list[str]]:

@@ -1,11 +1,14 @@
 """What doctor finds, from facts: about builds, GPUs, containers, folders and the Hub."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from localspec.doctor import probe
 from localspec.doctor.finding import Finding, Severity, error, exit_code_of, note, ok
 from localspec.doctor.folders import folder_finding, localspec_folders
 from localspec.doctor.gpus import Gpu, gpus
@@ -31,7 +34,7 @@ def of(topic: str, found: list[Finding]) -> Finding:
 
 
 def built(**facts: Any) -> ProbeResult:
-    usual = {"cpu_features": ["AVX2"], "can_offload": False, "devices": [CPU], "missing": {}}
+    usual = {"cpu_features": ["AVX2"], "gpu_backends": [], "devices": [CPU], "missing": {}}
     return ProbeResult({"library": {**usual, **facts}, "pair": PAIR})
 
 
@@ -114,31 +117,32 @@ def test_a_build_that_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offload", "devices", "present", "severity", "remedy"),
+    ("backends", "devices", "present", "severity", "remedy"),
     [
-        (False, [CPU], [], Severity.OK, None),
-        (False, [CPU], [NVIDIA], Severity.WARNING, 'CMAKE_ARGS="-DGGML_CUDA=on"'),
-        (False, [CPU], [INTEL], Severity.NOTE, 'CMAKE_ARGS="-DGGML_VULKAN=on"'),
-        (True, [CPU], [NVIDIA], Severity.WARNING, "driver"),
-        (True, [CPU], [], Severity.NOTE, None),
-        (True, [CUDA0, CPU], [NVIDIA], Severity.OK, None),
+        ([], [CPU], [], Severity.OK, None),
+        ([], [CPU], [NVIDIA], Severity.WARNING, 'CMAKE_ARGS="-DGGML_CUDA=on"'),
+        ([], [CPU], [INTEL], Severity.NOTE, 'CMAKE_ARGS="-DGGML_VULKAN=on"'),
+        (["cuda"], [CPU], [NVIDIA], Severity.WARNING, "driver"),
+        (["vulkan"], [CPU], [], Severity.NOTE, None),
+        (["cuda"], [CUDA0, CPU], [NVIDIA], Severity.OK, None),
     ],
 )
 def test_gpus_and_builds(
-    offload: bool,
+    backends: list[str],
     devices: list[dict[str, Any]],
     present: list[Gpu],
     severity: Severity,
     remedy: str | None,
 ) -> None:
-    found = of("gpu", library_findings(built(can_offload=offload, devices=devices), [], present))
+    found = of("gpu", library_findings(built(gpu_backends=backends, devices=devices), [], present))
     assert found.severity is severity
+    assert (CUDA0 in devices) or all(backend in found.text for backend in backends)
     assert (found.remedy is None) == (remedy is None)
     assert (remedy or "") in (found.remedy or "")
 
 
 def test_a_device_is_named_with_its_memory() -> None:
-    found = of("gpu", library_findings(built(can_offload=True, devices=[CUDA0]), [], []))
+    found = of("gpu", library_findings(built(gpu_backends=["cuda"], devices=[CUDA0]), [], []))
     assert found.text == "CUDA0 (H200), 10.00 GB of 20.00 GB free"
 
 
@@ -169,6 +173,31 @@ def test_a_pair_that_does_not_run() -> None:
         ProbeResult({"library": library}, "it was ended by signal 11", crashed=True), [], []
     )
     assert "-mno-amx-tile" in (of("trial", crashed).remedy or "")
+
+
+def test_a_pair_that_does_not_come_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "endless_child.py").write_text("import threading\nthreading.Event().wait()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(probe, "_SECONDS", 0)
+    with Probe("endless_child") as endless:
+        result = endless.result()
+    assert result.timed_out and not result.crashed
+    result = replace(result, facts={"library": built().facts["library"]})
+    found = of("trial", library_findings(result, [], []))
+    assert found.severity is Severity.ERROR
+    assert "once more" in (found.remedy or "")
+
+
+def test_a_backend_without_a_driver_is_found_by_its_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("llama", "ggml", "ggml-base", "ggml-cpu", "ggml-vulkan", "ggml-cpu-haswell"):
+        (tmp_path / f"lib{name}.so").touch()
+    bound = SimpleNamespace(_name=str(tmp_path / "libllama.so"))
+    monkeypatch.setattr(library, "_bound_library", lambda: bound)
+    assert library.gpu_backends() == ["vulkan"]
 
 
 @pytest.mark.parametrize(
@@ -417,6 +446,6 @@ def test_what_a_child_told_before_it_ended(
     )
     (tmp_path / "child_of_test.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with Probe("child_of_test") as probe:
+    with Probe("child_of_test") as child:
         crashed = "signal" in (failure or "")
-        assert probe.result() == ProbeResult({"first": [1]}, failure, crashed)
+        assert child.result() == ProbeResult({"first": [1]}, failure, crashed)
