@@ -78,7 +78,7 @@ def audit_command(
         kv_type=recipe.kv_type,
         **placement,
     ) as engine:
-        recipe.require_same(target)
+        recipe.require_same(target, engine.slot.loaded.runtime)
         report = audit(engine, recorded)
         names = {
             each: engine.model.piece_text(each)

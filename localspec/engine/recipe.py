@@ -1,6 +1,6 @@
 """Recipe: everything that decides a text, recorded so that anybody can audit the text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.loading.config import RuntimeConfig
-from localspec.loading.fingerprints import fingerprint, versions
+from localspec.loading.fingerprints import fingerprint, gpus, versions
 from localspec.sampling.params import SamplingParams
 from localspec.stats import Stats
 
@@ -24,7 +24,8 @@ class Recipe:
     pass. decode_rows: those of the decode that each pass was in, with the rows of other texts.
     shared_cache: whether the cache had room for other texts. reproducible, flash_attention,
     kv_type: as in RuntimeConfig. fingerprint: the fingerprint of the target's file. versions: the
-    versions of the software that computed the text.
+    versions of the software that computed the text. gpus: those that the target was on, none if it
+    was on the processor; None in a record that does not tell.
     """
 
     prompt_token_ids: list[int]
@@ -42,6 +43,7 @@ class Recipe:
     kv_type: str = "f16"
     decode_rows: list[int] = field(default_factory=list)
     shared_cache: bool = False
+    gpus: list[str] | None = None
 
     @classmethod
     def of(
@@ -75,6 +77,7 @@ class Recipe:
             fingerprint=fingerprint(target),
             versions=versions(constrained=settings.compiled_grammar() is not None),
             kv_type=runtime.kv_type,
+            gpus=gpus(runtime.placement),
         )
 
     @classmethod
@@ -100,8 +103,8 @@ class Recipe:
             rule=rule,
         )
 
-    def require_same(self, target: Path) -> None:
-        """Raise InvalidValueError unless this file and these versions made the text."""
+    def require_same(self, target: Path, runtime: RuntimeConfig) -> None:
+        """Raise InvalidValueError unless this file, versions and GPUs made the text."""
         if self.fingerprint != fingerprint(target):
             raise InvalidValueError(
                 f"{target} is another model than the one that wrote this text; "
@@ -114,6 +117,16 @@ class Recipe:
                 f"the text was made with {theirs}, and this is {ours}: "
                 "another version may compute another text without a bug"
             )
+        here = gpus(runtime.placement)
+        if self.gpus not in (None, here):
+            raise InvalidValueError(
+                f"the text was computed on {_places(self.gpus)}, and this is {_places(here)}: its "
+                "kernels may compute another text without a bug; --device and --gpu-layers choose"
+            )
+
+
+def _places(gpus: Sequence[str] | None) -> str:
+    return ", ".join(map(str, gpus or ())) or "the processor"
 
 
 def _named(versions: Mapping[str, str]) -> str:

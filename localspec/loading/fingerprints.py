@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
@@ -9,18 +10,33 @@ from localspec import __version__
 from localspec.gguf.fingerprint import fingerprint as fingerprint
 from localspec.llama import extra_buffers, library
 from localspec.llama.devices import can_offload, devices
+from localspec.llama.placement import Placement
 
 
 def machine_signature() -> list[list[Any]]:
     """Return what measurements of this machine depend on: the machine, its GPUs, the build."""
-    machine = [platform.node(), platform.machine(), os.cpu_count(), can_offload(), *_gpus()]
+    machine = [platform.node(), platform.machine(), os.cpu_count(), can_offload(), *_gpus(None)]
     return [machine, [*library.build_signature(), extra_buffers.usable()]]
 
 
-def _gpus() -> list[str]:
-    """The GPUs that models can be put on: another one, or one more, is another machine."""
-    local = (each for each in devices() if "gpu" in each.kind and not each.name.startswith("RPC"))
-    return [f"{each.name} {each.description}" for each in local]
+def gpus(placement: Placement) -> list[str]:
+    """Return what a model's logits depend on beside the processor: this machine's GPUs it is on.
+
+    A part of the layers comes before them, such as "4 layers".
+    """
+    found = _gpus(placement.gpus) if can_offload() else []
+    layers = placement.gpu_layers
+    return [f"{layers} layers", *found] if found and layers not in (None, -1) else found
+
+
+def _gpus(names: Sequence[str] | None) -> list[str]:
+    """GPUs of this machine, no workers, with what they are. names: None for all there are."""
+    return [
+        f"{each.name} ({each.description})"
+        for each in devices()
+        if "gpu" in each.kind and not each.name.startswith("RPC")
+        if names is None or each.name in names
+    ]
 
 
 def versions(*, constrained: bool) -> dict[str, str]:

@@ -18,6 +18,9 @@ from localspec.engine.generation import Generation, Result
 from localspec.engine.recipe import Recipe
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.llama.devices import Device
+from localspec.loading import fingerprints
+from localspec.loading.config import RuntimeConfig
 from localspec.speculation.passes import Scores
 
 
@@ -186,14 +189,35 @@ def test_differences_of_floats_are_numeric(
 
 def test_another_model_or_version_is_refused(engine: Engine, drafter_path) -> None:  # type: ignore[no-untyped-def]
     recipe = recorded(engine, PROMPTS[0], seed=1).recipe
-    recipe.require_same(engine.model.path)
+    runtime = engine.slot.loaded.runtime
+    recipe.require_same(engine.model.path, runtime)
     with pytest.raises(InvalidValueError, match="is another model than the one"):
-        recipe.require_same(drafter_path)
+        recipe.require_same(drafter_path, runtime)
     older = dataclasses.replace(recipe, versions={**recipe.versions, "localspec": "0.0.1"})
     with pytest.raises(InvalidValueError, match=r"made with localspec 0\.0\.1"):
-        older.require_same(engine.model.path)
+        older.require_same(engine.model.path, runtime)
     with pytest.raises(InvalidValueError, match="not a recipe"):
         Recipe.read({"depth": 3})
+
+
+def test_a_text_of_other_gpus_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = recorded(engine, PROMPTS[0], seed=1).recipe
+    everywhere, in_part, elsewhere = (
+        RuntimeConfig.of(**place) for place in ({}, {"gpu_layers": 4}, {"gpu_layers": 0})
+    )
+    found = [Device("Vulkan0", "a GPU", "gpu", 1, 2), Device("CPU", "a CPU", "cpu", 1, 2)]
+    monkeypatch.setattr(fingerprints, "devices", lambda: found)
+    monkeypatch.setattr(fingerprints, "can_offload", lambda: True)
+    places = [fingerprints.gpus(each.placement) for each in (everywhere, in_part, elsewhere)]
+    assert places == [["Vulkan0 (a GPU)"], ["4 layers", "Vulkan0 (a GPU)"], []]
+    for gpus, fitting in zip(places, (everywhere, in_part, elsewhere), strict=True):
+        there = dataclasses.replace(recipe, gpus=gpus)
+        there.require_same(engine.model.path, fitting)
+        for other in {everywhere, in_part, elsewhere} - {fitting}:
+            with pytest.raises(InvalidValueError, match=r"computed on .*--gpu-layers choose"):
+                there.require_same(engine.model.path, other)
+    # A record that does not tell, of an earlier version, is scored as it is.
+    dataclasses.replace(recipe, gpus=None).require_same(engine.model.path, elsewhere)
 
 
 def test_steps_are_read_off_the_origins_and_widths() -> None:
