@@ -143,7 +143,7 @@ def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator
     if form and running.stop_reason == "length":
         cut = f"cut off after {running.settings.max_tokens} tokens"
         yield f"{cut}, perhaps before it satisfies the {form}; -n allows more"
-    if lost := engine.drafter_set.lost:
+    if lost := engine.slot.loaded.drafters.lost:
         yield lost
     if engine.drafter_set.past and engine.drafter_set.past.problem:
         yield engine.drafter_set.past.problem

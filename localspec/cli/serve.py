@@ -224,7 +224,7 @@ def _show_log(*, as_json: bool) -> None:
     """Write the log of the server, and of what it runs on, to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s %(message)s"))
-    for name in ("localspec.server", "uvicorn.error", "asyncio"):
+    for name in ("localspec.server", "localspec.workers", "uvicorn.error", "asyncio"):
         log = logging.getLogger(name)
         log.handlers[:] = [handler]
         log.propagate = False

@@ -86,6 +86,7 @@ class Answer(Closing, Iterator[Event]):
         tags: Tags,
         *,
         shorten: Shorten,
+        late_notices: Callable[[], Sequence[str]] = tuple,
         thinking_budget: int | None = None,
         variant: int = 0,
     ) -> None:
@@ -100,6 +101,7 @@ class Answer(Closing, Iterator[Event]):
         self._prompt = prompt
         self._tags = tags
         self._shorten = shorten
+        self._late_notices = late_notices
         self._thinking_budget = thinking_budget
         self._variant = variant
         detokenizer = Detokenizer(settings.stop)
@@ -153,15 +155,13 @@ class Answer(Closing, Iterator[Event]):
 
     def _run(self) -> Generator[Event, None, None]:
         self._slot.in_answer = True
-        lost_before = self._slot.loaded.drafter_set.lost
         try:
             reason = yield from self._all_parts()
         except BaseException:
             # The garbage collector may run this in any thread, so it must not take a lock.
             self._finish("cancelled")
             raise
-        if (lost := self._slot.loaded.drafter_set.lost) and not lost_before:
-            yield Notice(lost)
+        yield from map(Notice, self._late_notices())
         rest = self._finish(reason)
         yield Ended(self.turn, reason, rest.said, rest.thought, self.stats, self.gauge)
 

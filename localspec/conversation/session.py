@@ -294,6 +294,7 @@ class Session(Closing, AsyncQuestions):
                 settings,
                 tags,
                 shorten=lambda: self._shorter_prompt(n_ctx),
+                late_notices=self._notices,
                 thinking_budget=self.thinking_budget,
                 variant=self._variant,
             )
@@ -371,7 +372,7 @@ class Session(Closing, AsyncQuestions):
     def _notices(self) -> Sequence[str]:
         """What the user was not told yet: merged turns, and what changed about the models."""
         merged, loaded = self._transcript.merged, self._slot.loaded
-        lines = (loaded.apart, loaded.threads_note, loaded.drafter_set.lost)
+        lines = (loaded.apart, loaded.threads_note, loaded.drafters.lost)
         notices = [line for line in (_MERGE_NOTICE if merged else None, *lines) if line]
         new = [line for line in notices if line not in self._noted]
         self._noted.update(new)

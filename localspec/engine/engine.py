@@ -1,6 +1,6 @@
 """Engine: a loaded target and its drafters, which generate text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -13,7 +13,7 @@ from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot import Slot
 from localspec.engine.slots import Slots
 from localspec.engine.texts import Texts
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, WorkerError
 from localspec.llama import library
 from localspec.llama.model import Model
 from localspec.llama.placement import SPLIT_MODES
@@ -167,7 +167,7 @@ class Engine(Closing, Texts):
             except BaseException:
                 self._config = before
                 with watched(None):
-                    load()
+                    self._load_again(load)
                 raise
 
     def close(self) -> None:
@@ -208,6 +208,14 @@ class Engine(Closing, Texts):
         self.slot.replace_models(models)
         for slot in self._slots.further:
             slot.replace_models(self.slot.loaded.for_another_text())
+
+    def _load_again(self, load: Callable[[], None]) -> None:
+        """Load what was there before; without drafters, if their machine is gone."""
+        try:
+            load()
+        except WorkerError:
+            self._config = replace(self._config, draft=parse_draft("none"))
+            load()
 
     def _load_drafters(self) -> None:
         for slot in reversed(self._slots.all):

@@ -1,6 +1,5 @@
 """Placement: where the layers of a model are: on GPUs, on other machines, on the processor."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ SPLIT_MODES = ("layer", "row")
 _PROCESSOR = ("none", "cpu")
 # Far more than models have.
 _MOST_LAYERS = 9999
+_LARGEST_SHARE = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,10 @@ def for_head(target: Placement, named: Placement | None, usual: Sequence[str]) -
     """
     if named is None:
         return target
-    wanted = usual if named.devices is None else named.devices
-    others = [*target.rpc, *(usual if target.devices is None else target.devices)]
-    others = [name for name in others if name not in wanted]
+    theirs = usual if target.devices is None else target.devices
+    others = [*map(str, parse_addresses(target.rpc)), *theirs]
+    wanted = others if named.devices is None else named.devices
+    others = [name for name in others if name.lower() not in map(str.lower, wanted)]
     shares = (*(1.0 for _ in wanted), *(0.0 for _ in others))
     return Placement(
         gpu_layers=named.gpu_layers if wanted else 0,
@@ -130,7 +131,8 @@ def parse_devices(names: Sequence[str] | None) -> tuple[str, ...] | None:
     if len(named) == 1 and named[0].lower() in _PROCESSOR:
         return ()
     for name in named:
-        if name.lower() in _PROCESSOR or not name or named.count(name) > 1:
+        double = [each.lower() for each in named].count(name.lower()) > 1
+        if name.lower() in _PROCESSOR or not name or double:
             raise InvalidValueError(
                 f"device is {','.join(named)!r:.80}; name each device once, or none alone"
             )
@@ -154,7 +156,7 @@ def _layers(count: int | None) -> str:
 
 
 def _is_share(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
+    return 0 <= value <= _LARGEST_SHARE
 
 
 # As the library chooses.

@@ -1,7 +1,7 @@
 """RuntimeConfig: devices, memory and threads of the models; EngineConfig: what to load."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,10 @@ class RuntimeConfig:
             gpu_layers, devices, tuple(rpc), split_mode, tuple(tensor_split), cpu_moe
         )
         drafter = None
-        if draft_device is not None or draft_gpu_layers is not None:
+        if draft_device is not None:
             drafter = Placement(draft_gpu_layers, parse_devices(draft_device))
+        elif draft_gpu_layers is not None:
+            drafter = replace(drafter_places(target)[0], gpu_layers=draft_gpu_layers)
         return cls(placement=target, drafter_placement=drafter, **others)
 
     @property

@@ -7,7 +7,12 @@ from pathlib import Path
 from localspec.drafters.spec import PARD
 from localspec.drafters.suffix_store import PastTexts
 from localspec.drafters.translation import Translation
-from localspec.errors import DrafterMismatchError, InvalidValueError, LocalspecError
+from localspec.errors import (
+    DrafterMismatchError,
+    InvalidValueError,
+    LocalspecError,
+    WorkerError,
+)
 from localspec.gguf.facts import facts_of
 from localspec.gguf.heads import MTP_KINDS, Head
 from localspec.gguf.mask_token import is_pard
@@ -38,6 +43,17 @@ class LoadedDrafters:
     reason: str | None = None
     past: PastTexts | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def lost(self) -> str | None:
+        """Which drafter is on a machine that is gone, and why, in words; None if none is."""
+        for each in self.drafters:
+            try:
+                if each.model:
+                    each.model.require_workers()
+            except WorkerError as error:
+                return f"{each.model.path.stem} drafts no more: {error}" if each.model else None
+        return None
 
     def another_set(
         self, target: KVSequence, runtime: RuntimeConfig, beside: DrafterSet

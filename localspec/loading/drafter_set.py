@@ -6,7 +6,6 @@ from pathlib import Path
 
 from localspec.drafters.suffix_store import PastTexts
 from localspec.drafters.text_drafter import TextDrafter
-from localspec.errors import WorkerError
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedSequence
@@ -106,17 +105,6 @@ class DrafterSet:
     def of_model(self, model: Model) -> KVSequence | None:
         """The text in the cache of this draft model, if it is one of the set."""
         return next((each for each in self.sequences.values() if each.model is model), None)
-
-    @property
-    def lost(self) -> str | None:
-        """Which drafter is on a machine that is gone, and why, in words; None if none is."""
-        for member in self.members:
-            try:
-                if member.sequence:
-                    member.sequence.model.require_workers()
-            except WorkerError as error:
-                return f"{member.drafter.name} drafts no more: {error}"
-        return None
 
     @property
     def model_paths(self) -> list[Path]:

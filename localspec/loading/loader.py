@@ -83,7 +83,7 @@ class LoadedModels:
     @property
     def notes(self) -> Sequence[str]:
         """The requests that could not be met in full, one line each."""
-        own = filter(None, (self.threads_note, self.drafter_set.lost))
+        own = filter(None, (self.threads_note, self.drafters.lost))
         return (*self.target_notes, *own, *self.drafters.notes)
 
     def for_another_text(self) -> "LoadedModels":

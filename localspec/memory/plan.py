@@ -97,8 +97,11 @@ def memory_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -
 def best_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -> MemoryPlan:
     """Plan as `memory_plan`; where nothing fits, return the plan with its `refusal` set."""
     if free is None:
-        placements = [request.drafter_placement] if request.drafter_placement else []
-        free = free_memory(request.placement, *placements)
+        places: list[Placement] = []
+        if request.drafters:
+            own = request.drafter_placement
+            places = [own] if own else drafter_places(request.placement)
+        free = free_memory(request.placement, *places)
     search = _Search(request, free)
     try:
         return search.plan()
@@ -206,7 +209,10 @@ class _Search:
             yield replace(moved, drafter_kv_type=_SMALLER_KV_TYPE, notes=notes)
 
     def _elsewhere(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
-        """Yield plans with draft models on other devices than the best for them."""
+        """Yield plans with draft models on other devices than the best for them.
+
+        Heads stay where their target is, and so does what the user has put somewhere.
+        """
         models = [each for each in self._request.drafters if not self._needs_target(each)]
         if not models or plan.drafter_placement:
             return
@@ -228,8 +234,10 @@ class _Search:
         if plan.placement.gpu_layers is not None or self._free.keys() == {HOST}:
             return None
         shortage = self._shortage_text(plan)
-        if plan.drafter_placement is None:
-            plan = replace(plan, drafter_placement=drafter_places(plan.placement)[-1])
+        # The last place of a drafter is the processor.
+        plan = [plan, *self._elsewhere(plan)][-1]
+        if self._fits_devices(plan):
+            return None
         layers = layers_of(target.header)
         choices = [replace(plan.placement, gpu_layers=count) for count in range(layers, 0, -1)]
         if target.has_experts and not plan.placement.cpu_moe:

@@ -7,6 +7,7 @@ place until the library has come to an end, and `Link.lost` says why. Whoever re
 computed must look at `lost` afterwards: the link sets it before it answers itself.
 """
 
+import logging
 import os
 import socket
 import threading
@@ -18,6 +19,10 @@ from typing import Self
 from localspec.errors import InvalidValueError
 from localspec.workers import protocol
 from localspec.workers.address import Address
+
+# Shown by the server; elsewhere errors and notices say it.
+log = logging.getLogger("localspec.workers")
+log.addHandler(logging.NullHandler())
 
 TIMEOUT_VARIABLE = "LOCALSPEC_RPC_TIMEOUT"
 # The most seconds without a byte from a worker that owes an answer, all passes before it included.
@@ -98,7 +103,9 @@ class Link:
             reason = f"it did not answer for {self._timeout:g} seconds"
         elif isinstance(reason, OSError):
             reason = reason.strerror or str(reason)
-        self.lost = self.lost or reason
+        if self.lost is None:
+            self.lost = reason
+            log.warning("the worker %s is gone: %s", self.address, reason)
 
 
 class _Worker:

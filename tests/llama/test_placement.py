@@ -1,6 +1,7 @@
 """What a user may ask for about devices, and what becomes of it without any."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from localspec.llama.placement import (
     parse_devices,
     parse_shares,
 )
+from localspec.loading.config import RuntimeConfig
 from localspec.models.registry import bundled
 
 
@@ -28,6 +30,7 @@ from localspec.models.registry import bundled
         ({"tensor_split": (0.0, 0.0)}, "tensor_split is 0.0,0.0; it must be a share of each"),
         ({"tensor_split": (1.0, -1.0)}, "tensor_split is 1.0,-1.0; "),
         ({"tensor_split": (float("nan"),)}, "tensor_split is nan; "),
+        ({"tensor_split": (1e39, 1.0)}, "tensor_split is 1e+39,1.0; "),
         ({"devices": ("desk:0",)}, "device is 'desk:0'; a worker is named HOST:PORT"),
         ({"rpc": ("desk:1",), "devices": ("desk:1",)}, "rpc names desk:1 twice"),
     ],
@@ -41,7 +44,7 @@ def test_devices_are_named_by_the_user() -> None:
     assert parse_devices(None) is None
     assert parse_devices(["none"]) == parse_devices([" CPU "]) == ()
     assert parse_devices(["CUDA0", " desk:1"]) == ("CUDA0", "desk:1")
-    for wrong in (["CUDA0", "none"], ["CUDA0", "CUDA0"], [""], ["a", ""]):
+    for wrong in (["CUDA0", "none"], ["CUDA0", "cuda0"], [""], ["a", ""]):
         with pytest.raises(InvalidValueError, match="name each device once, or none alone"):
             parse_devices(wrong)
     assert parse_shares("") == ()
@@ -84,6 +87,10 @@ def test_a_head_takes_the_devices_of_its_target_along() -> None:
     usual = Placement(rpc=("b:1",))
     found = for_head(usual, Placement(devices=("c:1",)), ["A"])
     assert found == Placement(devices=("c:1", "b:1", "A"), tensor_split=(1, 0, 0))
+    # Names may be written in several ways.
+    found = for_head(Placement(rpc=("desk",)), Placement(devices=("a",)), ["A"])
+    assert found == Placement(devices=("a", "desk:50052"), tensor_split=(1, 0))
+    assert for_head(target, Placement(1), ["C"]) == Placement(1, ("A", "B"))
 
 
 @pytest.mark.parametrize("options", [{"device": ["NoGPU7"]}, {"draft_device": ["NoGPU7"]}])
@@ -99,6 +106,16 @@ def test_a_device_that_is_not_here_is_named_with_those_that_are(
 def test_shares_are_for_devices() -> None:
     with pytest.raises(InvalidValueError, match="tensor_split has 2 shares; name one for each"):
         localspec.load(draft="none", device=["none"], tensor_split=[1, 1])
+
+
+def test_layers_of_a_drafter_are_where_it_is() -> None:
+    def place(**options: Any) -> Placement:
+        return RuntimeConfig.of(**options).place_of_drafter(None)
+
+    assert place(device=["CUDA1"], draft_gpu_layers=4) == Placement(4, ("CUDA1",))
+    assert place(device=["none"], draft_gpu_layers=4).is_on_processor
+    assert place(device=["CUDA1"], draft_device=["none"]).is_on_processor
+    assert place(draft_device=["desk:1"], draft_gpu_layers=4) == Placement(4, ("desk:1",))
 
 
 def test_facts_know_experts() -> None:

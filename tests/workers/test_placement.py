@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.served import serving
 from fakes.tiny import write_tiny
 from fakes.workers import Proxy, real_worker, require_rpc
 
 import localspec
 from localspec.engine.engine import Engine
-from localspec.errors import ModelLoadError
+from localspec.errors import LocalspecError, ModelLoadError, WorkerError
 from localspec.gguf.facts import facts_of
 from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import ON_PROCESSOR, Placement
@@ -198,7 +199,8 @@ def test_a_target_without_room_has_as_many_layers_there_as_fit(
     layers = plan.placement.gpu_layers
     assert layers and 1 <= layers < 9
     assert plan.drafter_placement == ON_PROCESSOR
-    assert plan.notes[0].startswith(
+    assert plan.notes[0].startswith("terminal-5m-q4_0.gguf is on the processor: beside its target")
+    assert plan.notes[1].startswith(
         f"terminal-9m-q8_0.gguf: {layers} layers on {first}, as all of it there would need "
     )
     for count, fits in ((layers, True), (layers + 1, False)):
@@ -214,6 +216,17 @@ def test_a_target_without_room_has_as_many_layers_there_as_fit(
     assert named.refusal and f"on {first}" in named.refusal
     little = planned(devices, {HOST: 1000, first: whole // 2}, placement=here)
     assert little.refusal
+    # Where main memory is short, nothing is moved into it.
+    crowded = planned(devices, {HOST: 1000, first: AMPLE}, placement=here)
+    assert crowded.refusal and crowded.placement == here
+    # Without a draft model none is moved, and a head stays where its target is.
+    head = facts_of(HEADS / "eagle3-terminal-9m-q8_0.gguf")
+    for drafters in ((), (head,)):
+        free = {HOST: AMPLE, first: whole // 2}
+        plan = planned(devices, free, placement=here, drafters=drafters)
+        assert plan.placement.gpu_layers
+        assert plan.drafter_placement is None
+        assert len(plan.notes) == 1
 
 
 def test_experts_leave_a_device_before_layers_do(devices: tuple[str, str], moe: Path) -> None:
@@ -281,14 +294,14 @@ def test_a_text_goes_on_without_a_drafter_whose_machine_is_gone(
         name = engine.drafter_set.names[-1]
         with engine.stream(PROMPT, **OPTIONS, depth=depth) as running:
             tokens = [next(running).id for _ in range(6)]
-            assert engine.drafter_set.lost is None
+            assert engine.slot.loaded.drafters.lost is None
             worker.close()
             tokens += [token.id for token in running]
         assert tokens == plain
         assert name not in [token.origin for token in running.tokens[12:]]
         if depth is None:  # `auto` may have no use for the drafter, and so not look for it
             return
-        lost = engine.drafter_set.lost
+        lost = engine.slot.loaded.drafters.lost
         assert lost and lost.startswith(f"{name} drafts no more: the worker {worker.address} is")
         assert lost in engine.notes
         # All later texts do without it too, beside others as well, and a chat says so once.
@@ -297,6 +310,51 @@ def test_a_text_goes_on_without_a_drafter_whose_machine_is_gone(
         for told in ([lost], []):
             events = list(session.send("And by date?", max_tokens=8, seed=1))
             assert [each.line for each in events if isinstance(each, localspec.Notice)] == told
+
+
+def test_models_can_be_changed_when_a_drafters_machine_is_gone(worker: RpcServer) -> None:
+    there = [str(worker.address)]
+    with localspec.load(draft=["suffix", DRAFTER], draft_device=there) as engine:
+        plain = list(engine.generate(PROMPT, **OPTIONS, depth=0).token_ids)
+        worker.close()
+        assert list(engine.generate(PROMPT, **OPTIONS, depth=2).token_ids)
+        engine.switch(model=DRAFTER, draft="none")
+        assert engine.model.path == PAIR.drafter
+        engine.switch(model=PAIR.target, draft="suffix")
+        assert list(engine.generate(PROMPT, **OPTIONS, depth=0).token_ids) == plain
+        # What cannot be loaded leaves what was there.
+        with pytest.raises(WorkerError):
+            engine.switch(draft=DRAFTER)
+        assert list(engine.generate(PROMPT, **OPTIONS, depth=0).token_ids) == plain
+    # A machine that is off is no matter where nothing is to be on it.
+    with localspec.load(draft="suffix", draft_device=there) as engine:
+        assert engine.drafter_set.names == ["suffix"]
+
+
+def test_the_target_stays_when_other_models_cannot_be_loaded(
+    worker: RpcServer, tmp_path: Path
+) -> None:
+    with localspec.load(draft=DRAFTER, draft_device=[str(worker.address)]) as engine:
+        worker.close()
+        broken = tmp_path / "broken.gguf"
+        broken.write_bytes(b"GGUF")
+        with pytest.raises(LocalspecError):
+            engine.switch(model=broken)
+        assert engine.model.path == PAIR.target
+        assert engine.generate(PROMPT, **OPTIONS).token_ids
+
+
+def test_a_server_goes_on_and_its_log_says_why(worker: RpcServer) -> None:
+    asked = {"messages": PROMPT, "max_tokens": 12, "localspec": {"depth": 2}}
+    options = ("--draft", DRAFTER, "--draft-device", str(worker.address), "--threads", "1")
+    with serving(*options, "--ctx", "512") as served:
+        assert served.post("/v1/chat/completions", asked).status_code == 200
+        worker.close()
+        for _ in range(2):
+            assert served.post("/v1/chat/completions", asked).status_code == 200
+        assert served.get("/health").status_code == 200
+        said = [line for line in served.lines if f"the worker {worker.address} is gone" in line]
+    assert len(said) == 1
 
 
 def test_a_chat_says_at_once_that_a_drafter_is_gone(worker: RpcServer) -> None:
@@ -310,6 +368,8 @@ def test_a_chat_says_at_once_that_a_drafter_is_gone(worker: RpcServer) -> None:
             if len(events) == 8:
                 worker.close()
         notices = [each.line for each in events if isinstance(each, localspec.Notice)]
-        assert notices == [engine.drafter_set.lost]
+        assert notices == [engine.slot.loaded.drafters.lost]
+        again = [*session.send("And by date?", max_tokens=8, seed=1)]
+        assert not [each for each in again if isinstance(each, localspec.Notice)]
         assert isinstance(events[-1], localspec.Ended)
         assert events[-1].stop_reason != "cancelled"
