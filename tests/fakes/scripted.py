@@ -221,7 +221,9 @@ class ScriptedSlot:
         self.target = ScriptedTarget(engine.model, engine.context)
         self.started: list[GenerationConfig] = []
         self.scheduled = engine.scheduler.new_text()
-        self.loaded = SimpleNamespace(apart=None, threads_note=None, notes=())
+        self.loaded = SimpleNamespace(
+            apart=None, threads_note=None, notes=(), drafters=SimpleNamespace(lost=None)
+        )
         self._script = script
         self._engine = engine
         self._running: Generation | None = None
@@ -310,7 +312,9 @@ class ScriptedDecoder:
         self.stats.prompt_evaluated += len(chunk)
         return None if self.cancelled() else Pass(self.target, chunk)
 
-    def receive(self, _scores: Scores) -> list[Emission]:
+    def advance(self, compute: Compute) -> list[Emission]:
+        if requested := self.next_pass():
+            compute(requested)
         return []
 
     def end(self) -> None:
