@@ -112,7 +112,8 @@ def generate(
             **options,
         )
         with on_interrupt(cancel_first(cancel)):
-            for note in _first_notes(engine, running, bundled=model is None):
+            told = [*_first_notes(engine, running, bundled=model is None)]
+            for note in told:
                 output.note(note)
             if color and (as_json or not output.color):
                 reason = "JSON has none" if as_json else output.color_off_because
@@ -122,7 +123,9 @@ def generate(
     decisions.show()
     if explain and options.get("depth") is not None:
         output.note("--explain has nothing to say at a fixed depth; leave --depth out")
-    for note in _last_notes(engine, running, stats=stats):
+    # What has changed since, such as a drafter whose machine is gone.
+    news = [note for note in engine.notes if note not in told]
+    for note in (*news, *_last_notes(engine, running, stats=stats)):
         output.note(note)
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
@@ -143,8 +146,6 @@ def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator
     if form and running.stop_reason == "length":
         cut = f"cut off after {running.settings.max_tokens} tokens"
         yield f"{cut}, perhaps before it satisfies the {form}; -n allows more"
-    if lost := engine.slot.loaded.drafters.lost:
-        yield lost
     if engine.drafter_set.past and engine.drafter_set.past.problem:
         yield engine.drafter_set.past.problem
     if stats:

@@ -153,6 +153,8 @@ def test_commands_and_options(place: Path, environment: Mapping[str, str]) -> No
     assert complete(place, environment, "localspec gen") == ["plain,generate"]
     assert complete(place, environment, "localspec generate --dr") == [
         "plain,--draft",
+        "plain,--draft-device",
+        "plain,--draft-gpu-layers",
         "plain,--draft-kv-type",
     ]
     assert complete(place, environment, "localspec generate --ra") == ["plain,--raw"]
