@@ -87,8 +87,9 @@ def test_rows_of_training_are_those_of_drafting(
         drafting = recorder.rows[layer]
         expected = np.array([drafting[place] for place in sorted(drafting)])
         found = read.hidden[layer][sorted(drafting)]
-        # A pass of one row and one of many round differently.
-        np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+        # A pass of one row and one of many round differently; where a cell of the cache is rounded
+        # to the other half float by that, more. A row of another token differs by far more still.
+        np.testing.assert_allclose(found, expected, atol=2e-4 * np.abs(expected).max())
         np.testing.assert_array_equal(read.hidden[layer], again.hidden[layer])
 
 

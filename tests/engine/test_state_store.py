@@ -370,6 +370,7 @@ import numpy as np
 from fakes.checked import context_of
 from localspec.engine.state_store import StateStore
 from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR
 kind, model, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 states = StateStore(folder).load("key", {"kind": kind})
 with Model(model, ON_PROCESSOR) as loaded, context_of(loaded, kind) as context:
