@@ -87,9 +87,8 @@ def plan(
 
     The target writes a few texts without drafts, and localspec measures what passes and drafts
     cost. Then it counts which tokens of these texts each drafter would have guessed right: this
-    tells how many passes that drafter would save. Of a head, and of a drafter with another
-    vocabulary, the share of right tokens is not counted: it is what earlier texts accepted, or what
-    is usual for its kind.
+    tells how many passes that drafter would save. A head, and a drafter with another vocabulary or
+    with drafts of one pass, drafts at every token while the texts are written once more.
     """
     output = Output()
     require("answers", answers, _MIN_COUNT)

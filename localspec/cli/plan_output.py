@@ -23,14 +23,11 @@ def forecast_text(found: Forecast, *, everything: bool) -> str:
     everything: show every depth, not the best ones only.
     """
     lines = found.configurations if everything else found.best_depths()
-    rows = [
-        _cells(line, best=line is found.best, assumed=line.drafter in found.assumed)
-        for line in lines
-    ]
+    rows = [_cells(line, best=line is found.best) for line in lines]
     return "\n".join([table_text(_HEADER, rows, _RIGHT), *_evidence(found)]) + "\n"
 
 
-def _cells(line: ConfigurationForecast, *, best: bool, assumed: bool) -> tuple[str, ...]:
+def _cells(line: ConfigurationForecast, *, best: bool) -> tuple[str, ...]:
     return (
         line.drafter,
         line.rule or "-",
@@ -38,7 +35,7 @@ def _cells(line: ConfigurationForecast, *, best: bool, assumed: bool) -> tuple[s
         f"{line.speed_up.value:.2f}",
         f"{line.speed_up.low:.2f} to {line.speed_up.high:.2f}",
         f"{line.tokens_per_step.value:.2f}",
-        "-" if line.acceptance is None else f"{'~' if assumed else ''}{line.acceptance:.0%}",
+        "-" if line.acceptance is None else f"{line.acceptance:.0%}",
         f"{1000 * line.seconds_per_step:.2f}",
         "<- best" if best else "",
     )
@@ -61,10 +58,6 @@ def _evidence(found: Forecast) -> list[str]:
         f"ms of a draft: {drafts}",
         f"right at any place: {rates or '-'}",
         *_clairvoyant(found.clairvoyant),
-        *(
-            f"right at any place, ~ not counted here: {name} {guess.rate:.0%}, as of {guess.basis}"
-            for name, guess in found.assumed.items()
-        ),
     ]
 
 
@@ -93,7 +86,8 @@ def forecast_record(
         "answers": found.answers,
         "tokens": found.tokens,
         "rates": found.rates,
-        "assumed": {name: asdict(guess) for name, guess in found.assumed.items()},
+        # Every drafter is tried out now; programs may still look for those that were not.
+        "assumed": {},
         "clairvoyant": _clairvoyant_record(found.clairvoyant),
         "seconds": {
             "plain_token": costs.plain,

@@ -27,6 +27,7 @@ from localspec.sampling.prefix import Constraint
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.drafter import HiddenReader
+from localspec.speculation.policy import Policy
 from localspec.stats import Stats
 
 _NEVER = 2**63
@@ -119,17 +120,19 @@ class Slot:
         detokenizer: Detokenizer | None = None,
         cancelled: Callable[[], bool] = lambda: False,
         explain: Explain | None = None,
+        policy: Policy | None = None,
     ) -> Generation:
         """Start a generation after these tokens; the slot's last generation is closed.
 
         stats, detokenizer: those of the earlier parts, for a text generated in several parts.
+        policy: None is the one that the settings ask for.
         """
         sampler = self.sampler(settings, len(tokens))
         self.stop()
         self.set_pass_width(settings)
         target, deepest = self.target, self._deepest(settings)
         self.scheduled.rows.begin(target.context)
-        policy = self.loaded.policies.policy(
+        policy = policy or self.loaded.policies.policy(
             settings,
             sampler.params.temperature,
             deepest=deepest,

@@ -3,10 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from localspec.control.pass_costs import WIDEST
-from localspec.forecast.assumed_drafter import AssumedDrafter
 from localspec.forecast.clairvoyant import Clairvoyant, KnownDrafts, Losses, right_runs
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.scored_answers import ScoredAnswers
@@ -30,13 +26,12 @@ def against_clairvoyant(
     steps: Sequence[Sequence[SimulatedStep]],
     scored: ScoredAnswers,
     costs: StepCosts,
-    heads: Sequence[AssumedDrafter] = (),
 ) -> AgainstClairvoyant:
     """Compare simulated steps with the least time. names: of the drafters that may draft."""
     losses = Losses()
     plain, least = [], []
     for number, (answer, each) in enumerate(zip(scored.answers, steps, strict=True)):
-        known = _known_drafts(names, number, scored, costs, heads)
+        known = _known_drafts(names, number, scored, costs)
         best = Clairvoyant(len(answer.tokens), answer.limit, costs, known)
         losses.add_all(best.losses(each))
         plain.append(len(answer.tokens) * costs.plain)
@@ -49,7 +44,6 @@ def _known_drafts(
     number: int,
     scored: ScoredAnswers,
     costs: StepCosts,
-    heads: Sequence[AssumedDrafter],
 ) -> dict[str, KnownDrafts]:
     """How far each drafter is right in the answer of this number."""
     found = {
@@ -63,7 +57,7 @@ def _known_drafts(
         cost, right = costs.drafters[model.name], right_runs(drawn)
         reading = cost.reading_seconds(len(answer.prompt))
         found[model.name] = KnownDrafts(cost, False, right, reading)
-    for head in heads:
-        right = np.minimum(right_runs(head.right(number)), head.traits.deepest or WIDEST)
+    for head in scored.recorded:
+        right = head.replayed(number).correct
         found[head.name] = KnownDrafts(costs.drafters[head.name], False, right)
     return found

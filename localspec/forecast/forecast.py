@@ -5,7 +5,7 @@ passes and drafts take. Together they tell how long decoding the same answers wo
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from localspec.control.drafter_cost import DrafterCost
 from localspec.drafters.model_free import MODEL_FREE
@@ -15,9 +15,9 @@ from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.against_clairvoyant import AgainstClairvoyant, against_clairvoyant
 from localspec.forecast.answers import Answer
-from localspec.forecast.assumed_drafter import AssumedDrafter, is_assumed
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.model_free import count_steps
+from localspec.forecast.recorded_drafts import ReplayedDrafter
 from localspec.forecast.replay import expected_steps
 from localspec.forecast.scored_answers import Progress, ScoredAnswers, score_answers
 from localspec.forecast.simulated_run import (
@@ -31,7 +31,6 @@ from localspec.forecast.simulation import Simulation
 from localspec.forecast.timing import DEEPEST, StepCosts, measure_costs
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.loading.drafter_set import DrafterSet
-from localspec.loading.first_guesses import Guess, guesses
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES
 
@@ -61,9 +60,8 @@ class ConfigurationForecast:
 class Forecast:
     """The forecasts of all configurations, the fastest first, and what they rest on.
 
-    rates: as in ScoredAnswers. assumed: the acceptance rates of drafters that are not
-    replayed.
-    answers, tokens: how many were generated. clairvoyant: None where `auto` has no drafter.
+    rates: as in ScoredAnswers. answers, tokens: how many were generated. clairvoyant: None
+    where `auto` has no drafter.
     """
 
     configurations: list[ConfigurationForecast]
@@ -71,7 +69,6 @@ class Forecast:
     costs: StepCosts
     answers: int
     tokens: int
-    assumed: dict[str, Guess] = field(default_factory=dict)
     clairvoyant: AgainstClairvoyant | None = None
 
     @property
@@ -102,40 +99,25 @@ def forecast(
         progress("measuring what passes and drafts take")
         model_free = [drafter() for drafter in MODEL_FREE.values()]
         costs = measure_costs(context, scored.model, model_free, scored.answers, _forget(drafting))
-    heads = assumed_heads(engine, scored.answers)
-    costs.drafters.update(_costs_of(engine, heads))
+    costs.drafters.update(_costs_of(engine, scored.recorded))
     found = [
         forecast_plain(scored.answers, costs),
         *forecast_model_free(scored, costs),
         *forecast_draft_model(scored, costs),
-        *(each for head in heads for each in forecast_head(head, scored.answers, costs)),
+        *(each for head in scored.recorded for each in forecast_head(head, scored.answers, costs)),
     ]
     clairvoyant = None
     if drafting.drafters:
         progress("simulating auto")
-        steps = simulated_auto(drafting.drafters, scored, costs, heads)
+        steps = simulated_auto(drafting.drafters, scored, costs)
         found.append(forecast_auto(steps, costs))
         names = [each.name for each in drafting.drafters]
-        clairvoyant = against_clairvoyant(names, steps, scored, costs, heads)
+        clairvoyant = against_clairvoyant(names, steps, scored, costs)
     tokens = sum(len(answer.tokens) for answer in scored.answers)
-    assumed = {head.name: head.guess for head in heads}
-    return Forecast(
-        ranked(found), scored.rates, costs, len(scored.answers), tokens, assumed, clairvoyant
-    )
+    return Forecast(ranked(found), scored.rates, costs, len(scored.answers), tokens, clairvoyant)
 
 
-def assumed_heads(engine: Engine, answers: Sequence[Answer]) -> list[AssumedDrafter]:
-    """Stand-ins for those of the engine's drafters that cannot be replayed over these answers."""
-    drafting, temperature = engine.drafter_set, answers[0].sampler.params.temperature
-    guessed = guesses(engine.model.path, drafting, _COUPLED, temperature, {})
-    return [
-        AssumedDrafter(each.drafter, guessed[each.drafter.name], answers)
-        for each in drafting.members
-        if is_assumed(each)
-    ]
-
-
-def _costs_of(engine: Engine, heads: Sequence[AssumedDrafter]) -> dict[str, DrafterCost]:
+def _costs_of(engine: Engine, heads: Sequence[ReplayedDrafter]) -> dict[str, DrafterCost]:
     """What heads take, as measured when they were loaded."""
     profile = engine.slot.loaded.costs
     return {head.name: profile.drafters[head.name].cost() for head in heads if profile}
@@ -182,18 +164,20 @@ def forecast_draft_model(
 
 
 def forecast_head(
-    head: AssumedDrafter, answers: Sequence[Answer], costs: StepCosts
+    head: ReplayedDrafter, answers: Sequence[Answer], costs: StepCosts
 ) -> Iterable[ConfigurationForecast]:
-    """Every depth of a head; what other rules would accept is not known."""
-    for depth in DEPTHS[: head.traits.deepest]:
+    """Every depth of a drafter up to the recorded one; what other rules accept is not known."""
+    replayed = [head.replayed(number) for number in range(len(answers))]
+    deepest = max(int(each.drafted.max(initial=0)) for each in replayed)
+    for depth in DEPTHS[:deepest]:
         runs = [
             draft_model_run(
                 answer,
-                expected_steps(head.scored(answer), _COUPLED, depth),
+                count_steps(each, depth, first_plain=head.reads_prompt),
                 costs,
                 costs.drafters[head.name],
             )
-            for answer in answers
+            for answer, each in zip(answers, replayed, strict=True)
         ]
         yield _configuration(head.name, _COUPLED, depth, runs, costs)
 
@@ -202,16 +186,12 @@ def simulated_auto(
     drafters: Sequence[Drafter],
     scored: ScoredAnswers,
     costs: StepCosts,
-    heads: Sequence[AssumedDrafter] = (),
 ) -> list[list[SimulatedStep]]:
     """The steps of the adaptive policy in each answer, starting from the rates known now."""
     # No drafter may copy from the answers themselves.
     fresh = [Suffix(max_replaced=0) if isinstance(each, Suffix) else each for each in drafters]
-    instead: dict[str, Drafter] = {head.name: head for head in heads}
-    guessed = {head.name: head.guess.rate for head in heads}
-    simulation = Simulation(
-        [instead.get(each.name, each) for each in fresh], costs, {**scored.rates, **guessed}
-    )
+    instead: dict[str, Drafter] = {head.name: head for head in scored.recorded}
+    simulation = Simulation([instead.get(each.name, each) for each in fresh], costs, scored.rates)
     return [simulation.run(answer) for answer in scored.answers]
 
 

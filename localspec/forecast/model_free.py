@@ -45,13 +45,17 @@ def replay_drafts(drafter: Drafter, answer: Answer, depth: int) -> ReplayedDraft
     return ReplayedDrafts(np.array(drafted), np.array(correct), answer.limit)
 
 
-def count_steps(drafts: ReplayedDrafts, depth: int) -> StepCounts:
-    """Count the steps that decoding this answer takes, with drafts of up to `depth` tokens."""
+def count_steps(drafts: ReplayedDrafts, depth: int, *, first_plain: bool = False) -> StepCounts:
+    """Count the steps that decoding this answer takes, with drafts of up to `depth` tokens.
+
+    first_plain: as in `expected_steps`.
+    """
     by_depth = np.zeros(depth + 1)
     drafted = accepted = steps = start = switches = 0
     depth_before = -1
     while start < len(drafts):
-        depth_here = min(depth, drafts.limit - start - 1, int(drafts.drafted[start]))
+        most = depth if start or not first_plain else 0
+        depth_here = min(most, drafts.limit - start - 1, int(drafts.drafted[start]))
         accepted_here = min(depth_here, int(drafts.correct[start]))
         by_depth[depth_here] += 1
         switches += depth_here != depth_before

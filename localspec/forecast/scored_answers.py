@@ -10,8 +10,13 @@ from localspec.drafters.model_free import MODEL_FREE
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.answers import Answer, write_answer
-from localspec.forecast.assumed_drafter import is_assumed
 from localspec.forecast.model_free import ReplayedDrafts, first_token_accuracy, replay_drafts
+from localspec.forecast.recorded_drafts import (
+    RecordedDraft,
+    ReplayedDrafter,
+    must_be_recorded,
+    record_drafts,
+)
 from localspec.forecast.replay import ScoredText, score_with_drafter
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama.sequence import KVSequence
@@ -26,18 +31,23 @@ class ScoredAnswers:
     """Answers, and the drafters tried on them.
 
     drafts: of each model-free drafter, by name: one entry per answer. model: the drafter that is a
-    model, if there is one. scored: by it, one entry per answer; empty without it.
+    model, if there is one. scored: by it, one entry per answer; empty without it. recorded: the
+    drafters that drafted while the answers were written, such as heads.
     """
 
     answers: list[Answer]
     drafts: dict[str, list[ReplayedDrafts]] = field(default_factory=dict)
     scored: list[ScoredText] = field(default_factory=list)
     model: Drafter | None = None
+    recorded: list[ReplayedDrafter] = field(default_factory=list)
 
     @property
     def rates(self) -> dict[str, float]:
         """The share of each drafter's tokens that are right, at any place, by name."""
         rates = {name: first_token_accuracy(each) for name, each in self.drafts.items()}
+        for head in self.recorded:
+            replayed = [head.replayed(number) for number in range(len(self.answers))]
+            rates[head.name] = first_token_accuracy(replayed)
         if self.model:
             rates[self.model.name] = float(
                 np.concatenate([each.coupled for each in self.scored]).mean()
@@ -58,11 +68,17 @@ def score_answers(
     each further one has the next.
     """
     with_model = next(
-        (each for each in engine.drafter_set.members if each.sequence and not is_assumed(each)),
+        (
+            each
+            for each in engine.drafter_set.members
+            if each.sequence and not must_be_recorded(each)
+        ),
         None,
     )
     small = with_model.sequence if with_model else None
     found = ScoredAnswers([], model=with_model.drafter if with_model else None)
+    heads = [each.drafter for each in engine.drafter_set.members if must_be_recorded(each)]
+    recorded: list[list[list[RecordedDraft]]] = [[] for _ in heads]
     first_seed = GenerationConfig.of(**options).seed
     for number, prompt in enumerate(prompts):
         progress(f"writing answer {number + 1} of {len(prompts)}")
@@ -80,6 +96,12 @@ def score_answers(
                 limit=answer.limit,
             )
             found.scored.append(scored)
+        for head, drafts in zip(heads, recorded, strict=True):
+            drafts.append(record_drafts(engine, head, prompt, **seeded)[1])
+    found.recorded = [
+        ReplayedDrafter(head, found.answers, drafts)
+        for head, drafts in zip(heads, recorded, strict=True)
+    ]
     for name, drafter in MODEL_FREE.items():
         # A new one for each answer: what a drafter copies from earlier answers is luck.
         found.drafts[name] = [replay_drafts(drafter(), each, WIDEST - 1) for each in found.answers]

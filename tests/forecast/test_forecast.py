@@ -1,7 +1,7 @@
 """What is predicted is what happens: steps and acceptance, and which costs make what the best."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from localspec.control.drafter_cost import DrafterCost
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine
-from localspec.forecast.assumed_drafter import AssumedDrafter
 from localspec.forecast.confidence import ratio_interval
 from localspec.forecast.forecast import (
     DEPTHS,
@@ -23,7 +22,6 @@ from localspec.forecast.forecast import (
     forecast,
     forecast_auto,
     forecast_draft_model,
-    forecast_head,
     forecast_model_free,
     forecast_plain,
     ranked,
@@ -35,9 +33,8 @@ from localspec.forecast.simulated_run import SimulatedRun, model_free_run
 from localspec.forecast.simulation import Simulation
 from localspec.forecast.timing import DEEPEST, StepCosts
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.loading.first_guesses import Guess
 from localspec.speculation.decoder import Decoder
-from localspec.speculation.drafter import Limit, Outcome, Traits, backlog
+from localspec.speculation.drafter import Limit, backlog
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
@@ -204,69 +201,6 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
             seen = (stats.steps, stats.drafted, stats.accepted)
             assert (run.steps, run.drafted, run.accepted) == seen
     assert sum(run.tokens for run in predicted) > 1.5 * sum(run.steps for run in predicted)
-
-
-# Heads, whose acceptance rate is assumed.
-
-
-class Head:
-    name = "head"
-
-    def __init__(self, deepest: int | None = None) -> None:
-        self.traits = Traits(reads_hidden=(1, 2), deepest=deepest)
-
-    def begin(self, tokens: Sequence[int]) -> None: ...
-
-    def observe(self, outcome: Outcome) -> None: ...
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.5, 0.9])
-def test_a_head_takes_the_steps_of_its_rate(
-    scored: Mapping[float, ScoredAnswers], rate: float
-) -> None:
-    answers = scored[0.8].answers
-    head = AssumedDrafter(Head(deepest=5), Guess(rate, "most"), answers)
-    known = replace(costs(), drafters={"head": DrafterCost(0.1, 0.1)})
-    lines = [*forecast_head(head, answers, known)]
-    assert [line.depth for line in lines] == [1, 2, 3, 4, 5]
-    for line in lines:
-        # Drafts are cut at the end of an answer.
-        most = sum(rate**position for position in range((line.depth or 0) + 1))
-        assert 0.85 * most < line.tokens_per_step.value <= most + 1e-9
-
-
-def test_the_stand_in_of_a_head_is_right_as_often_as_it_is_said(
-    scored: Mapping[float, ScoredAnswers],
-) -> None:
-    answers = scored[0.8].answers
-    head = AssumedDrafter(Head(), Guess(0.6, "most"), answers)
-    right: list[bool] = []
-    for answer in answers:
-        head.begin(answer.prompt)
-        for place, token in enumerate(answer.tokens):
-            limit = Limit(8, answer.sampler.prefix(answer.prompt), answer.sampler)
-            draft = head.propose(limit)
-            assert len(draft) == min(8, len(answer.tokens) - place)
-            right.append(draft.tokens[0] == token)
-            head.observe(Outcome([token], 0))
-    assert np.mean(right) == pytest.approx(0.6, abs=3 * (0.24 / len(right)) ** 0.5)
-
-
-def test_auto_drafts_with_the_stand_in(scored: Mapping[float, ScoredAnswers]) -> None:
-    answers, head = scored[0.8].answers, Head()
-    known = costs(drafts=0.02)
-    known.drafters["head"] = DrafterCost(0.02, 0.02)
-    good, bad = (
-        forecast_auto(
-            simulated_auto(
-                [head], scored[0.8], known, [AssumedDrafter(head, Guess(rate, "most"), answers)]
-            ),
-            known,
-        )
-        for rate in (0.9, 0.05)
-    )
-    assert good.speed_up.value > 1.5
-    assert 0.9 < bad.speed_up.value < 1.05
 
 
 # What is best.

@@ -1,0 +1,178 @@
+"""Recorded drafts: what a drafter proposes at every token of a text that the target writes.
+
+A head drafts from hidden rows of its target, and a drafter with another vocabulary from its own
+spelling of the text, so neither can be tried on a text afterwards. The engine's own loop writes the
+text instead: at each token the drafter drafts, the draft is noted, and none of it is verified.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Unpack
+
+import numpy as np
+
+from localspec.control.pass_costs import WIDEST
+from localspec.engine.engine import Engine
+from localspec.engine.prompt import Prompt
+from localspec.forecast.answers import Answer
+from localspec.forecast.model_free import ReplayedDrafts
+from localspec.generation_config import GenerationOptions
+from localspec.loading.drafter_set import SequenceDrafter
+from localspec.models.kinds import THROUGH_TEXT
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Drafter, Limit, Outcome
+from localspec.speculation.policy import PLAIN_STEP, Decision, Step
+from localspec.utils.tokens import common_prefix
+
+# The most tokens of a recorded draft of a drafter that takes a pass for each.
+_TOKENS = 8
+
+
+def must_be_recorded(member: SequenceDrafter) -> bool:
+    """Whether a drafter cannot be tried on a text that is already written."""
+    traits = member.drafter.traits
+    return bool(traits.reads_hidden) or traits.parallel or member.kind == THROUGH_TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDraft:
+    """The tokens of a draft, and the drafter's confidence in each, if it reports any."""
+
+    tokens: Sequence[int]
+    confidences: Sequence[float]
+
+
+class EveryPlace:
+    """A Policy under which one drafter drafts at every token, and nothing is verified.
+
+    drafts: one per token of the text.
+    """
+
+    def __init__(self, drafter: Drafter) -> None:
+        self.drafters: Sequence[Drafter] = (drafter,)
+        self.drafts: list[RecordedDraft] = []
+        self._confidences: list[float] = []
+
+    def begin(self) -> None:
+        """Start a text."""
+        self.drafts = []
+
+    def reads(self, drafter: Drafter, lacking: int = 0) -> bool:
+        """Always."""
+        return True
+
+    def decide(self, limit: Limit) -> Decision:
+        """Draft as many tokens as may be useful."""
+        self._confidences = []
+        depth = min(limit.depth, deepest_record(self.drafters[0])) if self.drafters else 0
+        return Decision(self.drafters[0], depth, self._go_on) if depth else PLAIN_STEP
+
+    def padded(self, rows: int) -> int:
+        """No padding."""
+        return rows
+
+    def keep(self, draft: Draft) -> int:
+        """Note the draft; none of its tokens is verified."""
+        self.drafts.append(RecordedDraft(tuple(draft.tokens), tuple(self._confidences)))
+        return 0
+
+    def learn(self, step: Step) -> None:
+        """Nothing is learnt."""
+
+    def lose(self, drafter: Drafter) -> None:
+        """Note no more drafts."""
+        self.drafters = ()
+
+    def plain_time(self, step: Step) -> None:
+        """Nothing is measured."""
+
+    def _go_on(self, confidence: float) -> bool:
+        self._confidences.append(confidence)
+        return True
+
+
+def deepest_record(drafter: Drafter) -> int:
+    """The most tokens of a recorded draft."""
+    traits = drafter.traits
+    return min(traits.deepest or WIDEST - 1, WIDEST - 1 if traits.parallel else _TOKENS)
+
+
+def record_drafts(
+    engine: Engine, head: Drafter, prompt: Prompt, **options: Unpack[GenerationOptions]
+) -> tuple[list[int], list[RecordedDraft]]:
+    """Write a text; return its tokens, and what a drafter of the engine drafted at each.
+
+    head: the drafter, mostly a head. options: the rule is `coupled` in any case.
+    """
+    options |= {"logprobs": False, "rule": "coupled"}
+    running = engine.stream(prompt, **options)
+    policy = EveryPlace(head)
+    written = engine.slot.start(running.prompt, running.settings, policy=policy).result()
+    return written.token_ids, policy.drafts
+
+
+class ReplayedDrafter:
+    """A drafter that is played from its recorded drafts.
+
+    answers: the texts that it may draft. drafts: of each answer, one per token; where the recorded
+    text is another one, because of a near-tie, its drafts are wrong. One that reads the prompt
+    itself is taken to keep of a draft what stands, as a draft model does.
+    """
+
+    def __init__(
+        self, drafter: Drafter, answers: Sequence[Answer], drafts: Sequence[list[RecordedDraft]]
+    ) -> None:
+        self.name = drafter.name
+        self.reads_prompt = drafter.traits.backlog is not None
+        backlog = self._backlog if self.reads_prompt else None
+        self.traits = replace(drafter.traits, reads_hidden=(), gives_probs=False, backlog=backlog)
+        self._answers, self._drafts = answers, drafts
+        self._number = self._place = 0
+        # How many tokens of the text it has read, and the tokens of its last draft.
+        self._read, self._drafted = 0, list[int]()
+
+    def replayed(self, number: int) -> ReplayedDrafts:
+        """The lengths of the drafts in the answer of this number."""
+        answer, drafts = self._answers[number], self._of(number)
+        correct = [
+            common_prefix(each.tokens, answer.tokens[place:]) for place, each in enumerate(drafts)
+        ]
+        drafted = [len(each.tokens) for each in drafts]
+        return ReplayedDrafts(np.array(drafted), np.array(correct), answer.limit)
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Start on one of the answers; `tokens` is its prompt."""
+        prompts = [each.prompt for each in self._answers]
+        self._number, self._place = prompts.index(list(tokens)), 0
+        self._read, self._drafted = 0, []
+
+    def propose(self, limit: Limit) -> Draft:
+        """Propose what the drafter proposed at this token."""
+        recorded = self._of(self._number)[self._place]
+        tokens = list(recorded.tokens[: limit.depth])
+        if limit.go_on:
+            for count, confidence in enumerate(recorded.confidences[: len(tokens)], start=1):
+                if not limit.go_on(confidence):
+                    del tokens[count:]
+                    break
+        self._read, self._drafted = self._length, tokens
+        return Draft(tokens)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Go on behind the committed tokens."""
+        self._read += common_prefix(self._drafted[:-1], outcome.tokens)
+        self._place += len(outcome.tokens)
+        self._drafted = []
+
+    @property
+    def _length(self) -> int:
+        """The tokens of the text."""
+        return len(self._answers[self._number].prompt) + self._place
+
+    def _backlog(self) -> int:
+        return self._length - self._read
+
+    def _of(self, number: int) -> list[RecordedDraft]:
+        """One draft per token of an answer; none where the recorded text had ended."""
+        count = len(self._answers[number].tokens)
+        return [*self._drafts[number], *[RecordedDraft((), ())] * count][:count]
