@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Phase = Literal["load", "prompt", "generate", "draft", "verify"]
 
@@ -59,6 +59,26 @@ class Timing:
         setattr(self._seconds, self._phase, getattr(self._seconds, self._phase) + spent)
 
 
+class StepRecord(NamedTuple):
+    """One step of a text.
+
+    drafter: the name of the drafter that was asked; None in a plain step. proposed, verified,
+    accepted: drafted tokens. tokens: committed ones. rows: of the pass, padding included. seconds:
+    of the whole step; of these draft_seconds for deciding and drafting, and reading for heads that
+    read hidden rows.
+    """
+
+    drafter: str | None
+    proposed: int
+    verified: int
+    accepted: int
+    tokens: int
+    rows: int
+    seconds: float
+    draft_seconds: float
+    reading: float
+
+
 @dataclass(slots=True, repr=False)
 class Stats:
     """Counts and times of one generation.
@@ -72,7 +92,8 @@ class Stats:
     accepted_per_position: how often the 1st, 2nd, ... drafted token of a step became text.
     shared_steps: target passes that shared a decode with other texts. decode_rows: the number of
     rows of each decode, those of other texts included. trees_cut: drafted trees of which only one
-    branch was verified. plain_tokens: how many tokens `seconds.plain` is for.
+    branch was verified. plain_tokens: how many tokens `seconds.plain` is for. records: one of
+    each step.
     """
 
     prompt_tokens: int = 0
@@ -90,6 +111,7 @@ class Stats:
     trees_cut: int = 0
     seconds: Seconds = field(default_factory=Seconds)
     plain_tokens: int = 0
+    records: list[StepRecord] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"<Stats {self.line}, {self.steps} steps, {self.prompt_tokens} tokens of prompt>"

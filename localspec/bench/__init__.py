@@ -8,6 +8,7 @@
 `experiments` holds other measurements, each run with `python -m`.
 """
 
+from localspec.bench.bound import bounds
 from localspec.bench.comparison import Comparison, Decoding
 from localspec.bench.configurations import LoadedSweep, Sweep, tokenize_prompts
 from localspec.bench.equality import require_same_texts
@@ -51,6 +52,7 @@ __all__ = [
     "Task",
     "UsersRun",
     "UsersSummary",
+    "bounds",
     "build_report",
     "bundled_tasks",
     "cells",

@@ -42,6 +42,7 @@ def _sections(report: Report) -> list[str]:
     parts += [fact(each) for each in facts(report) + report.left_out]
     if by_set:
         parts += _speed(by_set)
+        parts += [fact(line) for each in report.bounds for line in each.lines]
     if report.users:
         parts += _users(report.users)
     if report.served:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from localspec.bench.bound import Bound
 from localspec.bench.configurations import LoadedConfiguration, LoadedSweep
 from localspec.bench.machine import Machine, peak_resident, this_machine
 from localspec.bench.prompt_sets import Task, prompts_hash
@@ -111,7 +112,7 @@ class Report:
     peak_resident: the most bytes of memory that the process had in use. interrupted: whether it was
     stopped before all was measured. users: the figures of several users at once, if these were
     measured; then there are no rows. served: those of servers with several users, likewise. tool:
-    those beside llama.cpp's tool, likewise.
+    those beside llama.cpp's tool, likewise. bounds: what is left to gain, where `auto` took part.
     """
 
     machine: Machine
@@ -127,6 +128,7 @@ class Report:
     users: list[UsersSummary] = field(default_factory=list)
     served: list[ServedSummary] = field(default_factory=list)
     tool: BesideTool | None = None
+    bounds: list[Bound] = field(default_factory=list)
 
     @property
     def same_text(self) -> bool | None:
@@ -140,7 +142,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """The report for JSON, as cli/bench.schema.json describes it."""
-        record = asdict(self)
+        record = asdict(self) | {"bounds": [each.as_dict() for each in self.bounds]}
         for model in (record["target"], *record["draft_models"]):
             model["file"] = str(model["file"])
         for row in record["rows"]:
@@ -161,6 +163,7 @@ def build_report(
     *,
     interrupted: bool,
     users: Sequence[UsersRun] = (),
+    bounds: Sequence[Bound] = (),
 ) -> Report:
     """Summarise the runs; the engines must still be loaded."""
     loaded = sweep.configurations
@@ -176,6 +179,7 @@ def build_report(
         peak_resident=peak_resident(),
         interrupted=interrupted,
         users=summarise_users(users),
+        bounds=list(bounds),
     )
 
 

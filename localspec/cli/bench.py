@@ -15,6 +15,7 @@ from localspec.bench import (
     Report,
     Run,
     Task,
+    bounds,
     build_report,
     html_page,
     open_slots,
@@ -221,9 +222,20 @@ def bench(
         how = How(choice.rounds, options, settings.seed, cancel)
         with on_interrupt(cancel_first(cancel)):
             runs = [] if users else list(_measure(loaded, tasks, prompts, how))
+            left = bounds(
+                loaded.configurations,
+                tasks,
+                prompts,
+                runs,
+                how.options,
+                seed=how.seed,
+                cancelled=cancel.is_set,
+            )
             user_runs = measure_users(loaded, slots, prompts, users, how) if users else []
         stopped = cancel.is_set()
-        result = build_report(loaded, tasks, runs, conditions, interrupted=stopped, users=user_runs)
+        result = build_report(
+            loaded, tasks, runs, conditions, interrupted=stopped, users=user_runs, bounds=left
+        )
     _write(result, output, page_file, earlier, as_json=as_json)
     if line := quick_target_line(result.rows):
         output.note(line)

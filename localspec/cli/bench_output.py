@@ -82,6 +82,8 @@ def report_text(report: Report) -> str:
         if report.rows:
             console.print(table_of(COLUMNS, _groups(report.rows)))
             console.print(LEGEND, soft_wrap=True)
+            for line in (line for each in report.bounds for line in each.lines):
+                console.print(line, soft_wrap=True)
         if report.users:
             console.print(table_of(USER_COLUMNS, _user_groups(report.users)))
             console.print(USER_LEGEND, soft_wrap=True)

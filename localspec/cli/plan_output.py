@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from localspec.cli.table import table_text
-from localspec.forecast.against_clairvoyant import AgainstClairvoyant
-from localspec.forecast.confidence import ConfidenceInterval
+from localspec.forecast.clairvoyant_text import clairvoyant_lines, clairvoyant_record
 from localspec.forecast.forecast import ConfigurationForecast, Forecast
 from localspec.loading.acceptance_priors import StoredForecast
 
 _HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", "ms/step", "")
-# Smaller shares of the time are not told.
-_NOTABLE = 0.002
 _RIGHT = {"depth", "x plain", "tok/step", "accept", "ms/step"}
 
 
@@ -57,21 +54,7 @@ def _evidence(found: Forecast) -> list[str]:
         f"rows; beside it {1000 * costs.host:.2f} per token",
         f"ms of a draft: {drafts}",
         f"right at any place: {rates or '-'}",
-        *_clairvoyant(found.clairvoyant),
-    ]
-
-
-def _clairvoyant(found: AgainstClairvoyant | None) -> list[str]:
-    if not found:
-        return []
-    losses, speed = found.losses, found.speed_up
-    reasons = sorted(losses.by_reason.items(), key=lambda item: -item[1])
-    shares = [(reason, seconds / losses.seconds) for reason, seconds in reasons]
-    lost = " · ".join(f"{reason} {share:.1%}" for reason, share in shares if abs(share) >= _NOTABLE)
-    return [
-        f"who knew which drafts are right: {speed.value:.2f} x plain "
-        f"({speed.low:.2f} to {speed.high:.2f}); auto has {losses.share:.2f} of this speed",
-        f"what auto loses of its time: {lost or '-'}",
+        *(clairvoyant_lines(found.clairvoyant) if found.clairvoyant else ()),
     ]
 
 
@@ -88,7 +71,7 @@ def forecast_record(
         "rates": found.rates,
         # Every drafter is tried out now; programs may still look for those that were not.
         "assumed": {},
-        "clairvoyant": _clairvoyant_record(found.clairvoyant),
+        "clairvoyant": found.clairvoyant and clairvoyant_record(found.clairvoyant),
         "seconds": {
             "plain_token": costs.plain,
             "host_per_token": costs.host,
@@ -103,28 +86,13 @@ def forecast_record(
     }
 
 
-def _clairvoyant_record(found: AgainstClairvoyant | None) -> dict[str, Any] | None:
-    if not found:
-        return None
-    losses = found.losses
-    return {
-        "speed_up": _interval_record(found.speed_up),
-        "auto_share": losses.share,
-        "lost": {reason: each / losses.seconds for reason, each in losses.by_reason.items()},
-    }
-
-
 def _line_record(line: ConfigurationForecast) -> dict[str, Any]:
     return {
         "drafter": line.drafter,
         "rule": line.rule,
         "depth": line.depth,
-        "speed_up": _interval_record(line.speed_up),
-        "tokens_per_step": _interval_record(line.tokens_per_step),
+        "speed_up": asdict(line.speed_up),
+        "tokens_per_step": asdict(line.tokens_per_step),
         "acceptance": line.acceptance,
         "seconds_per_step": line.seconds_per_step,
     }
-
-
-def _interval_record(interval: ConfidenceInterval) -> dict[str, float]:
-    return {"value": interval.value, "low": interval.low, "high": interval.high}

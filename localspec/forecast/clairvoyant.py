@@ -36,6 +36,7 @@ OTHER = "another drafter was better"
 READING = "drafters reading"
 SWITCHING = "passes of changing width"
 DECIDING = "deciding"
+UNEXPECTED = "other costs than learnt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +160,9 @@ class Clairvoyant:
         right = self._step_seconds(
             step.drafter if step.accepted else None, step.accepted, step.tokens
         )
-        found.seconds += step.seconds + step.deciding
+        found.seconds += step.seconds + step.deciding + step.unexpected
         found.add(DECIDING, step.deciding)
+        found.add(UNEXPECTED, step.unexpected)
         found.add(SWITCHING, step.switching)
         found.add(READING, step.reading)
         found.add(WRONG, step.seconds - step.switching - step.reading - right)

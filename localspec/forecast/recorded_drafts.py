@@ -45,10 +45,11 @@ class RecordedDraft:
 class EveryPlace:
     """A Policy under which one drafter drafts at every token, and nothing is verified.
 
-    drafts: one per token of the text.
+    depth: the tokens of each draft. drafts: one per token of the text.
     """
 
-    def __init__(self, drafter: Drafter) -> None:
+    def __init__(self, drafter: Drafter, depth: int) -> None:
+        self._depth = depth
         self.drafters: Sequence[Drafter] = (drafter,)
         self.drafts: list[RecordedDraft] = []
         self._confidences: list[float] = []
@@ -62,9 +63,9 @@ class EveryPlace:
         return True
 
     def decide(self, limit: Limit) -> Decision:
-        """Draft as many tokens as may be useful."""
+        """Draft at this token."""
         self._confidences = []
-        depth = min(limit.depth, deepest_record(self.drafters[0])) if self.drafters else 0
+        depth = min(limit.depth, self._depth) if self.drafters else 0
         return Decision(self.drafters[0], depth, self._go_on) if depth else PLAIN_STEP
 
     def padded(self, rows: int) -> int:
@@ -98,15 +99,21 @@ def deepest_record(drafter: Drafter) -> int:
 
 
 def record_drafts(
-    engine: Engine, head: Drafter, prompt: Prompt, **options: Unpack[GenerationOptions]
+    engine: Engine,
+    head: Drafter,
+    prompt: Prompt,
+    *,
+    tokens: int | None = None,
+    **options: Unpack[GenerationOptions],
 ) -> tuple[list[int], list[RecordedDraft]]:
     """Write a text; return its tokens, and what a drafter of the engine drafted at each.
 
-    head: the drafter, mostly a head. options: the rule is `coupled` in any case.
+    head: the drafter, mostly a head. tokens: of each draft; None: as many as may be useful.
+    options: the rule is `coupled` in any case.
     """
     options |= {"logprobs": False, "rule": "coupled"}
     running = engine.stream(prompt, **options)
-    policy = EveryPlace(head)
+    policy = EveryPlace(head, deepest_record(head) if tokens is None else tokens)
     written = engine.slot.start(running.prompt, running.settings, policy=policy).result()
     return written.token_ids, policy.drafts
 

@@ -27,7 +27,7 @@ class SimulatedRun:
             len(steps),
             sum(each.drafted for each in steps),
             sum(each.accepted for each in steps),
-            sum(each.seconds + each.deciding for each in steps),
+            sum(each.seconds + each.deciding + each.unexpected for each in steps),
         )
 
 
@@ -38,7 +38,7 @@ class SimulatedStep:
     drafter: None without a draft. drafted, accepted: tokens that were verified, and that were
     right. tokens: committed. seconds: of drafting, the pass and the host; of these `reading` is for
     tokens that the drafter had not read, and `switching` for a pass of another width than before.
-    deciding: the policy's own seconds.
+    deciding: the policy's own seconds. unexpected: what a real step took longer than all these.
     """
 
     drafter: str | None
@@ -49,6 +49,7 @@ class SimulatedStep:
     reading: float
     switching: float
     deciding: float
+    unexpected: float = 0.0
 
 
 def plain_run(answer: Answer, costs: StepCosts) -> SimulatedRun:

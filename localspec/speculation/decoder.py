@@ -15,7 +15,7 @@ from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct, 
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
 from localspec.speculation.rules import Rows, Rule, Verdict
 from localspec.speculation.target import Target
-from localspec.stats import Phase, Stats, Timing
+from localspec.stats import Phase, Stats, StepRecord, Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +237,18 @@ class Decoder:
             reading,
         )
         self.stats.seconds.steps += step.decoding_seconds
+        record = StepRecord(
+            decision.drafter.name if decision.drafter else None,
+            len(proposed),
+            len(draft),
+            accepted,
+            len(tokens),
+            scores.width,
+            seconds,
+            draft_seconds,
+            sum(reading.values()),
+        )
+        self.stats.records.append(record)
         self.policy.learn(step)
         self.stats.add_plain(len(tokens), self.policy.plain_time(step))
         self._accepted, self._emissions = accepted, emissions

@@ -172,7 +172,8 @@ def test_a_plan_forecasts_the_head_inside(files: dict[str, Path]) -> None:
     lines = [line for line in record["lines"] if line["drafter"] == "mtp"]
     assert {(line["rule"], line["depth"]) for line in lines} == {
         # A draft of eight tokens is noted, and an answer of eight has seven to draft.
-        ("coupled", depth) for depth in range(1, 8)
+        ("coupled", depth)
+        for depth in range(1, 8)
     }
     assert record["plan"]["rates"]["mtp"] == record["rates"]["mtp"]
     assert any(line["drafter"] == "auto" for line in record["lines"])
