@@ -28,7 +28,7 @@ NAMES = sorted(file.stem for file in FILES if "def main(" in file.read_text(enco
 
 
 def test_no_experiment_is_forgotten() -> None:
-    assert len(NAMES) == 15
+    assert len(NAMES) == 16
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -150,3 +150,21 @@ def test_the_first_text_beside_later_ones() -> None:
         assert ratio == pytest.approx(cold / warm, abs=0.03)
     useless, good = rows[0], rows[-3]
     assert float(useless[-3]) <= 1 < float(good[-3])
+
+
+def test_nobody_is_faster_than_the_clairvoyant() -> None:
+    files = ["--model", PYCODE.target, "--draft", PYCODE.drafter, "--threads", "1"]
+    lines = printed("left_to_gain", *files, "--tokens", "24", "--sets", "code", "--costs", "F16 A")
+    split = lines.index([])
+    rates, rows = lines[1:split], lines[split + 2 :]
+    assert len(rates) == 5 and len(rows) == 2
+    for *_, best, clairvoyant, share in rates:
+        assert 1 <= float(best) < float(clairvoyant)
+        assert float(share) == pytest.approx(float(best) / float(clairvoyant), abs=0.01)
+    for row in rows:
+        assert row[:1] == ["code"] and row[2:4] == ["F16", "A"]
+        auto, fixed, clairvoyant, share = (float(row[i]) for i in (4, 5, 8, 9))
+        assert max(auto, fixed) <= clairvoyant + 0.01
+        assert share == pytest.approx(auto / clairvoyant, abs=0.01)
+        lost = sum(float(each.rstrip("%")) for each in row[10:])
+        assert lost == pytest.approx(100 * (1 - share), abs=1)
