@@ -34,6 +34,7 @@ from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_
 from localspec.cli.options import (
     comma_separated,
     drafter_place_options,
+    flash_attention_option,
     model_option,
     pop_runtime_options,
     sampling_options,
@@ -102,6 +103,7 @@ _how_options = stacked(
     *target_place_options,
     *drafter_place_options,
     threads_option,
+    flash_attention_option,
     click.option(
         "--reproducible",
         is_flag=True,

@@ -114,6 +114,18 @@ draft_kv_type_option = click.option(
     **_KV_TYPE,
     help="Type of the draft model's KV cache; f16 is used if this type makes drafts much worse.",
 )
+# What --flash-attn means to RuntimeConfig; None: where the library supports it.
+_FLASH_ATTENTION = {"auto": None, "on": True, "off": False}
+flash_attention_option = click.option(
+    "--flash-attn",
+    "flash_attention",
+    type=click.Choice([*_FLASH_ATTENTION]),
+    default="auto",
+    callback=lambda _context, _option, value: _FLASH_ATTENTION[value],
+    help="Flash attention. `off` may be faster behind long texts on a processor (`localspec plan` "
+    "measures it), takes more memory, and lets texts of several users take turns. "
+    "[default: on where the model allows it]",
+)
 threads_option = click.option(
     "--threads",
     type=int,
@@ -165,6 +177,7 @@ _RUNTIME = (
     "threads",
     "kv_type",
     "drafter_kv_type",
+    "flash_attention",
     "reproducible",
 )
 
@@ -201,6 +214,7 @@ def running_options(command: Command) -> Command:
         *drafter_place_options,
         kv_type_option,
         draft_kv_type_option,
+        flash_attention_option,
         click.option(
             "--reproducible",
             is_flag=True,

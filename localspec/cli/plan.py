@@ -12,6 +12,7 @@ from localspec.cli.options import (
     comma_separated,
     context_option,
     drafter_place_options,
+    flash_attention_option,
     model_option,
     pop_runtime_options,
     stacked,
@@ -63,6 +64,7 @@ _how_options = stacked(
     *target_place_options,
     *drafter_place_options,
     threads_option,
+    flash_attention_option,
     click.option("--all", "everything", is_flag=True, help="Show every depth, not only the best."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not a table."),
 )

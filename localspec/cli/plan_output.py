@@ -8,6 +8,7 @@ from typing import Any
 from localspec.cli.table import table_text
 from localspec.forecast.clairvoyant_text import clairvoyant_lines, clairvoyant_record
 from localspec.forecast.forecast import ConfigurationForecast, Forecast
+from localspec.forecast.without_flash import WithoutFlash
 from localspec.loading.acceptance_priors import StoredForecast
 
 _HEADER = ("drafter", "rule", "depth", "x plain", "95 %", "tok/step", "accept", "ms/step", "")
@@ -55,7 +56,17 @@ def _evidence(found: Forecast) -> list[str]:
         f"ms of a draft: {drafts}",
         f"right at any place: {rates or '-'}",
         *(clairvoyant_lines(found.clairvoyant) if found.clairvoyant else ()),
+        *([_flash_line(found.flash)] if found.flash else ()),
     ]
+
+
+def _flash_line(found: WithoutFlash) -> str:
+    """What passes would take without flash attention."""
+    rows = " ".join(f"{rows}: {ratio:.2f}" for rows, ratio in found.passes.items())
+    return (
+        f"without flash attention (--flash-attn off), behind {found.tokens:,} tokens: a pass takes "
+        f"so many times as long, by rows: {rows}; reading the text: {found.reading:.2f}"
+    )
 
 
 def forecast_record(
@@ -71,6 +82,7 @@ def forecast_record(
         "rates": found.rates,
         # Every drafter is tried out now; programs may still look for those that were not.
         "assumed": {},
+        "without_flash_attention": found.flash and asdict(found.flash),
         "clairvoyant": found.clairvoyant and clairvoyant_record(found.clairvoyant),
         "seconds": {
             "plain_token": costs.plain,

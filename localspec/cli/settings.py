@@ -93,6 +93,7 @@ SETTINGS = {
         Setting("draft_device", "a GPU of the target"),
         Setting("draft_gpu_layers", "all", -1),
         Setting("kv_type", "f16", choices=_KV_TYPES),
+        Setting("flash_attn", "auto", choices=("auto", "on", "off"), parameter="flash_attention"),
         Setting("draft_kv_type", "f16", choices=_KV_TYPES, parameter="drafter_kv_type"),
     )
 }

@@ -29,6 +29,7 @@ from localspec.forecast.simulated_run import (
 )
 from localspec.forecast.simulation import Simulation
 from localspec.forecast.timing import DEEPEST, StepCosts, measure_costs
+from localspec.forecast.without_flash import WithoutFlash, without_flash
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.loading.drafter_set import DrafterSet
 from localspec.speculation.drafter import Drafter
@@ -61,7 +62,7 @@ class Forecast:
     """The forecasts of all configurations, the fastest first, and what they rest on.
 
     rates: as in ScoredAnswers. answers, tokens: how many were generated. clairvoyant: None
-    where `auto` has no drafter.
+    where `auto` has no drafter. flash: None where it was not compared.
     """
 
     configurations: list[ConfigurationForecast]
@@ -70,6 +71,7 @@ class Forecast:
     answers: int
     tokens: int
     clairvoyant: AgainstClairvoyant | None = None
+    flash: WithoutFlash | None = None
 
     @property
     def best(self) -> ConfigurationForecast:
@@ -100,6 +102,7 @@ def forecast(
         model_free = [drafter() for drafter in MODEL_FREE.values()]
         costs = measure_costs(context, scored.model, model_free, scored.answers, _forget(drafting))
     costs.drafters.update(_costs_of(engine, scored.recorded))
+    flash = without_flash(engine, max((each.text for each in scored.answers), key=len))
     found = [
         forecast_plain(scored.answers, costs),
         *forecast_model_free(scored, costs),
@@ -114,7 +117,9 @@ def forecast(
         names = [each.name for each in drafting.drafters]
         clairvoyant = against_clairvoyant(names, steps, scored, costs)
     tokens = sum(len(answer.tokens) for answer in scored.answers)
-    return Forecast(ranked(found), scored.rates, costs, len(scored.answers), tokens, clairvoyant)
+    return Forecast(
+        ranked(found), scored.rates, costs, len(scored.answers), tokens, clairvoyant, flash
+    )
 
 
 def _costs_of(engine: Engine, heads: Sequence[ReplayedDrafter]) -> dict[str, DrafterCost]:

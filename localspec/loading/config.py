@@ -198,7 +198,9 @@ class RuntimeConfig:
             choices = ", ".join(estimate.KV_TYPES)
             raise InvalidValueError(f"kv_type is {kv_type!r}; choose one of {choices}")
         if kv_type in estimate.QUANTISED_KV_TYPES and self.flash is False:
-            why = "reproducible" if self.reproducible else "flash_attention=False"
+            why = (
+                "reproducible" if self.reproducible else "flash_attention=False (--flash-attn off)"
+            )
             raise InvalidValueError(
                 f"kv_type {kv_type} needs flash attention, and {why} turns it off; use f16"
             )

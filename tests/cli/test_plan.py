@@ -49,7 +49,7 @@ def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
     record = json.loads(done.out)
     assert record.keys() == {
         *("model", "lines", "answers", "tokens", "rates", "assumed"),
-        *("clairvoyant", "seconds", "plan"),
+        *("clairvoyant", "without_flash_attention", "seconds", "plan"),
     }
     assert record["assumed"] == {} and record["clairvoyant"] is None
     assert record["answers"] == 2 and record["model"]["drafter"] is None

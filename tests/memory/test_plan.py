@@ -181,7 +181,10 @@ def test_every_type_of_cache_generates_and_is_in_the_recipe(kv_type: str) -> Non
     [
         ({"kv_type": "q2_K"}, "kv_type is 'q2_K'; choose one of f32, f16"),
         ({"kv_type": "q8_0", "reproducible": True}, "and reproducible turns it off"),
-        ({"kv_type": "q4_0", "flash_attention": False}, "and flash_attention=False turns it off"),
+        (
+            {"kv_type": "q4_0", "flash_attention": False},
+            "and flash_attention=False",
+        ),
     ],
 )
 def test_types_of_cache_that_cannot_be(options: dict[str, object], wrong: str) -> None:
