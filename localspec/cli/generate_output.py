@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from localspec.cli.output import Output, join_facts
-from localspec.control.adaptive import Explanation
+from localspec.control.explanation import Explanation
 from localspec.control.quick_target import too_quick_text
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Token

@@ -26,6 +26,9 @@ BINS = len(_MARGINS) + 1
 # _TYPICAL_POOLED. It counts as _BIN_WEIGHT observations.
 _TYPICAL = (0.55, 0.45, 0.50, 0.55, 0.70, 0.80, 0.88, 0.93, 0.96, 0.98)
 _TYPICAL_POOLED = 0.75
+# The typical share of tokens in each bin, which counts as _SHARE_WEIGHT tokens.
+_TYPICAL_SHARES = (0.01, 0.06, 0.10, 0.10, 0.13, 0.13, 0.13, 0.12, 0.11, 0.11)
+_SHARE_WEIGHT, _SHARE_FORGETTING = 5.0, 0.98
 _BIN_FORGETTING = 0.995
 _BIN_WEIGHT = 3.0
 
@@ -175,16 +178,28 @@ class ConfidenceTable:
 
     def __init__(self, earlier: DraftCounts | None = None) -> None:
         self._right, self._tried = _few((earlier or DraftCounts()).margins, _EARLIER_BY_BIN)
+        self._lately = [_SHARE_WEIGHT * share for share in _TYPICAL_SHARES]
 
     def learn(self, margin: float, right: bool) -> None:
         """Learn whether a token drafted with this margin was right."""
         bin_ = bisect_right(_MARGINS, margin)
+        self._lately = [_SHARE_FORGETTING * each for each in self._lately]
+        self._lately[bin_] += 1
         self._right[bin_] = _BIN_FORGETTING * self._right[bin_] + right
         self._tried[bin_] = _BIN_FORGETTING * self._tried[bin_] + 1
 
     def chance(self, margin: float, pooled: float) -> float:
         """The probability for a token with this margin. pooled: the rate over all tokens."""
-        bin_ = bisect_right(_MARGINS, margin)
+        return self._chance(bisect_right(_MARGINS, margin), pooled)
+
+    def outcomes(self, pooled: float) -> list[tuple[float, float]]:
+        """What a token to be drawn may be: (share of tokens lately, probability) by bin."""
+        total = sum(self._lately)
+        return [
+            (lately / total, self._chance(bin_, pooled)) for bin_, lately in enumerate(self._lately)
+        ]
+
+    def _chance(self, bin_: int, pooled: float) -> float:
         odds = _odds(_TYPICAL[bin_]) * _odds(pooled) / _odds(_TYPICAL_POOLED)
         expected = odds / (1 + odds)
         return (self._right[bin_] + _BIN_WEIGHT * expected) / (self._tried[bin_] + _BIN_WEIGHT)

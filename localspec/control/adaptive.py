@@ -6,13 +6,13 @@ the time that wrong estimates can cost.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from time import perf_counter
 
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.candidate import Candidate
 from localspec.control.cost_model import CostModel
+from localspec.control.explanation import Explain, explanation
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
 from localspec.control.round import Round
@@ -43,25 +43,6 @@ _EXPECTED_TOKENS = 128.0
 _TRIED_AGAIN = "tried again"
 # Where several texts wait for a trial that seems to lose a whole plain step: how much rarer it is.
 _PATIENCE = 100.0
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The reason of a decision.
-
-    expected: the expected number of committed tokens. rate, plain_rate: expected tokens per second
-    of the chosen step, and of a plain step.
-    """
-
-    drafter: str | None
-    depth: int
-    expected: float
-    rate: float
-    plain_rate: float
-    reason: str
-
-
-Explain = Callable[[Explanation], None]
 
 
 class AdaptivePolicy:
@@ -155,7 +136,7 @@ class AdaptivePolicy:
         if not options and not all(each.may_draft for each in self.candidates):
             reason = "a head that had not paid for long reads no more"
         if self.explain:
-            self.explain(_explanation(chosen, round_.plain, reason))
+            self.explain(explanation(chosen, round_.plain, reason))
         self._offer(options, chosen)
         if chosen is None:
             return PLAIN_STEP
@@ -355,6 +336,8 @@ class AdaptivePolicy:
                     return option, "has paid lately"
                 if self._is_trial_due(option):
                     return option, _TRIED_AGAIN
+                if self._is_worth_a_look(option):
+                    return option, "one token is worth drawing, to see how sure the drafter is"
         return (
             None,
             "nothing promises more" if options else "nothing to draft, or the loss budget is spent",
@@ -373,6 +356,17 @@ class AdaptivePolicy:
         self.rows.offer.trial = due
         return due
 
+    def _is_worth_a_look(self, option: Option) -> bool:
+        """Whether to draw a token of a drafter whose average draft does not pay.
+
+        Beside other texts all would wait for it.
+        """
+        if self._round.texts > 1 or option.reading:
+            return False
+        table = self._round.table()
+        gain = option.candidate.gain_of_looking(table, len(option.survivals))
+        return gain > option.catching_up + (_LEAST_GAIN - 1) * table[1]
+
     def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
         candidate, passes = option.candidate, self._round.table(option.plan.others)
         # The rows of a parallel draft are computed before its first token is drawn.
@@ -390,10 +384,3 @@ class AdaptivePolicy:
         depth = min(limit.depth, option.depth)
         draft = candidate.shadow_draft(depth)
         return Decision(candidate.drafter, depth, running.go_on, draft)
-
-
-def _explanation(option: Option | None, plain: float, reason: str) -> Explanation:
-    if option is None:
-        return Explanation(None, 0, 1.0, 1 / plain, 1 / plain, reason)
-    name = option.candidate.drafter.name
-    return Explanation(name, option.depth, option.expected, option.rate, 1 / plain, reason)

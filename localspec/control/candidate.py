@@ -15,6 +15,7 @@ from localspec.control.acceptance import (
     correctness,
 )
 from localspec.control.drafter_cost import DrafterCost
+from localspec.control.looking import gain_of_looking
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog
 
@@ -179,6 +180,17 @@ class Candidate:
         self.reports_confidence = True
         self._margins.append(margin)
         return self._confidence_table.chance(margin, self.acceptance_rates.pooled)
+
+    def gain_of_looking(self, passes: Sequence[float], deepest: int) -> float:
+        """Seconds that it gains to draw one token, whose confidence decides about the rest.
+
+        passes: seconds by rows, entry 0 unused. deepest: the most tokens of the draft. 0 if the
+        drafter reports no confidence, or draws all tokens at once.
+        """
+        if not self.reports_confidence or self.parallel:
+            return 0.0
+        outcomes = self._confidence_table.outcomes(self.acceptance_rates.pooled)
+        return gain_of_looking(outcomes, passes, self.cost.first, self.cost.further, deepest)
 
     # After a step.
 

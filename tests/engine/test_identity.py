@@ -14,7 +14,7 @@ from fakes.prompts import PROMPTS
 from fakes.pycode import load
 from fakes.toy import fixed, proposed
 
-from localspec.control.adaptive import Explanation
+from localspec.control.explanation import Explanation
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
