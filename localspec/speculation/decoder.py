@@ -11,28 +11,12 @@ from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft, require_tree
 from localspec.speculation.drafter import Drafter, Evaluated, HiddenReader, Limit, Outcome, proposal
+from localspec.speculation.emission import Emission
 from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct, draft_pass
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
 from localspec.speculation.rules import Rows, Rule, Verdict
 from localspec.speculation.target import Target
 from localspec.stats import Phase, Stats, Timing
-
-
-@dataclass(frozen=True, slots=True)
-class Emission:
-    """One token of text.
-
-    id: the token id.
-    origin: the name of the drafter that proposed it, or `corrected`, `bonus` or `plain`.
-    logprob: natural logarithm of the target's own probability (softmax of its raw logits, before
-        any filter); None unless log-probabilities were requested.
-    top: the likeliest tokens with their log-probabilities, as many as were requested.
-    """
-
-    id: int
-    origin: str
-    logprob: float | None = None
-    top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(slots=True)
