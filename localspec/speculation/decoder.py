@@ -244,10 +244,10 @@ class Decoder:
         draft = decision.draft
         if not draft:
             limit = limit.to(decision.depth, decision.go_on)
-            draft = None
-            with self._unless_lost(decision.drafter):
+            try:
                 draft = yield from proposal(decision.drafter, limit)
-            if draft is None:
+            except WorkerError:
+                self._lose(decision.drafter)
                 return PLAIN_STEP, NOTHING
         require_tree(draft, decision.drafter.name)
         draft = self._scorable(draft, decision.drafter.name).first(decision.depth)
@@ -381,10 +381,14 @@ class Decoder:
 
     @contextmanager
     def _unless_lost(self, drafter: Drafter) -> Iterator[None]:
-        """Use a drafter; if its machine turns out to be gone, go on without it."""
+        """Tell a drafter something; if its machine turns out to be gone, go on without it."""
         try:
             yield
         except WorkerError:
-            self.policy.lose(drafter)
-            self._readers = [each for each in self._readers if each is not drafter]
-            self._reading = [each for each in self._reading if each is not drafter]
+            self._lose(drafter)
+
+    def _lose(self, drafter: Drafter) -> None:
+        """Go on without a drafter whose machine is gone."""
+        self.policy.lose(drafter)
+        self._readers = [each for each in self._readers if each is not drafter]
+        self._reading = [each for each in self._reading if each is not drafter]
