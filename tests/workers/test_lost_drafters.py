@@ -1,6 +1,7 @@
 """Drafters of every kind of memory on a real worker that is killed: nothing else is lost."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from localspec.engine.state_store import StateStore
 from localspec.llama.prefix import LEAST_SAVED
 from localspec.llama.rollback import Rollback
 from localspec.llama.rpc_server import RpcServer
+from localspec.loading.config import RuntimeConfig
 from localspec.loading.thread_change import thread_change
 from localspec.models.registry import bundled
 
@@ -23,7 +25,7 @@ LOADED: dict[str, Any] = {"reproducible": True, "context": 1024}
 OPTIONS: dict[str, Any] = {"max_tokens": 24, "seed": 3, "ignore_eos": True, "depth": 3}
 
 
-DONE = ("fork", "another session", "several texts", "state saved")
+DONE = ("fork", "another session", "several texts", "state saved", "state loaded")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -112,6 +114,8 @@ def test_what_is_done_with_texts_goes_on(
     with loaded_there(drafter, worker) as engine:
         session = localspec.Session(engine, **OPTIONS)
         assert answers(session, QUESTION) == plain[:1]
+        if done == "state loaded":
+            assert session.save_state("key", StateStore(tmp_path)) is None
         worker.close()
         if known == "known":
             find_it_gone(engine)
@@ -123,6 +127,7 @@ def test_what_is_done_with_texts_goes_on(
             return
         if done == "state saved":
             assert session.save_state("key", StateStore(tmp_path)) is None
+        if done in ("state saved", "state loaded"):
             assert session.load_state("key", StateStore(tmp_path)) is None
         elif done == "fork":
             session = session.fork()
@@ -138,12 +143,23 @@ def find_it_gone(engine: localspec.Engine) -> None:
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["just gone", "known to be gone"])
-def test_the_threads_of_texts_may_still_change(worker: RpcServer, known: bool) -> None:
+def test_the_threads_of_texts_may_still_change(
+    worker: RpcServer, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    def one_thread(_target: object, usual: RuntimeConfig, _busy: float) -> tuple[Any, str]:
+        return replace(usual, most_threads=1), "threads: 1"
+
+    monkeypatch.setattr("localspec.loading.thread_change.quicker_threads", one_thread)
     with loaded_there(bundled().drafter, worker) as engine:
         worker.close()
         if known:
             find_it_gone(engine)
-        thread_change(engine.slot.loaded, busy=1.0)
+        change = thread_change(engine.slot.loaded, busy=1.0)
+        # A machine that goes away meanwhile leaves the number as it is.
+        assert (change is not None) == known
+        if change:
+            engine.slot.replace_models(change.applied_to(engine.slot.loaded))
+        assert list(engine.generate(QUESTION, max_tokens=8, seed=1).token_ids)
 
 
 def test_a_target_that_is_gone_is_an_error_of_each(worker: RpcServer, tmp_path: Path) -> None:
