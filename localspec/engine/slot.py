@@ -48,6 +48,11 @@ class _Cache:
     kv_type: str
     of_drafter: bool = False
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is a drafter's on a machine that is gone."""
+        return self.of_drafter and self.sequence.model.is_lost
+
     def states(self) -> Mapping[str, State]:
         """What is saved: the text's state, and its marks."""
         text = self.sequence
@@ -239,7 +244,11 @@ class Slot:
         """Copy the KV caches of another slot of the same models."""
         with self.lock:
             self.stop()
-            for mine, theirs in zip(self._caches(), other._caches(), strict=True):
+            # A new slot has no cache on a machine that is gone.
+            caches = [
+                [each for each in slot._caches() if not each.is_lost] for slot in (self, other)
+            ]
+            for mine, theirs in zip(*caches, strict=True):
                 theirs.sequence.roll_back()
                 if not mine.sequence.share(theirs.sequence, theirs.sequence.memory.length):
                     with _unless_lost(theirs):
@@ -279,16 +288,13 @@ class Slot:
             store.remove(cache.key)
 
     def _caches(self, key: str = "") -> list[_Cache]:
-        """Every KV cache of this slot, except on machines that are gone.
-
-        key: the key that the text is saved under.
-        """
+        """Every KV cache of this slot. key: the key that the text is saved under."""
         target = _Cache(key, self.target, self.loaded.runtime.kv_type)
         # Keys do not name the drafters: the state of another drafter takes the place of this one's.
         drafters = [
             _Cache(f"{key}, drafter {number}", member.sequence, member.kv_type, of_drafter=True)
             for number, member in enumerate(self.loaded.drafter_set.members)
-            if member.sequence and not member.sequence.model.is_lost
+            if member.sequence
         ]
         return [target, *drafters]
 

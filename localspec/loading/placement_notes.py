@@ -39,7 +39,7 @@ def drafter_note(asked: Placement, drafters: Sequence[LoadedDrafter]) -> str | N
     elif any(each.matrices for each in drafters):
         why = "a head of this kind is always computed on the processor"
     else:
-        why = "nothing that drafts has a model" if drafters else "nothing drafts"
+        why = "nothing that drafts has a model to place" if drafters else "nothing drafts"
     options = [] if asked.devices is None else ["draft_device"]
     options += [] if asked.gpu_layers is None else ["draft_gpu_layers"]
     return f"{' and '.join(options)} {'has' if len(options) == 1 else 'have'} no effect: {why}"

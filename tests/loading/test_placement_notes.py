@@ -20,7 +20,7 @@ NO_GPU = "this build of llama.cpp finds no GPU"
 ON_PROCESSOR = "all layers are on the processor"
 ONLY = "A is the only device"
 DESK = "10.0.0.7:50052"
-NO_MODEL = "nothing that drafts has a model"
+NO_MODEL = "nothing that drafts has a model to place"
 
 
 def said(engine: localspec.Engine) -> list[str]:
