@@ -69,6 +69,18 @@ class LoadedSweep:
         """The engine without a drafter."""
         return self.configurations[0].engine
 
+    @property
+    def notes(self) -> list[str]:
+        """Requests that could not be met in full, one line each: for any draft, or for each."""
+        engines = dict.fromkeys(each.engine for each in self.configurations[1:])
+        of_each = [set(each.notes) for each in engines]
+        shared = [
+            note
+            for note in next(iter(engines), self.plain).notes
+            if all(note in notes for notes in of_each)
+        ]
+        return [*dict.fromkeys([*self.plain.notes, *shared]), *self.left_out]
+
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
@@ -99,7 +111,8 @@ class Sweep:
         target = self.target_file
         runtime = replace(runtime, context=runtime.context or _context(target, tasks, tokens))
         with ExitStack() as stack:
-            plain = stack.enter_context(load_with(target, [NONE], runtime))
+            alone = replace(runtime, drafter_placement=None)
+            plain = stack.enter_context(load_with(target, [NONE], alone))
             # Otherwise each would choose its own number on a busy machine.
             plain.keep_threads()
             runtime = replace(runtime, most_threads=plain.threads)

@@ -219,7 +219,7 @@ def bench(
             slots = stack.enter_context(open_slots(loaded, max(users, default=0)))
         conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)
         _require_alike(earlier, build_report(loaded, tasks, [], conditions, interrupted=False))
-        for note in (*filter(None, [choice.note]), *loaded.plain.notes, *loaded.left_out):
+        for note in (*filter(None, [choice.note]), *loaded.notes):
             output.note(note)
         how = How(choice.rounds, options, settings.seed, cancel)
         with on_interrupt(cancel_first(cancel)):

@@ -57,7 +57,7 @@ def measure_tool(
         with on_interrupt(exit_at_once):
             loaded = stack.enter_context(sweep.load(runtime, choice.tasks, tokens))
             prompts = _prompts(loaded, choice, tokens, leave_out)
-        for line in (*loaded.plain.notes, *loaded.left_out):
+        for line in loaded.notes:
             note(line)
         tasks = [task for task, _, _ in prompts]
         conditions = Conditions.of(loaded, runtime, settings, choice.rounds, tasks)

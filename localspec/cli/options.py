@@ -78,7 +78,7 @@ target_place_options = (
         metavar="layer|row",
         default="layer",
         show_default=True,
-        help="How several GPUs share the target: whole layers, or rows of each matrix (CUDA).",
+        help="How several GPUs share the target: whole layers, or rows of each matrix (SYCL).",
     ),
     click.option(
         "--tensor-split",

@@ -1,6 +1,7 @@
 """Slot: a KV cache of the target, those of its drafters, and the generation that uses them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from weakref import ref
 
@@ -13,6 +14,7 @@ from localspec.engine.generation import Generation, Token
 from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.state_store import StateStore
+from localspec.errors import WorkerError
 from localspec.generation_config import GenerationConfig, require
 from localspec.llama import library
 from localspec.llama.batch_invariance import InvariantWidth
@@ -38,12 +40,19 @@ _STATE, _MARK = "state", "mark"
 class _Cache:
     """A text in a KV cache that can be saved.
 
-    key: its key in a StateStore. kv_type: the cache's element type.
+    key: its key in a StateStore. kv_type: the cache's element type. of_drafter: whether it is not
+    the target's.
     """
 
     key: str
     sequence: KVSequence
     kv_type: str
+    of_drafter: bool = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is a drafter's on a machine that is gone."""
+        return self.of_drafter and self.sequence.model.is_lost
 
     def states(self) -> Mapping[str, State]:
         """What is saved: the text's state, and its marks."""
@@ -61,6 +70,16 @@ class _Cache:
             if name != _STATE:
                 self.sequence.memory.add_mark(len(mark.tokens), mark.data)
         return True
+
+
+@contextmanager
+def _unless_lost(cache: _Cache) -> Iterator[None]:
+    """Copy a cache; that of a drafter is left out if its machine turns out to be gone."""
+    try:
+        yield
+    except WorkerError:
+        if not cache.of_drafter:
+            raise
 
 
 class _Text:
@@ -228,16 +247,22 @@ class Slot:
         """Copy the KV caches of another slot of the same models."""
         with self.lock:
             self.stop()
-            for mine, theirs in zip(self._caches(), other._caches(), strict=True):
+            # A new slot has no cache on a machine that is gone.
+            caches = [
+                [each for each in slot._caches() if not each.is_lost] for slot in (self, other)
+            ]
+            for mine, theirs in zip(*caches, strict=True):
                 theirs.sequence.roll_back()
                 if not mine.sequence.share(theirs.sequence, theirs.sequence.memory.length):
-                    mine.sequence.restore(theirs.sequence.state())
+                    with _unless_lost(theirs):
+                        mine.sequence.restore(theirs.sequence.state())
 
     def save(self, key: str, store: StateStore) -> str | None:
         """Save all KV caches on disk; returns the reason if that fails, else None."""
         with self.lock:
             for cache in self._caches(key):
-                store.save(cache.key, self._origin(cache), cache.states())
+                with _unless_lost(cache):
+                    store.save(cache.key, self._origin(cache), cache.states())
                 if store.problem:
                     return store.problem
         return None
@@ -270,7 +295,7 @@ class Slot:
         target = _Cache(key, self.target, self.loaded.runtime.kv_type)
         # Keys do not name the drafters: the state of another drafter takes the place of this one's.
         drafters = [
-            _Cache(f"{key}, drafter {number}", member.sequence, member.kv_type)
+            _Cache(f"{key}, drafter {number}", member.sequence, member.kv_type, of_drafter=True)
             for number, member in enumerate(self.loaded.drafter_set.members)
             if member.sequence
         ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import llama_cpp
 
 from localspec.llama.library import symbol
+from localspec.llama.placement import Placement
 
 GPU, INTEGRATED_GPU = "gpu", "integrated gpu"
 _KINDS = ("cpu", GPU, INTEGRATED_GPU, "accelerator")
@@ -69,6 +70,13 @@ def usual_gpus() -> list[str]:
     gpus = [device for device in devices() if device.is_gpu]
     own = [device.name for device in gpus if device.kind == GPU]
     return own or [device.name for device in gpus]
+
+
+def names_of(placement: Placement) -> list[str]:
+    """Return the names of the devices that get layers of a model, workers' addresses included."""
+    if placement.gpu_layers == 0:
+        return []
+    return [*placement.rpc, *(usual_gpus() if placement.devices is None else placement.devices)]
 
 
 def processor_pointers() -> list[int]:

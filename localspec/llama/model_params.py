@@ -9,9 +9,9 @@ import llama_cpp
 
 from localspec.errors import InvalidValueError
 from localspec.llama import extra_buffers
-from localspec.llama.devices import can_offload, gpu_pointers, usual_gpus
+from localspec.llama.devices import can_offload, gpu_pointers, names_of, usual_gpus
 from localspec.llama.library import required_symbol
-from localspec.llama.placement import Placement, is_address
+from localspec.llama.placement import SPLIT_MODES, Placement, is_address
 from localspec.llama.workers import Worker, connect
 from localspec.workers.address import parse_address
 
@@ -52,7 +52,8 @@ def model_params(placement: Placement, *, mtp: bool = False) -> ModelParams:
     offloads = can_offload() if devices is None else any(devices.values())
     all_layers = -1 if offloads else 0
     values.n_gpu_layers = all_layers if placement.gpu_layers is None else placement.gpu_layers
-    values.split_mode = _SPLIT_MODES[placement.split_mode]
+    is_split = _is_split(placement)
+    values.split_mode = _SPLIT_MODES[placement.split_mode if is_split else SPLIT_MODES[0]]
     values.use_extra_bufts = extra_buffers.usable()
     values.load_mtp = mtp
     params = ModelParams(values, workers, offloads and placement.gpu_layers != 0)
@@ -61,7 +62,7 @@ def model_params(placement: Placement, *, mtp: bool = False) -> ModelParams:
         array = (ctypes.c_void_p * (len(pointers) + 1))(*pointers, None)
         params.kept.append(array)
         values.devices = ctypes.cast(array, ctypes.c_void_p)
-        if placement.tensor_split:
+        if placement.tensor_split and is_split:
             split = (ctypes.c_float * llama_cpp.llama_max_devices())(*_shares(placement, devices))
             params.kept.append(split)
             values.tensor_split = split
@@ -72,6 +73,15 @@ def model_params(placement: Placement, *, mtp: bool = False) -> ModelParams:
         params.kept.append(overrides)
         values.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
     return params
+
+
+def _is_split(placement: Placement) -> bool:
+    """Whether several devices share a model as the user wants it.
+
+    With one device there is nothing to share, and the library refuses rows of most devices.
+    """
+    named = placement.split_mode != SPLIT_MODES[0] or bool(placement.tensor_split)
+    return named and len(names_of(placement)) > 1
 
 
 def _devices(placement: Placement, workers: Sequence[Worker]) -> Mapping[str, Sequence[int]] | None:

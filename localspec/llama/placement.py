@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from localspec.errors import InvalidValueError
 from localspec.workers.address import Address, parse_addresses
 
-# How several devices share a model: whole layers, or the rows of each matrix (CUDA alone).
+# How several devices share a model: whole layers, or the rows of each matrix. With rows, llama.cpp
+# loads a model on SYCL alone; it has given them up for CUDA.
 SPLIT_MODES = ("layer", "row")
 # The names of the processor, which is used in any case.
 _PROCESSOR = ("none", "cpu")

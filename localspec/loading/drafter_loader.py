@@ -70,11 +70,14 @@ class LoadedDrafters:
                 )
         members: list[SequenceDrafter] = []
         with ExitStack() as undo:
-            for each in self.drafters:
-                if each.is_lost:
-                    continue
+            for each in [each for each in self.drafters if not each.is_lost]:
                 sequence = beside.of_model(each.model) if each.model else None
-                members.append(each.for_sequence(target, runtime, self.past, sequence))
+                try:
+                    members.append(each.for_sequence(target, runtime, self.past, sequence))
+                except WorkerError:
+                    if each.is_lost:
+                        continue
+                    raise
                 undo.callback(members[-1].close)
             undo.pop_all()
         return _drafter_set(target, _cheap_first(members), self.reason, self.past)

@@ -15,6 +15,7 @@ from localspec.gguf.reader import Header
 from localspec.llama import extra_buffers
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.model import Model
+from localspec.llama.placement import Placement
 from localspec.llama.sequence import KVSequence
 from localspec.loading import equal_digits, learnt_rates
 from localspec.loading.calibration import calibrate
@@ -26,6 +27,7 @@ from localspec.loading.drafter_plan import plan_drafters
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
 from localspec.loading.load_check import loadable_facts
+from localspec.loading.placement_notes import drafter_note, target_notes
 from localspec.loading.places import Place, sequence_beside
 from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
 from localspec.models import registry
@@ -62,6 +64,7 @@ class LoadedModels:
     watch: tells when the number may change; None where it never does.
     apart: why this text has caches of its own, and shares no decode with others; None if it does
         not.
+    drafter_place: where the user wants drafters; None: not said.
 
     The engine frees the target's model after all its caches.
     """
@@ -79,12 +82,20 @@ class LoadedModels:
     threads_note: str | None = None
     watch: ThreadWatch | None = None
     apart: str | None = None
+    drafter_place: Placement | None = None
 
     @property
     def notes(self) -> Sequence[str]:
         """The requests that could not be met in full, one line each."""
-        own = filter(None, (self.threads_note, self.drafters.lost))
+        own = filter(None, (self.threads_note, self.drafters.lost, self._drafter_note))
         return (*self.target_notes, *own, *self.drafters.notes)
+
+    @property
+    def _drafter_note(self) -> str | None:
+        """Why the place that was named for drafters has no effect; None if it has, or none was."""
+        if self.drafter_place is None:
+            return None
+        return drafter_note(self.drafter_place, self.drafters.drafters)
 
     def for_another_text(self) -> "LoadedModels":
         """Make room for another text in the caches, or new caches; no scores may be in use.
@@ -177,6 +188,7 @@ def load_models(
     facts = loadable_facts(path)
     runtime, context_note = within_model(runtime, facts)
     found, plan = plan_drafters(draft, facts, runtime)
+    useless, drafter_place = target_notes(runtime.placement, facts), runtime.drafter_placement
     only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
     runtime = replace(
         runtime,
@@ -214,10 +226,11 @@ def load_models(
         drafter_set,
         costs,
         policies,
-        (*extra_buffers.notes(), *plan.notes, *filter(None, [context_note])),
+        (*extra_buffers.notes(), *plan.notes, *filter(None, [context_note]), *useless),
         digits=digits,
         threads_note=threads_note,
         watch=thread_watch(weights, asked, runtime),
+        drafter_place=drafter_place,
     )
 
 

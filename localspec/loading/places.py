@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from localspec.errors import ModelLoadError
+from localspec.errors import ModelLoadError, WorkerError
 from localspec.gguf.reader import Header, read_header
 from localspec.llama.context import MAX_IDS, Context
 from localspec.llama.head_context import HeadContext
@@ -23,6 +23,7 @@ from localspec.memory.context_sizes import ContextSizes
 MAX_TEXTS = 64
 # A request for this many times the free memory is refused without asking the library.
 _HOPELESS = 8
+_LOST_HEAD = "cannot grow, as a head beside it is on a machine that is gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
     if len(context.sequences) < context.texts:
         return Place(context.new_sequence())
     if any(head.model.is_lost for head in context.head_contexts):
-        memory.note("cannot grow, as a head beside it is on a machine that is gone")
+        memory.note(_LOST_HEAD)
         return None
     # Texts are copied one after the other.
     copied = max(each.memory.copy_bytes for each in context.sequences)
@@ -141,6 +142,11 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
         except (ModelLoadError, MemoryError) as error:
             memory.note(f"could not be made ({error})")
             continue
+        except WorkerError:
+            if context.model.is_lost:
+                raise
+            memory.note(_LOST_HEAD)
+            return None
         return Place(context.new_sequence())
     memory.note(f"has no place left: {context.texts} texts share one at most")
     return None

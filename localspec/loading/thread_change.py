@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import CostProfile
-from localspec.errors import ModelLoadError
+from localspec.errors import ModelLoadError, WorkerError
 from localspec.llama.sequence import KVSequence
 from localspec.loading import equal_digits
 from localspec.loading.calibration import calibrate
@@ -58,7 +58,8 @@ def thread_change(loaded: LoadedModels, busy: float) -> ThreadChange | None:
     """Find the number of threads where other programs keep `busy` cores busy.
 
     Passes are timed in small caches of their own, so that those of texts stay as they are. None if
-    the present number is right, and if memory is too small to find out.
+    the present number is right, and if it cannot be found out: memory is too small, or a machine is
+    gone.
     """
     usual = replace(loaded.runtime, most_threads=None)
     try:
@@ -74,7 +75,7 @@ def thread_change(loaded: LoadedModels, busy: float) -> ThreadChange | None:
         digits = loaded.digits and equal_digits.measured(
             loaded.target.model, loaded.header, runtime
         )
-    except ModelLoadError:
+    except (ModelLoadError, WorkerError):
         return None
     count = runtime.threads_of(loaded.target.model)
     again = f"threads: {count} again, the usual number: other programs keep {busy:.1f} cores busy"
@@ -93,7 +94,7 @@ def _costs(
         matrices.set_threads(runtime.threads_for(matrices.size))
     members = []
     for each in loaded.drafters.drafters:
-        if each.model or each.matrices:
+        if (each.model or each.matrices) and not each.is_lost:
             members.append(each.for_sequence(target, runtime, None))
             stack.callback(members[-1].close)
     return calibrate(target, DrafterSet(tuple(members)).measured, runtime)

@@ -1,6 +1,7 @@
 """Decoder: the loop that drafts, verifies and commits."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -151,7 +152,8 @@ class Decoder:
             self.target.mark()
         with self._timing("draft"):
             for drafter in self.policy.drafters:
-                drafter.begin(self.text)
+                with self._unless_lost(drafter):
+                    drafter.begin(self.text)
         self.prefix = self.sampler.prefix(self.text)
         hurried, end = self.quick_first_token, len(self.text) + max_tokens
         while len(self.text) < end and not self.cancelled():
@@ -339,7 +341,8 @@ class Decoder:
         with self._timing("draft"):
             for drafter in self.policy.drafters:
                 own = accepted if drafter is decision.drafter else 0
-                drafter.observe(Outcome(tokens, own))
+                with self._unless_lost(drafter):
+                    drafter.observe(Outcome(tokens, own))
 
     # Drafters that read hidden rows of the target.
 
@@ -351,10 +354,11 @@ class Decoder:
         self._readers, fewest = [], len(prompt)
         for each in self.policy.drafters:
             if isinstance(each, HiddenReader):
-                held = each.held(prompt)
-                if self.policy.reads(each, max(0, shared - held)):
-                    self._readers.append(each)
-                    fewest = min(fewest, held)
+                with self._unless_lost(each):
+                    held = each.held(prompt)
+                    if self.policy.reads(each, max(0, shared - held)):
+                        self._readers.append(each)
+                        fewest = min(fewest, held)
         self._reading = self._readers
         return fewest
 
@@ -382,12 +386,18 @@ class Decoder:
         evaluated = Evaluated(start - again, (*self.text[start - again : start], *tokens), hidden)
         for reader in [*self._reading]:
             began = self.clock()
-            try:
+            with self._unless_lost(reader):
                 yield from reader.read(evaluated)
-            except WorkerError:
-                self._lose(reader)
             seconds[reader.name] = self.clock() - began
         return seconds
+
+    @contextmanager
+    def _unless_lost(self, drafter: Drafter) -> Iterator[None]:
+        """Tell a drafter something; if its machine turns out to be gone, go on without it."""
+        try:
+            yield
+        except WorkerError:
+            self._lose(drafter)
 
     def _lose(self, drafter: Drafter) -> None:
         """Go on without a drafter whose machine is gone."""

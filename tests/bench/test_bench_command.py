@@ -3,6 +3,7 @@
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from localspec.bench.runner import Run, run_rounds
 from localspec.bench.summary import accepted_lengths, summarise
 from localspec.bench.svg import ticks
 from localspec.errors import DrafterMismatchError, ExactnessError, InvalidValueError
+from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
 from localspec.stats import Seconds, Stats
@@ -216,6 +218,18 @@ def test_without_a_drafter_model_it_is_left_out_unless_asked_for(
         Sweep(copy, None, ["model"], [None]).load(RUNTIME, tasks, 16),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("drafts", "told"),
+    [(["suffix"], True), (["suffix", "lookup"], True), (["suffix", "auto"], False)],
+)
+def test_a_place_for_drafters_is_useless_only_where_it_is_for_each(
+    drafts: list[str], told: bool
+) -> None:
+    there = replace(RUNTIME, drafter_placement=ON_PROCESSOR)
+    with Sweep(None, None, drafts, [None]).load(there, bundled_tasks("code"), 16) as sweep:
+        assert sum("no effect" in note for note in sweep.notes) == told
 
 
 def test_rounds_turn_around_and_texts_are_equal() -> None:

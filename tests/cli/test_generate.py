@@ -324,3 +324,15 @@ def test_a_wrong_grammar_is_said_before_anything_is_loaded(
     done = generate(PROMPT, "-m", "nowhere.gguf", option, value)
     assert (done.code, done.out) == (2, "")
     assert message in done.err
+
+
+def test_an_option_without_effect_is_said_and_is_no_error(generate: Run) -> None:
+    done = generate(
+        PROMPT, "-n", "2", "--cpu-moe", "2", "--draft", "none", "--draft-device", "none"
+    )
+    assert done.code == 0
+    said = [line for line in done.lines if "no effect" in line]
+    assert said == [
+        "localspec: cpu_moe 2 has no effect: pycode-7m-q8_0.gguf has no experts",
+        "localspec: draft_device has no effect: nothing drafts",
+    ]

@@ -103,11 +103,6 @@ def test_a_device_that_is_not_here_is_named_with_those_that_are(
         localspec.load(draft=drafter, **options)
 
 
-def test_shares_are_for_devices() -> None:
-    with pytest.raises(InvalidValueError, match="tensor_split has 2 shares; name one for each"):
-        localspec.load(draft="none", device=["none"], tensor_split=[1, 1])
-
-
 def test_layers_of_a_drafter_are_where_it_is() -> None:
     def place(**options: Any) -> Placement:
         return RuntimeConfig.of(**options).place_of_drafter(None)

@@ -11,7 +11,7 @@ from fakes.workers import Proxy, real_worker, require_rpc
 
 import localspec
 from localspec.engine.engine import Engine
-from localspec.errors import LocalspecError, ModelLoadError, WorkerError
+from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError, WorkerError
 from localspec.gguf.facts import facts_of
 from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import ON_PROCESSOR, Placement
@@ -137,6 +137,15 @@ def test_experts_stay_on_the_processor(devices: tuple[str, str], moe: Path) -> N
 def test_rows_cannot_be_split_where_devices_cannot(devices: tuple[str, str]) -> None:
     with pytest.raises(ModelLoadError, match=r"split buffers.*; split_mode layer works with all"):
         localspec.load(draft="none", device=list(devices), split_mode="row")
+
+
+def test_each_of_several_devices_has_a_share(devices: tuple[str, str]) -> None:
+    with pytest.raises(InvalidValueError, match="tensor_split has 3 shares; name one for each"):
+        localspec.load(draft="none", device=list(devices), tensor_split=[1, 1, 1])
+    # One has nothing to share.
+    for options in ({"tensor_split": [1, 1]}, {"split_mode": "row"}):
+        with localspec.load(draft="none", device=[devices[0]], **options) as engine:  # type: ignore[arg-type]
+            assert f"has no effect: {devices[0]} is the only device" in engine.notes[0]
 
 
 def planned(devices: tuple[str, str], free: dict[str, int], **request: Any) -> MemoryPlan:

@@ -1,0 +1,54 @@
+"""Placement notes: options of placement that have no effect here, one line each."""
+
+from collections.abc import Iterator, Sequence
+
+from localspec.gguf.facts import Facts
+from localspec.llama.devices import names_of
+from localspec.llama.placement import SPLIT_MODES, Placement
+from localspec.loading.loaded_drafter import LoadedDrafter
+
+
+def target_notes(asked: Placement, target: Facts) -> Iterator[str]:
+    """Yield what of a target's placement has no effect, and why."""
+    devices = names_of(asked)
+    if asked.gpu_layers and not devices:
+        yield f"gpu_layers {asked.gpu_layers} has no effect: {_all_layers(asked, devices)}"
+    if asked.gpu_layers == 0 and asked.workers:
+        workers = ", ".join(map(str, asked.workers))
+        yield f"no layer is on {workers}: gpu_layers is 0"
+    if asked.split_mode != SPLIT_MODES[0] and len(devices) < 2:
+        yield f"split_mode {asked.split_mode} has no effect: {_all_layers(asked, devices)}"
+    if asked.tensor_split and len(devices) < 2:
+        shares = ",".join(f"{share:g}" for share in asked.tensor_split)
+        yield f"tensor_split {shares} has no effect: {_all_layers(asked, devices)}"
+    if asked.cpu_moe and not target.has_experts:
+        yield f"cpu_moe {asked.cpu_moe} has no effect: {target.files[0].name} has no experts"
+    elif asked.cpu_moe and not devices:
+        yield f"cpu_moe {asked.cpu_moe} has no effect: {_all_layers(asked, devices)}"
+
+
+def drafter_note(asked: Placement, drafters: Sequence[LoadedDrafter]) -> str | None:
+    """Return why the place that the user has named for drafters has no effect; None if it has."""
+    if any(each.model and not each.inside for each in drafters):
+        if asked.gpu_layers and not (devices := names_of(asked)):
+            why = _all_layers(asked, devices)
+            return f"draft_gpu_layers {asked.gpu_layers} has no effect: {why}"
+        return None
+    if any(each.inside for each in drafters):
+        why = "the heads inside the target are where the target is"
+    elif any(each.matrices for each in drafters):
+        why = "a head of this kind is always computed on the processor"
+    else:
+        why = "nothing that drafts has a model to place" if drafters else "nothing drafts"
+    options = [] if asked.devices is None else ["draft_device"]
+    options += [] if asked.gpu_layers is None else ["draft_gpu_layers"]
+    return f"{' and '.join(options)} {'has' if len(options) == 1 else 'have'} no effect: {why}"
+
+
+def _all_layers(asked: Placement, devices: Sequence[str]) -> str:
+    """Say where all layers are that may be on devices, fewer than two."""
+    if devices:
+        return f"{devices[0]} is the only device"
+    if asked.is_on_processor:
+        return "all layers are on the processor"
+    return "this build of llama.cpp finds no GPU"
