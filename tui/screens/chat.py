@@ -13,6 +13,7 @@ from textual.screen import Screen
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
+from localspec.utils.busy_cores import BusyCores
 from localspec_tui.completion import completion, objection
 from localspec_tui.editor import edit
 from localspec_tui.event_handler import EngineEventHandler
@@ -33,6 +34,7 @@ from localspec_tui.widgets.message_queue import MessageQueue
 from localspec_tui.widgets.origin_view import OriginLegend
 from localspec_tui.widgets.progress_line import ProgressLine
 from localspec_tui.widgets.status_line import StatusLine
+from localspec_tui.widgets.throttle import BUSY
 from localspec_tui.widgets.turn_view import TurnView
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class ChatScreen(Screen[None]):
     conversation: the one on the screen. show_origins: whether answers are in origin view.
     pending_changes: one callback for each ConversationChanged event that is still to come.
     outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
-    history: those that Up brings back. composer: the text box.
+    history: those that Up brings back. composer: the text box. view: the conversation view.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,13 +84,17 @@ class ChatScreen(Screen[None]):
         self.composer = Composer(
             completion, objection, self.outbox.take_last, self.history, id="composer"
         )
+        # Looked up for each token, and faster so than by a query.
+        self.view = ConversationView(self._make_turn_view, id="conversation")
         self._commands = SlashCommands(self)
+        self._busy_cores = BusyCores()
+        self._status_is_old = False
 
     def compose(self) -> ComposeResult:
         with Container(id="upper"):
             yield LivePanel(id="panel")
             with Vertical():
-                yield ConversationView(self._make_turn_view, id="conversation")
+                yield self.view
                 yield OriginLegend(id="legend")
                 yield ProgressLine(id="progress")
                 yield MessageQueue(id="queue")
@@ -100,7 +106,7 @@ class ChatScreen(Screen[None]):
         self.query_one(LivePanel).display = False
         self.query_one(OriginLegend).display = False
         self.set_interval(1 / _EVENT_RATE, self.event_handler.poll)
-        self.set_interval(1 / _STATUS_RATE, self.update_status)
+        self.set_interval(1 / _STATUS_RATE, self._keep_status)
         self.set_interval(SAVE_INTERVAL, self._save)
         self.composer.focus()
 
@@ -108,11 +114,6 @@ class ChatScreen(Screen[None]):
     def chat(self) -> "ChatApp":
         """The app."""
         return cast("ChatApp", self.app)
-
-    @property
-    def view(self) -> ConversationView:
-        """The conversation view."""
-        return self.query_one(ConversationView)
 
     @property
     def queue(self) -> MessageQueue:
@@ -128,6 +129,13 @@ class ChatScreen(Screen[None]):
         """Show the current speed, acceptance rate and context in the status line and live panel."""
         if self.event_handler.ready:
             show_figures(self)
+
+    def _keep_status(self) -> None:
+        """Update the status, half as often while the engine needs every core."""
+        is_busy = self._busy_cores.share() >= BUSY
+        self._status_is_old = is_busy and not self._status_is_old
+        if not self._status_is_old:
+            self.update_status()
 
     def _save(self) -> None:
         """Save what has changed within the last second. A session begins with a message."""

@@ -11,4 +11,12 @@ class SingleLayout(Widget):
     Only for widgets whose content does not depend on the size that the layout gave them.
     """
 
-    virtual_size = Reactive(Size(0, 0))
+    virtual_size = Reactive(Size(0, 0), repaint=False)
+
+    def _size_updated(
+        self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
+    ) -> bool:
+        """Keep the rows that are rendered already while the width stays."""
+        if size.width == self._size.width:
+            self._size = size
+        return super()._size_updated(size, virtual_size, container_size, layout)
