@@ -4,20 +4,17 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
 
 import pytest
 from fakes.drawn_screen import DrawnScreen
 from fakes.markdown_texts import cut, document
-from fakes.pilot import running_chat
-from fakes.scripted import Script
 from fakes.widget_pilot import WidgetPilot, showing
 from textual.strip import Strip
 
 from localspec.conversation.turns import Turn
 from localspec.utils.busy_cores import BusyCores
-from localspec_tui.screens.chat import ChatScreen
+from localspec_tui.figures import RegularUpdates
 from localspec_tui.widgets.conversation_view import ConversationView
 from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 from localspec_tui.widgets.throttle import Throttle
@@ -113,16 +110,11 @@ def test_text_and_scrollbar_are_drawn_together() -> None:
 
 @pytest.mark.parametrize(("share", "updates"), [(0.5, 6), (1.0, 3)])
 def test_the_status_line_is_updated_half_as_often_without_idle_cores(
-    share: float, updates: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    share: float, updates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body() -> None:
-        async with running_chat(Script(), tmp_path) as chat:
-            seen: list[None] = []
-            monkeypatch.setattr(BusyCores, "share", lambda _self: share)
-            monkeypatch.setattr(ChatScreen, "update_status", lambda _self: seen.append(None))
-            chat.screen._status_is_old = False
-            for _ in range(6):
-                chat.screen._keep_status()
-            assert len(seen) == updates
-
-    asyncio.run(body())
+    seen: list[None] = []
+    monkeypatch.setattr(BusyCores, "share", lambda _self: share)
+    figures = RegularUpdates(lambda: seen.append(None))
+    for _ in range(6):
+        figures.tick()
+    assert len(seen) == updates

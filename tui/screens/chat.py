@@ -13,11 +13,10 @@ from textual.screen import Screen
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.utils.busy_cores import BusyCores
 from localspec_tui.completion import completion, objection
 from localspec_tui.editor import edit
 from localspec_tui.event_handler import EngineEventHandler
-from localspec_tui.figures import longest_answer, show_figures
+from localspec_tui.figures import RegularUpdates, longest_answer, show_figures
 from localspec_tui.message_history import MessageHistory
 from localspec_tui.outbox import Outbox
 from localspec_tui.presets import Preset
@@ -34,7 +33,6 @@ from localspec_tui.widgets.message_queue import MessageQueue
 from localspec_tui.widgets.origin_view import OriginLegend
 from localspec_tui.widgets.progress_line import ProgressLine
 from localspec_tui.widgets.status_line import StatusLine
-from localspec_tui.widgets.throttle import BUSY
 from localspec_tui.widgets.turn_view import TurnView
 
 if TYPE_CHECKING:
@@ -87,8 +85,6 @@ class ChatScreen(Screen[None]):
         # Looked up for each token, and faster so than by a query.
         self.view = ConversationView(self._make_turn_view, id="conversation")
         self._commands = SlashCommands(self)
-        self._busy_cores = BusyCores()
-        self._status_is_old = False
 
     def compose(self) -> ComposeResult:
         with Container(id="upper"):
@@ -106,7 +102,7 @@ class ChatScreen(Screen[None]):
         self.query_one(LivePanel).display = False
         self.query_one(OriginLegend).display = False
         self.set_interval(1 / _EVENT_RATE, self.event_handler.poll)
-        self.set_interval(1 / _STATUS_RATE, self._keep_status)
+        self.set_interval(1 / _STATUS_RATE, RegularUpdates(self.update_status).tick)
         self.set_interval(SAVE_INTERVAL, self._save)
         self.composer.focus()
 
@@ -129,13 +125,6 @@ class ChatScreen(Screen[None]):
         """Show the current speed, acceptance rate and context in the status line and live panel."""
         if self.event_handler.ready:
             show_figures(self)
-
-    def _keep_status(self) -> None:
-        """Update the status, half as often while the engine needs every core."""
-        is_busy = self._busy_cores.share() >= BUSY
-        self._status_is_old = is_busy and not self._status_is_old
-        if not self._status_is_old:
-            self.update_status()
 
     def _save(self) -> None:
         """Save what has changed within the last second. A session begins with a message."""
