@@ -8,7 +8,9 @@ from textual.widget import Widget
 class SingleLayout(Widget):
     """A change of size does not cause a second layout, as it does for other widgets.
 
-    Only for widgets whose content does not depend on the size that the layout gave them.
+    Nor does it render again what was rendered before, as long as the width stays. Only for widgets
+    without a border at the bottom, whose content does not depend on the size that the layout gave
+    them.
     """
 
     virtual_size = Reactive(Size(0, 0), repaint=False)
