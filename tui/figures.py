@@ -1,15 +1,34 @@
 """Figures: what the status line, the origin legend and the live panel of the chat screen show."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from localspec.generation_config import DEFAULT_MAX_TOKENS
+from localspec.utils.busy_cores import BusyCores
 from localspec_tui.screens.settings import SAMPLING_DEFAULTS
 from localspec_tui.widgets.live_panel import LivePanel
 from localspec_tui.widgets.origin_view import OriginLegend
 from localspec_tui.widgets.status_line import Status, StatusLine
+from localspec_tui.widgets.throttle import BUSY
 
 if TYPE_CHECKING:
     from localspec_tui.screens.chat import ChatScreen
+
+
+class RegularUpdates:
+    """Calls `update` at each tick of a timer, but at every second one while no core is idle."""
+
+    def __init__(self, update: Callable[[], None]) -> None:
+        self._update = update
+        self._busy_cores = BusyCores()
+        self._has_skipped = False
+
+    def tick(self) -> None:
+        """Update, or skip this tick."""
+        is_busy = self._busy_cores.share() >= BUSY
+        self._has_skipped = is_busy and not self._has_skipped
+        if not self._has_skipped:
+            self._update()
 
 
 def show_figures(screen: "ChatScreen") -> None:

@@ -1,4 +1,4 @@
-"""Busy cores: how many of the cores of this process other programs use."""
+"""Busy cores: how much of the cores of this process is used, by all and by other programs."""
 
 import os
 import time
@@ -7,14 +7,14 @@ import psutil
 
 
 class BusyCores:
-    """Measures how many of the cores of this process other programs use, from call to call."""
+    """Measures how many of the cores of this process are used, from call to call."""
 
     def __init__(self) -> None:
         self._cores = allowed_cores()
         self._before = self._times()
 
     def mean(self, least_seconds: float = 0) -> float | None:
-        """Return the mean since the last one, at first since this object was made.
+        """Return how many other programs use: the mean since the last call of any method.
 
         None, and nothing is measured, if that was less than so many seconds ago.
         """
@@ -24,6 +24,17 @@ class BusyCores:
             return None
         self._before = now
         return max(0.0, len(self._cores) - (idle + own) / seconds)
+
+    def share(self) -> float:
+        """Return how much of all cores this and other programs use, from 0 to 1.
+
+        The mean since the last one, as for `mean`.
+        """
+        now, before = self._times(), self._before
+        seconds, idle = now[0] - before[0], now[2] - before[2]
+        self._before = now
+        # The system counts idle time in ticks of up to 10 ms.
+        return min(1.0, max(0.0, 1 - idle / seconds / len(self._cores)))
 
     def _times(self) -> tuple[float, float, float]:
         """The seconds until now, those this process computed, and those the cores were idle."""

@@ -14,12 +14,14 @@ from rich.cells import cell_len
 from textual.content import Content
 from textual.selection import SELECT_ALL
 
+from localspec.utils.busy_cores import BusyCores
 from localspec_tui.markdown import document as documents
 from localspec_tui.markdown import highlighting
 from localspec_tui.markdown.blocks import CodeBlock, Heading, ListItem, Paragraph, Table
 from localspec_tui.markdown.document import Document
 from localspec_tui.markdown.layout import BlockLayout
 from localspec_tui.markdown.line import Line
+from localspec_tui.widgets import throttle
 from localspec_tui.widgets.streaming_markdown import StreamingMarkdown
 from localspec_tui.widgets.styled_text import StyledText
 from localspec_tui.widgets.throttle import delay
@@ -337,8 +339,23 @@ def test_selected_text_is_not_wrapped() -> None:
 
 @pytest.mark.parametrize(
     ("took", "wait", "without_idle_cores"),
-    [(0.0, 0.05, 0.05), (0.01, 0.05, 0.24), (0.05, 0.15, 0.3), (0.1, 0.3, 0.3), (1.0, 3.0, 3.0)],
+    [(0.0, 0.05, 0.05), (0.005, 0.05, 0.24), (0.05, 0.15, 0.45), (0.1, 0.3, 0.45), (1.0, 3.0, 3.0)],
 )
 def test_slow_drawing_is_delayed(took: float, wait: float, without_idle_cores: float) -> None:
-    assert delay(took, cpu_share=0.5) == pytest.approx(wait)
-    assert delay(took, cpu_share=1.0) == pytest.approx(without_idle_cores)
+    assert delay(took, busy_share=0.5) == pytest.approx(wait)
+    assert delay(took, busy_share=1.0) == pytest.approx(without_idle_cores)
+
+
+def test_cores_that_other_programs_use_are_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process hardly computes meanwhile."""
+    shares: list[float] = []
+    monkeypatch.setattr(BusyCores, "share", lambda _self: 1.0)
+    monkeypatch.setattr(throttle, "delay", lambda _took, share: shares.append(share) or 0.05)
+
+    async def body() -> None:
+        markdown = StreamingMarkdown()
+        async with showing(markdown) as pilot:
+            markdown.append("text")
+            await pilot.until(lambda: shares == [1.0])
+
+    asyncio.run(body())

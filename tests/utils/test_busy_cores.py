@@ -38,6 +38,15 @@ def test_this_program_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cores.mean() == 0
 
 
+def test_the_share_of_all_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four cores three are busy, then all, then none; who computed does not count."""
+    clocks = iter([(0.0, 5.0, 7.0), (10.0, 6.0, 17.0), (12.0, 6.0, 17.0), (14.0, 14.0, 25.1)])
+    monkeypatch.setattr(BusyCores, "_times", lambda _self: next(clocks))
+    monkeypatch.setattr("localspec.utils.busy_cores.allowed_cores", lambda: frozenset(range(4)))
+    cores = BusyCores()
+    assert [cores.share(), cores.share(), cores.share()] == [0.75, 1.0, 0.0]
+
+
 def test_not_too_often() -> None:
     cores, began = BusyCores(), perf_counter()
     assert cores.mean(least_seconds=60) is None

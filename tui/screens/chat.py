@@ -16,7 +16,7 @@ from localspec.errors import InvalidValueError, LocalspecError
 from localspec_tui.completion import completion, objection
 from localspec_tui.editor import edit
 from localspec_tui.event_handler import EngineEventHandler
-from localspec_tui.figures import longest_answer, show_figures
+from localspec_tui.figures import RegularUpdates, longest_answer, show_figures
 from localspec_tui.message_history import MessageHistory
 from localspec_tui.outbox import Outbox
 from localspec_tui.presets import Preset
@@ -52,7 +52,7 @@ class ChatScreen(Screen[None]):
     conversation: the one on the screen. show_origins: whether answers are in origin view.
     pending_changes: one callback for each ConversationChanged event that is still to come.
     outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
-    history: those that Up brings back. composer: the text box.
+    history: those that Up brings back. composer: the text box. view: the conversation view.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,13 +82,15 @@ class ChatScreen(Screen[None]):
         self.composer = Composer(
             completion, objection, self.outbox.take_last, self.history, id="composer"
         )
+        # Looked up for each token, and faster so than by a query.
+        self.view = ConversationView(self._make_turn_view, id="conversation")
         self._commands = SlashCommands(self)
 
     def compose(self) -> ComposeResult:
         with Container(id="upper"):
             yield LivePanel(id="panel")
             with Vertical():
-                yield ConversationView(self._make_turn_view, id="conversation")
+                yield self.view
                 yield OriginLegend(id="legend")
                 yield ProgressLine(id="progress")
                 yield MessageQueue(id="queue")
@@ -100,7 +102,7 @@ class ChatScreen(Screen[None]):
         self.query_one(LivePanel).display = False
         self.query_one(OriginLegend).display = False
         self.set_interval(1 / _EVENT_RATE, self.event_handler.poll)
-        self.set_interval(1 / _STATUS_RATE, self.update_status)
+        self.set_interval(1 / _STATUS_RATE, RegularUpdates(self.update_status).tick)
         self.set_interval(SAVE_INTERVAL, self._save)
         self.composer.focus()
 
@@ -108,11 +110,6 @@ class ChatScreen(Screen[None]):
     def chat(self) -> "ChatApp":
         """The app."""
         return cast("ChatApp", self.app)
-
-    @property
-    def view(self) -> ConversationView:
-        """The conversation view."""
-        return self.query_one(ConversationView)
 
     @property
     def queue(self) -> MessageQueue:

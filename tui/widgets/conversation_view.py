@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
@@ -151,6 +152,12 @@ class ConversationView(VerticalScroll, SingleLayout, can_focus=False):
         return 2 + sum(1 + len(line) // width for line in turn.content.split("\n"))
 
     # Scrolling back.
+
+    def _scroll_update(self, virtual_size: Size) -> None:
+        """Have the scrollbar drawn together with the text, instead of a frame later."""
+        super()._scroll_update(virtual_size)
+        if self.show_vertical_scrollbar:
+            self.screen._compositor.update_widgets({self.vertical_scrollbar})
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

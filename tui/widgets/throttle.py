@@ -1,27 +1,27 @@
 """Throttle: limits how often a growing widget is redrawn, so that the engine keeps its speed."""
 
 from collections.abc import Callable
-from time import perf_counter, process_time
+from time import perf_counter
 
 from textual.widget import Widget
 
-from localspec.utils.busy_cores import allowed_cores
+from localspec.utils.busy_cores import BusyCores
 
-_MIN_DELAY, _MAX_DELAY = 0.05, 0.3
+# From this share of all cores on, no core is left for the screen.
+BUSY = 0.8
+_MIN_DELAY, _MAX_DELAY = 0.05, 0.45
 # The delay as a multiple of the last drawing time: with idle cores, and without. Without idle cores
 # a drawing delays all compute threads of the engine, because they wait for each other.
-_FACTOR, _BUSY_FACTOR = 3, 24
-_BUSY = 0.8
-_CORES = len(allowed_cores())
+_FACTOR, _BUSY_FACTOR = 3, 48
 
 
-def delay(drawing_seconds: float, cpu_share: float) -> float:
+def delay(drawing_seconds: float, busy_share: float) -> float:
     """Seconds to wait before the next drawing.
 
-    drawing_seconds: of the last one. cpu_share: how much of all cores this process used since the
-    one before, from 0 to 1.
+    drawing_seconds: of the last one. busy_share: how much of all cores was used since the one
+    before, from 0 to 1.
     """
-    if cpu_share < _BUSY:
+    if busy_share < BUSY:
         return max(_MIN_DELAY, _FACTOR * drawing_seconds)
     busy_delay = min(_MAX_DELAY, _BUSY_FACTOR * drawing_seconds)
     return max(_MIN_DELAY, _FACTOR * drawing_seconds, busy_delay)
@@ -36,7 +36,8 @@ class Throttle:
         self._delay = _MIN_DELAY
         self._is_scheduled = False
         self._is_requested = False
-        self._last_end = perf_counter(), process_time()
+        # Most widgets never grow after they are mounted.
+        self._busy_cores: BusyCores | None = None
 
     def request(self) -> None:
         """Have the widget drawn soon. Before it is mounted, nothing is drawn."""
@@ -44,6 +45,7 @@ class Throttle:
             self._is_requested = True
             return
         self._is_scheduled, self._is_requested = True, False
+        self._busy_cores = self._busy_cores or BusyCores()
         self._widget.set_timer(self._delay, self._start)
 
     def _start(self) -> None:
@@ -53,11 +55,8 @@ class Throttle:
         self._widget.call_after_refresh(self._end, started)
 
     def _end(self, started: float) -> None:
-        now, cpu_seconds = perf_counter(), process_time()
-        last, last_cpu_seconds = self._last_end
-        self._last_end = now, cpu_seconds
-        cpu_share = (cpu_seconds - last_cpu_seconds) / (now - last) / _CORES
-        self._delay = delay(now - started, cpu_share)
+        share = self._busy_cores.share() if self._busy_cores else 0.0
+        self._delay = delay(perf_counter() - started, share)
         self._is_scheduled = False
         if self._is_requested:
             self.request()

@@ -54,6 +54,9 @@ class VirtualText(SingleLayout, Generic[Part]):
     VirtualText {
         width: 1fr;
         height: auto;
+        /* The lines are wrapped already. */
+        text-wrap: nowrap;
+        text-overflow: clip;
     }
     """
 
