@@ -30,6 +30,19 @@ class Match(NamedTuple):
     end: int
 
 
+class Position(NamedTuple):
+    """Where a text that is not in the index stands in it: its longest end that occurs there.
+
+    length: of this end, in tokens. state: of the automaton.
+    """
+
+    state: int
+    length: int
+
+
+NOWHERE = Position(_ROOT, 0)
+
+
 class SuffixAutomaton:
     """An index of several texts, which finds where the last text repeats itself or another one.
 
@@ -85,6 +98,30 @@ class SuffixAutomaton:
             if self.tokens[end + 1] >= 0:
                 return Match(self._length[state], end)
             state = self._link[state]
+        return None
+
+    def advance(self, position: Position, token: int) -> Position:
+        """The position of another text after one more token; `NOWHERE` is that of an empty one."""
+        state, length = position
+        while (target := self._next(state, token)) == _NONE:
+            state = self._link[state]
+            if state == _NONE:
+                return NOWHERE
+            length = self._length[state]
+        return Position(target, length + 1)
+
+    def occurrence(self, position: Position) -> Match | None:
+        """The longest end of another text that occurs here with a token after it.
+
+        Of its occurrences, the most recent one where it was the longest repeat; else the first.
+        """
+        state, length = position
+        while state > _ROOT:
+            end = self._end[state]
+            if end + 1 < len(self.tokens) and self.tokens[end + 1] >= 0:
+                return Match(length, end)
+            state = self._link[state]
+            length = self._length[state]
         return None
 
     def copy(self, match: Match, count: int) -> list[int]:

@@ -28,7 +28,7 @@ NAMES = sorted(file.stem for file in FILES if "def main(" in file.read_text(enco
 
 
 def test_no_experiment_is_forgotten() -> None:
-    assert len(NAMES) == 16
+    assert len(NAMES) == 17
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -168,3 +168,27 @@ def test_nobody_is_faster_than_the_clairvoyant() -> None:
         assert share == pytest.approx(auto / clairvoyant, abs=0.01)
         lost = sum(float(each.rstrip("%")) for each in row[10:])
         assert lost == pytest.approx(100 * (1 - share), abs=1)
+
+
+def test_copies_behind_differences_gain_in_edits(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    for folder, name in ((before, "total"), (after, "amount")):
+        folder.mkdir()
+        for file in ("a", "b"):
+            lines = [f"    {name} = {name} + {file}[{each}] * {each}" for each in range(60)]
+            text = "\n".join([f"def {file}({name}):", *lines])
+            (folder / f"{file}.py").write_text(text, encoding="utf-8")
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("def f(x):\n---\nimport os\n---\nclass A:\n---\nx = 1", encoding="utf-8")
+    files = ["--model", PYCODE.target, "--draft", PYCODE.drafter, "--file", prompts]
+    few = ["--texts", "2", "--earlier", "2", "--chats", "2", "--tokens", "10", "--threads", "1"]
+    sets = ["--set", "rename", "records", "code", "--versions", before, after]
+    header, *rows = printed("copies", *files, *few, *sets, "--costs", "GPU")
+    assert header[:4] == ["texts", "number", "tokens", "costs"]
+    titles = [" ".join(row[: row.index("GPU") - 2]) for row in rows]
+    chats = [f"chats at {t}, {names}" for t in (0.0, 0.8) for names in ("suffix", "suffix,model")]
+    written = ["edit: rename", "edit: records", "code at 0.0", "code at 0.8", "versions"]
+    assert titles == [*written, *chats]
+    gains = {title: float(row[-3].rstrip("%")) for title, row in zip(titles, rows, strict=True)}
+    assert gains["edit: rename"] > 0
+    assert all(float(cell) > 0 for row in rows for cell in row[-5:-3])

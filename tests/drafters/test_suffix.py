@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.drafters.suffix import BINS, CONTEXT, FORGETTING, MatchTable, Suffix
+from localspec.drafters.copy_rates import BINS, FORGETTING, CopyRates, MatchTable
+from localspec.drafters.suffix import CONTEXT, Suffix
 from localspec.drafters.suffix_automaton import SuffixAutomaton
 from localspec.errors import InvalidValueError
 from localspec.sampling.noise import Noise
@@ -77,7 +78,7 @@ def test_any_change_of_text_leaves_it_at_the_end_of_the_new_one(
     for text, more in steps:
         drafter.begin(text)
         held = list(drafter._automaton.tokens)
-        assert len(held) - 5 <= len(text) + max_replaced
+        assert len(held) <= len(text) + max_replaced
         drafter.observe(Outcome(more, 0))
         whole = [*text, *more]
         fed = list(drafter._automaton.tokens)
@@ -135,9 +136,9 @@ def test_without_room_for_the_replaced_text_only_the_new_one_is_kept() -> None:
     text, past = mixed(300), [*range(7000, 7300)]
     drafter = begun(text, max_replaced=150, past=[past])
     drafter.begin(text[:250])
-    assert len(drafter._automaton.tokens) == 300 + 1 + 300 + 1 + CONTEXT
+    assert len(drafter._automaton.tokens) == 300 + 1 + CONTEXT
     drafter.begin([*text[:100], 7000])
-    assert list(drafter._automaton.tokens) == [*past, -1, *text[:100], 7000]
+    assert list(drafter._automaton.tokens) == [*text[:100], 7000]
     assert proposed(drafter) == past[1:7]
 
 
@@ -147,6 +148,41 @@ def test_past_texts_are_copied_from_the_latest_first() -> None:
     assert proposed(drafter) == [4, 5]
     drafter.observe(Outcome([7, 1, 2], 0))
     assert proposed(drafter, 4) == [7, 1, 2, 7]
+
+
+def first_proposals(blocks: list[list[int]], past: list[int]) -> list[list[int]]:
+    """The token proposed before the last one of each block but the first, in a text of blocks."""
+    drafter = begun(blocks[0], past=[past])
+    found = []
+    for *before, last in blocks[1:]:
+        drafter.observe(Outcome(before, 0))
+        found.append(proposed(drafter)[:1])
+        drafter.observe(Outcome([last], 0))
+    return found
+
+
+def test_past_texts_do_not_crowd_out_the_current_one() -> None:
+    """A longer match in the past is copied where such copies were right, not where wrong."""
+    beginnings = [[100 + 3 * i, 101 + 3 * i, 102 + 3 * i, 1, 2] for i in range(40)]
+    past = [token for i, each in enumerate(beginnings) for token in (*each, 1000 + i)]
+    same = [[*each, 3] for each in beginnings]
+    assert first_proposals(same, past) == [[3]] * 39
+    as_before = [[*each, 1000 + i] for i, each in enumerate(beginnings)]
+    assert first_proposals(as_before, past)[9:] == [[1000 + i] for i in range(10, 40)]
+
+
+@given(st.lists(TEXTS, max_size=3), st.lists(st.tuples(TEXTS, TEXTS), max_size=4))
+def test_a_text_is_found_in_the_past_after_any_change(
+    past: list[list[int]], steps: list[tuple[list[int], list[int]]]
+) -> None:
+    """As if it had been the only one: texts as short as these are found whole after a cut."""
+    drafter = Suffix(past=past)
+    for text, more in steps:
+        drafter.begin(text)
+        drafter.observe(Outcome(more, 0))
+        fresh = Suffix(past=past)
+        fresh.begin([*text, *more])
+        assert drafter._in_past == fresh._in_past
 
 
 def test_an_interrupted_change_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,25 +237,25 @@ def test_the_table_learns_from_every_committed_token(
 ) -> None:
     """Also if nothing is ever proposed, but not from the tokens of a prompt."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("localspec.drafters.suffix.FORGETTING", 1.0)
+        patch.setattr("localspec.drafters.copy_rates.FORGETTING", 1.0)
         drafter = begun(text, shortest=10**6)
-        assert drafter.table.state == MatchTable().state
+        assert drafter.rates.match.state == MatchTable().state
         for step in steps:
             drafter.observe(Outcome(step, 0))
         whole = [*text, *(token for step in steps for token in step)]
-        assert drafter.table.state == counts(whole, len(text))
+        assert drafter.rates.match.state == counts(whole, len(text))
 
 
 def test_a_table_is_kept_for_another_text_and_another_drafter() -> None:
     drafter = begun([1, 2, 3] * 5)
     drafter.observe(Outcome([1, 2, 3] * 5, 0))
-    state = drafter.table.state
+    state = drafter.rates.match.state
     assert sum(tried for _right, tried in state) > 10
     drafter.begin([4, 5])
-    assert drafter.table.state == state
+    assert drafter.rates.match.state == state
     text = [1, 2, 3] * 5
-    again = begun(text, table=MatchTable(state)).chances(4)
-    assert list(again) == list(begun(text, table=drafter.table).chances(4))
+    again = begun(text, rates=CopyRates(MatchTable(state))).chances(4)
+    assert list(again) == list(begun(text, rates=drafter.rates).chances(4))
     assert list(again) != list(begun(text).chances(4))
 
 
@@ -228,12 +264,12 @@ def test_chances_rise_with_the_match_where_longer_matches_are_right_more_often()
     random = Random(2)
     source = [random.randrange(60) for _ in range(400)]
     # Start from a table whose chances do not depend on the length.
-    drafter = begun(source, table=MatchTable([(50.0, 100.0)] * len(BINS)))
+    drafter = begun(source, rates=CopyRates(MatchTable([(50.0, 100.0)] * len(BINS))))
     for _ in range(600):
         start = random.randrange(300)
         passage = source[start : start + int(1.5 * random.paretovariate(0.7))]
         drafter.observe(Outcome([*passage[:200], random.randrange(60)], 0))
-    chances = drafter.table.chances(1, 60)
+    chances = drafter.rates.match.chances(1, 60)
     by_bin = [chances[length - 1] for length in BINS]
     assert all(longer > shorter - 0.05 for shorter, longer in pairwise(by_bin))
     assert by_bin[-1] > 0.9 and by_bin[0] < 0.35
@@ -242,7 +278,7 @@ def test_chances_rise_with_the_match_where_longer_matches_are_right_more_often()
 def test_the_chance_of_each_copied_token_by_the_match_before_it() -> None:
     table = MatchTable([(90 - 10 * i, 100) for i in range(len(BINS))])
     text = mixed(40)
-    drafter = begun([*text, *text[:5]], table=table)
+    drafter = begun([*text, *text[:5]], rates=CopyRates(table))
     expected = [table.chances(length, 1)[0] for length in range(5, 11)]
     assert list(drafter.chances(6)) == expected
     assert expected[0] > expected[1] == expected[3] > expected[4]
@@ -254,7 +290,7 @@ def test_the_chance_of_each_copied_token_by_the_match_before_it() -> None:
     assert len(drafter.chances(20)) == len([*text[38:], *text[:5], 5000])
     long = table.chances(BINS[-1] + 5, 100)
     assert long == [table.chances(BINS[-1], 1)[0]] * 100
-    assert len(begun([3, 38], past=[[38, 39]], table=table).chances(6)) == 1
+    assert len(begun([3, 38], past=[[38, 39]], rates=CopyRates(table)).chances(6)) == 1
 
 
 def test_every_length_has_its_bin() -> None:

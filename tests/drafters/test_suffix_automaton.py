@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.drafters.suffix_automaton import Match, SuffixAutomaton
+from localspec.drafters.suffix_automaton import NOWHERE, Match, SuffixAutomaton
 from localspec.errors import InvalidValueError
 
 # None ends the text.
@@ -150,3 +150,28 @@ def test_separators_cannot_be_pushed() -> None:
     with pytest.raises(InvalidValueError, match="token is -1"):
         made.push(-1)
     assert list(made.tokens) == [1]
+
+
+@given(FED, TEXTS)
+def test_where_another_text_stands_in_the_index(fed: list[int | None], text: list[int]) -> None:
+    made, tokens, position = automaton([*fed, None]), separated([*fed, None]), NOWHERE
+    for count in range(1, len(text) + 1):
+        position = made.advance(position, text[count - 1])
+        known = [
+            length
+            for length in range(1, count + 1)
+            if text[count - length : count]
+            in [tokens[start : start + length] for start in range(len(tokens))]
+        ]
+        assert position.length == max(known, default=0)
+        match = made.occurrence(position)
+        if match:
+            assert match.length <= position.length
+            end = match.end + 1
+            assert tokens[end - match.length : end] == text[count - match.length : count]
+            assert tokens[end] >= 0
+        else:
+            # The end of a text is an occurrence of every string that ends there.
+            ended = text[count - position.length : count]
+            ends_at = [end for end, token in enumerate(tokens) if token < 0]
+            assert not ended or any(tokens[end - 1] == ended[-1] for end in ends_at)

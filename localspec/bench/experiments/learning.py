@@ -48,7 +48,7 @@ _COSTS = "F16 A", "GPU"
 # In plain passes of one row: a drafted token, a token of the prompt that the drafter reads, and a
 # proposal of `suffix`. The host's own time is left out.
 _DRAFT, _READING, _COPYING = 0.05, 0.005, 0.0001
-_NAME = "model"
+MODEL = "model"
 
 
 @dataclass(slots=True)
@@ -67,13 +67,13 @@ class Played:
     _drafter: RecordedDrafter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._drafter = RecordedDrafter(_NAME, self.correction)
+        self._drafter = RecordedDrafter(MODEL, self.correction)
         if self.machine:
             drafters: list[Drafter] = [self._drafter]
             if self.suffix:
                 # No drafter may copy from earlier answers: the same prompts are asked twice.
                 drafters.insert(0, Suffix(max_replaced=0))
-            self._simulation = Simulation(drafters, _costs(self.machine), {})
+            self._simulation = Simulation(drafters, step_costs(self.machine), {})
 
     def play(self, recording: Recording) -> None:
         """Play one text."""
@@ -103,9 +103,10 @@ def steps_at(depth: int, drafter: RecordedDrafter, answer: Answer) -> int:
     return steps
 
 
-def _costs(machine: str) -> StepCosts:
+def step_costs(machine: str) -> StepCosts:
+    """The costs of a machine of COSTS, with those of a draft model and of `suffix`."""
     drafters = {
-        _NAME: DrafterCost(_DRAFT, _DRAFT, _READING),
+        MODEL: DrafterCost(_DRAFT, _DRAFT, _READING),
         Suffix.name: DrafterCost(_COPYING),
     }
     return StepCosts(dict(COSTS[machine]), 0.0, 0.0, drafters)
@@ -188,12 +189,13 @@ def _play(played: Sequence[Played], recordings: Iterator[Recording]) -> None:
             each.play(recording)
 
 
-def _prompts(options: argparse.Namespace) -> list[Prompt]:
-    if options.file:
-        tasks = read_tasks(options.file, "--file")
+def prompts_for(target: Path, file: Path | None) -> list[Prompt]:
+    """The prompts of a file; without one, those that a target's drafters are trained with."""
+    if file:
+        tasks = read_tasks(file, "--file")
         return [task.content if isinstance(task.content, str) else list(task.content)
                 for task in tasks]  # fmt: skip
-    own = default_sets(options.model) == [TERMINAL]
+    own = default_sets(target) == [TERMINAL]
     texts = terminal_prompts() if own else general_prompts()
     return [[{"role": "user", "content": text}] for text in texts]
 
@@ -218,7 +220,7 @@ def _options() -> argparse.Namespace:
 def main() -> None:
     """Print a row per temperature, kind of text, machine, drafters and correction."""
     options = _options()
-    prompts = _prompts(options)[: options.learn + options.chats]
+    prompts = prompts_for(options.model, options.file)[: options.learn + options.chats]
     learn, chats = prompts[: -options.chats], prompts[-options.chats :]
     table = Table(
         ("temp", "4.1f"),
@@ -261,7 +263,7 @@ def _print(table: Table, temperature: float, texts: str, played: Sequence[Played
             temperature,
             texts,
             each.machine or f"depth {_DEPTH}",
-            f"suffix,{_NAME}" if each.suffix else _NAME,
+            f"suffix,{MODEL}" if each.suffix else MODEL,
             each.correction.name,
             sum(each.tokens) / sum(each.seconds),
             gain.value - 1,

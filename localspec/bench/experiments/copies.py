@@ -1,0 +1,223 @@
+"""What the copies of `suffix` gain behind differences and from earlier chats, in virtual time.
+
+    python -m localspec.bench.experiments.copies [--model TARGET] [--set NAME ...]
+
+`suffix` plays over known texts with the real policy and the costs of passes that were measured on
+several machines. Edits and answers: once it copies after the longest match alone, once it also goes
+on behind differences (`drafters.passage`). In an edit a source file or JSON records are the prompt,
+and the edited ones the answer, in tokens of the target; answers are those that the target writes to
+prompts of `bench`. Chats: once without and once with earlier chats to copy from, alone and beside a
+draft model. The gain is what the second way saves; the interval is over texts.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from localspec.bench.experiments.command_line import Table, add_model_options, argument_parser
+from localspec.bench.experiments.corrections import Correction
+from localspec.bench.experiments.edited_texts import (
+    EDITS,
+    RECORDS,
+    EditedText,
+    edited_files,
+    edited_folders,
+    edited_records,
+)
+from localspec.bench.experiments.learning import MODEL, Recorder, prompts_for, step_costs
+from localspec.bench.experiments.recorded_drafter import RecordedDrafter, Recording
+from localspec.bench.experiments.simulated_drafter import COSTS
+from localspec.bench.prompt_sets import SETS, bundled_tasks
+from localspec.drafters.suffix import Suffix
+from localspec.engine.engine import Engine, load
+from localspec.forecast.answers import Answer
+from localspec.forecast.confidence import ratio_interval
+from localspec.forecast.simulated_run import SimulatedRun
+from localspec.forecast.simulation import Simulation
+from localspec.generation_config import GenerationConfig
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.drafter import Drafter
+from localspec.stats import Stats
+
+_COSTS = "Q4_0 A", "F16 A", "GPU"
+_TEMPERATURES = 0.0, 0.8
+
+
+def _played(
+    machine: str, suffix: Suffix, answers: Sequence[Answer], beside: Sequence[Recording] = ()
+) -> list[float]:
+    """The seconds of each answer; the policy and the drafters learn from one to the next.
+
+    beside: what both models said in these answers; without it no draft model is beside `suffix`.
+    """
+    model = RecordedDrafter(MODEL, Correction())
+    drafters: list[Drafter] = [suffix, model] if beside else [suffix]
+    simulation = Simulation(drafters, step_costs(machine), {})
+    seconds = []
+    for place, answer in enumerate(answers):
+        if beside:
+            model.record(beside[place])
+        seconds.append(SimulatedRun.of(simulation.run(answer)).seconds)
+    return seconds
+
+
+def _suffix(*, differences: bool = True, past: Sequence[Sequence[int]] = ()) -> Suffix:
+    # No drafter may copy from the answers played before: some texts are edits of the same file.
+    return Suffix(differences=differences, past=past, max_replaced=0)
+
+
+def _known(engine: Engine, texts: Iterable[EditedText], most: int) -> list[Answer]:
+    """The edited texts as answers of a target at temperature 0."""
+    sampler = Sampler(SamplingParams(temperature=0.0), Noise(0))
+    found = []
+    for _, text in zip(range(most), texts, strict=False):
+        prompt, tokens = (
+            engine.model.tokenize(each, add_special=False) for each in (text.prompt, text.after)
+        )
+        found.append(Answer(prompt, tokens, len(tokens), sampler, Stats()))
+    return found
+
+
+def _written(
+    engine: Engine, name: str, temperature: float, tokens: int, *, long: bool
+) -> list[Answer]:
+    """The target's answers to the prompts of a set; long ones have exactly so many tokens."""
+    found = []
+    for task in bundled_tasks(name):
+        running = engine.stream(
+            task.prompt_for(engine),
+            max_tokens=tokens,
+            seed=task.number,
+            temperature=temperature,
+            logprobs=False,
+            ignore_eos=long,
+        )
+        prompt, written = list(running.prompt), running.result()
+        sampler = engine.slot.sampler(running.settings, len(prompt))
+        found.append(Answer(prompt, written.token_ids, tokens, sampler, written.stats))
+    return found
+
+
+def _texts(engine: Engine, options: argparse.Namespace) -> Iterator[tuple[str, list[Answer]]]:
+    """Yield the name of each kind of text, and the answers."""
+    for name in options.set:
+        if name == RECORDS:
+            yield f"edit: {name}", _known(engine, edited_records(), options.texts)
+        elif name in EDITS:
+            yield f"edit: {name}", _known(engine, edited_files(name), options.texts)
+        else:
+            for temperature in _TEMPERATURES:
+                title = f"{name} at {temperature}"
+                yield title, _written(engine, name, temperature, options.tokens, long=False)
+    for name in options.long:
+        for temperature in _TEMPERATURES:
+            answers = _written(engine, name, temperature, options.long_tokens, long=True)
+            yield f"long {name} at {temperature}", answers
+    if options.versions:
+        yield "versions", _known(engine, edited_folders(*options.versions), options.texts)
+
+
+def _options() -> argparse.Namespace:
+    parser = argument_parser(__file__, __doc__)
+    add_model_options(parser)
+    known = [*EDITS, RECORDS, *SETS]
+    parser.add_argument("--set", nargs="*", choices=known, default=known, metavar="NAME")
+    parser.add_argument("--long", nargs="*", choices=SETS, default=[], metavar="NAME",
+                        help="sets that are written as long answers, too")  # fmt: skip
+    parser.add_argument("--versions", nargs=2, type=Path, metavar="FOLDER",
+                        help="Python files before and after, of the same names")  # fmt: skip
+    parser.add_argument("--draft", type=Path, help="a draft model, to measure chats")
+    parser.add_argument("--file", type=Path, help="of the chats' prompts, as for bench --prompts")
+    parser.add_argument("--earlier", type=int, default=36, help="chats to copy from")
+    parser.add_argument("--chats", type=int, default=40, help="other chats, to be measured")
+    parser.add_argument("--texts", type=int, default=40, help="the most edits of a kind")
+    parser.add_argument("--tokens", type=int, default=256, help="the most of an answer")
+    parser.add_argument("--long-tokens", type=int, default=1000, help="of a long answer")
+    parser.add_argument("--costs", nargs="+", choices=COSTS, default=_COSTS, metavar="NAME")
+    options = parser.parse_args()
+    if min(options.texts, options.chats) < 2 or options.earlier < 1:
+        parser.error("--texts and --chats must be 2 or more, --earlier 1 or more")
+    if min(options.tokens, options.long_tokens) < 1:
+        parser.error("--tokens and --long-tokens must be 1 or more")
+    return options
+
+
+class _Gains:
+    """The table: a row per kind of text and machine, with both ways as x plain."""
+
+    def __init__(self) -> None:
+        self._table = Table(
+            ("texts", "<28"),
+            ("number", "6d"),
+            ("tokens", "8,"),
+            ("costs", "<7"),
+            ("without", "7.2f"),
+            ("with", "7.2f"),
+            ("gain", "+7.1%"),
+            ("from", "+7.1%"),
+            ("to", "+7.1%"),
+        )
+
+    def print_row(
+        self,
+        title: str,
+        answers: Sequence[Answer],
+        machine: str,
+        before: Sequence[float],
+        after: Sequence[float],
+    ) -> None:
+        """Print a row. before, after: the seconds of each answer, without and with more copies."""
+        tokens = sum(len(each.tokens) for each in answers)
+        gain = ratio_interval(before, after)
+        ends = (each - 1 for each in (gain.value, gain.low, gain.high))
+        speeds = (tokens / sum(each) for each in (before, after))
+        self._table.print_row(title, len(answers), tokens, machine, *speeds, *ends)
+
+
+def _print_differences(gains: _Gains, options: argparse.Namespace) -> None:
+    with load(options.model, "none", threads=options.threads) as engine:
+        for title, answers in _texts(engine, options):
+            for machine in options.costs:
+                before, after = (
+                    _played(machine, _suffix(differences=each), answers) for each in (False, True)
+                )
+                gains.print_row(title, answers, machine, before, after)
+
+
+def _print_chats(gains: _Gains, options: argparse.Namespace) -> None:
+    prompts = prompts_for(options.model, options.file)[: options.earlier + options.chats]
+    with load(options.model, str(options.draft), threads=options.threads) as engine:
+        [small] = engine.drafter_set.sequences.values()
+        for temperature in _TEMPERATURES:
+            with engine.slot.new_context(GenerationConfig.of(temperature=temperature)) as context:
+                recorder = Recorder(engine, context, small)
+                recordings = [
+                    recorder.record(prompt, seed, temperature, options.tokens, long=False)
+                    for seed, prompt in enumerate(prompts)
+                ]
+            past = [each.answer.text for each in recordings[: options.earlier]]
+            measured = recordings[options.earlier :]
+            answers = [each.answer for each in measured]
+            for machine in options.costs:
+                for beside in ([], measured):
+                    drafters = f"suffix,{MODEL}" if beside else "suffix"
+                    before, after = (
+                        _played(machine, _suffix(past=each), answers, beside) for each in ([], past)
+                    )
+                    title = f"chats at {temperature}, {drafters}"
+                    gains.print_row(title, answers, machine, before, after)
+
+
+def main() -> None:
+    """Print the table of differences, and with `--draft` that of chats."""
+    options = _options()
+    gains = _Gains()
+    _print_differences(gains, options)
+    if options.draft:
+        _print_chats(gains, options)
+
+
+if __name__ == "__main__":
+    main()
