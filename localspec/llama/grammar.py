@@ -22,6 +22,8 @@ _tokenizers: WeakKeyDictionary[Model, LLTokenizer] = WeakKeyDictionary()
 # Matchers at the start of a grammar, of which copies are made; the one used last is the last.
 _MOST_BEGUN = 8
 _begun_matchers: WeakKeyDictionary[Model, dict[str, LLMatcher]] = WeakKeyDictionary()
+# Positions of a text that are kept: more than a draft, its verification and the next draft have.
+_MOST_KEPT = 64
 _lock = Lock()
 
 
@@ -86,13 +88,15 @@ class Grammar:
             return Grammar(self._matcher, None)
         if token in self._matcher.ends:
             return self
-        return Grammar(self._matcher, _Position(here.length + 1, here, token))
+        return Grammar(self._matcher, self._matcher.after(here, token))
 
 
 class _SharedMatcher:
     """llguidance's matcher, moved to the position that is asked about.
 
-    Its rollback is cheap; a matcher per position would cost time in proportion to the text.
+    Its rollback is cheap; a matcher per position would cost time in proportion to the text. A
+    drafter, the target and the text ask about the same positions, so the last ones are kept, with
+    their masks.
     """
 
     def __init__(self, grammar: str, model: Model) -> None:
@@ -100,12 +104,28 @@ class _SharedMatcher:
         self._model = model
         self._matcher = _begun(grammar, model)
         self.start = self._position = _Position()
+        self._after: dict[tuple[_Position, int], _Position] = {}
+        self._masks: dict[_Position, Mask] = {}
         self._require_no_error()
+
+    def after(self, position: _Position, token: int) -> _Position:
+        """The position after one more token."""
+        if (position, token) not in self._after:
+            if len(self._after) >= _MOST_KEPT:
+                self._after.clear()
+                self._masks.clear()
+            self._after[position, token] = _Position(position.length + 1, position, token)
+        return self._after[position, token]
 
     def mask(self, position: _Position | None) -> Mask:
         """(n_vocab,) whether each token may come at this position; none may after None."""
         if position is None:
             return np.zeros(self._model.n_vocab, dtype=np.bool_)
+        if position not in self._masks:
+            self._masks[position] = self._computed_mask(position)
+        return self._masks[position]
+
+    def _computed_mask(self, position: _Position) -> Mask:
         self._move_to(position)
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         self._require_no_error()

@@ -1,6 +1,7 @@
 """Distribution: the next token's distribution, as the logits of the tokens that filters kept."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from localspec.sampling.block_maxima import BlockMaxima
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Distribution:
     """softmax(logits / temperature) over `ids`, zero elsewhere.
 
@@ -52,7 +53,7 @@ class Distribution:
 
     def scores(self) -> NDArray[np.float64]:
         """(n,) scores: logits / temperature, minus the largest; see `relative_scores`."""
-        return relative_scores(self.logits, self.logits.max(), self.temperature)
+        return relative_scores(self.logits, np.maximum.reduce(self.logits), self.temperature)
 
     def probabilities(self) -> NDArray[np.float64]:
         """(n,) probabilities, in the order of `ids`."""
@@ -73,6 +74,36 @@ class Distribution:
         return full
 
 
+class Thresholded(Distribution):
+    """softmax(logits / temperature) over the tokens of a row whose logit is at least `bound`.
+
+    They are looked up when somebody asks for them: they may be thousands, and noise finds its
+    winner without. Until then `row` may be a view of a model's own buffer.
+
+    row: the block maxima of the row. bound: at most the largest logit.
+    """
+
+    row: BlockMaxima
+    bound: np.float32
+
+    def __init__(self, row: BlockMaxima, bound: np.float32, temperature: float) -> None:
+        vars(self).update(row=row, bound=bound, temperature=temperature, known=None)
+
+    @cached_property
+    def ids(self) -> NDArray[np.intp]:
+        """(n,) token ids, ascending."""
+        return self.row.at_least(self.bound)
+
+    @cached_property
+    def logits(self) -> NDArray[np.float32]:
+        """(n,) float32, n >= 1."""
+        return self.row.entries.take(self.ids)
+
+    def kept(self) -> Distribution:
+        """One that stays valid after the next decode."""
+        return Distribution(self.logits, self.ids, self.temperature)
+
+
 def relative_scores(
     logits: NDArray[np.float32], top: np.float32, temperature: float
 ) -> NDArray[np.float64]:
@@ -81,4 +112,7 @@ def relative_scores(
     Noise is added to these scores. Subtracting `top` first keeps them small, so that rounding does
     not lose the noise when logits are huge or the temperature is tiny.
     """
-    return np.asarray((logits.astype(np.float64) - np.float64(top)) / temperature)
+    scores = logits.astype(np.float64)
+    scores -= float(top)
+    scores /= temperature
+    return scores

@@ -6,17 +6,20 @@ needs the same code for both models. Of equal logits, the lower token id comes f
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 from localspec.sampling.block_maxima import BlockMaxima, Ids, Row
-from localspec.sampling.distribution import Distribution
+from localspec.sampling.distribution import Distribution, Thresholded
 from localspec.sampling.params import SamplingParams
 
 # top-p tries this many of the likeliest tokens before it sorts the whole vocabulary.
 _TOP_P_GUESS = 1024
+# Tokens that min-p alone leaves are looked up if at most so many are in blocks with them.
+_FEW_ENTRIES = 16384
 # llama.cpp stores temperatures as float32, where values up to this round to zero.
 _GREEDY_UP_TO = 2.0**-150
 
@@ -39,9 +42,10 @@ def distribution(logits: Row, params: SamplingParams, recent: Sequence[int] = ()
     row = _adjusted(logits, params, recent)
     greedy = params.temperature <= _GREEDY_UP_TO
     if greedy and params.typical_p == 1:
-        best = int(row.argmax())
-        _require_possible(row[best])
-        return Distribution(row[best : best + 1].copy(), np.array([best]))
+        token = row.argmax(0, keepdims=True)
+        logit = row.take(token)
+        _require_possible(logit[0])
+        return Distribution(logit, token)
     left = _truncated(row, params)
     if not greedy:
         return left
@@ -108,32 +112,50 @@ def _truncated(row: Row, params: SamplingParams) -> Distribution:
     """The tokens that survive top-k, typical-p, top-p and min-p, at the sampler's temperature."""
     maxima = BlockMaxima(row)
     _require_possible(maxima.top)
-    # Rounded to float32, as in llama.cpp: a value that rounds to 1 (or 0 for min-p) is off.
-    typical_p, top_p = np.float32(params.typical_p), np.float32(params.top_p)
-    min_p = np.float32(params.min_p)
+    typical_p, top_p, log_min_p = _rounded(params.typical_p, params.top_p, params.min_p)
+    least = maxima.top + log_min_p
     whole = params.top_k == 0 or params.top_k >= row.size
-    if whole and typical_p == 1 and top_p == 1:
-        if min_p == 0:
-            return Distribution(row, None, params.temperature, maxima)
-        ids = maxima.at_least(maxima.top + np.log(min_p))
-        return Distribution(row[ids], ids, params.temperature)
-    if whole and typical_p == 1:
-        values, ids = _top_p_of_all(row, maxima, top_p)
-    else:
+    if typical_p == 1 and whole and top_p == 1:
+        return _min_p_of_all(maxima, least, params.temperature)
+    if typical_p != 1:
         values, ids = maxima.largest(row.size if whole else params.top_k)
-        if typical_p != 1:
-            values, ids = _typical(values, ids, typical_p)
-            if top_p != 1:
-                values, ids = _likeliest_first(values, ids)
-        values, ids = _top_p(values, ids, top_p)
-    return Distribution(*_min_p(values, ids, min_p), params.temperature)
+        values, ids = _typical(values, ids, typical_p)
+        if top_p != 1:
+            values, ids = _top_p(*_likeliest_first(values, ids), top_p)
+        least = values.max() + log_min_p
+    elif whole:
+        values, ids = _top_p_of_all(maxima, top_p, least)
+    else:
+        values, ids = _top_p(*maxima.largest(params.top_k, least), top_p)
+    return Distribution(*_min_p(values, ids, least), params.temperature)
 
 
-def _min_p(values: Row, ids: Ids, min_p: np.float32) -> tuple[Row, Ids]:
-    if min_p == 0:
+@lru_cache(64)
+def _rounded(typical_p: float, top_p: float, min_p: float) -> tuple[float, float, np.float32]:
+    """typical-p, top-p and the logarithm of min-p.
+
+    They are rounded to float32 first, as in llama.cpp: what rounds to 1 (or 0 for min-p) is off.
+    """
+    with np.errstate(divide="ignore"):
+        log_min_p = np.log(np.float32(min_p))
+    return float(np.float32(typical_p)), float(np.float32(top_p)), log_min_p
+
+
+def _min_p(values: Row, ids: Ids, least: np.float32) -> tuple[Row, Ids]:
+    """least: the least logit of a token that min-p keeps."""
+    if least == -np.inf or values.size == 1:
         return values, ids
-    kept = values >= values.max() + np.log(min_p)
-    return values[kept], ids[kept]
+    (kept,) = (values >= least).nonzero()
+    return values.take(kept), ids.take(kept)
+
+
+def _min_p_of_all(maxima: BlockMaxima, least: np.float32, temperature: float) -> Distribution:
+    """min-p alone. Where it leaves many tokens, none of them is looked up yet."""
+    if least == -np.inf:
+        return Distribution(maxima.entries, None, temperature, maxima)
+    if maxima.count_beside(least) > _FEW_ENTRIES:
+        return Thresholded(maxima, least, temperature)
+    return Distribution(*maxima.found(least), temperature)
 
 
 def _likeliest_first(values: Row, ids: Ids) -> tuple[Row, Ids]:
@@ -141,25 +163,35 @@ def _likeliest_first(values: Row, ids: Ids) -> tuple[Row, Ids]:
     return values[order], ids[order]
 
 
-def _top_p(values: Row, ids: Ids, top_p: np.float32) -> tuple[Row, Ids]:
+def _top_p(values: Row, ids: Ids, top_p: float) -> tuple[Row, Ids]:
     """values: likeliest first, unless top-p is off."""
-    if top_p == 1:
+    if top_p == 1 or values.size == 1:
         return values, ids
-    mass = np.exp(values.astype(np.float64) - values[0]).cumsum()
-    return _shortest_prefix(values, ids, mass / mass[-1], top_p)
+    mass = values.astype(np.float64)
+    mass -= mass[0]
+    np.add.accumulate(np.exp(mass, out=mass), out=mass)
+    mass /= mass[-1]
+    return _shortest_prefix(values, ids, mass, top_p)
 
 
-def _top_p_of_all(row: Row, maxima: BlockMaxima, top_p: np.float32) -> tuple[Row, Ids]:
-    """top-p over the whole vocabulary; sorts only the likeliest tokens if those suffice."""
-    top = maxima.top
+def _top_p_of_all(maxima: BlockMaxima, top_p: float, least: np.float32) -> tuple[Row, Ids]:
+    """top-p over the whole vocabulary; sorts only the likeliest tokens if those suffice.
+
+    Tokens with logits below `least`, which min-p will remove, may be missing.
+    """
+    row, top = maxima.entries, maxima.top
+    values, ids = maxima.largest(min(_TOP_P_GUESS, row.size), least)
+    if ids.size == 1:
+        return values, ids
     with np.errstate(over="ignore"):  # the difference of two float32 may be -infinity
         weights = row - top
     np.exp(weights, out=weights)
     total = weights.sum(dtype=np.float64)
-    values, ids = maxima.largest(min(_TOP_P_GUESS, row.size))
     mass = np.cumsum(weights[ids], dtype=np.float64) / total
     if mass[-1] >= top_p:
         return _shortest_prefix(values, ids, mass, top_p)
+    if values[-1] < least:
+        return maxima.found(least)
     descending = np.sort(row)[::-1]
     with np.errstate(over="ignore"):
         weights = np.exp(descending - top)
@@ -172,14 +204,14 @@ def _top_p_of_all(row: Row, maxima: BlockMaxima, top_p: np.float32) -> tuple[Row
 
 
 def _shortest_prefix(
-    values: Row, ids: Ids, mass: NDArray[np.float64], wanted: np.float32
+    values: Row, ids: Ids, mass: NDArray[np.float64], wanted: float
 ) -> tuple[Row, Ids]:
     """The shortest prefix whose cumulated probability reaches `wanted`."""
     count = int(mass.searchsorted(wanted)) + 1
     return values[:count], ids[:count]
 
 
-def _typical(values: Row, ids: Ids, typical_p: np.float32) -> tuple[Row, Ids]:
+def _typical(values: Row, ids: Ids, typical_p: float) -> tuple[Row, Ids]:
     """values: likeliest first; the result is sorted by how typical they are."""
     scores = values.astype(np.float64) - values[0]
     weights = np.exp(scores)

@@ -5,14 +5,22 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint32]
 
+# Arrays without a dimension: numpy is quicker with them than with Python's numbers.
+_HALF, _FINE, _COARSE, _LARGEST = map(np.array, (0.5, 2.0**-64, 2.0**-32, 1 - 2.0**-53))
+
 
 def from_words(coarse: Words, fine: Words) -> NDArray[np.float64]:
     """-log(-log(1 - w)) with w = (coarse, fine) as a 64-bit fraction in (0, 1).
 
     Small w is large noise, so the tokens that win are the ones computed most precisely.
     """
-    w = coarse * 2.0**-32 + (fine + 0.5) * 2.0**-64
-    return np.asarray(-np.log(-np.log1p(-np.minimum(w, 1 - 2.0**-53))))
+    w: NDArray[np.float64] = fine + _HALF
+    w *= _FINE
+    w += coarse * _COARSE
+    np.minimum(w, _LARGEST, out=w)
+    np.log1p(np.negative(w, out=w), out=w)
+    np.log(np.negative(w, out=w), out=w)
+    return np.negative(w, out=w)
 
 
 def at_most(coarse: int) -> float:

@@ -5,6 +5,7 @@ target computes, and once for a drafter and its target.
 """
 
 import os
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -21,6 +22,8 @@ from localspec.sampling.keyed_hash import hashed, keys_of, mixed, tokens_below
 _BELOW = 1 << 23
 # Tokens of so many positions are kept, more than two drafts have.
 _MOST_POSITIONS = 256
+# They are foreseen in a text that needed those of so many positions within so many tokens.
+_NEEDED, _LATELY = 8, 16
 # The noise of a token that is not lucky is at most this.
 NOISE_WITHOUT_LUCK = gumbel.at_most(_BELOW)
 
@@ -48,12 +51,15 @@ class LuckyTokens:
         self._seed = seed
         self._n_vocab = 0
         self._found: dict[int, Lucky | Future[dict[int, Lucky]]] = {}
+        self._needed = deque[int](maxlen=_NEEDED)
 
     def at(self, position: int, n_vocab: int) -> Lucky:
         """The lucky tokens of a position, among the tokens 0 to n_vocab - 1."""
         if n_vocab > self._n_vocab:
             self._n_vocab = n_vocab
             self._found.clear()
+        if position not in self._needed:
+            self._needed.append(position)
         found = self._found.get(position)
         # What another thread has not begun yet is quicker done here.
         if isinstance(found, Future):
@@ -64,8 +70,8 @@ class LuckyTokens:
         return found if n_vocab == self._n_vocab else found.below(n_vocab)
 
     def foresee(self, positions: Sequence[int]) -> None:
-        """Find those of positions to come in another thread, in a text that asked for some."""
-        if not self._n_vocab:
+        """Find those of positions to come in another thread, if the text needs them often."""
+        if not self._needed or positions[0] - self._needed[0] > _LATELY:
             return
         if new := [position for position in positions if position not in self._found]:
             # While the interpreter ends, no work is taken; the text finds its tokens itself.

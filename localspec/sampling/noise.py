@@ -6,7 +6,7 @@ distributions are close enough, and a text depends only on target, prompt, sampl
 (Daliri, Musco, Suresh 2024, "Coupling without communication").
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
 from localspec.sampling import gumbel
-from localspec.sampling.distribution import Distribution, relative_scores
+from localspec.sampling.block_maxima import BlockMaxima, Row
+from localspec.sampling.distribution import Distribution, Thresholded, relative_scores
 from localspec.sampling.keyed_hash import Ids, hashed, keys_of, mixed
 from localspec.sampling.lucky_tokens import NOISE_WITHOUT_LUCK, LuckyTokens
 
 # Up to this many tokens, all noise is computed; beyond, only that of tokens that can win.
 _FEW = 1024
-_LEAST_FLOAT32 = float(np.finfo(np.float32).min)
-# Tokens with a score above one of these are likely, if they are in at most so many blocks.
-_LIKELY = (-7.0, -2.0)
-_FEW_BLOCKS = 64
+_LEAST_FLOAT32 = np.finfo(np.float32).min
+# Where more than so many are in blocks with tokens that can win, those with a score above this
+# are considered first: they are likely to leave few others.
+_FEW_ENTRIES = 16384
+_LIKELY = -2.0
 
 
 class RandomSource(Protocol):
@@ -54,46 +56,62 @@ class Noise:
 
     def sample(self, distribution: Distribution, position: int) -> int:
         """Sample a token: the argmax of score + noise at this position."""
+        temperature = distribution.temperature
+        if isinstance(distribution, Thresholded):
+            return self._sample_from_row(
+                distribution.row, distribution.bound, temperature, position
+            )
         if len(distribution) == 1:
             return distribution.token(0)
         if len(distribution) <= _FEW:
             ids = np.arange(len(distribution)) if distribution.ids is None else distribution.ids
             return int(ids[(distribution.scores() + self.gumbel(position, ids)).argmax()])
         if distribution.ids is None:
-            return self._sample_from_all(distribution, position)
+            maxima = distribution.maxima()
+            return self._sample_from_row(maxima, _LEAST_FLOAT32, temperature, position)
         return self._sample_from_many(distribution, distribution.ids, position)
 
-    def _sample_from_all(self, distribution: Distribution, position: int) -> int:
-        """The same argmax over the whole vocabulary, but with few tokens looked at.
+    def _sample_from_row(
+        self, row: BlockMaxima, bound: np.float32, temperature: float, position: int
+    ) -> int:
+        """The same argmax over all tokens with logits of at least `bound`, but few are looked at.
 
         The winner is lucky, or its score is high: the best sum so far less the noise that a token
         without luck can have is a lower bound of it.
         """
-        logits, maxima = distribution.logits, distribution.maxima()
         winner, to_beat = -1, -np.inf
 
-        def consider(ids: Ids, noise: NDArray[np.float64]) -> None:
+        def consider(logits: Row, ids: Ids, noise: NDArray[np.float64]) -> None:
             nonlocal winner, to_beat
             if not ids.size:
                 return
-            sums = relative_scores(logits[ids], maxima.top, distribution.temperature) + noise
+            sums = relative_scores(logits, row.top, temperature) + noise
             best = int(sums.argmax())
             if sums[best] > to_beat or (sums[best] == to_beat and ids[best] < winner):
                 winner, to_beat = int(ids[best]), float(sums[best])
 
-        logit_at = _logits_of(maxima.top, distribution.temperature)
-        consider(*self._lucky.at(position, logits.size))
-        considered = np.inf
-        for score in _LIKELY:
-            if maxima.count_blocks(logit_at(score)) <= _FEW_BLOCKS:
-                likely, considered = maxima.at_least(logit_at(score)), score
-                consider(likely, self.gumbel(position, likely))
-                break
+        def consider_likely(least_score: float) -> None:
+            likely, ids = row.found(logit_at(least_score))
+            consider(likely, ids, self.gumbel(position, ids))
+
+        def logit_at(score: float) -> np.float32:
+            return max(_logit_at(score, row.top, temperature), bound)
+
+        ids, noise = self._lucky.at(position, row.entries.size)
+        logits = row.entries.take(ids)
+        if bound > _LEAST_FLOAT32:
+            possible = logits >= bound
+            logits, ids, noise = logits[possible], ids[possible], noise[possible]
+        consider(logits, ids, noise)
         # The margin covers rounding errors; an extra candidate does not change the result.
-        least_score = to_beat - NOISE_WITHOUT_LUCK - 1e-6
-        if least_score <= min(considered, 0.0):
-            likely = maxima.at_least(logit_at(least_score))
-            consider(likely, self.gumbel(position, likely))
+        beaten = NOISE_WITHOUT_LUCK + 1e-6
+        if to_beat - beaten > 0:
+            return winner
+        if row.count_beside(logit_at(to_beat - beaten)) > _FEW_ENTRIES:
+            consider_likely(_LIKELY)
+            if to_beat - beaten > _LIKELY:
+                return winner
+        consider_likely(to_beat - beaten)
         return winner
 
     def _sample_from_many(self, distribution: Distribution, ids: Ids, position: int) -> int:
@@ -106,21 +124,22 @@ class Noise:
         tokens = mixed(ids)
         coarse = hashed(tokens, keys[:, 0])
         top, temperature = logits.max(), distribution.temperature
-        logit_at = _logits_of(top, temperature)
 
         def perturbed(entries: NDArray[np.intp]) -> NDArray[np.float64]:
             noise = gumbel.from_words(coarse[entries], hashed(tokens[entries], keys[:, 1]))
             return np.asarray(relative_scores(logits[entries], top, temperature) + noise)
 
         luckiest = int(coarse.argmin())
-        likely = np.flatnonzero(logits >= logit_at(-2.0))[:_FEW]
+        likely = np.flatnonzero(logits >= _logit_at(_LIKELY, top, temperature))[:_FEW]
         to_beat = float(perturbed(np.append(likely, luckiest)).max())
         least_score = to_beat - gumbel.at_most(int(coarse[luckiest])) - 1e-6
-        alive = (coarse <= gumbel.largest_coarse(to_beat)) & (logits >= logit_at(least_score))
+        alive = (coarse <= gumbel.largest_coarse(to_beat)) & (
+            logits >= _logit_at(least_score, top, temperature)
+        )
         entries = np.flatnonzero(alive)
         return distribution.token(int(entries[perturbed(entries).argmax()]))
 
 
-def _logits_of(top: np.float32, temperature: float) -> Callable[[float], np.float32]:
-    """The function from a score to its logit, within what a float32 can hold."""
-    return lambda score: np.float32(max(float(top) + score * temperature, _LEAST_FLOAT32))
+def _logit_at(score: float, top: np.float32, temperature: float) -> np.float32:
+    """The logit of a score, within what a float32 can hold."""
+    return np.float32(max(float(top) + score * temperature, float(_LEAST_FLOAT32)))

@@ -21,6 +21,7 @@ from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
 from localspec.errors import LocalspecError
+from localspec.llama import grammar
 from localspec.llama.grammar import Grammar
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
@@ -190,6 +191,17 @@ def test_then_never_changes_its_receiver(target_model: Model) -> None:
     for i in rng.permutation(len(states)):
         again = Grammar(states[i]._matcher, states[i]._position)
         assert np.array_equal(again.allowed(), masks[i])
+
+
+def test_all_who_ask_about_a_position_share_its_mask(target_model: Model) -> None:
+    """A drafter, the target and the text do, one after the other; old masks are dropped."""
+    drafted = verified = Grammar.begin(ALL["anything"], target_model)
+    token = target_model.tokenize("a", add_special=False)[-1]
+    for _ in range(100):
+        drafted, verified = drafted.then(token), verified.then(token)
+        assert verified.allowed() is drafted.allowed()
+    assert drafted.allowed()[token]
+    assert len(drafted._matcher._masks) <= grammar._MOST_KEPT
 
 
 def test_a_text_ends_where_the_grammar_may(target_model: Model) -> None:

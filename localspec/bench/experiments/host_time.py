@@ -42,21 +42,20 @@ _SPREADS = (1.0, 2.0, 4.0)
 
 
 class _StubTarget:
-    """Answers every pass with rows from a pool of random logits.
-
-    seconds: what a pass takes.
-    """
+    """Answers every pass with rows from a pool of random logits, of deviation `spread`."""
 
     chunk = 512
     branches = 1
     only_chains = None
 
-    def __init__(self, n_vocab: int, depth: int, spread: float, seconds: float) -> None:
-        self.n_vocab = n_vocab
-        self._seconds = seconds
+    def __init__(self, setup: "_Setup", spread: float) -> None:
+        self.n_vocab = setup.n_vocab
+        self._seconds = setup.seconds
         rng = np.random.default_rng(0)
-        shape = (4, 1 + depth, n_vocab)
+        shape = (4, 1 + setup.depth, setup.n_vocab)
         self._pool = (rng.standard_normal(shape, dtype=np.float32) * spread).astype(np.float32)
+        if setup.sure:
+            self._pool[..., setup.n_vocab // 3] += 40
         self._step = 0
 
     def rows(self) -> np.ndarray:
@@ -122,13 +121,18 @@ class _OracleDrafter:
 
 @dataclass(frozen=True, slots=True)
 class _Setup:
-    """What is measured. seconds: of a pass. users: how many texts are written by turns."""
+    """What is measured.
+
+    seconds: of a pass. users: how many texts are written by turns. sure: whether one token of each
+    row is far likelier than all others.
+    """
 
     n_vocab: int
     depth: int
     users: int
     seconds: float
     steps: int
+    sure: bool = False
 
 
 class _Text:
@@ -137,7 +141,7 @@ class _Text:
     def __init__(
         self, params: SamplingParams, setup: _Setup, spread: float, *, copies: bool
     ) -> None:
-        target = _StubTarget(setup.n_vocab, setup.depth, spread, setup.seconds)
+        target = _StubTarget(setup, spread)
         drafter = _OracleDrafter(target, Sampler(params, Noise(1)) if copies else None)
         self._length = 1 + setup.depth
         self.stats = Stats()
@@ -173,9 +177,15 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=1, help="texts that are written by turns")
     parser.add_argument("--pass-ms", type=float, default=10, help="milliseconds of a pass")
     parser.add_argument("--steps", type=int, default=32)
+    parser.add_argument("--sure", action="store_true", help="one token of each row is certain")
     options = parser.parse_args()
     setup = _Setup(
-        options.vocabulary, options.depth, options.users, options.pass_ms / 1000, options.steps
+        options.vocabulary,
+        options.depth,
+        options.users,
+        options.pass_ms / 1000,
+        options.steps,
+        options.sure,
     )
     print(
         f"host time per step, vocabulary {setup.n_vocab:,}, depth {setup.depth}, "
