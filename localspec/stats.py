@@ -72,7 +72,9 @@ class Stats:
     accepted_per_position: how often the 1st, 2nd, ... drafted token of a step became text.
     shared_steps: target passes that shared a decode with other texts. decode_rows: the number of
     rows of each decode, those of other texts included. trees_cut: drafted trees of which only one
-    branch was verified. plain_tokens: how many tokens `seconds.plain` is for.
+    branch was verified. drafted_ahead: tokens that a drafter drew while the target computed.
+    used_ahead: those of them that a later draft began with. plain_tokens: how many tokens
+    `seconds.plain` is for.
     """
 
     prompt_tokens: int = 0
@@ -88,6 +90,8 @@ class Stats:
     shared_steps: int = 0
     decode_rows: list[int] = field(default_factory=list)
     trees_cut: int = 0
+    drafted_ahead: int = 0
+    used_ahead: int = 0
     seconds: Seconds = field(default_factory=Seconds)
     plain_tokens: int = 0
 
@@ -200,5 +204,7 @@ class Stats:
             },
             "shared_steps": self.shared_steps,
             "trees_cut": self.trees_cut,
+            "drafted_ahead": self.drafted_ahead,
+            "used_ahead": self.used_ahead,
             "tokens_per_second": self.tokens_per_second,
         }

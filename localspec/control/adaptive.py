@@ -6,13 +6,13 @@ the time that wrong estimates can cost.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from time import perf_counter
 
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.candidate import Candidate
 from localspec.control.cost_model import CostModel
+from localspec.control.explanation import Explain, explanation
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
 from localspec.control.round import Round
@@ -43,25 +43,6 @@ _EXPECTED_TOKENS = 128.0
 _TRIED_AGAIN = "tried again"
 # Where several texts wait for a trial that seems to lose a whole plain step: how much rarer it is.
 _PATIENCE = 100.0
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The reason of a decision.
-
-    expected: the expected number of committed tokens. rate, plain_rate: expected tokens per second
-    of the chosen step, and of a plain step.
-    """
-
-    drafter: str | None
-    depth: int
-    expected: float
-    rate: float
-    plain_rate: float
-    reason: str
-
-
-Explain = Callable[[Explanation], None]
 
 
 class AdaptivePolicy:
@@ -155,7 +136,7 @@ class AdaptivePolicy:
         if not options and not all(each.may_draft for each in self.candidates):
             reason = "a head that had not paid for long reads no more"
         if self.explain:
-            self.explain(_explanation(chosen, round_.plain, reason))
+            self.explain(explanation(chosen, round_.plain, reason))
         self._offer(options, chosen)
         if chosen is None:
             return PLAIN_STEP
@@ -187,13 +168,24 @@ class AdaptivePolicy:
                 best, best_value = depth, value
         return best
 
+    def ahead(self, draft: Draft) -> int:
+        """As many tokens as the target's pass leaves time for, if that pays."""
+        running = self._running
+        if running is None or self._round.texts > 1:
+            return 0
+        return running.tokens_ahead(len(draft))
+
+    def _overlaps(self, limit: Limit) -> bool:
+        """Whether tokens may be drawn ahead in the next step."""
+        return self._round.texts == 1 and not limit.needs_probs
+
     def learn(self, step: Step) -> None:
         """Update pass costs, acceptance rates and the loss budget."""
         # A plain pass that evaluates tokens again, because of an earlier draft, says nothing about
         # the cost of plain decoding; the loss budget is charged for it.
         if step.verified or not step.again:
             host = step.decoding_seconds - step.share
-            self._passes.learn(step.rows, host + step.decode_seconds)
+            self._learn_pass(step, host + step.decode_seconds)
         self._generated += len(step.tokens)
         self.rows.learn(step, self._passes)
         plain, seconds = self._round.plain_step(step), self._round.own_seconds(step)
@@ -210,6 +202,12 @@ class AdaptivePolicy:
                 share = _KNOWN_SHARE if candidate.reports_confidence else _EXPLORATION_SHARE
                 candidate.exploration_budget += share * len(step.tokens) * plain / self._round.texts
 
+    def _learn_pass(self, step: Step, seconds: float) -> None:
+        if step.ahead and self._running:
+            self._running.candidate.overlap.learn(seconds, self._passes.seconds(step.rows))
+        else:
+            self._passes.learn(step.rows, seconds)
+
     def plain_time(self, step: Step) -> float | None:
         """Seconds that plain steps would have taken for the tokens of a step.
 
@@ -219,7 +217,7 @@ class AdaptivePolicy:
         if not self._passes.knows(1 + len(step.others)):
             return None
         plain = self._round.plain_step(step)
-        if not step.again:
+        if not step.again and not step.ahead:
             host = step.decoding_seconds + (step.decode_seconds - step.share)
             plain *= host / self._passes.seconds(step.rows)
         return len(step.tokens) * plain
@@ -282,15 +280,19 @@ class AdaptivePolicy:
         reading = cost.reading_seconds(prompt_backlog, slowdown)
         catching_up = cost.catch_up_seconds(answer_backlog, slowdown)
         survivals = candidate.survivals(limit)
-        drafting = cost.table(len(survivals))
+        drafting = candidate.drafting(len(survivals))
         del survivals[self._affordable(survivals, drafting, catching_up) :]
+        savings = candidate.savings(survivals, round_.table()) if self._overlaps(limit) else []
         expected = list(accumulate(survivals, initial=1.0))
         best, best_rate = None, 0.0
         for plan in round_.plans(survivals, drafting):
             own = expected[plan.depth]
             seconds = plan.seconds + drafting[plan.depth]
             seconds += catching_up * min(1.0, own / max(1, answer_backlog))
-            if seconds <= plan.most and plan.tokens + own > best_rate * seconds:
+            if seconds > plan.most:
+                continue
+            seconds -= savings[plan.depth] if savings else 0.0
+            if plan.tokens + own > best_rate * seconds:
                 best, best_rate = plan, (plan.tokens + own) / seconds
         if not best:
             return None
@@ -390,10 +392,3 @@ class AdaptivePolicy:
         depth = min(limit.depth, option.depth)
         draft = candidate.shadow_draft(depth)
         return Decision(candidate.drafter, depth, running.go_on, draft)
-
-
-def _explanation(option: Option | None, plain: float, reason: str) -> Explanation:
-    if option is None:
-        return Explanation(None, 0, 1.0, 1 / plain, 1 / plain, reason)
-    name = option.candidate.drafter.name
-    return Explanation(name, option.depth, option.expected, option.rate, 1 / plain, reason)

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 from localspec.control.acceptance import AcceptancePrior, DraftCounts
-from localspec.control.adaptive import AdaptivePolicy, Explain
+from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
+from localspec.control.explanation import Explain
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import WIDEST
 from localspec.control.row_budget import RowShare

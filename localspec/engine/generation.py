@@ -8,7 +8,8 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from localspec.engine.detokenizer import Detokenizer
 from localspec.generation_config import GenerationConfig
-from localspec.speculation.decoder import Decoder, Emission
+from localspec.speculation.decoder import Decoder
+from localspec.speculation.emission import Emission
 from localspec.speculation.passes import Pass, Scores, direct
 from localspec.stats import Stats
 from localspec.utils.closing import Closing

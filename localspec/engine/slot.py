@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import ref
 
-from localspec.control.adaptive import Explain
+from localspec.control.explanation import Explain
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.policies import deepest_draft
 from localspec.drafters.text_drafter import TextDrafter

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Unpack, overload
 
-from localspec.control.adaptive import Explain
+from localspec.control.explanation import Explain
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Result, Token

@@ -34,6 +34,7 @@ class Step:
     seconds: the time of the whole step. draft_seconds: the part of it spent on drafting.
     reading: by the name of each drafter that was shown hidden rows, the seconds in which it read
         them. They are in `seconds`, but not in `draft_seconds`.
+    ahead: how many tokens were drawn ahead during the pass.
     again: how many tokens of the text the pass evaluated once more, after the rollback of an
         earlier draft.
     others: the rows of each other text in the same decode. decode_seconds: of this decode. share:
@@ -51,6 +52,7 @@ class Step:
     decode_seconds: float = 0.0
     share: float = 0.0
     reading: Mapping[str, float] = field(default_factory=dict)
+    ahead: int = 0
 
     @property
     def rows(self) -> int:
@@ -97,6 +99,13 @@ class Policy(Protocol):
 
     def keep(self, draft: Draft) -> int:
         """How many tokens of this draft the target should verify."""
+        ...
+
+    def ahead(self, draft: Draft) -> int:
+        """How many tokens its drafter should draw ahead while the target verifies this draft.
+
+        It is asked only of a drafter that can (`Traits.ready`), after `keep`.
+        """
         ...
 
     def learn(self, step: Step) -> None:

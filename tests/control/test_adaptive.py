@@ -9,7 +9,7 @@ from fakes.machine import CURVES, MARGIN_OF, CheapDrafter, CostlyDrafter, FakeCl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.control.adaptive import Explanation
+from localspec.control.explanation import Explanation
 from localspec.control.loss_budget import LossBudget
 from localspec.speculation.policy import Step
 from localspec.stats import Stats

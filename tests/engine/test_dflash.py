@@ -11,7 +11,7 @@ from fakes.eagle3 import write_target
 from fakes.pycode import load
 from fakes.tiny import write_tiny
 
-from localspec.control.adaptive import Explanation
+from localspec.control.explanation import Explanation
 from localspec.engine.engine import Engine
 from localspec.errors import DrafterMismatchError, ModelLoadError
 from localspec.llama.context import Context

@@ -15,7 +15,7 @@ from fakes.toy import Repeat
 
 import localspec
 from localspec import Draft, Engine, Limit, LocalspecError, Outcome, Result, Token
-from localspec.control.adaptive import Explanation
+from localspec.control.explanation import Explanation
 from localspec.control.pass_costs import WIDEST
 from localspec.speculation.decoder import Decoder
 

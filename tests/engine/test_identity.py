@@ -14,7 +14,7 @@ from fakes.prompts import PROMPTS
 from fakes.pycode import load
 from fakes.toy import fixed, proposed
 
-from localspec.control.adaptive import Explanation
+from localspec.control.explanation import Explanation
 from localspec.drafters.draft_model import DraftModel
 from localspec.drafters.ngram import Ngram
 from localspec.drafters.prompt_lookup import PromptLookup
@@ -145,6 +145,9 @@ class Erratic:
 
     def learn(self, step: Step) -> None:
         pass
+
+    def ahead(self, draft: Draft) -> int:
+        return 0
 
     def plain_time(self, step: Step) -> None:
         return None

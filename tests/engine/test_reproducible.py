@@ -5,8 +5,8 @@ import pytest
 from fakes.prompts import PROMPTS
 from fakes.pycode import load
 
-from localspec.control.adaptive import Explanation
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
+from localspec.control.explanation import Explanation
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError
 from localspec.llama.batch_invariance import probe

@@ -26,7 +26,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.llama.rollback import Rollback
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
 from localspec.models import registry
-from localspec.speculation.decoder import Emission
+from localspec.speculation.emission import Emission
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.speculation.passes import Compute, Pass, Scores
 from localspec.stats import Stats

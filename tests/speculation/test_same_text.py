@@ -12,9 +12,10 @@ from localspec.errors import DrafterMismatchError
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.decoder import Decoder, Emission
+from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import ROOT, Draft
 from localspec.speculation.drafter import Drafter, Limit
+from localspec.speculation.emission import Emission
 from localspec.speculation.rules import RULES
 from localspec.stats import Stats
 
