@@ -69,6 +69,8 @@ class Overlap:
             return 0
         else:
             self._wait = min(_LONGER * self._wait, _LONGEST_WAIT)
+            # What was measured long ago says less than what is measured now.
+            self._slowdowns = RecentMedian()
         self._waited = 0
         return count
 

@@ -9,6 +9,7 @@ import pytest
 from fakes import pycode
 
 import localspec
+from localspec.conversation.session import Session
 from localspec.engine import meanwhile
 from localspec.errors import LocalspecError, WorkerError
 from localspec.llama.compute_thread import OwnThread
@@ -205,8 +206,7 @@ def test_a_model_has_one_thread_for_all_its_passes(
 def test_beside_another_text_nothing_is_drawn_ahead(
     engine: localspec.Engine, plain: list[list[int]]
 ) -> None:
-    with engine.session() as session:
-        session.send("x = 1", max_tokens=4)
+    with Session(engine):
         found = result(engine, CODE, 0, depth=3)
     assert found.token_ids == plain[0]
     assert found.stats.drafted_ahead == 0
