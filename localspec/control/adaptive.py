@@ -203,9 +203,9 @@ class AdaptivePolicy:
                 candidate.exploration_budget += share * len(step.tokens) * plain / self._round.texts
 
     def _learn_pass(self, step: Step, seconds: float) -> None:
-        if step.ahead and self._running:
-            self._running.candidate.overlap.learn(seconds, self._passes.seconds(step.rows))
-        else:
+        if running := self._running:
+            running.candidate.overlap.learn(step.ahead, seconds, self._passes.seconds(step.rows))
+        if not step.ahead:
             self._passes.learn(step.rows, seconds)
 
     def plain_time(self, step: Step) -> float | None:

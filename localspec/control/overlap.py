@@ -27,6 +27,8 @@ class Overlap:
         self._slowdowns = RecentMedian()
         self._usual_depth = 1.0
         self._drafts = 0
+        # Whether tokens are wanted in this step, and whether they were drawn when last wanted.
+        self._wanted, self._happens = False, True
         self._waited, self._wait = 0, 1
 
     @property
@@ -45,6 +47,8 @@ class Overlap:
 
         survivals: see RunningDraft. passes: seconds by rows. ready: how many tokens are drawn.
         """
+        if not self._happens:
+            return [0.0] * (len(survivals) + 1)
         last = len(survivals) - 1
         return [
             max(0.0, self._saving(survivals[min(depth, last)], depth, passes, cost, ready))
@@ -71,12 +75,19 @@ class Overlap:
             self._wait = min(_LONGER * self._wait, _LONGEST_WAIT)
             # What was measured long ago says less than what is measured now.
             self._slowdowns = RecentMedian()
-        self._waited = 0
+        self._waited, self._wanted = 0, True
         return count
 
-    def learn(self, seconds: float, alone: float) -> None:
-        """Learn from a pass during which tokens were drawn. alone: its seconds by itself."""
-        self._slowdowns.add(seconds / alone)
+    def learn(self, ahead: int, seconds: float, alone: float) -> None:
+        """Learn from the pass of a step with its draft.
+
+        ahead: how many tokens were drawn during it: none where whoever computes passes does not do
+        that now, as beside other texts. alone: its expected seconds without.
+        """
+        if self._wanted:
+            self._happens, self._wanted = ahead > 0, False
+        if ahead:
+            self._slowdowns.add(seconds / alone)
 
     def _saving(
         self, chance: float, depth: int, passes: Sequence[float], cost: DrafterCost, ready: int

@@ -28,7 +28,7 @@ def drawn(
     for _ in range(count):
         found.append(overlap.tokens(chance, 4, seconds, COST))
         if found[-1]:
-            overlap.learn(slowdown * seconds, seconds)
+            overlap.learn(found[-1], slowdown * seconds, seconds)
     return found
 
 
@@ -80,8 +80,20 @@ def test_what_a_hit_saves() -> None:
     # What is drawn already is behind the draft, too.
     assert overlap.savings(survivals, short, COST, ready=3)[1] == pytest.approx(0.6 * 0.4, rel=0.01)
     for _ in range(9):
-        overlap.learn(3.0, 1.0)
+        overlap.learn(1, 3.0, 1.0)
     assert overlap.savings(survivals, passes, COST, ready=0) == [0.0] * 5
+
+
+def test_nothing_is_expected_where_nobody_computes_it() -> None:
+    """Beside other texts, nothing is drawn ahead although the policy wants it."""
+    overlap, one = Overlap(), ([0.8, 0.6], [0.0, *[1.0] * 4], COST, 0)
+    assert overlap.savings(*one)[1] > 0
+    assert overlap.tokens(0.8, 4, 1.0, COST)
+    overlap.learn(0, 1.0, 1.0)
+    assert overlap.savings(*one) == [0.0] * 3
+    assert overlap.tokens(0.8, 4, 1.0, COST)
+    overlap.learn(3, 1.0, 1.0)
+    assert overlap.savings(*one)[1] > 0
 
 
 @pytest.mark.parametrize(
