@@ -114,10 +114,16 @@ def test_a_machine_that_cannot_do_both_loses_next_to_nothing(rate: float, slowdo
     assert ahead > 0.985 * without
 
 
-def test_what_the_target_takes_alone_is_known_all_the_same() -> None:
-    """Passes beside which tokens are drawn are twice as long, and say nothing of other passes."""
-    text = SimulatedText(AheadDrafter(0.9, 0.1, Random(1), ahead=True), COSTS["GPU"], 2.0)
-    text.write(600)
-    costs = text.policy._passes
-    assert costs.seconds(1) == pytest.approx(1.0, rel=0.02)
-    assert costs.seconds(6) == pytest.approx(1.1, rel=0.05)
+@pytest.mark.parametrize("slowdown", [1.0, 1.1])
+def test_what_each_model_takes_alone_is_known_all_the_same(slowdown: float) -> None:
+    """Passes beside which tokens are drawn are longer, and ready tokens take no time."""
+    drafter = AheadDrafter(0.9, 0.2, Random(1), ahead=True)
+    text = SimulatedText(drafter, COSTS["GPU"], slowdown)
+    text.write(1500)
+    assert drafter.used > 300
+    costs, [candidate] = text.policy._passes, text.policy.candidates
+    for rows in (1, 4, 6, 8):
+        assert costs.seconds(rows) == pytest.approx(COSTS["GPU"][rows], rel=0.03)
+    assert candidate.cost.first == pytest.approx(0.2)
+    assert candidate.cost.further == pytest.approx(0.2)
+    assert candidate.overlap.slowdown == pytest.approx(slowdown, rel=0.01)

@@ -169,7 +169,7 @@ def test_rejection_rules_draw_nothing_ahead(rule: str) -> None:
 
 
 def test_nothing_is_drawn_behind_the_end_of_the_context_or_of_the_text() -> None:
-    for n_ctx in range(len(TEXT) + 3, len(TEXT) + LENGTH):
+    for n_ctx in range(len(TEXT) + 3, len(TEXT) + LENGTH + 9):
         cache = ToyCache(TARGET, n_ctx)
         drafter = Recorded(cache, name="small", n_vocab=N_VOCAB, ahead=True)
         longest = 0
