@@ -72,9 +72,9 @@ class Stats:
     accepted_per_position: how often the 1st, 2nd, ... drafted token of a step became text.
     shared_steps: target passes that shared a decode with other texts. decode_rows: the number of
     rows of each decode, those of other texts included. trees_cut: drafted trees of which only one
-    branch was verified. drafted_ahead: tokens that a drafter drew while the target computed.
-    used_ahead: those of them that a later draft began with. plain_tokens: how many tokens
-    `seconds.plain` is for.
+    branch was verified. plain_tokens: how many tokens `seconds.plain` is for.
+    drafted_ahead: tokens that a drafter drew while the target computed. used_ahead: drafted tokens
+    that were drawn before their step: such ones, and the unverified end of an earlier draft.
     """
 
     prompt_tokens: int = 0

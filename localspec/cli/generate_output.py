@@ -92,7 +92,7 @@ def stats_line(
             f"stopped: {running.stop_reason}",
             f"accept {_percent(stats.acceptance_rate)}",
             f"{_number(stats.tokens_per_step)} tok/step in {stats.steps} steps",
-            f"{stats.drafted_ahead} drawn ahead, {stats.used_ahead} of them used"
+            f"{stats.drafted_ahead} drawn ahead, {stats.used_ahead} used"
             if stats.drafted_ahead
             else "",
             f"prompt {stats.prompt_tokens} ({stats.prompt_evaluated} evaluated)",

@@ -83,7 +83,6 @@ def test_a_drafter_elsewhere_draws_ahead(
     with localspec.load(draft=str(bundled().drafter), rpc=rpc, draft_device=place) as engine:
         found = engine.generate(PROMPT, **OPTIONS, depth=depth)
     assert tuple(found.token_ids) == local
-    assert found.stats.used_ahead <= found.stats.drafted_ahead
     if depth:
         assert found.stats.drafted_ahead
 
