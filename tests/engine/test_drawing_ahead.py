@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import llama_cpp
@@ -9,6 +10,8 @@ import pytest
 from fakes import pycode
 
 import localspec
+from localspec.cli.generate_output import decision_line, stats_line
+from localspec.control.explanation import Explanation
 from localspec.conversation.session import Session
 from localspec.engine import meanwhile
 from localspec.errors import LocalspecError, WorkerError
@@ -217,6 +220,18 @@ def test_on_one_device_nothing_is_drawn_ahead() -> None:
     with load(draft=drafter) as engine:
         assert drafter_of(engine).thread is None
         assert result(engine, prompt, 0, depth=3).stats.drafted_ahead == 0
+
+
+def test_what_was_drawn_ahead_is_said(engine: localspec.Engine) -> None:
+    options: dict[str, Any] = {"max_tokens": LENGTH, "depth": 3, "ignore_eos": True}
+    with engine.stream(CODE, **options) as running:
+        counts = running.result().to_dict()["stats"]
+        line = stats_line(running)
+    assert counts["drafted_ahead"] > counts["used_ahead"]
+    assert f"{counts['drafted_ahead']} drawn ahead, {counts['used_ahead']} used" in line
+    decision = Explanation("small", 4, 2.5, 9.0, 5.0, "promises most", ready=2)
+    assert decision_line(decision).startswith("small, depth 4, 2 drawn ahead (promises most: ")
+    assert "ahead" not in decision_line(replace(decision, ready=0))
 
 
 class Placed:
