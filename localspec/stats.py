@@ -94,6 +94,8 @@ class Stats:
     rows of each decode, those of other texts included. trees_cut: drafted trees of which only one
     branch was verified. plain_tokens: how many tokens `seconds.plain` is for. records: one of
     each step.
+    drafted_ahead: tokens that a drafter drew while the target computed. used_ahead: drafted tokens
+    that were drawn before their step: such ones, and the unverified end of an earlier draft.
     """
 
     prompt_tokens: int = 0
@@ -109,6 +111,8 @@ class Stats:
     shared_steps: int = 0
     decode_rows: list[int] = field(default_factory=list)
     trees_cut: int = 0
+    drafted_ahead: int = 0
+    used_ahead: int = 0
     seconds: Seconds = field(default_factory=Seconds)
     plain_tokens: int = 0
     records: list[StepRecord] = field(default_factory=list)
@@ -222,5 +226,7 @@ class Stats:
             },
             "shared_steps": self.shared_steps,
             "trees_cut": self.trees_cut,
+            "drafted_ahead": self.drafted_ahead,
+            "used_ahead": self.used_ahead,
             "tokens_per_second": self.tokens_per_second,
         }

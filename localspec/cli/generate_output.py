@@ -69,9 +69,11 @@ def decision_line(decision: Explanation) -> str:
     """Return one line: what the next step does, and why (`--explain`)."""
     if decision.drafter is None:
         return f"plain ({decision.reason}; {decision.plain_rate:.1f} tok/s)"
+    ready = f", {decision.ready} drawn ahead" if decision.ready else ""
     return (
-        f"{decision.drafter}, depth {decision.depth} ({decision.reason}: {decision.expected:.1f} "
-        f"tokens at {decision.rate:.1f} tok/s, plain {decision.plain_rate:.1f})"
+        f"{decision.drafter}, depth {decision.depth}{ready} "
+        f"({decision.reason}: {decision.expected:.1f} tokens at {decision.rate:.1f} tok/s, "
+        f"plain {decision.plain_rate:.1f})"
     )
 
 
@@ -90,6 +92,9 @@ def stats_line(
             f"stopped: {running.stop_reason}",
             f"accept {_percent(stats.acceptance_rate)}",
             f"{_number(stats.tokens_per_step)} tok/step in {stats.steps} steps",
+            f"{stats.drafted_ahead} drawn ahead, {stats.used_ahead} used"
+            if stats.drafted_ahead
+            else "",
             f"prompt {stats.prompt_tokens} ({stats.prompt_evaluated} evaluated)",
             f"load {seconds.load:.2f} s, prompt {seconds.prompt:.2f} s, "
             f"generate {seconds.generate:.2f} s = draft {seconds.draft:.2f} "

@@ -168,13 +168,24 @@ class AdaptivePolicy:
                 best, best_value = depth, value
         return best
 
+    def ahead(self, draft: Draft) -> int:
+        """As many tokens as the target's pass leaves time for, if that pays."""
+        running = self._running
+        if running is None or self._round.texts > 1:
+            return 0
+        return running.tokens_ahead(len(draft))
+
+    def _overlaps(self, limit: Limit) -> bool:
+        """Whether tokens may be drawn ahead in the next step."""
+        return self._round.texts == 1 and not limit.needs_probs
+
     def learn(self, step: Step) -> None:
         """Update pass costs, acceptance rates and the loss budget."""
         # A plain pass that evaluates tokens again, because of an earlier draft, says nothing about
         # the cost of plain decoding; the loss budget is charged for it.
         if step.verified or not step.again:
             host = step.decoding_seconds - step.share
-            self._passes.learn(step.rows, host + step.decode_seconds)
+            self._learn_pass(step, host + step.decode_seconds)
         self._generated += len(step.tokens)
         self.rows.learn(step, self._passes)
         plain, seconds = self._round.plain_step(step), self._round.own_seconds(step)
@@ -191,6 +202,12 @@ class AdaptivePolicy:
                 share = _KNOWN_SHARE if candidate.reports_confidence else _EXPLORATION_SHARE
                 candidate.exploration_budget += share * len(step.tokens) * plain / self._round.texts
 
+    def _learn_pass(self, step: Step, seconds: float) -> None:
+        if running := self._running:
+            running.candidate.overlap.learn(step.ahead, seconds, self._passes.seconds(step.rows))
+        if not step.ahead:
+            self._passes.learn(step.rows, seconds)
+
     def plain_time(self, step: Step) -> float | None:
         """Seconds that plain steps would have taken for the tokens of a step.
 
@@ -200,7 +217,7 @@ class AdaptivePolicy:
         if not self._passes.knows(1 + len(step.others)):
             return None
         plain = self._round.plain_step(step)
-        if not step.again:
+        if not step.again and not step.ahead:
             host = step.decoding_seconds + (step.decode_seconds - step.share)
             plain *= host / self._passes.seconds(step.rows)
         return len(step.tokens) * plain
@@ -263,15 +280,19 @@ class AdaptivePolicy:
         reading = cost.reading_seconds(prompt_backlog, slowdown)
         catching_up = cost.catch_up_seconds(answer_backlog, slowdown)
         survivals = candidate.survivals(limit)
-        drafting = cost.table(len(survivals))
+        drafting = candidate.drafting(len(survivals))
         del survivals[self._affordable(survivals, drafting, catching_up) :]
+        savings = candidate.savings(survivals, round_.table()) if self._overlaps(limit) else []
         expected = list(accumulate(survivals, initial=1.0))
         best, best_rate = None, 0.0
         for plan in round_.plans(survivals, drafting):
             own = expected[plan.depth]
             seconds = plan.seconds + drafting[plan.depth]
             seconds += catching_up * min(1.0, own / max(1, answer_backlog))
-            if seconds <= plan.most and plan.tokens + own > best_rate * seconds:
+            if seconds > plan.most:
+                continue
+            seconds -= savings[plan.depth] if savings else 0.0
+            if plan.tokens + own > best_rate * seconds:
                 best, best_rate = plan, (plan.tokens + own) / seconds
         if not best:
             return None
@@ -357,15 +378,9 @@ class AdaptivePolicy:
         return due
 
     def _is_worth_a_look(self, option: Option) -> bool:
-        """Whether to draw a token of a drafter whose average draft does not pay.
-
-        Beside other texts all would wait for it.
-        """
-        if self._round.texts > 1 or option.reading:
-            return False
-        table = self._round.table()
-        gain = option.candidate.gain_of_looking(table, len(option.survivals))
-        return gain > option.catching_up + (_LEAST_GAIN - 1) * table[1]
+        """Whether to draw a token, though the average draft does not pay: not if others wait."""
+        gain = option.gain_of_looking(self._round.table())
+        return self._round.texts == 1 and gain > (_LEAST_GAIN - 1) * self._round.plain
 
     def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
         candidate, passes = option.candidate, self._round.table(option.plan.others)

@@ -16,8 +16,9 @@ from localspec.control.acceptance import (
 )
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.looking import gain_of_looking
+from localspec.control.overlap import Overlap
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog
+from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog, ready
 
 # The weight of a new step in the moving average of the gain.
 _GAIN_RATE = 0.1
@@ -38,7 +39,7 @@ class Candidate:
         since its last draft.
     reports_confidence: whether the drafter calls `Limit.go_on` for each token; known after its
         first draft.
-    parallel: see Traits. counts: of all its drafts.
+    parallel: see Traits. counts: of all its drafts. overlap: of its drawing ahead, if it can.
     cheap: see Traits. A cheap drafter is asked at every step, so every draft of it is scored.
     """
 
@@ -54,6 +55,7 @@ class Candidate:
         self.parallel = drafter.traits.parallel
         self.acceptance_rates = AcceptanceRates(guess, earlier)
         self.counts = DraftCounts()
+        self.overlap = Overlap()
         self.gain = 0.0
         self.exploration_budget = 0.0
         self._confidence_table = ConfidenceTable(earlier)
@@ -78,6 +80,23 @@ class Candidate:
     def backlog(self) -> int:
         """The number of text tokens that the drafter must evaluate before it can draft."""
         return backlog(self.drafter)
+
+    @property
+    def ready(self) -> int:
+        """How many tokens of its next draft are drawn already."""
+        return ready(self.drafter)
+
+    def drafting(self, deepest: int) -> list[float]:
+        """The seconds of drafts of every depth from 0 to `deepest`; ready tokens take none."""
+        if not (drawn := self.ready):
+            return self.cost.table(deepest)
+        return [max(0, depth - drawn) * self.cost.further for depth in range(deepest + 1)]
+
+    def savings(self, survivals: Sequence[float], passes: Sequence[float]) -> list[float]:
+        """See Overlap; empty for a drafter that draws no tokens ahead."""
+        if self.drafter.traits.ready is None or not survivals:
+            return []
+        return self.overlap.savings(survivals, passes, self.cost, self.ready)
 
     def depth(self, limit: Limit) -> int:
         """The most tokens that it can draft within this limit."""
@@ -173,7 +192,7 @@ class Candidate:
         self._idle = False
         self._margins = []
         rows = depth if self.parallel else None
-        return DraftTimer(self.cost, self.backlog, slowdown, clock, rows)
+        return DraftTimer(self, slowdown, clock, rows)
 
     def add_margin(self, margin: float) -> float:
         """Record a token drawn with this margin; return the probability that it is accepted."""
@@ -242,14 +261,14 @@ class DraftTimer:
 
     def __init__(
         self,
-        cost: DrafterCost,
-        backlog: int,
+        candidate: Candidate,
         slowdown: float,
         clock: Callable[[], float],
         rows: int | None = None,
     ) -> None:
-        self._cost = cost
-        self._backlog = backlog
+        self._cost = candidate.cost
+        self._ready = candidate.ready
+        self._backlog = candidate.backlog
         self._slowdown = slowdown
         self._rows = rows
         self._count = 0
@@ -259,7 +278,9 @@ class DraftTimer:
     def tick(self) -> None:
         """Record that a token was drawn just now."""
         now = self._clock()
-        if self._count:
+        if self._count < self._ready:
+            pass
+        elif self._count:
             self._cost.learn_further(now - self._last)
         elif self._rows is not None:
             self._cost.learn_pass(now - self._last, self._rows, self._backlog, self._slowdown)

@@ -11,7 +11,7 @@ class Explanation:
     """The reason of a decision.
 
     expected: the expected number of committed tokens. rate, plain_rate: expected tokens per second
-    of the chosen step, and of a plain step.
+    of the chosen step, and of a plain step. ready: how many tokens of the draft are drawn already.
     """
 
     drafter: str | None
@@ -20,6 +20,7 @@ class Explanation:
     rate: float
     plain_rate: float
     reason: str
+    ready: int = 0
 
 
 Explain = Callable[[Explanation], None]
@@ -30,4 +31,5 @@ def explanation(option: Option | None, plain: float, reason: str) -> Explanation
     if option is None:
         return Explanation(None, 0, 1.0, 1 / plain, 1 / plain, reason)
     name = option.candidate.drafter.name
-    return Explanation(name, option.depth, option.expected, option.rate, 1 / plain, reason)
+    ready = min(option.candidate.ready, option.depth)
+    return Explanation(name, option.depth, option.expected, option.rate, 1 / plain, reason, ready)

@@ -71,6 +71,10 @@ class FixedDepth:
         """The whole draft."""
         return len(draft)
 
+    def ahead(self, draft: Draft) -> int:
+        """The next draft, and the guess of the token before it; nothing beside other texts."""
+        return 0 if self._rows and self._rows.others else self._depth + 1
+
     def learn(self, step: Step) -> None:
         """Learn how far the text is ahead of one that is written without drafts."""
         if self._rows and self._passes:

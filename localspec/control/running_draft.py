@@ -35,6 +35,13 @@ class Option:
         """The tokens of the draft."""
         return self.plan.depth
 
+    def gain_of_looking(self, passes: Sequence[float]) -> float:
+        """As that of the candidate; 0 if it has the prompt to read."""
+        if self.reading:
+            return 0.0
+        gain = self.candidate.gain_of_looking(passes, len(self.survivals))
+        return gain - self.catching_up
+
 
 class RunningDraft:
     """The draft of the current step, while the drafter draws it.
@@ -64,6 +71,7 @@ class RunningDraft:
         self.survivals: list[float] = []
         self.timer: DraftTimer = candidate.start_draft(deepest, option.slowdown, clock)
         self.passes = passes
+        self._ready = candidate.ready
         # The rates stay the same during one draft.
         self._acceptance_rates = candidate.acceptance_rates.chances(deepest)
         self._available = available
@@ -73,9 +81,23 @@ class RunningDraft:
     def cost_of(self, drafted: int) -> float:
         """Seconds of a draft of which so many tokens are drawn."""
         cost = self.candidate.cost
+        if self._ready:
+            return max(0, drafted - self._ready) * cost.further
         if not self.candidate.parallel:
             return cost.of(drafted)
         return cost.of(self._deepest) - (self._deepest - drafted) * cost.further
+
+    def tokens_ahead(self, verified: int) -> int:
+        """How many tokens to draw ahead while the target verifies so many."""
+        if not verified or len(self._acceptance_rates) <= verified:
+            return 0
+        chance = self._acceptance_rates[verified]
+        if len(self.survivals) > verified:
+            chance = self.survivals[verified]
+        elif self.survivals:
+            chance *= self.survivals[-1]
+        candidate, seconds = self.candidate, self.passes[verified + 1]
+        return candidate.overlap.tokens(chance, verified, seconds, candidate.cost)
 
     def go_on(self, margin: float) -> bool:
         """Record a token drawn with this margin; return whether to draw another one."""
@@ -99,13 +121,12 @@ class RunningDraft:
 
     def _pays(self, drafted: int) -> bool:
         """Whether some number of further tokens is worth its seconds."""
-        further = self.candidate.cost.further
-        now = self.passes[drafted + 1]
+        now = self.passes[drafted + 1] + self.cost_of(drafted)
         expected, survival = 0.0, self._survival
         for more, rate in enumerate(self._acceptance_rates[drafted:], start=1):
             survival *= rate
             expected += survival
-            seconds = more * further + self.passes[drafted + more + 1] - now
+            seconds = self.cost_of(drafted + more) + self.passes[drafted + more + 1] - now
             if expected > self.plain_or_best_rate * seconds:
                 return True
             if survival < LEAST_SURVIVAL:

@@ -1,5 +1,7 @@
 """Chain: the tokens that a model drafts one after the other, drawn as the target draws its own."""
 
+from itertools import zip_longest
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,10 +17,12 @@ class Chain:
 
     limit: of the proposal; its sampler draws the tokens. depth: the most tokens. n_vocab: the
     target's vocabulary size; a drafter's model may have more tokens, which are not drawn.
+    confidences: of the drafter in each token, as far as `limit.go_on` asks for them.
     """
 
     def __init__(self, limit: Limit, depth: int, n_vocab: int) -> None:
         self.tokens: list[int] = []
+        self.confidences: list[float] = []
         self._limit = limit
         self._depth = depth
         self._n_vocab = n_vocab
@@ -29,6 +33,11 @@ class Chain:
     def draft(self) -> Draft:
         """The tokens drawn so far."""
         return Draft(self.tokens, probs=self._probs or None)
+
+    @property
+    def drawn(self) -> list[tuple[int, float | None]]:
+        """The tokens drawn so far, each with its confidence if that was asked for."""
+        return list(zip_longest(self.tokens, self.confidences))
 
     def draw(self, logits: NDArray[np.float32], confidence: float | None = None) -> bool:
         """Draw the next token; returns whether to draw another one.
@@ -46,12 +55,17 @@ class Chain:
         if self._limit.needs_probs:
             self._probs.append(proposal.kept())
         token = sampler.sample(proposal, self._prefix)
-        self.tokens.append(token)
+        if confidence is None and self._limit.go_on is not None:
+            confidence = margin(row, proposal, token, sampler, self._prefix)
+        return self.take(token, confidence)
+
+    def take(self, token: int, confidence: float | None) -> bool:
+        """Add a token that was drawn with this confidence; returns whether to draw another one."""
         go_on, prefix = self._limit.go_on, self._prefix
+        self.tokens.append(token)
         self._prefix = prefix.then(token)
-        if go_on is not None:
-            if confidence is None:
-                confidence = margin(row, proposal, token, sampler, prefix)
+        if go_on is not None and confidence is not None:
+            self.confidences.append(confidence)
             if not go_on(confidence):
                 return False
         return len(self.tokens) < self._depth

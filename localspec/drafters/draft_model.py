@@ -54,19 +54,28 @@ class DraftModel:
     Accepted tokens stay in the cache and are not evaluated again: a proposal first evaluates the
     committed tokens that the cache lacks, at most two. A cache that cannot be cut at any token is
     rolled back to before the draft; then it lacks all tokens committed since.
+
+    ahead: whether it draws tokens ahead, while the target computes (Saguaro: Kumar, Dao, May 2026;
+    PEARL: Liu et al. 2025). It guesses that all of its draft stands, and that the target's next
+    token is its own: with shared noise, that is the likeliest one. Not for rules that need
+    `Draft.probs`.
     """
 
-    def __init__(self, cache: Cache, *, name: str, n_vocab: int) -> None:
+    def __init__(self, cache: Cache, *, name: str, n_vocab: int, ahead: bool = False) -> None:
         self.name = name
-        self.traits = Traits(gives_probs=True, backlog=self._backlog)
+        ready = self._ready if ahead else None
+        self.traits = Traits(gives_probs=True, backlog=self._backlog, ready=ready)
         self._cache = cache
         self._n_vocab = n_vocab
         self._text: list[int] = []
         # Whether the text has a token outside this model's vocabulary; then it proposes nothing.
         self._has_unknown_token = False
-        # How many tokens of the text the cache holds, and the tokens drafted after the text.
+        # How many tokens of the text the cache holds.
         self._cached = 0
-        self._drafted: list[int] = []
+        # The limit of the last proposal, and the tokens drawn behind the text, each with its
+        # confidence; before a proposal these are the ready ones. The cache holds all but the last.
+        self._limit: Limit | None = None
+        self._drawn: list[tuple[int, float | None]] = []
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on this text; nothing is evaluated before the first proposal."""
@@ -74,32 +83,77 @@ class DraftModel:
         self._has_unknown_token = self._has_unknown(tokens)
         # The last token is always evaluated, for its logits.
         self._cached = self._cache.take_prefix(self._text[:-1])
-        self._drafted = []
+        self._drawn = []
 
     def passes(self, limit: Limit) -> Passes[Draft]:
         """Draw up to `limit.depth` tokens, one pass each, until `limit.go_on` returns False."""
-        depth = min(limit.depth, self._cache.n_ctx - len(self._text))
+        depth = self._room(limit.depth)
         if depth < 1 or self._has_unknown_token:
             return NOTHING
-        lacking = yield from self._catch_up(limit, self._cache.chunk)
-        if not lacking:
-            return NOTHING
-        logits = (yield Pass(self._cache, lacking)).logits[0]
-        self._cached += len(lacking)
+        self._limit = limit
         chain = Chain(limit, depth, self._n_vocab)
+        if self._holds_ready():
+            if not all(chain.take(*each) for each in self._drawn):
+                return chain.draft
+            lacking = chain.tokens[-1:]
+        else:
+            lacking = yield from self._catch_up(limit, self._cache.chunk)
+            if not lacking:
+                return NOTHING
+        logits = (yield Pass(self._cache, lacking)).logits[0]
+        self._cached = len(self._text)
         while chain.draw(logits):
             if len(chain.tokens) == 1:
                 self._cache.checkpoint()
             logits = (yield Pass(self._cache, chain.tokens[-1:])).logits[0]
-        self._drafted = chain.tokens
+        self._drawn = chain.drawn
         return chain.draft
 
+    def passes_ahead(self, tokens: int) -> Passes[None]:
+        """Draw up to so many tokens behind those of the last proposal, one pass each."""
+        if self._limit is None or not self._drawn:
+            return
+        depth = self._room(len(self._drawn) + tokens)
+        chain = Chain(self._limit.to(depth, self._limit.go_on and _always), depth, self._n_vocab)
+        goes_on = all([chain.take(*each) for each in self._drawn])
+        while goes_on:
+            logits = (yield Pass(self._cache, chain.tokens[-1:])).logits[0]
+            goes_on = chain.draw(logits)
+            self._drawn = chain.drawn
+
     def observe(self, outcome: Outcome) -> None:
-        """Append the committed tokens; the cache holds all tokens of the draft except the last."""
-        self._cached += common_prefix(self._drafted[:-1], outcome.tokens)
-        self._drafted = []
+        """Append the committed tokens; the cache holds all drawn tokens except the last."""
+        drawn, count = [token for token, _ in self._drawn], len(outcome.tokens)
+        self._cached += common_prefix(drawn[:-1], outcome.tokens)
+        stand = self._keeps_drawn() and drawn[:count] == [*outcome.tokens]
+        self._drawn = self._drawn[count:] if stand else []
         self._text += outcome.tokens
         self._has_unknown_token = self._has_unknown_token or self._has_unknown(outcome.tokens)
+
+    def _room(self, depth: int) -> int:
+        """How many of so many tokens behind the text the context has room for."""
+        return min(depth, self._cache.n_ctx - len(self._text))
+
+    def _keeps_drawn(self) -> bool:
+        """Whether tokens that the target has not verified may be those of the next proposal.
+
+        A rejection rule draws a token after the draft by itself, so that it seldom is the guess;
+        and the texts of a seed would depend on how many tokens there was time to draw.
+        """
+        ahead, limit = self.traits.ready is not None, self._limit
+        return ahead and limit is not None and not limit.needs_probs
+
+    def _ready(self) -> int:
+        return len(self._drawn)
+
+    def _holds_ready(self) -> bool:
+        """Whether there are ready tokens, and the cache holds all but the last and no others."""
+        if not self._drawn:
+            return False
+        held = self._cached + len(self._drawn) - 1
+        if self._cache.truncate(held) < held:
+            self._drawn = []
+        return bool(self._drawn)
 
     def _backlog(self) -> int:
         return len(self._text) - self._cached
@@ -111,6 +165,7 @@ class DraftModel:
         """
         # The last token's logits are needed, so it is evaluated in any case.
         self._cached = self._cache.truncate(min(self._cached, len(self._text) - 1))
+        self._drawn = []
         while not limit.cancelled():
             lacking = self._text[self._cached :]
             if len(lacking) <= room:
@@ -122,3 +177,7 @@ class DraftModel:
 
     def _has_unknown(self, tokens: Sequence[int]) -> bool:
         return max(tokens, default=0) >= self._cache.n_vocab
+
+
+def _always(_confidence: float) -> bool:
+    return True

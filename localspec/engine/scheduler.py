@@ -16,9 +16,10 @@ from threading import get_ident
 from time import perf_counter
 
 from localspec.control.row_budget import RowBudget
+from localspec.engine import meanwhile
 from localspec.engine.pass_request import WIDE, PassRequest
 from localspec.engine.prompt_speed import PromptSpeed
-from localspec.speculation.passes import Pass, Scores, direct
+from localspec.speculation.passes import Pass, Scores
 from localspec.utils.fair_lock import FairLock
 
 # A decode waits for a reader at most this share of its expected time.
@@ -81,9 +82,12 @@ class ScheduledText:
             yield
 
     def compute(self, requested: Pass) -> Scores:
-        """Compute a pass, in a decode with passes of other texts where that is possible."""
+        """Compute a pass, in a decode with passes of other texts where that is possible.
+
+        Beside other texts nothing is drawn ahead.
+        """
         if self._scheduler.has_one_text:
-            return direct(requested)
+            return meanwhile.compute(requested)
         began = perf_counter()
         request = self._scheduler.compute(requested)
         self.waited += max(0.0, perf_counter() - began - request.seconds)

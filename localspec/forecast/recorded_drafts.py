@@ -77,6 +77,10 @@ class EveryPlace:
         self.drafts.append(RecordedDraft(tuple(draft.tokens), tuple(self._confidences)))
         return 0
 
+    def ahead(self, draft: Draft) -> int:
+        """Nothing is drawn ahead."""
+        return 0
+
     def learn(self, step: Step) -> None:
         """Nothing is learnt."""
 

@@ -31,45 +31,78 @@ def is_current() -> bool:
     return threading.current_thread().name.startswith(_NAME)
 
 
-def run(compute: Callable[[], _Result]) -> _Result:
+def run(compute: Callable[[], _Result], own: "OwnThread | None" = None) -> _Result:
     """Call `compute` in the compute thread if there is one, else here; wait for its end.
 
-    An interrupt is raised after that: the library must not be used while it computes.
+    own: the thread to call it in instead. An interrupt is raised after the end: the library must
+    not be used while it computes.
     """
+    if own:
+        return compute() if own.is_current else Task(compute, own.pool).result()
     if not _threads:
         return compute()
-    task, interrupt = _Task(compute), None
-    while True:
-        try:
-            while not task.ended.is_set():
-                _submit(task)
-                task.ended.wait()
-            break
-        except BaseException as raised:
-            interrupt = raised
-    if interrupt is not None:
-        raise interrupt
-    return task.result()
+    return Task(compute, _threads[0]).result()
 
 
-def _submit(task: "_Task[_Result]") -> None:
-    """Let the compute thread run a task, or run it here."""
-    try:
-        _threads[0].submit(task.run)
-    except RuntimeError:  # the interpreter ends: the compute thread already has
-        task.run()
+class OwnThread:
+    """A thread that computes for one model, while other threads compute for others.
+
+    It computes all passes of the model, so that these have one team of worker threads.
+    """
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(1, "localspec-own", self._begin)
+        self._ident: int | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is the calling thread."""
+        return threading.get_ident() == self._ident
+
+    def task(self, compute: Callable[[], _Result]) -> "Task[_Result]":
+        """A computation for this thread."""
+        return Task(compute, self.pool)
+
+    def close(self) -> None:
+        """End the thread, and with it its team."""
+        self.pool.shutdown()
+
+    def _begin(self) -> None:
+        self._ident = threading.get_ident()
 
 
-class _Task(Generic[_Result]):
-    """A computation, which runs once although an interrupted thread may submit it twice."""
+class Task(Generic[_Result]):
+    """A computation in a thread, which runs once although it may be submitted twice."""
 
-    def __init__(self, compute: Callable[[], _Result]) -> None:
+    def __init__(self, compute: Callable[[], _Result], pool: ThreadPoolExecutor) -> None:
         self.ended = threading.Event()
         self._compute = compute
+        self._pool = pool
         self._future: Future[_Result] | None = None
 
+    def submit(self) -> None:
+        """Let the thread run it; where that has ended, run it here."""
+        try:
+            self._pool.submit(self.run)
+        except RuntimeError:  # the interpreter ends: thread pools already have
+            self.run()
+
+    def wait(self) -> None:
+        """Wait for the end; an interrupt is raised after it."""
+        interrupt = None
+        while True:
+            try:
+                while not self.ended.is_set():
+                    self.submit()
+                    self.ended.wait()
+                break
+            except BaseException as raised:
+                interrupt = raised
+        if interrupt is not None:
+            raise interrupt
+
     def run(self) -> None:
-        """Compute; called in the compute thread only."""
+        """Compute; called in the thread only."""
         if self._future is not None:
             return
         self._future = Future()
@@ -81,7 +114,8 @@ class _Task(Generic[_Result]):
             self.ended.set()
 
     def result(self) -> _Result:
-        """The result; raises what the computation raised."""
+        """Wait for the result; raises what the computation raised."""
+        self.wait()
         assert self._future is not None
         return self._future.result()
 

@@ -289,7 +289,7 @@ class Context:
         """Compute the batch; return the seconds."""
         library.clear_log()
         began = perf_counter()
-        status = compute_thread.run(self._run_batch)
+        status = compute_thread.run(self._run_batch, self.model.thread)
         self.model.require_workers()
         if status != 0:
             raise LocalspecError(

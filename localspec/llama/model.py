@@ -11,6 +11,7 @@ import llama_cpp
 
 from localspec.errors import LocalspecError, ModelLoadError, WorkerError
 from localspec.llama import library
+from localspec.llama.compute_thread import OwnThread
 from localspec.llama.fim_tokens import FimTokens
 from localspec.llama.model_params import model_params
 from localspec.llama.placement import DEFAULT, SPLIT_MODES, Placement
@@ -26,7 +27,8 @@ class Model(Closing):
 
     n_vocab: number of tokens. n_ctx_train: tokens of context in training. size: bytes of the
     weights. is_offloaded: whether layers are on a GPU or a worker. sliding_window: in tokens; 0
-    where every layer attends to the whole text.
+    where every layer attends to the whole text. thread: that computes its passes beside those of
+    other models; None: see compute_thread.
 
     Raises ModelLoadError, InvalidValueError for a device that is not here, and WorkerError if a
     worker cannot be used.
@@ -36,6 +38,7 @@ class Model(Closing):
         self.path = path
         self.placement = placement
         self.mtp = mtp
+        self.thread: OwnThread | None = None
         self._handle: Any = None
         params = model_params(placement, mtp=mtp)
         self.is_offloaded = params.is_offloaded
@@ -215,6 +218,8 @@ class Model(Closing):
         handle, self._handle = self._handle, None
         if handle:
             llama_cpp.llama_model_free(handle)
+        if self.thread:
+            self.thread.close()
 
 
 class _LoadProgress:

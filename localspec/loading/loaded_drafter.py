@@ -29,6 +29,7 @@ from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedContext, SharedSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.drafter_set import SequenceDrafter
+from localspec.loading.drawing_ahead import prepare_to_draw_ahead
 from localspec.loading.matrix_heads import LoadedMatrixHead
 from localspec.loading.places import place_beside, sequence_beside
 from localspec.models.kinds import THROUGH_TEXT
@@ -87,19 +88,21 @@ class LoadedDrafter:
                 f"{self.model.path.name} cannot draft: its cache can forget "
                 f"{sequence.rollback.value}; use --draft suffix"
             )
-        drafter = self._model_drafter(sequence, self._name(self.model), target.n_vocab)
+        drafter = self._model_drafter(sequence, self._name(self.model), target)
         kind = THROUGH_TEXT if self.translation else self.spec.kind
         return SequenceDrafter(drafter, sequence, self.kv_type, kind=kind)
 
-    def _model_drafter(self, sequence: KVSequence, name: str, n_vocab: int) -> Drafter:
+    def _model_drafter(self, sequence: KVSequence, name: str, target: KVSequence) -> Drafter:
         """The drafter of this kind for a text in a cache of its model."""
+        n_vocab = target.n_vocab
         if self.head:
             return self._head_drafter(self.head, sequence, name, n_vocab)
         if self.translation:
             return TextDrafter(sequence, name=name, translation=self.translation)
         if self.spec.mask_token is not None:
             return Pard(sequence, name=name, n_vocab=n_vocab, mask=self.spec.mask_token)
-        return DraftModel(sequence, name=name, n_vocab=n_vocab)
+        ahead = prepare_to_draw_ahead(sequence, target)
+        return DraftModel(sequence, name=name, n_vocab=n_vocab, ahead=ahead)
 
     @staticmethod
     def _head_drafter(head: Head, sequence: KVSequence, name: str, n_vocab: int) -> Drafter:

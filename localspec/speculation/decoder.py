@@ -6,18 +6,25 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from localspec.errors import DrafterMismatchError, WorkerError
-from localspec.sampling.block_maxima import Row
-from localspec.sampling.filters import largest, logprobs
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.draft import NOTHING, ROOT, Draft, require_tree
-from localspec.speculation.drafter import Drafter, Evaluated, HiddenReader, Limit, Outcome, proposal
-from localspec.speculation.emission import Emission
+from localspec.speculation.draft import NOTHING, ROOT, Draft, require_known, require_tree
+from localspec.speculation.drafter import (
+    Drafter,
+    Evaluated,
+    HiddenReader,
+    Limit,
+    Outcome,
+    proposal,
+    ready,
+)
+from localspec.speculation.drawing_ahead import DrawingAhead
+from localspec.speculation.emission import Emission, until_end
 from localspec.speculation.passes import Compute, Pass, Passes, Scores, direct, draft_pass
 from localspec.speculation.policy import PLAIN_STEP, Decision, Policy, Step
 from localspec.speculation.rules import Rows, Rule, Verdict
 from localspec.speculation.target import Target
-from localspec.stats import Phase, Stats, StepRecord, Timing
+from localspec.stats import Phase, Stats, Timing
 
 
 @dataclass(slots=True)
@@ -190,11 +197,13 @@ class Decoder:
             # Those of this pass, and of the next draft and its pass.
             length = len(self.text)
             self.sampler.foresee(range(length, length + 2 * (len(draft) + 1)))
-            scores = yield draft_pass(self.target, pending, draft, self._layers)
+            drawing = self._drawing_ahead(decision, draft, remaining - len(draft) - 1)
+            scores = yield draft_pass(self.target, pending, draft, self._layers, drawing.passes)
+            ahead = drawing.end()
         verdict = self.rule.verify(
             draft, self._rows(draft, scores), len(self.text), self.sampler.randomness
         )
-        emissions = self._cut_at_end(self._emitted(decision, draft, scores, verdict))
+        emissions = until_end(self._emitted(decision, draft, scores, verdict), self.ends)
         tokens = tuple(emission.id for emission in emissions)
         path = verdict.path[: len(tokens) - 1]
         accepted = min(len(verdict.path), len(tokens))
@@ -208,6 +217,7 @@ class Decoder:
             with self._timing("draft"):
                 reading = yield from self._show_hidden(start, evaluated, scores, rows)
         self.stats.count_step(len(draft), scores.width, scores.others)
+        self.stats.drafted_ahead += ahead
         seconds = self.clock() - began
         step = Step(
             proposed.tokens,
@@ -221,20 +231,10 @@ class Decoder:
             scores.seconds,
             scores.share,
             reading,
+            ahead,
         )
         self.stats.seconds.steps += step.decoding_seconds
-        record = StepRecord(
-            decision.drafter.name if decision.drafter else None,
-            len(proposed),
-            len(draft),
-            accepted,
-            len(tokens),
-            scores.width,
-            seconds,
-            draft_seconds,
-            sum(reading.values()),
-        )
-        self.stats.records.append(record)
+        self.stats.records.append(step.record(decision.drafter, accepted))
         self.policy.learn(step)
         self.stats.add_plain(len(tokens), self.policy.plain_time(step))
         self._accepted, self._emissions = accepted, emissions
@@ -253,6 +253,7 @@ class Decoder:
         decision = self.policy.decide(limit)
         if not decision.drafter:
             return PLAIN_STEP, NOTHING
+        drawn = ready(decision.drafter)
         draft = decision.draft
         if not draft:
             limit = limit.to(decision.depth, decision.go_on)
@@ -263,13 +264,16 @@ class Decoder:
                 return PLAIN_STEP, NOTHING
         require_tree(draft, decision.drafter.name)
         draft = self._scorable(draft, decision.drafter.name).first(decision.depth)
-        for token in draft.tokens:
-            if not 0 <= token < self.target.n_vocab:
-                raise DrafterMismatchError(
-                    f"drafter {decision.drafter.name!r} proposed token {token}; "
-                    f"the target knows 0 to {self.target.n_vocab - 1}"
-                )
+        require_known(draft, decision.drafter.name, self.target.n_vocab)
+        self.stats.used_ahead += min(drawn, len(draft))
         return decision, draft
+
+    def _drawing_ahead(self, decision: Decision, draft: Draft, most: int) -> DrawingAhead:
+        """What the drafter of this draft draws ahead, `most` tokens at most."""
+        drafter, tokens = decision.drafter, 0
+        if drafter and drafter.traits.ready and self.rule.same_text:
+            tokens = min(most, self.policy.ahead(draft))
+        return DrawingAhead(drafter, tokens, self._lose)
 
     def _scorable(self, draft: Draft, name: str) -> Draft:
         """The draft, or its first branch where the target cannot score all of them in one pass."""
@@ -315,20 +319,9 @@ class Decoder:
             return [Emission(token, origin) for token, origin in tokens]
         rows = [0, *(node + 1 for node in verdict.path)]
         return [
-            self._with_logprobs(token, origin, scores.logits[row])
+            Emission.scored(token, origin, scores.logits[row], self.top_logprobs)
             for (token, origin), row in zip(tokens, rows, strict=True)
         ]
-
-    def _cut_at_end(self, emissions: list[Emission]) -> list[Emission]:
-        for count, emission in enumerate(emissions, start=1):
-            if self.ends(emission.id):
-                return emissions[:count]
-        return emissions
-
-    def _with_logprobs(self, token: int, origin: str, logits: Row) -> Emission:
-        top = largest(logits, self.top_logprobs).tolist() if self.top_logprobs else []
-        own, *others = logprobs(logits, [token, *top])
-        return Emission(token, origin, own, tuple(zip(top, others, strict=True)))
 
     def _commit(
         self, decision: Decision, path: Sequence[int], accepted: int, tokens: Sequence[int]

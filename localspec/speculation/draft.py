@@ -137,3 +137,12 @@ def require_tree(draft: Draft, name: str) -> None:
             f"drafter {name!r} proposed {len(draft)} tokens with the parents "
             f"{list(draft.parents)}; each token has one parent, which comes before it"
         )
+
+
+def require_known(draft: Draft, name: str, n_vocab: int) -> None:
+    """Raise DrafterMismatchError for a token that the target does not know."""
+    for token in draft.tokens:
+        if not 0 <= token < n_vocab:
+            raise DrafterMismatchError(
+                f"drafter {name!r} proposed token {token}; the target knows 0 to {n_vocab - 1}"
+            )

@@ -81,6 +81,8 @@ class Traits:
         others and draft again later.
     parallel: it draws all tokens of a draft from one pass, which has a row for each token of
         `Limit.depth`, drawn or not.
+    ready: returns the number of tokens of its next proposal that it has drawn already, while the
+        target verified the draft before; None for a drafter that draws no tokens ahead.
     """
 
     cheap: bool = False
@@ -92,6 +94,7 @@ class Traits:
     deepest: int | None = None
     parallel: bool = False
     only_last_row: bool = False
+    ready: Callable[[], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,19 @@ class ModelDrafter(Drafter, Protocol):
         ...
 
 
+class AheadDrafter(ModelDrafter, Protocol):
+    """A drafter that draws tokens ahead (`Traits.ready`), where its model has its own device."""
+
+    def passes_ahead(self, tokens: int) -> Passes[None]:
+        """Yield the passes that draw up to so many tokens behind those of the last proposal.
+
+        They may be closed at any pass. The tokens are the beginning of the next proposal if the
+        target commits all tokens before them; as the noise of a position is known, they are those
+        that would be drawn then.
+        """
+        ...
+
+
 @runtime_checkable
 class HiddenReader(ModelDrafter, Protocol):
     """A drafter that reads hidden rows of its target, of the layers of `Traits.reads_hidden`."""
@@ -179,6 +195,11 @@ def proposal(drafter: Drafter, limit: Limit) -> Passes[Draft]:
     if runs_model(drafter):
         return (yield from drafter.passes(limit))
     return cast(ComputedDrafter, drafter).propose(limit)
+
+
+def ready(drafter: Drafter) -> int:
+    """The number of tokens of its next proposal that the drafter has drawn already."""
+    return drafter.traits.ready() if drafter.traits.ready else 0
 
 
 def backlog(drafter: Drafter) -> int:

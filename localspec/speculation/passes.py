@@ -50,6 +50,9 @@ class Pass:
     embeddings: (n, width) float32 rows for a head: beside `tokens`, or instead of them.
     encode: whether the head's encoder computes the pass.
     layer_offset: the number of the head among several in one model.
+    meanwhile: passes of another context that may be computed while this one is: any number of them,
+        in their order, each with its scores sent, before this pass's own scores are. An error of
+        one is thrown into them. Whoever asked for the pass closes them.
     """
 
     sequence: Cached
@@ -61,6 +64,7 @@ class Pass:
     embeddings: NDArray[np.float32] | None = None
     encode: bool = False
     layer_offset: int = 0
+    meanwhile: "Passes[None] | None" = None
 
     @property
     def draft(self) -> Draft:
@@ -104,10 +108,17 @@ class Scores:
         return len(self.logits) + self.padding
 
 
-def draft_pass(sequence: Cached, pending: int, draft: Draft, hidden: tuple[int, ...] = ()) -> Pass:
-    """The pass that scores the pending token and a draft."""
+def draft_pass(
+    sequence: Cached,
+    pending: int,
+    draft: Draft,
+    hidden: tuple[int, ...] = (),
+    meanwhile: "Passes[None] | None" = None,
+) -> Pass:
+    """The pass that scores the pending token and a draft. meanwhile: see Pass."""
     tokens = (pending, *draft.tokens)
-    return Pass(sequence, tokens, len(draft), draft.parents, len(tokens), hidden)
+    count = len(tokens)
+    return Pass(sequence, tokens, len(draft), draft.parents, count, hidden, meanwhile=meanwhile)
 
 
 # Computes one pass: `direct`, or a scheduler that puts passes of several texts into one decode.

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, backlog
+from localspec.stats import StepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Step:
     seconds: the time of the whole step. draft_seconds: the part of it spent on drafting.
     reading: by the name of each drafter that was shown hidden rows, the seconds in which it read
         them. They are in `seconds`, but not in `draft_seconds`.
+    ahead: how many tokens were drawn ahead during the pass.
     again: how many tokens of the text the pass evaluated once more, after the rollback of an
         earlier draft.
     others: the rows of each other text in the same decode. decode_seconds: of this decode. share:
@@ -51,6 +53,21 @@ class Step:
     decode_seconds: float = 0.0
     share: float = 0.0
     reading: Mapping[str, float] = field(default_factory=dict)
+    ahead: int = 0
+
+    def record(self, drafter: Drafter | None, accepted: int) -> StepRecord:
+        """What is kept of the step. drafter: that was asked. accepted: drafted tokens."""
+        return StepRecord(
+            drafter.name if drafter else None,
+            len(self.drafted),
+            self.verified,
+            accepted,
+            len(self.tokens),
+            self.width,
+            self.seconds,
+            self.draft_seconds,
+            sum(self.reading.values()),
+        )
 
     @property
     def rows(self) -> int:
@@ -97,6 +114,13 @@ class Policy(Protocol):
 
     def keep(self, draft: Draft) -> int:
         """How many tokens of this draft the target should verify."""
+        ...
+
+    def ahead(self, draft: Draft) -> int:
+        """How many tokens its drafter should draw ahead while the target verifies this draft.
+
+        It is asked only of a drafter that can (`Traits.ready`), after `keep`.
+        """
         ...
 
     def learn(self, step: Step) -> None:

@@ -146,6 +146,9 @@ class Erratic:
     def learn(self, step: Step) -> None:
         pass
 
+    def ahead(self, draft: Draft) -> int:
+        return 0
+
     def plain_time(self, step: Step) -> None:
         return None
 

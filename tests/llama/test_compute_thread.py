@@ -97,3 +97,50 @@ def test_it_computes_the_same(
     before = make_context(target_model, threads=2).extend(TEXT).copy()
     request.getfixturevalue("started")
     assert np.array_equal(make_context(target_model, threads=2).extend(TEXT), before)
+
+
+@pytest.fixture
+def own() -> Iterator[compute_thread.OwnThread]:
+    thread = compute_thread.OwnThread()
+    yield thread
+    thread.close()
+
+
+@pytest.mark.usefixtures("started")
+def test_a_thread_of_its_own_computes_beside_the_others(own: compute_thread.OwnThread) -> None:
+    begun, both = threading.Event(), threading.Event()
+
+    def first() -> int:
+        begun.set()
+        assert both.wait(10)
+        # It does not wait for itself.
+        return compute_thread.run(threading.get_ident, own)
+
+    task = own.task(first)
+    task.submit()
+    assert begun.wait(10)
+    others = compute_thread.run(threading.get_ident)
+    both.set()
+    assert others != task.result() == compute_thread.run(threading.get_ident, own)
+    assert not own.is_current
+
+
+def test_a_task_runs_once_and_tells_what_went_wrong(own: compute_thread.OwnThread) -> None:
+    runs: list[int] = []
+
+    def fails() -> None:
+        runs.append(1)
+        raise ValueError("spoilt")
+
+    task = own.task(fails)
+    task.submit()
+    task.submit()
+    task.wait()
+    with pytest.raises(ValueError, match="spoilt"):
+        task.result()
+    assert own.task(lambda: len(runs)).result() == 1
+
+
+def test_a_thread_that_has_ended_is_done_without(own: compute_thread.OwnThread) -> None:
+    own.close()
+    assert compute_thread.run(threading.get_ident, own) == threading.get_ident()

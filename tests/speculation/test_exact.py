@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from fakes.enumeration import Drawn, OneDrawPerPosition, SharedNoise, exact, total_variation
+from fakes.laws import EXACT, PLAIN, PROMPT, SAMPLERS, TARGET, TOYS, product_law
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 from fakes.trees import TreeDrafter
 
@@ -22,49 +23,6 @@ from localspec.speculation.drafter import Drafter
 from localspec.speculation.passes import direct
 from localspec.speculation.rules import RULES, Rule, Verdict, coupled
 from localspec.stats import Stats
-
-PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
-PROMPT = [0, 1, 0, 1]
-EXACT = 1e-12
-
-# Sampler settings: the full distribution, a support with zeros, penalties on earlier tokens.
-SAMPLERS = {
-    "full": PLAIN,
-    "temperature": SamplingParams(temperature=0.6, top_k=0, top_p=1, min_p=0),
-    "top-k": SamplingParams(temperature=1, top_k=2, top_p=1, min_p=0),
-    "top-p": SamplingParams(temperature=1.3, top_k=0, top_p=0.7, min_p=0),
-    "penalties": SamplingParams(
-        temperature=1, top_k=0, top_p=1, min_p=0, repeat_penalty=1.5, presence_penalty=0.4
-    ),
-    "greedy": SamplingParams(temperature=0),
-}
-
-# The drafter ranks the two likely tokens the other way round, so that a wrong residual or a wrong
-# row changes the distribution clearly.
-LOUD_P = np.log([[[0.5, 0.3, 0.2]] * 3, [[0.2, 0.7, 0.1]] * 3, [[0.1, 0.1, 0.8]] * 3])
-LOUD_Q = np.log([[[0.15, 0.25, 0.6]] * 3, [[0.6, 0.25, 0.15]] * 3, [[0.5, 0.3, 0.2]] * 3])
-
-TARGET = ToyModel.random(3, seed=1)
-TOYS = {
-    "generic": (TARGET, TARGET.like(seed=2, noise=0.6)),
-    "loud": (ToyModel(LOUD_P), ToyModel(LOUD_Q)),
-    "same": (TARGET, TARGET),
-}
-
-
-def product_law(
-    model: ToyModel, params: SamplingParams, length: int
-) -> dict[tuple[int, ...], float]:
-    """The probability of each text of this length, as a product over its tokens."""
-    law: dict[tuple[int, ...], float] = {}
-    for text in product(range(model.n_vocab), repeat=length):
-        probability = 1.0
-        for i, token in enumerate(text):
-            before = [*PROMPT, *text[:i]]
-            row = distribution(model.logits(before), params, before)
-            probability *= row.dense(model.n_vocab)[token]
-        law[text] = probability
-    return law
 
 
 def spoken(

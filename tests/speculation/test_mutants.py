@@ -95,7 +95,7 @@ def under(rule: str, trial: Trial) -> Trial:
 DRAWN = "token = sampler.sample(proposal, self._prefix)"
 KEPT = "self._probs.append(proposal.kept())"
 FULL_LAW = "Distribution(row.copy())"
-ONWARD = "self._prefix = prefix.then(token)"
+TAKEN = "return self.take(token, confidence)"
 ROWS = "return lambda node: self.sampler.distribution(scores.logits[node + 1], prefix_at(node))"
 RAW_ROWS = "lambda node: Distribution(scores.logits[node + 1])"
 IMPORT = "from localspec.sampling.distribution import Distribution"
@@ -134,11 +134,12 @@ WRONG_LAWS = [
         (
             Edit(
                 Chain.draw,
-                ONWARD,
-                f"""{ONWARD}
+                TAKEN,
+                """goes_on = self.take(token, confidence)
         if proposal.probabilities()[token] < 0.3:
             self.tokens, self._probs = self.tokens[:-1], self._probs[:-1]
-            return False""",
+            return False
+        return goes_on""",
             ),
         ),
     ),

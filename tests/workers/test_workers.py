@@ -68,6 +68,39 @@ def test_the_text_is_that_of_one_machine(
     assert {tuple(each.token_ids) for each in several} == {local}
 
 
+@pytest.mark.parametrize(("target", "drafter"), [(0, None), (0, 1), (None, 1)])
+@pytest.mark.parametrize("depth", [3, None])
+def test_a_drafter_elsewhere_draws_ahead(
+    workers: list[str],
+    local: tuple[int, ...],
+    depth: int | None,
+    target: int | None,
+    drafter: int | None,
+) -> None:
+    """Target and drafter are on two workers, or one of them is here."""
+    rpc = [] if target is None else [workers[target]]
+    place = ["none"] if drafter is None else [workers[drafter]]
+    with localspec.load(draft=str(bundled().drafter), rpc=rpc, draft_device=place) as engine:
+        found = engine.generate(PROMPT, **OPTIONS, depth=depth)
+    assert tuple(found.token_ids) == local
+    if depth:
+        assert found.stats.drafted_ahead
+
+
+def test_a_drafter_that_is_killed_while_it_draws_ahead(
+    local: tuple[int, ...], worker: RpcServer
+) -> None:
+    place = [str(worker.address)]
+    with localspec.load(draft=str(bundled().drafter), draft_device=place) as engine:
+        found = []
+        for token in engine.stream(PROMPT, **OPTIONS, depth=3):
+            found.append(token.id)
+            if len(found) == 9:
+                worker.close()
+        assert tuple(found) == local
+        assert tuple(engine.generate(PROMPT, **OPTIONS).token_ids) == local
+
+
 @pytest.mark.parametrize("kind", ["eagle3", "dflash", "medusa"])
 def test_heads_are_where_their_target_is(
     workers: list[str], local: tuple[int, ...], kind: str

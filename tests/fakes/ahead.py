@@ -1,0 +1,54 @@
+"""Passes computed meanwhile, in an order that a test chooses, without any thread."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from localspec.drafters.draft_model import DraftModel
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Limit
+from localspec.speculation.passes import Pass, Passes, Scores, direct
+
+
+class Recorded(DraftModel):
+    """A draft model that keeps what it proposed, with the text before it."""
+
+    def begin(self, tokens) -> None:  # type: ignore[no-untyped-def]
+        self.proposed: list[tuple[list[int], list[int]]] = []
+        super().begin(tokens)
+
+    def passes(self, limit: Limit) -> Passes[Draft]:
+        text = list(self._text)
+        draft = yield from super().passes(limit)
+        self.proposed.append((text, list(draft.tokens)))
+        return draft
+
+
+@dataclass
+class Interleaved:
+    """Computes a pass, and so many of its `meanwhile` before or after it.
+
+    counts: of each pass that has some. lost: in these, counted from 0, one pass more is computed
+    whose scores nobody takes, as after an interrupt.
+    """
+
+    counts: Iterator[int]
+    lost: frozenset[int] = frozenset()
+    offered: int = field(default=0, init=False)
+
+    def __call__(self, requested: Pass) -> Scores:
+        passes = requested.meanwhile
+        if passes is None:
+            return direct(requested)
+        number, self.offered = self.offered, self.offered + 1
+        count, early = divmod(next(self.counts, 0), 2)
+        scores = direct(requested) if early else None
+        following = next(passes, None)
+        while following and count:
+            count -= 1
+            try:
+                following = passes.send(direct(following))
+            except StopIteration:
+                following = None
+        if following and number in self.lost:
+            direct(following)
+        return scores or direct(requested)
