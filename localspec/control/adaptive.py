@@ -26,8 +26,7 @@ from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
 _LEAST_GAIN = 1.02
 # After so many drafting steps in a row, one plain step measures the cost of a plain pass again; the
 # second number holds while that cost is stale, or was never measured.
-_PLAIN_EVERY = 256
-_PLAIN_AT_MOST_EVERY = 4
+_PLAIN_EVERY, _PLAIN_AT_MOST_EVERY = 256, 4
 # A drafter that has not read the prompt must read it before its first draft. Reading may take as
 # many seconds as drafting can save on the coming tokens. To learn a drafter's acceptance rate, it
 # may also take this share of the time of plain decoding; the smaller one after its first draft.
