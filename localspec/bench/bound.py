@@ -77,23 +77,28 @@ def bounds(
     *,
     seed: int,
     cancelled: Callable[[], bool] = lambda: False,
+    progress: Callable[[str], object] = lambda _: None,
 ) -> list[Bound]:
     """Return the bound of each prompt set, and that of all; none without `auto`, or if cancelled.
 
     runs: of all configurations. options, seed: as for `run_rounds`. Texts of other rounds than the
-    first are compared where they are the same, as in greedy decoding.
+    first are compared where they are the same, as in greedy decoding. progress: is told what is
+    done.
     """
     auto = next((each for each in configurations if each.name == AUTO), None)
     costs = auto.engine.slot.loaded.policies.costs if auto else None
     if auto is None or costs is None:
         return []
+    progress("writing the texts once more, to see which drafts are right")
     texts: list[_Text] = []
     for task, prompt in enumerate(prompts):
         if cancelled():
             return []
         own = [run for run in runs if run.task == task]
         asked = cast("GenerationOptions", {**options, "seed": seed_of(seed, task)})
-        texts += _texts(auto.engine, costs, prompt, asked, own)
+        texts += _texts(auto.engine, costs, prompt, asked, own, cancelled=cancelled)
+    if cancelled():
+        return []
     sets = list(dict.fromkeys(task.set for task in tasks))
     names = [*sets, ALL] if len(sets) > 1 else sets
     found = [
@@ -125,6 +130,8 @@ def _texts(
     prompt: Sequence[int],
     options: GenerationOptions,
     runs: Sequence[Run],
+    *,
+    cancelled: Callable[[], bool],
 ) -> Iterator[_Text]:
     """Compare the texts of `auto` after one prompt. runs: of all configurations after it."""
     plain = {run.round: run for run in runs if run.configuration == PLAIN}
@@ -147,7 +154,7 @@ def _texts(
     sampler = engine.slot.sampler(settings, len(prompt))
     answer = Answer(list(prompt), tokens, settings.max_tokens, sampler, Stats())
     drafts = {
-        each.drafter.name: _known_drafts(engine, each, answer, known, options)
+        each.drafter.name: _known_drafts(engine, each, answer, known, options, cancelled=cancelled)
         for each in engine.drafter_set.members
     }
     best = Clairvoyant(len(tokens), answer.limit, known, drafts)
@@ -170,6 +177,8 @@ def _known_drafts(
     answer: Answer,
     costs: StepCosts,
     options: GenerationOptions,
+    *,
+    cancelled: Callable[[], bool],
 ) -> KnownDrafts:
     """How far a drafter's drafts are right at each token of an answer."""
     drafter = member.drafter
@@ -179,8 +188,9 @@ def _known_drafts(
         return KnownDrafts(cost, True, replay_drafts(fresh, answer, WIDEST - 1).correct)
     # A draft model draws the same token at a place wherever the draft began.
     whole = must_be_recorded(member)
+    depth = None if whole else 1
     _, drafts = record_drafts(
-        engine, drafter, answer.prompt, tokens=None if whole else 1, **options
+        engine, drafter, answer.prompt, tokens=depth, cancelled=cancelled, **options
     )
     correct = ReplayedDrafter(drafter, [answer], [drafts]).replayed(0).correct
     reading = cost.reading_seconds(len(answer.prompt)) if drafter.traits.backlog else 0.0

@@ -232,6 +232,7 @@ def bench(
                 how.options,
                 seed=how.seed,
                 cancelled=cancel.is_set,
+                progress=output.note,
             )
             user_runs = measure_users(loaded, slots, prompts, users, how) if users else []
         stopped = cancel.is_set()

@@ -378,8 +378,8 @@ class AdaptivePolicy:
 
     def _is_worth_a_look(self, option: Option) -> bool:
         """Whether to draw a token, though the average draft does not pay: not if others wait."""
-        gain = option.gain_of_looking(self._round.table())
-        return self._round.texts == 1 and gain > (_LEAST_GAIN - 1) * self._round.plain
+        alone, least = self._round.texts == 1, (_LEAST_GAIN - 1) * self._round.plain
+        return alone and option.gain_of_looking(self._round.table()) > least
 
     def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
         candidate, passes = option.candidate, self._round.table(option.plan.others)

@@ -27,8 +27,7 @@ def compute(requested: Pass) -> Scores:
         task.submit()
         scores = direct(requested)
     finally:
-        is_done.set()
-        task.wait()
+        task.wait(is_done.set)
     task.result()
     return scores
 

@@ -102,6 +102,7 @@ def forecast(
         model_free = [drafter() for drafter in MODEL_FREE.values()]
         costs = measure_costs(context, scored.model, model_free, scored.answers, _forget(drafting))
     costs.drafters.update(_costs_of(engine, scored.recorded))
+    progress("measuring passes without flash attention")
     flash = without_flash(engine, max((each.text for each in scored.answers), key=len))
     found = [
         forecast_plain(scored.answers, costs),
@@ -174,7 +175,7 @@ def forecast_head(
     """Every depth of a drafter up to the recorded one; what other rules accept is not known."""
     replayed = [head.replayed(number) for number in range(len(answers))]
     deepest = max(int(each.drafted.max(initial=0)) for each in replayed)
-    for depth in DEPTHS[:deepest]:
+    for depth in DEPTHS[: max(1, deepest)]:
         runs = [
             draft_model_run(
                 answer,

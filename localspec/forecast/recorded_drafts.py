@@ -5,7 +5,7 @@ spelling of the text, so neither can be tried on a text afterwards. The engine's
 text instead: at each token the drafter drafts, the draft is noted, and none of it is verified.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
@@ -108,18 +108,21 @@ def record_drafts(
     prompt: Prompt,
     *,
     tokens: int | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
     **options: Unpack[GenerationOptions],
 ) -> tuple[list[int], list[RecordedDraft]]:
     """Write a text; return its tokens, and what a drafter of the engine drafted at each.
 
     head: the drafter, mostly a head. tokens: of each draft; None: as many as may be useful.
-    options: the rule is `coupled` in any case.
+    cancelled: whether to end before the next token. options: the rule is `coupled` in any case.
     """
     options |= {"logprobs": False, "rule": "coupled"}
     running = engine.stream(prompt, **options)
     policy = EveryPlace(head, deepest_record(head) if tokens is None else tokens)
-    written = engine.slot.start(running.prompt, running.settings, policy=policy).result()
-    return written.token_ids, policy.drafts
+    slot = engine.slot
+    written = slot.start(running.prompt, running.settings, cancelled=cancelled, policy=policy)
+    tokens_written = written.result().token_ids
+    return tokens_written, policy.drafts
 
 
 class ReplayedDrafter:
@@ -138,7 +141,7 @@ class ReplayedDrafter:
         backlog = self._backlog if self.reads_prompt else None
         self.traits = replace(drafter.traits, reads_hidden=(), gives_probs=False, backlog=backlog)
         self._answers, self._drafts = answers, drafts
-        self._number = self._place = 0
+        self._number, self._place = -1, 0
         # How many tokens of the text it has read, and the tokens of its last draft.
         self._read, self._drafted = 0, list[int]()
 
@@ -153,8 +156,11 @@ class ReplayedDrafter:
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on one of the answers; `tokens` is its prompt."""
-        prompts = [each.prompt for each in self._answers]
-        self._number, self._place = prompts.index(list(tokens)), 0
+        # From the last one on: the same prompt may have been asked twice, with other answers.
+        count = len(self._answers)
+        following = [(self._number + 1 + each) % count for each in range(count)]
+        prompt, self._place = list(tokens), 0
+        self._number = next(each for each in following if self._answers[each].prompt == prompt)
         self._read, self._drafted = 0, []
 
     def propose(self, limit: Limit) -> Draft:

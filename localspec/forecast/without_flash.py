@@ -37,12 +37,12 @@ class WithoutFlash:
 def without_flash(engine: Engine, text: Sequence[int]) -> WithoutFlash | None:
     """Compare both ways behind a text, in caches of their own.
 
-    None where it is off, on a GPU, whose flash attention is quicker, for models with running
-    states, which have little attention, and where memory is too small for the caches.
+    None where the user has chosen, on a GPU, whose flash attention is quicker, for models with
+    running states, which have little attention, and where memory is too small for the caches.
     """
     loaded = engine.slot.loaded
     runtime, target = loaded.runtime, loaded.target
-    if runtime.flash is False or target.rollback is not Rollback.PARTIAL:
+    if runtime.flash is not None or target.rollback is not Rollback.PARTIAL:
         return None
     if target.model.is_offloaded or runtime.kv_type != "f16":
         return None
@@ -50,10 +50,8 @@ def without_flash(engine: Engine, text: Sequence[int]) -> WithoutFlash | None:
     try:
         with ExitStack() as stack:
             on, off = (
-                replace(runtime, flash_attention=each).context_for(
-                    target.model, loaded.header, cells
-                )
-                for each in (runtime.flash_attention, False)
+                each.context_for(target.model, loaded.header, cells)
+                for each in (runtime, replace(runtime, flash_attention=False))
             )
             stack.callback(on.close)
             stack.callback(off.close)

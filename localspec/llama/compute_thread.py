@@ -27,7 +27,7 @@ def start() -> None:
 
 
 def is_current() -> bool:
-    """Whether the calling thread is the compute thread, for which another one waits."""
+    """Whether the calling thread is one that computes, for which another one waits."""
     return threading.current_thread().name.startswith(_NAME)
 
 
@@ -51,7 +51,7 @@ class OwnThread:
     """
 
     def __init__(self) -> None:
-        self.pool = ThreadPoolExecutor(1, "localspec-own", self._begin)
+        self.pool = ThreadPoolExecutor(1, f"{_NAME}-own", self._begin)
         self._ident: int | None = None
 
     @property
@@ -87,11 +87,12 @@ class Task(Generic[_Result]):
         except RuntimeError:  # the interpreter ends: thread pools already have
             self.run()
 
-    def wait(self) -> None:
-        """Wait for the end; an interrupt is raised after it."""
+    def wait(self, before: Callable[[], object] = lambda: None) -> None:
+        """Wait for the end; an interrupt is raised after it. before: called first in any case."""
         interrupt = None
         while True:
             try:
+                before()
                 while not self.ended.is_set():
                     self.submit()
                     self.ended.wait()

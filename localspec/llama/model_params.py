@@ -81,7 +81,8 @@ def _is_split(placement: Placement) -> bool:
     With one device there is nothing to share, and the library refuses rows of most devices.
     """
     named = placement.split_mode != SPLIT_MODES[0] or bool(placement.tensor_split)
-    return named and len(names_of(placement)) > 1
+    # A worker may have several devices.
+    return named and (len(names_of(placement)) > 1 or bool(placement.workers))
 
 
 def _devices(placement: Placement, workers: Sequence[Worker]) -> Mapping[str, Sequence[int]] | None:

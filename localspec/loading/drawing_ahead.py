@@ -28,6 +28,6 @@ def devices_of(model: Model) -> set[str]:
         return {_PROCESSOR}
     place = model.placement
     named = usual_gpus() if place.gpus is None else place.gpus
-    devices = {*named, *map(str, place.workers)}
+    devices = {each.lower() for each in (*named, *map(str, place.workers))}
     is_whole = place.gpu_layers in (None, -1) and not place.cpu_moe
     return devices if is_whole else devices | {_PROCESSOR}

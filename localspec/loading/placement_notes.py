@@ -11,14 +11,16 @@ from localspec.loading.loaded_drafter import LoadedDrafter
 def target_notes(asked: Placement, target: Facts) -> Iterator[str]:
     """Yield what of a target's placement has no effect, and why."""
     devices = names_of(asked)
+    # A worker may have several devices, which it does not tell before it is used.
+    is_shared = len(devices) > 1 or (bool(devices) and bool(asked.workers))
     if asked.gpu_layers and not devices:
         yield f"gpu_layers {asked.gpu_layers} has no effect: {_all_layers(asked, devices)}"
     if asked.gpu_layers == 0 and asked.workers:
         workers = ", ".join(map(str, asked.workers))
         yield f"no layer is on {workers}: gpu_layers is 0"
-    if asked.split_mode != SPLIT_MODES[0] and len(devices) < 2:
+    if asked.split_mode != SPLIT_MODES[0] and not is_shared:
         yield f"split_mode {asked.split_mode} has no effect: {_all_layers(asked, devices)}"
-    if asked.tensor_split and len(devices) < 2:
+    if asked.tensor_split and not is_shared:
         shares = ",".join(f"{share:g}" for share in asked.tensor_split)
         yield f"tensor_split {shares} has no effect: {_all_layers(asked, devices)}"
     if asked.cpu_moe and not target.has_experts:
@@ -42,6 +44,8 @@ def drafter_note(asked: Placement, drafters: Sequence[LoadedDrafter]) -> str | N
         why = "nothing that drafts has a model to place" if drafters else "nothing drafts"
     options = [] if asked.devices is None else ["draft_device"]
     options += [] if asked.gpu_layers is None else ["draft_gpu_layers"]
+    if not options:
+        return None
     return f"{' and '.join(options)} {'has' if len(options) == 1 else 'have'} no effect: {why}"
 
 

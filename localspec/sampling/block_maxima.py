@@ -53,6 +53,13 @@ class BlockMaxima:
         """The number of entries in blocks that have one of at least `bound`."""
         return int(np.count_nonzero(self._maxima >= bound)) * len(self._blocks)
 
+    def has_more(self, count: int, bound: np.floating) -> bool:
+        """Whether more than `count` entries are at least `bound`."""
+        return (
+            self.count_beside(bound) > count
+            and int(np.count_nonzero(self.entries >= bound)) > count
+        )
+
     def largest(self, k: int, least: np.floating = _NONE) -> tuple[Row, Ids]:
         """The k largest entries and their ids, largest first; of equal ones, the lower id first.
 

@@ -18,8 +18,8 @@ from localspec.sampling.params import SamplingParams
 
 # top-p tries this many of the likeliest tokens before it sorts the whole vocabulary.
 _TOP_P_GUESS = 1024
-# Tokens that min-p alone leaves are looked up if at most so many are in blocks with them.
-_FEW_ENTRIES = 16384
+# Tokens that min-p alone leaves are looked up if they are so many at most.
+_FEW_LEFT = 4096
 # llama.cpp stores temperatures as float32, where values up to this round to zero.
 _GREEDY_UP_TO = 2.0**-150
 
@@ -153,7 +153,7 @@ def _min_p_of_all(maxima: BlockMaxima, least: np.float32, temperature: float) ->
     """min-p alone. Where it leaves many tokens, none of them is looked up yet."""
     if least == -np.inf:
         return Distribution(maxima.entries, None, temperature, maxima)
-    if maxima.count_beside(least) > _FEW_ENTRIES:
+    if maxima.has_more(_FEW_LEFT, least):
         return Thresholded(maxima, least, temperature)
     return Distribution(*maxima.found(least), temperature)
 

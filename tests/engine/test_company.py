@@ -284,8 +284,12 @@ def test_sessions_in_threads(kind: str) -> None:
     run_machine(machine, examples=examples(6), steps=8, phases=[Phase.generate])
 
 
-def test_a_session_abandoned_in_the_compute_thread() -> None:
-    """The garbage collector may end it there, while the lock's owner waits for that thread."""
+@pytest.mark.parametrize("own", [False, True])
+def test_a_session_abandoned_in_the_compute_thread(own: bool) -> None:
+    """The garbage collector may end it there, while the lock's owner waits for that thread.
+
+    own: the thread that computes one model's passes alone.
+    """
     with loaded("llama", "none") as engine:
         first, second = engine.open_slot(), engine.open_slot()
         places = len(engine._slots.further)
@@ -294,7 +298,8 @@ def test_a_session_abandoned_in_the_compute_thread() -> None:
         def decode() -> None:
             with engine.lock:
                 compute_thread.start()
-                compute_thread.run(lambda: engine.leave(second))
+                thread = compute_thread.OwnThread() if own else None
+                compute_thread.run(lambda: engine.leave(second), thread)
 
         threads.start(decode)
         threads.join()

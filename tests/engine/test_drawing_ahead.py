@@ -244,12 +244,13 @@ class Placed:
 @pytest.mark.parametrize(
     ("placement", "devices"),
     [
-        (Placement(devices=("CUDA0",)), {"CUDA0"}),
-        (Placement(devices=("CUDA0",), gpu_layers=7), {"CUDA0", "processor"}),
-        (Placement(devices=("CUDA0",), cpu_moe=2), {"CUDA0", "processor"}),
-        (Placement(), {"CUDA0", "CUDA1"}),
+        (Placement(devices=("CUDA0",)), {"cuda0"}),
+        (Placement(devices=("cuda0",)), {"cuda0"}),
+        (Placement(devices=("CUDA0",), gpu_layers=7), {"cuda0", "processor"}),
+        (Placement(devices=("CUDA0",), cpu_moe=2), {"cuda0", "processor"}),
+        (Placement(), {"cuda0", "cuda1"}),
         (Placement(devices=(), rpc=("host:50052",)), {"host:50052"}),
-        (Placement(devices=("CUDA1", "host:50052")), {"CUDA1", "host:50052"}),
+        (Placement(devices=("CUDA1", "host:50052")), {"cuda1", "host:50052"}),
     ],
 )
 def test_the_devices_of_a_model(

@@ -199,3 +199,16 @@ def test_a_replayed_draft_model_has_the_prompt_to_read_once() -> None:
     drafter.propose(limit)
     drafter.observe(Outcome([7, 8, 9], 2))
     assert drafter.traits.backlog() == 2
+
+
+def test_a_prompt_that_is_asked_twice_has_drafts_for_each_answer() -> None:
+    drafter, limit = replayed([RecordedDraft((7,), ())] * 2, [7, 7])
+    first = drafter._answers[0]
+    answers = [first, replace(first, tokens=[8, 8, 8])]
+    twice = ReplayedDrafter(drafter, answers, [drafter._drafts[0], [RecordedDraft((8,), ())] * 3])
+    for expected in (7, 8, 7):
+        twice.begin([1, 2])
+        assert twice.propose(limit).tokens == [expected]
+    twice.begin([1, 2])
+    twice.observe(Outcome([8, 8], 0))
+    assert twice.propose(limit).tokens == [8]

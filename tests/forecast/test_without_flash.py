@@ -54,7 +54,13 @@ def test_real_passes_are_measured_and_nothing_is_left(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"flash_attention": False}, {"reproducible": True}, {"kv_type": "q8_0"}]
+    "options",
+    [
+        {"flash_attention": False},
+        {"flash_attention": True},
+        {"reproducible": True},
+        {"kv_type": "q8_0"},
+    ],
 )
 def test_where_it_is_off_or_needed_nothing_is_compared(options: dict[str, Any]) -> None:
     with load(draft="none", threads=1, context=256, **options) as loaded:

@@ -144,3 +144,27 @@ def test_a_task_runs_once_and_tells_what_went_wrong(own: compute_thread.OwnThrea
 def test_a_thread_that_has_ended_is_done_without(own: compute_thread.OwnThread) -> None:
     own.close()
     assert compute_thread.run(threading.get_ident, own) == threading.get_ident()
+
+
+def test_an_interrupt_of_what_comes_before_waiting_ends_nothing_early(
+    own: compute_thread.OwnThread,
+) -> None:
+    """The thread is told to end, and waited for, before the interrupt is raised."""
+    is_done, ended, told = threading.Event(), threading.Event(), 0
+
+    def until_told() -> None:
+        is_done.wait(10)
+        ended.set()
+
+    def tell() -> None:
+        nonlocal told
+        told += 1
+        if told == 1:
+            raise KeyboardInterrupt
+        is_done.set()
+
+    task = own.task(until_told)
+    task.submit()
+    with pytest.raises(KeyboardInterrupt):
+        task.wait(tell)
+    assert ended.is_set() and told == 2

@@ -11,7 +11,7 @@ import localspec
 from localspec.gguf.facts import facts_of
 from localspec.llama import devices
 from localspec.llama.placement import Placement
-from localspec.loading.placement_notes import target_notes
+from localspec.loading.placement_notes import drafter_note, target_notes
 from localspec.models.registry import bundled
 
 DENSE = bundled().target
@@ -62,6 +62,8 @@ def moe(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ([], {"tensor_split": (3, 1)}, [f"tensor_split 3,1 has no effect: {NO_GPU}"]),
         (["A"], {"tensor_split": (1.5,)}, [f"tensor_split 1.5 has no effect: {ONLY}"]),
         (["A"], {"tensor_split": (3, 1), "rpc": (DESK,)}, []),
+        ([], {"tensor_split": (3, 1), "rpc": (DESK,)}, []),
+        (["A"], {"split_mode": "row", "devices": (DESK,)}, []),
         (
             ["A"],
             {"tensor_split": (3, 1), "devices": ()},
@@ -163,3 +165,7 @@ def test_it_follows_the_drafters_that_are_loaded() -> None:
         assert said(engine) == [f"draft_device has no effect: {NO_MODEL}"]
         engine.switch(draft=str(bundled().drafter))
         assert not said(engine)
+
+
+def test_a_place_that_names_nothing_needs_no_word() -> None:
+    assert drafter_note(Placement(), []) is None

@@ -91,6 +91,7 @@ def test_block_maxima_find_what_the_whole_row_has(*, bound: float, k: int, **cho
     assert maxima.top == row.max()
     assert np.array_equal(maxima.at_least(np.float32(bound)), np.flatnonzero(row >= bound))
     assert np.array_equal(maxima.at_least(maxima.top), np.flatnonzero(row == row.max()))
+    assert maxima.has_more(k, np.float32(bound)) == (np.count_nonzero(row >= bound) > k)
     values, ids = maxima.largest(k)
     assert np.array_equal(ids, np.argsort(-row, kind="stable")[:k])
     assert np.array_equal(values, row[ids])

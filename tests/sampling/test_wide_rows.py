@@ -80,9 +80,16 @@ def test_a_token_that_min_p_removes_never_wins_whatever_luck_the_others_lack() -
 
 
 def thresholded(row: Row, min_p: float) -> Thresholded:
-    found = distribution(row, SamplingParams(top_k=0, top_p=1, min_p=min_p))
-    assert isinstance(found, Thresholded)
-    return found
+    maxima = BlockMaxima(row)
+    return Thresholded(maxima, maxima.top + np.log(np.float32(min_p)), 0.8)
+
+
+@pytest.mark.parametrize(("left", "later"), [(1, False), (4096, False), (4097, True)])
+def test_only_thousands_of_tokens_are_looked_up_later(left: int, later: bool) -> None:
+    row = np.full(50_257, -9, np.float32)
+    row[np.random.default_rng(1).choice(row.size, left, replace=False)] = 0
+    found = distribution(row, SamplingParams(top_k=0, top_p=1, min_p=0.5))
+    assert isinstance(found, Thresholded) is later and len(found) == left
 
 
 def test_tokens_that_are_not_looked_up_yet_are_a_distribution_like_others() -> None:

@@ -38,7 +38,7 @@ SEEDS = range(4)
 _SAMPLER = Sampler(SamplingParams(), Noise(0))
 
 
-class AheadDrafter(SimulatedDrafter):
+class SimulatedAhead(SimulatedDrafter):
     """A simulated drafter that can draw tokens ahead.
 
     each: seconds of a drafted token. drawn: how many tokens it has drawn behind the text; before a
@@ -86,7 +86,7 @@ class SimulatedText:
     costs: seconds of the target's pass by rows. slowdown: as in Overlap, of the simulated machine.
     """
 
-    drafter: AheadDrafter
+    drafter: SimulatedAhead
     costs: Mapping[int, float]
     slowdown: float = 1.0
     seconds: float = 0.0
@@ -146,7 +146,7 @@ def speed(
 ) -> tuple[float, float]:
     """The tokens per second of several texts, and the share of drafted tokens that were ready."""
     texts = [
-        SimulatedText(AheadDrafter(rate, each, Random(seed), ahead=ahead), COSTS["GPU"], slowdown)
+        SimulatedText(SimulatedAhead(rate, each, Random(seed), ahead=ahead), COSTS["GPU"], slowdown)
         for seed in SEEDS
     ]
     for text in texts:
