@@ -92,7 +92,7 @@ class DraftModel:
             return NOTHING
         self._limit = limit
         chain = Chain(limit, depth, self._n_vocab)
-        if self._holds_ready():
+        if self._holds_ready(limit):
             if not all(chain.take(*each) for each in self._drawn):
                 return chain.draft
             lacking = chain.tokens[-1:]
@@ -146,9 +146,12 @@ class DraftModel:
     def _ready(self) -> int:
         return len(self._drawn)
 
-    def _holds_ready(self) -> bool:
-        """Whether there are ready tokens, and the cache holds all but the last and no others."""
-        if not self._drawn:
+    def _holds_ready(self, limit: Limit) -> bool:
+        """Whether there are ready tokens, and the cache holds all but the last and no others.
+
+        Their distributions are not kept.
+        """
+        if not self._drawn or self.traits.ready is None or limit.needs_probs:
             return False
         held = self._cached + len(self._drawn) - 1
         if self._cache.truncate(held) < held:
