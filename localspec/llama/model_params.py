@@ -9,7 +9,7 @@ import llama_cpp
 
 from localspec.errors import InvalidValueError
 from localspec.llama import extra_buffers
-from localspec.llama.devices import can_offload, gpu_pointers, names_of, usual_gpus
+from localspec.llama.devices import can_offload, gpu_pointers, usual_gpus
 from localspec.llama.library import required_symbol
 from localspec.llama.placement import SPLIT_MODES, Placement, is_address
 from localspec.llama.workers import Worker, connect
@@ -52,7 +52,7 @@ def model_params(placement: Placement, *, mtp: bool = False) -> ModelParams:
     offloads = can_offload() if devices is None else any(devices.values())
     all_layers = -1 if offloads else 0
     values.n_gpu_layers = all_layers if placement.gpu_layers is None else placement.gpu_layers
-    is_split = _is_split(placement)
+    is_split = _is_split(placement, devices)
     values.split_mode = _SPLIT_MODES[placement.split_mode if is_split else SPLIT_MODES[0]]
     values.use_extra_bufts = extra_buffers.usable()
     values.load_mtp = mtp
@@ -75,14 +75,17 @@ def model_params(placement: Placement, *, mtp: bool = False) -> ModelParams:
     return params
 
 
-def _is_split(placement: Placement) -> bool:
-    """Whether several devices share a model as the user wants it.
+def _is_split(placement: Placement, devices: Mapping[str, Sequence[int]] | None) -> bool:
+    """Whether several devices share a model as the user wants it. devices: as of `_devices`.
 
-    With one device there is nothing to share, and the library refuses rows of most devices.
+    With one device there is nothing to share, and the library refuses rows of most devices. A
+    worker may have several.
     """
+    if placement.gpu_layers == 0:
+        return False
     named = placement.split_mode != SPLIT_MODES[0] or bool(placement.tensor_split)
-    # A worker may have several devices.
-    return named and (len(names_of(placement)) > 1 or bool(placement.workers))
+    count = len(usual_gpus()) if devices is None else sum(map(len, devices.values()))
+    return named and count > 1
 
 
 def _devices(placement: Placement, workers: Sequence[Worker]) -> Mapping[str, Sequence[int]] | None:

@@ -142,10 +142,10 @@ def test_rows_cannot_be_split_where_devices_cannot(devices: tuple[str, str]) -> 
 def test_each_of_several_devices_has_a_share(devices: tuple[str, str]) -> None:
     with pytest.raises(InvalidValueError, match="tensor_split has 3 shares; name one for each"):
         localspec.load(draft="none", device=list(devices), tensor_split=[1, 1, 1])
-    # One has nothing to share.
+    # One device has nothing to share; but a worker may have several, so nothing is said of it.
     for options in ({"tensor_split": [1, 1]}, {"split_mode": "row"}):
         with localspec.load(draft="none", device=[devices[0]], **options) as engine:  # type: ignore[arg-type]
-            assert f"has no effect: {devices[0]} is the only device" in engine.notes[0]
+            assert not any("no effect" in note for note in engine.notes)
 
 
 def planned(devices: tuple[str, str], free: dict[str, int], **request: Any) -> MemoryPlan:
