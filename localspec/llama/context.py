@@ -287,9 +287,7 @@ class Context:
 
     def _timed_run(self) -> float:
         """Compute the batch; return the seconds."""
-        # Beside another model's pass, the log is that one's too.
-        if not (self.model.thread and self.model.thread.is_current):
-            library.clear_log()
+        self.model.clear_log()
         began = perf_counter()
         status = compute_thread.run(self._run_batch, self.model.thread)
         self.model.require_workers()

@@ -208,6 +208,11 @@ class Model(Closing):
         """Whether one of these machines is gone."""
         return any(worker.link.lost is not None for worker in self._workers)
 
+    def clear_log(self) -> None:
+        """Forget the library's errors, unless another model's pass may be computed meanwhile."""
+        if not (self.thread and self.thread.is_current):
+            library.clear_log()
+
     def require_workers(self) -> None:
         """Raise WorkerError if a worker is gone: what was computed since then is worthless."""
         for worker in self._workers:
