@@ -102,8 +102,8 @@ def forecast(
         model_free = [drafter() for drafter in MODEL_FREE.values()]
         costs = measure_costs(context, scored.model, model_free, scored.answers, _forget(drafting))
     costs.drafters.update(_costs_of(engine, scored.recorded))
-    progress("measuring passes without flash attention")
-    flash = without_flash(engine, max((each.text for each in scored.answers), key=len))
+    longest = max((each.text for each in scored.answers), key=len)
+    flash = without_flash(engine, longest, progress)
     found = [
         forecast_plain(scored.answers, costs),
         *forecast_model_free(scored, costs),

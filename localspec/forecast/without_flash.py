@@ -6,7 +6,7 @@ without it, and reading a prompt slower. Only measuring tells; nothing is change
 last digits differ.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from statistics import median
@@ -34,8 +34,10 @@ class WithoutFlash:
     reading: float
 
 
-def without_flash(engine: Engine, text: Sequence[int]) -> WithoutFlash | None:
-    """Compare both ways behind a text, in caches of their own.
+def without_flash(
+    engine: Engine, text: Sequence[int], progress: Callable[[str], object] = lambda _: None
+) -> WithoutFlash | None:
+    """Compare both ways behind a text, in caches of their own. progress: is told that it begins.
 
     None where the user has chosen, on a GPU, whose flash attention is quicker, for models with
     running states, which have little attention, and where memory is too small for the caches.
@@ -46,6 +48,7 @@ def without_flash(engine: Engine, text: Sequence[int]) -> WithoutFlash | None:
         return None
     if target.model.is_offloaded or runtime.kv_type != "f16":
         return None
+    progress("measuring passes without flash attention")
     cells = len(text) + max(WIDTHS)
     try:
         with ExitStack() as stack:

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from localspec.bench.experiments.drawing_ahead import AheadDrafter, SimulatedText, speed
+from localspec.bench.experiments.drawing_ahead import SimulatedAhead, SimulatedText, speed
 from localspec.bench.experiments.simulated_drafter import COSTS
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.overlap import Overlap
@@ -117,7 +117,7 @@ def test_a_machine_that_cannot_do_both_loses_next_to_nothing(rate: float, slowdo
 @pytest.mark.parametrize("slowdown", [1.0, 1.1])
 def test_what_each_model_takes_alone_is_known_all_the_same(slowdown: float) -> None:
     """Passes beside which tokens are drawn are longer, and ready tokens take no time."""
-    drafter = AheadDrafter(0.9, 0.2, Random(1), ahead=True)
+    drafter = SimulatedAhead(0.9, 0.2, Random(1), ahead=True)
     text = SimulatedText(drafter, COSTS["GPU"], slowdown)
     text.write(1500)
     assert drafter.used > 300
