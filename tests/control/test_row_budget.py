@@ -423,7 +423,7 @@ def test_no_text_is_ever_delayed_for_long(
     costs: str, patterns: list[list[bool]], lies: bool, copies: bool
 ) -> None:
     """The same adversary, and whoever writes beside it."""
-    assert worst_delay(users_of_an_adversary(costs, patterns, lies, copies), 300) <= 12
+    assert worst_delay(users_of_an_adversary(costs, patterns, lies, copies), 300) <= 8
 
 
 @settings(max_examples=30)
