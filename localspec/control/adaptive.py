@@ -230,8 +230,7 @@ class AdaptivePolicy:
             self.loss_budget.add_step(took, plain + reading, tokens, plain, texts)
         else:
             drafting = running.cost_of(max(1, len(step.drafted))) + running.catching_up
-            expected = self._round.expected_pass(step) + drafting
-            expected += reading
+            expected = self._round.expected_pass(step) + drafting + reading
             took = seconds - running.reading
             self.loss_budget.add_step(took, expected, tokens, plain, texts)
         if texts > 1:
@@ -382,19 +381,20 @@ class AdaptivePolicy:
         return alone and option.gain_of_looking(self._round.table()) > least
 
     def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
-        candidate, passes = option.candidate, self._round.table(option.plan.others)
+        candidate, plan, round_ = option.candidate, option.plan, self._round
+        drafting, passes = option.drafting[plan.depth], round_.table(plan.others)
         # The rows of a parallel draft are computed before its first token is drawn.
-        deepest = min(candidate.depth(limit), option.depth if candidate.parallel else limit.depth)
-        longer = passes[option.depth + 1] - passes[1]
-        most = min(self._available(), longer + option.plan.most - option.plan.seconds)
+        deepest = min(candidate.depth(limit), plan.depth if candidate.parallel else limit.depth)
+        deepest = min(deepest, round_.deepest(plan))
+        longer = passes[plan.depth + 1] - passes[1] + drafting
+        # What all bear beyond the plan is for the drafts of all to grow.
+        left = max(0.0, plan.most - plan.seconds - drafting) / round_.texts
+        most = min(self._available(), longer + left)
         running = RunningDraft(option, rate, passes, most, deepest, clock=self.clock)
         self._running = running
-        self.rows.offer.risk = longer + option.drafting[option.depth] + option.catching_up
-        if candidate.parallel:
+        self.rows.offer.risk = longer + option.catching_up
+        if candidate.parallel or candidate.reports_confidence:
             return Decision(candidate.drafter, deepest, running.go_on)
-        if candidate.reports_confidence:
-            return Decision(candidate.drafter, limit.depth, running.go_on)
         # A drafter that reports no confidence never stops early: limit it to the best depth.
-        depth = min(limit.depth, option.depth)
-        draft = candidate.shadow_draft(depth)
-        return Decision(candidate.drafter, depth, running.go_on, draft)
+        depth = min(limit.depth, plan.depth)
+        return Decision(candidate.drafter, depth, running.go_on, candidate.shadow_draft(depth))

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from localspec.control.recent_median import ENOUGH, RecentMedian
+from localspec.speculation.draft import MAX_DEPTH
 
 # The most rows of a pass; a policy drafts no deeper.
 WIDEST = 32
 # The most rows of a decode whose cost is learnt: several texts may share it.
-WIDEST_DECODE = 64
+WIDEST_DECODE = MAX_DEPTH + 1
 # How often each width was seen: with each pass, older passes count this much less.
 _FADING = 0.98
 # A width becomes the anchor when it was seen this many times as often as the anchor.

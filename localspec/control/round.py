@@ -19,6 +19,10 @@ a number of rows the likeliest ones are the best. So the choices are the 0, 1, 2
 further rows of all texts. All of them are compared, as C rises in steps: where the next row does
 not pay, the next four may; and a text's row may cost nothing only because others draft.
 
+The texts decide one after the other. What a text has decided is certain for those that follow, so
+what they all draft is what the last of them has compared. Where a draft may grow while it is drawn,
+each text has its part of the seconds that are left.
+
 Nobody pays for the drafts of others: a text bears a round of at most
 
     T_i = C(texts) e_i + slack_i
@@ -42,6 +46,9 @@ from localspec.speculation.policy import Step
 
 # The deepest drafts that are considered for all texts alike.
 _DEEPEST_OF_ALL = 8
+# A text bears a longer round for the tokens that it may gain in it, but no more than so many: they
+# may all be wrong.
+_TRUSTED = 4.0
 
 
 class Plan(NamedTuple):
@@ -92,7 +99,7 @@ class Round:
         self._token = self._round / (1.0 + sum(self._weights))
         self._now = self._at([each.depth for each in others])
         # What the others bring with their 0, 1, 2, ... likeliest tokens, and what each is worth.
-        self._likeliest, self._worths = [self._at([0] * len(others))], list[float]()
+        self._likeliest, self._worths = [self._alike(0)], list[float]()
         if passes.unequal_apart:
             self._likeliest.append(self._now)
         else:
@@ -130,12 +137,12 @@ class Round:
             for depth in range(1, len(survivals) + 1):
                 yield self._plan(self._now, depth)
                 # Equal rows are cheap, and the others may follow.
-                yield self._plan(self._at([depth] * len(self._offers)), depth)
+                yield self._plan(self._alike(depth), depth)
         else:
             yield from self._merged(survivals, drafting)
             # All bear more where none is left out.
             for depth in range(1, min(_DEEPEST_OF_ALL, len(survivals)) + 1):
-                yield self._plan(self._at([depth] * len(self._offers)), depth)
+                yield self._plan(self._alike(depth), depth)
 
     def _merged(self, survivals: Sequence[float], drafting: Sequence[float]) -> Iterator[Plan]:
         """The likeliest rows of all texts, one more each time."""
@@ -158,7 +165,10 @@ class Round:
         if self._passes.unequal_apart:
             return self._passes.of_round((*others, own))
         rows = others[0] + own
-        return self._costs[rows] if rows <= WIDEST_DECODE else self._passes.seconds(rows)
+        if rows <= WIDEST_DECODE:
+            return self._costs[rows]
+        # It would take two decodes: no choice where anybody drafts.
+        return self._passes.seconds(rows) if rows == self.texts else float("inf")
 
     def _worth(
         self, survivals: Sequence[float], drafting: Sequence[float], weight: float
@@ -181,6 +191,7 @@ class Round:
         tokens = [
             (-worth, number, depth)
             for number, each in enumerate(self._offers)
+            if not each.decided
             for depth, worth in enumerate(
                 self._worth(each.survivals, each.drafting, self._weights[number])
             )
@@ -188,15 +199,23 @@ class Round:
         ]
         tokens.sort()
         [[rows], expected, seconds, _] = self._likeliest[0]
-        borne = [self._borne(each, 0) for each in self._offers]
+        gained = [
+            sum(each.survivals[: each.depth]) if each.decided else 0.0 for each in self._offers
+        ]
+        borne = list(map(self._borne, self._offers, gained))
         for worth, number, depth in tokens[: WIDEST_DECODE - rows - 1]:
             offer = self._offers[number]
             rows += 1
             expected += self._weights[number] * offer.survivals[depth]
             seconds += offer.drafting[depth + 1] - offer.drafting[depth]
-            borne[number] += self._round * offer.survivals[depth]
+            gained[number] += offer.survivals[depth]
+            borne[number] = self._borne(offer, gained[number])
             self._worths.append(-worth)
             self._likeliest.append(_Others((rows,), expected, seconds, min(borne)))
+
+    def _alike(self, depth: int) -> _Others:
+        """What the others bring where all that have not decided yet draft so deep."""
+        return self._at([each.depth if each.decided else depth for each in self._offers])
 
     def _at(self, depths: Sequence[int]) -> _Others:
         """What the others bring where they draft so deep, as far as each can."""
@@ -214,7 +233,15 @@ class Round:
 
     def _borne(self, offer: Offer, gained: float) -> float:
         """How many seconds a text bears, for the whole round, that may gain so many tokens."""
-        return self._beside + self._round + self._round * gained + offer.slack
+        trusted = min(gained, _TRUSTED)
+        return self._beside + self._round * (1.0 + trusted) + offer.slack
+
+    def deepest(self, plan: Plan) -> int:
+        """How many tokens this text may draft beside this plan, if the drafts of all grow."""
+        if not self._offers or self._passes.unequal_apart:
+            return WIDEST
+        [others] = plan.others
+        return plan.depth + max(0, WIDEST_DECODE - others - 1 - plan.depth) // self.texts
 
     # After the step.
 

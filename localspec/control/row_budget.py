@@ -26,28 +26,29 @@ class Offer:
 
     survivals: the probabilities that the first 1, 2, ... tokens of its draft are all accepted.
     drafting: (1 + number of survivals,) seconds of a draft by its tokens. depth: how many it drafts
-    now. risk: the seconds that this draft may lose. host: seconds of a step outside the models.
-    reading: seconds of the next pass of its prompt; 0 behind the prompt. tokens: per step, lately.
-    trial: whether its draft now is a trial. drafted: seconds of drafting in its last step. slack:
-    how many seconds a round may take longer than one without drafts, if this text drafts nothing.
+    now, or drafted last. decided: whether it drafts them in the next decode. risk: the seconds that
+    this draft may lose. host: seconds of a step outside the models. reading: seconds of the next
+    pass of its prompt; 0 behind the prompt. tokens: per step, lately. trial: whether its draft now
+    is a trial. slack: how many seconds a round may take longer than one without drafts, if this
+    text drafts nothing.
     """
 
     survivals: Sequence[float] = ()
     drafting: Sequence[float] = (0.0,)
     depth: int = 0
+    decided: bool = False
     risk: float = 0.0
     host: float = 0.0
     reading: float = 0.0
     tokens: float = 1.0
     trial: bool = False
-    drafted: float = 0.0
     slack: float = float("inf")
 
     def bring(self, survivals: Sequence[float], drafting: Sequence[float], depth: int) -> None:
         """Offer another draft. drafting may be longer than needed."""
         self.survivals = survivals
         self.drafting = drafting[: 1 + len(survivals)] or (0.0,)
-        self.depth, self.reading = depth, 0.0
+        self.depth, self.decided, self.reading = depth, True, 0.0
 
 
 class RowBudget:
@@ -78,7 +79,11 @@ class RowBudget:
 
     def others(self, own: "RowShare") -> list[Offer]:
         """The offers of the other texts that share decodes with this one."""
-        return [each.offer for each in self._beside(own) if each.cache is own.cache]
+        return [each.offer for each in self.sharing(own)]
+
+    def sharing(self, own: "RowShare") -> "list[RowShare]":
+        """The shares of the other texts that share decodes with this one."""
+        return [each for each in self._beside(own) if each.cache is own.cache]
 
     def _beside(self, own: "RowShare") -> "list[RowShare]":
         """The shares of the other texts that are written now."""
@@ -118,22 +123,28 @@ class RowShare:
     def learn(self, step: Step, passes: PassCosts) -> None:
         """Learn from a step of this text."""
         offer = self.offer
-        offer.risk, offer.trial = 0.0, False
+        offer.risk, offer.trial, offer.decided = 0.0, False, False
         offer.tokens += _NEWEST * (len(step.tokens) - offer.tokens)
-        offer.drafted = step.draft_seconds
         offer.host += _NEWEST * (step.decoding_seconds - step.share - offer.host)
-        others = self.others
+        others = self.budget.sharing(self)
         if others and all(rows <= WIDEST for rows in step.others):  # not a part of a prompt
             self._learn_round(step, passes, others)
 
-    def _learn_round(self, step: Step, passes: PassCosts, others: Sequence[Offer]) -> None:
-        """Learn from a step how long its text had to wait for the drafts of all."""
+    def _learn_round(self, step: Step, passes: PassCosts, others: "Sequence[RowShare]") -> None:
+        """Learn from a step how long its text had to wait, and the others for its draft."""
         rows = [step.width, *step.others]
         if passes.unequal_apart:
-            rows = [step.width, *(1 + each.depth for each in others if not each.reading)]
+            depths = (1 + each.offer.depth for each in others if not each.offer.reading)
+            rows = [step.width, *depths]
         plain = passes.of_round([1] * len(rows))
-        # The others' drafts of this round, or of the last one.
-        drafting = self.offer.drafted + sum(each.drafted for each in others)
-        took = passes.of_round(rows) + drafting
-        self.lead.add_step(took, took, len(step.tokens), plain)
+        self._wait(passes.of_round(rows) + step.draft_seconds, len(step.tokens), plain)
         self.offer.slack = self.lead.available(plain)
+        for each in others:
+            each._wait(step.draft_seconds, 0, plain)
+
+    def _wait(self, seconds: float, tokens: int, plain: float) -> None:
+        """Account for seconds of a round. tokens: of this text, in them. plain: of a plain one."""
+        self.lead.add_step(seconds, seconds, tokens, plain)
+        # A text that has learnt nothing yet bears everything.
+        if self.offer.slack < float("inf"):
+            self.offer.slack = self.lead.available(plain)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from fakes.machine import CURVES, MARGIN_OF, CheapDrafter, CostlyDrafter, FakeClock, Machine
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from localspec.bench.experiments.simulated_drafter import COSTS, MIXES, SimulatedDrafter, User
@@ -25,7 +25,7 @@ from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.loss_budget import LossBudget
-from localspec.control.pass_costs import PassCosts
+from localspec.control.pass_costs import WIDEST_DECODE, PassCosts
 from localspec.control.policies import Policies
 from localspec.control.round import Round
 from localspec.control.row_budget import DELAY, OVERDRAFT, Offer, RowBudget, RowShare
@@ -320,6 +320,45 @@ def test_a_round_is_borne_by_what_each_text_gains_in_it() -> None:
         assert plan.most == pytest.approx(plain * (1 + gained) + 0.25 + 0.01)
 
 
+def test_what_others_have_decided_is_certain_for_those_that_follow() -> None:
+    """Not what would be best for all: it is drafted already."""
+    passes = PassCosts(COSTS["F16 B"])
+    decided = offered(0.9, 0.8, 0.1)
+    decided.bring(decided.survivals, decided.drafting, 3)
+    open_ = offered(0.9, 0.8, 0.1)
+
+    def rows() -> set[int]:
+        plans = Round(passes, Offer(), [decided, open_]).plans([0.9, 0.5], [0.0] * 3)
+        return {plan.others[0] for plan in plans}
+
+    assert rows() == {4 + 1, 4 + 2, 4 + 3, 4 + 4}
+    decided.decided = False
+    assert {1 + 1, 1 + 2, 2 + 2} < rows()
+
+
+def test_more_rows_than_a_decode_has_are_no_choice() -> None:
+    """Nor may drafts grow to so many, of which each text has its part."""
+    passes = PassCosts({1: 1.0, 32: 1.01})
+    others = [offered() for _ in range(2)]
+    for each in others:
+        each.bring([1.0] * 30, [0.0] * 31, 20)
+    round_ = Round(passes, Offer(), others)
+    most = WIDEST_DECODE - 2 * 21
+    plans = list(round_.plans([1.0] * 30, [0.0] * 31))
+    assert {plan.depth for plan in plans if plan.seconds < float("inf")} == {*range(1, most)}
+    [tenth, *_] = [plan for plan in plans if plan.depth == 10]
+    assert round_.deepest(tenth) == 10 + (WIDEST_DECODE - 2 * 21 - 11) // 3
+
+
+def test_a_text_bears_a_round_for_a_few_tokens_that_it_may_gain() -> None:
+    passes = PassCosts(COSTS["F16 B"])
+    other = offered(*[1.0] * 20)
+    other.slack = 0.0
+    plans = Round(passes, Offer(), [other]).plans([0.99] * 20, [0.0] * 21)
+    gained = {plan.most / passes.seconds(2) - 1 for plan in plans}
+    assert max(gained) == pytest.approx(4.0)
+
+
 def test_without_its_own_draft_a_text_expects_only_rounds_that_all_bear() -> None:
     passes = PassCosts(COSTS["F16 B"])
 
@@ -341,8 +380,8 @@ def test_a_text_that_waits_for_others_loses_its_lead() -> None:
     def lead_after(width: int, tokens: int, others: int, drafting: float = 0.0) -> float:
         own.begin(None)
         other.begin(None)
-        other.offer.drafted = drafting
         own.learn(Step([], width - 1, width, [1] * tokens, 1.0, 0.0, others=(others,)), passes)
+        other.learn(Step([], others - 1, others, [1], 1.0, drafting, others=(width,)), passes)
         return own.offer.slack / passes.seconds(2)
 
     assert lead_after(1, 1, 1) == pytest.approx(DELAY + LossBudget.ALLOWANCE)
@@ -418,12 +457,32 @@ def users_of_an_adversary(
 
 
 @settings(max_examples=30)
+@example("F16 A", [[False, True, True, True], [True], [True]], False, False)
+@example("Q4_0 A", [[False] * 2 + [True] * 14, [True], [True]], True, False)
 @against_an_adversary
 def test_no_text_is_ever_delayed_for_long(
     costs: str, patterns: list[list[bool]], lies: bool, copies: bool
 ) -> None:
-    """The same adversary, and whoever writes beside it."""
+    """The same adversary, and whoever writes beside it. Others always write what is right."""
     assert worst_delay(users_of_an_adversary(costs, patterns, lies, copies), 300) <= 8
+
+
+@settings(max_examples=20)
+@example("F16 A", [[False, True, True, True], [True], [True]], False, False)
+@against_an_adversary
+def test_each_text_knows_how_far_it_is_behind(
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool
+) -> None:
+    """To the second, in every round: nothing that it waits for goes uncounted."""
+    users = users_of_an_adversary(costs, patterns, lies, copies)
+    plain_round = PassCosts(users.costs).seconds(len(users.writers))
+    for _ in range(200):
+        users.step()
+        for writer in users.writers:
+            share = writer.policy.rows  # type: ignore[attr-defined]
+            behind = users.seconds - (1 + LossBudget.ALLOWANCE) * writer.tokens * plain_round
+            # An account that is full forgets what it gains.
+            assert behind <= DELAY * plain_round - share.offer.slack + 1e-9
 
 
 @settings(max_examples=30)

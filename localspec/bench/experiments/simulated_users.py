@@ -31,7 +31,7 @@ from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.fixed_depth import FixedDepth
-from localspec.control.pass_costs import PassCosts
+from localspec.control.pass_costs import WIDEST_DECODE, PassCosts
 from localspec.control.row_budget import RowBudget, RowShare
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
@@ -43,8 +43,6 @@ from localspec.speculation.policy import Policy, Step
 
 USERS = (1, 2, 4, 8)
 DEPTHS = (1, 2, 3, 4, 6, 8, 12)
-# The most rows of a decode.
-_MOST_ROWS = 64
 _SAMPLER = Sampler(SamplingParams(), Noise(0))
 
 
@@ -178,7 +176,7 @@ class SimulatedUsers:
             for members in decodes:
                 total = sum(each.rows for each in members) + writer.rows
                 equal = not self.unequal_apart or members[0].rows == writer.rows
-                if equal and total <= _MOST_ROWS:
+                if equal and total <= WIDEST_DECODE:
                     members.append(writer)
                     break
             else:
