@@ -77,8 +77,9 @@ class AdaptivePolicy:
         self._passes = costs.passes
         self._round = Round(self._passes, self.rows.offer, ())
         self._running: RunningDraft | None = None
-        self._steps_since_plain = 0
-        self._generated = 0
+        # Survivals and drafting (see Offer) of the candidate that was looked at last.
+        self._drafts: tuple[Sequence[float], Sequence[float]] = ((), ())
+        self._steps_since_plain = self._generated = 0
         self._expected_tokens = _EXPECTED_TOKENS
 
     def use_costs(self, costs: CostModel) -> None:
@@ -122,7 +123,7 @@ class AdaptivePolicy:
         self._learn_from_others()
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
-        self._running = None
+        self._running, self._drafts = None, ((), ())
         options = [
             option
             for candidate in self.candidates
@@ -280,6 +281,7 @@ class AdaptivePolicy:
         survivals = candidate.survivals(limit)
         drafting = candidate.drafting(len(survivals))
         del survivals[self._affordable(survivals, drafting, catching_up) :]
+        self._drafts = survivals, drafting
         savings = candidate.savings(survivals, round_.table()) if self._overlaps(limit) else []
         expected = list(accumulate(survivals, initial=1.0))
         best, best_rate = None, 0.0
@@ -325,8 +327,9 @@ class AdaptivePolicy:
     def _offer(self, options: list[Option], chosen: Option | None) -> None:
         """Tell the other texts what this one may bring, and what it brings now."""
         best = chosen or max(options, key=lambda option: option.rate, default=None)
-        depth = chosen.depth if chosen else 0
-        self.rows.offer.bring(best.survivals if best else (), best.drafting if best else (), depth)
+        # Others may find a round that all bear, where this text finds none by itself.
+        survivals, drafting = (best.survivals, best.drafting) if best else self._drafts
+        self.rows.offer.bring(survivals, drafting, chosen.depth if chosen else 0)
 
     def _exploration_budget(self, candidate: Candidate, tokens_left: float) -> float:
         """Seconds that may be spent to learn the candidate's acceptance rate.
@@ -383,14 +386,11 @@ class AdaptivePolicy:
     def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
         candidate, plan, round_ = option.candidate, option.plan, self._round
         drafting, passes = option.drafting[plan.depth], round_.table(plan.others)
-        # The rows of a parallel draft are computed before its first token is drawn.
-        deepest = min(candidate.depth(limit), plan.depth if candidate.parallel else limit.depth)
-        deepest = min(deepest, round_.deepest(plan))
+        # The rows of a parallel draft are computed first; others leave no more room than planned.
+        may_grow = round_.alone and not candidate.parallel
+        deepest = min(candidate.depth(limit), limit.depth if may_grow else plan.depth)
         longer = passes[plan.depth + 1] - passes[1] + drafting
-        # What all bear beyond the plan is for the drafts of all to grow.
-        left = max(0.0, plan.most - plan.seconds - drafting) / round_.texts
-        most = min(self._available(), longer + left)
-        running = RunningDraft(option, rate, passes, most, deepest, clock=self.clock)
+        running = RunningDraft(option, rate, passes, self._available(), deepest, clock=self.clock)
         self._running = running
         self.rows.offer.risk = longer + option.catching_up
         if candidate.parallel or candidate.reports_confidence:

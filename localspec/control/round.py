@@ -20,16 +20,18 @@ further rows of all texts. All of them are compared, as C rises in steps: where 
 not pay, the next four may; and a text's row may cost nothing only because others draft.
 
 The texts decide one after the other. What a text has decided is certain for those that follow, so
-what they all draft is what the last of them has compared. Where a draft may grow while it is drawn,
-each text has its part of the seconds that are left.
+what they all draft is what the last of them has compared; so no draft grows while it is drawn, as
+one may that has no others beside it.
 
-Nobody pays for the drafts of others: a text bears a round of at most
+Nobody pays for the drafts of others, and not for long for its own: a text bears a round of at most
 
     T_i = C(texts) e_i + slack_i
 
 where its slack is the time by which it is ahead of a text that is written beside as many others
 without any drafts, and one such round more (`RowShare.lead`). So whoever gains may spend what it
-has gained, and a text whose drafts are bad is delayed by one round, not by every draft of others.
+has gained, and a text whose drafts are bad is delayed by a few rounds, not by every draft of
+others. One that is behind, but not by far, goes on beside others while its own drafts promise a
+gain.
 Rounds that some text does not bear are no choices. Where one text would be left out, all may still
 draft alike: these rounds are choices too.
 
@@ -38,6 +40,7 @@ itself, from what the others offered last, for its own part of the best choice.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from localspec.control.pass_costs import WIDEST, WIDEST_DECODE, PassCosts
@@ -48,7 +51,10 @@ from localspec.speculation.policy import Step
 _DEEPEST_OF_ALL = 8
 # A text bears a longer round for the tokens that it may gain in it, but no more than so many: they
 # may all be wrong.
-_TRUSTED = 4.0
+_TRUSTED = 3.0
+# A text that is behind, but by fewer rounds than this, bears a round that takes no longer than this
+# part of what it may gain: so it catches up sooner than by waiting.
+_FAR_BEHIND, _CATCHING_UP = 3.0, 0.9
 
 
 class Plan(NamedTuple):
@@ -56,7 +62,7 @@ class Plan(NamedTuple):
 
     depth: of this text's draft. others: rows of the other texts' passes. tokens: those that the
     others may expect, by their weights, where a token of this text has the weight 1. seconds: of
-    the round, without the drafting of this text. most: those that the others bear.
+    the round, without the drafting of this text. most: those that all bear.
     """
 
     depth: int
@@ -84,8 +90,9 @@ class Round:
     """
 
     def __init__(self, passes: PassCosts, own: Offer, others: Sequence[Offer]) -> None:
-        self._passes, self._offers = passes, others
+        self._passes, self._own, self._offers = passes, own, others
         self._costs = passes.table
+        self.alone = not others
         self.texts = 1 + sum(not each.reading for each in others)
         self.plain = self.share = self._costs[1]
         if not others:
@@ -104,7 +111,7 @@ class Round:
             self._likeliest.append(self._now)
         else:
             self._add_likeliest()
-        self.plain = self._best_without(self._borne(own, 0))
+        self.plain = self._best_without(self._borne(own, 0.0))
 
     def _best_without(self, most: float) -> float:
         """Seconds per token, by weight, of the best round in which this text does not draft.
@@ -133,18 +140,31 @@ class Round:
         if not self._offers:
             for depth in range(1, len(survivals) + 1):
                 yield Plan(depth, (), 0.0, self._costs[1 + depth], float("inf"))
-        elif self._passes.unequal_apart:
-            for depth in range(1, len(survivals) + 1):
-                yield self._plan(self._now, depth)
-                # Equal rows are cheap, and the others may follow.
-                yield self._plan(self._alike(depth), depth)
-        else:
-            yield from self._merged(survivals, drafting)
-            # All bear more where none is left out.
-            for depth in range(1, min(_DEEPEST_OF_ALL, len(survivals)) + 1):
-                yield self._plan(self._alike(depth), depth)
+            return
+        gained = list(accumulate(survivals, initial=0.0))
+        for others, depth in self._choices(survivals, drafting):
+            plan = self._plan(others, depth)
+            own = self._borne(self._own, gained[depth])
+            yield plan._replace(most=min(plan.most, own))
 
-    def _merged(self, survivals: Sequence[float], drafting: Sequence[float]) -> Iterator[Plan]:
+    def _choices(
+        self, survivals: Sequence[float], drafting: Sequence[float]
+    ) -> Iterator[tuple[_Others, int]]:
+        """What the others bring, and the depth of this text."""
+        if self._passes.unequal_apart:
+            for depth in range(1, len(survivals) + 1):
+                yield self._now, depth
+                # Equal rows are cheap, and the others may follow.
+                yield self._at([depth] * len(self._offers)), depth
+            return
+        yield from self._merged(survivals, drafting)
+        # All bear more where none is left out.
+        for depth in range(1, min(_DEEPEST_OF_ALL, len(survivals)) + 1):
+            yield self._alike(depth), depth
+
+    def _merged(
+        self, survivals: Sequence[float], drafting: Sequence[float]
+    ) -> Iterator[tuple[_Others, int]]:
         """The likeliest rows of all texts, one more each time."""
         own, further = self._worth(survivals, drafting, 1.0), 0
         for depth in range(len(own) + 1):
@@ -152,9 +172,9 @@ class Round:
             while further < len(self._worths) and self._worths[further] > worth:
                 further += 1
                 if depth:
-                    yield self._plan(self._likeliest[further], depth)
+                    yield self._likeliest[further], depth
             if depth < len(own):
-                yield self._plan(self._likeliest[further], depth + 1)
+                yield self._likeliest[further], depth + 1
 
     def _plan(self, others: _Others, depth: int) -> Plan:
         seconds = others.seconds + self._decode(others.rows, 1 + depth)
@@ -168,7 +188,7 @@ class Round:
         if rows <= WIDEST_DECODE:
             return self._costs[rows]
         # It would take two decodes: no choice where anybody drafts.
-        return self._passes.seconds(rows) if rows == self.texts else float("inf")
+        return self._passes.seconds(rows) if own == 1 else float("inf")
 
     def _worth(
         self, survivals: Sequence[float], drafting: Sequence[float], weight: float
@@ -233,15 +253,11 @@ class Round:
 
     def _borne(self, offer: Offer, gained: float) -> float:
         """How many seconds a text bears, for the whole round, that may gain so many tokens."""
-        trusted = min(gained, _TRUSTED)
-        return self._beside + self._round * (1.0 + trusted) + offer.slack
-
-    def deepest(self, plan: Plan) -> int:
-        """How many tokens this text may draft beside this plan, if the drafts of all grow."""
-        if not self._offers or self._passes.unequal_apart:
-            return WIDEST
-        [others] = plan.others
-        return plan.depth + max(0, WIDEST_DECODE - others - 1 - plan.depth) // self.texts
+        gained = min(gained, _TRUSTED)
+        borne = self._round * (1.0 + gained) + offer.slack
+        if offer.slack > -_FAR_BEHIND * self._round:
+            borne = max(borne, self._round * (1.0 + _CATCHING_UP * gained))
+        return self._beside + borne
 
     # After the step.
 
