@@ -65,6 +65,13 @@ from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
     help="Draft from earlier texts too, and store this one; `localspec forget` deletes them.",
 )
 @click.option(
+    "--copy-from",
+    multiple=True,
+    metavar="FILE",
+    help="Let drafts copy from this text, which is not in the prompt: an open file, or an older "
+    "version. Repeatable.",
+)
+@click.option(
     "--explain",
     is_flag=True,
     help="Print the decision of each step on stderr; on a terminal, after the text.",
@@ -88,6 +95,7 @@ def generate(
     stats: bool,
     explain: bool,
     remember: bool,
+    copy_from: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Generate text from PROMPT, or standard input, or both.
@@ -101,7 +109,7 @@ def generate(
     # A wrong value is refused before a model is loaded, which can take a while.
     GenerationConfig.of(**options)
     with on_interrupt(exit_at_once):
-        engine = load(model, draft, remember=remember, **runtime)
+        engine = load(model, draft, remember=remember, copy_from=copy_from, **runtime)
     decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
         cancel = threading.Event()

@@ -19,8 +19,9 @@ from localspec.llama.model import Model
 from localspec.llama.placement import SPLIT_MODES
 from localspec.loading.calibration import forget
 from localspec.loading.config import EngineConfig, RuntimeConfig
+from localspec.loading.copy_sources import read_texts
 from localspec.loading.drafter_set import DrafterSet
-from localspec.loading.loader import load_models
+from localspec.loading.loader import LoadedModels, load_models
 from localspec.models.pair_finder import pair_of
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.closing import Closing
@@ -42,12 +43,13 @@ class Engine(Closing, Texts):
         runtime: RuntimeConfig,
         *,
         remember: bool = False,
+        copy_from: Sequence[str] = (),
     ) -> None:
-        began = perf_counter()
-        self._config, self._closed = EngineConfig(model, draft, runtime, remember), False
+        began, self._closed = perf_counter(), False
+        self._config = EngineConfig(model, draft, runtime, remember, tuple(copy_from))
         self.scheduler = Scheduler()
         self.lock = self.scheduler.lock
-        slots = Slots(load_models(model, draft, runtime, remember=remember), self.scheduler)
+        slots = Slots(_models(self._config), self.scheduler)
         super().__init__(slots, load_seconds=perf_counter() - began)
 
     def __repr__(self) -> str:
@@ -203,8 +205,7 @@ class Engine(Closing, Texts):
 
     def _load_target(self) -> None:
         self._free()
-        config = self._config
-        models = load_models(config.model, config.draft, config.runtime, remember=config.remember)
+        models = _models(self._config)
         self.slot.replace_models(models)
         for slot in self._slots.further:
             slot.replace_models(self.slot.loaded.for_another_text())
@@ -247,6 +248,7 @@ def load(
     draft_device: Sequence[str] | None = None,
     draft_gpu_layers: int | None = None,
     remember: bool = False,
+    copy_from: Sequence[str | Path] = (),
 ) -> Engine:
     """Load a target and its drafters; use the engine in a `with`.
 
@@ -255,6 +257,7 @@ def load(
     object with the Drafter protocol, or a list of these to choose from at each step.
     remember: save the texts of this engine, up to a size limit, in the user's cache folder, and let
     the suffix drafter copy from the texts saved there; `localspec forget` deletes them.
+    copy_from: text files, which are in no prompt, that the suffix drafter may copy from.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
     models are; see Placement. `device=["none"]` is the processor.
     The other options are those of RuntimeConfig; None lets localspec choose.
@@ -278,7 +281,7 @@ def load(
         draft_device=draft_device,
         draft_gpu_layers=draft_gpu_layers,
     )
-    return load_with(model, draft, runtime, remember=remember)
+    return load_with(model, draft, runtime, remember=remember, copy_from=read_texts(copy_from))
 
 
 def load_with(
@@ -287,13 +290,24 @@ def load_with(
     runtime: RuntimeConfig,
     *,
     remember: bool = False,
+    copy_from: Sequence[str] = (),
 ) -> Engine:
-    """Load as `load` does, with options that were checked."""
+    """Load as `load` does, with options that were checked. copy_from: the texts of the files."""
     library.clear_pending_interrupt()
-    engine = Engine(model, parse_draft(draft), runtime, remember=remember)
+    engine = Engine(model, parse_draft(draft), runtime, remember=remember, copy_from=copy_from)
     try:
         library.raise_pending_interrupt()
     except KeyboardInterrupt:
         engine.close()
         raise
     return engine
+
+
+def _models(config: EngineConfig) -> LoadedModels:
+    return load_models(
+        config.model,
+        config.draft,
+        config.runtime,
+        remember=config.remember,
+        copy_from=config.copy_from,
+    )

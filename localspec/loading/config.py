@@ -208,12 +208,13 @@ class RuntimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """The arguments of `engine.load`, checked."""
+    """The arguments of `engine.load`, checked. copy_from: the texts of the files."""
 
     model: str | Path | None
     draft: DraftRequest
     runtime: RuntimeConfig
     remember: bool = False
+    copy_from: tuple[str, ...] = ()
 
 
 def threads_for(weights: int) -> int:

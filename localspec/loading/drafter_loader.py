@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.drafters.spec import PARD
-from localspec.drafters.suffix_store import PastTexts
 from localspec.drafters.translation import Translation
 from localspec.errors import (
     DrafterMismatchError,
@@ -21,6 +20,7 @@ from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.loading.acceptance_check import LEAST_RATE, acceptance_rate
 from localspec.loading.config import RuntimeConfig
+from localspec.loading.copy_sources import NO_SOURCES, CopySources
 from localspec.loading.drafter_finder import FoundDrafter, FoundDrafters, own_drafter
 from localspec.loading.drafter_plan import shortage
 from localspec.loading.drafter_set import DrafterSet, SequenceDrafter
@@ -35,13 +35,13 @@ from localspec.models.vocabulary_match import THROUGH_TEXT_LINE, mismatch, trans
 class LoadedDrafters:
     """The loaded drafters of one target.
 
-    reason: as in DrafterSet. past: the store of earlier texts, if they are kept. notes: the
-    requests that could not be met in full, one line each.
+    reason: as in DrafterSet. sources: what they may copy from. notes: the requests that could not
+    be met in full, one line each.
     """
 
     drafters: tuple[LoadedDrafter, ...] = ()
     reason: str | None = None
-    past: PastTexts | None = None
+    sources: CopySources = NO_SOURCES
     notes: tuple[str, ...] = ()
 
     @property
@@ -73,14 +73,14 @@ class LoadedDrafters:
             for each in [each for each in self.drafters if not each.is_lost]:
                 sequence = beside.of_model(each.model) if each.model else None
                 try:
-                    members.append(each.for_sequence(target, runtime, self.past, sequence))
+                    members.append(each.for_sequence(target, runtime, self.sources, sequence))
                 except WorkerError:
                     if each.is_lost:
                         continue
                     raise
                 undo.callback(members[-1].close)
             undo.pop_all()
-        return _drafter_set(target, _cheap_first(members), self.reason, self.past)
+        return _drafter_set(target, _cheap_first(members), self.reason, self.sources)
 
     def close(self) -> None:
         """Free the models; close their caches before."""
@@ -92,7 +92,7 @@ def load_drafters(
     found: FoundDrafters,
     target: KVSequence,
     runtime: RuntimeConfig,
-    past: PastTexts | None = None,
+    sources: CopySources = NO_SOURCES,
     *,
     kv_type_fits: bool = False,
 ) -> tuple[LoadedDrafters, DrafterSet]:
@@ -119,7 +119,7 @@ def load_drafters(
                 with ExitStack() as undo_each:
                     ready, note = _load(each, target, runtime, kv_type_fits=kv_type_fits)
                     undo_each.callback(ready.close)
-                    member = ready.for_sequence(target, runtime, past)
+                    member = ready.for_sequence(target, runtime, sources)
                     undo_each.callback(member.close)
                     foreign = _foreign(each, target, member, optional=optional)
                     undo.push(undo_each.pop_all())
@@ -141,20 +141,21 @@ def load_drafters(
         ordered = _cheap_first(members)
         undo.pop_all()
     reason = "; ".join(failures.values()) or reason
-    every = LoadedDrafters(tuple(loaded), reason, past, tuple(notes))
-    return every, _drafter_set(target, ordered, reason, past)
+    notes += filter(None, [sources.note(each.spec.kind for each in loaded)])
+    every = LoadedDrafters(tuple(loaded), reason, sources, tuple(notes))
+    return every, _drafter_set(target, ordered, reason, sources)
 
 
 def _drafter_set(
     target: KVSequence,
     members: tuple[SequenceDrafter, ...],
     reason: str | None,
-    past: PastTexts | None,
+    sources: CopySources,
 ) -> DrafterSet:
     """Make the set; the target hands out only the hidden rows that its drafters read."""
     layers = {layer for each in members for layer in each.drafter.traits.reads_hidden}
     target.context.hidden.disable_all_but(layers)
-    return DrafterSet(members, reason, past)
+    return DrafterSet(members, reason, sources.past)
 
 
 def _next_own_drafter(

@@ -15,7 +15,6 @@ from localspec.drafters.model_free import model_free_drafter
 from localspec.drafters.mtp import ChainedMtp, Mtp
 from localspec.drafters.pard import Pard
 from localspec.drafters.spec import DrafterSpec
-from localspec.drafters.suffix_store import PastTexts
 from localspec.drafters.text_drafter import TextDrafter
 from localspec.drafters.translation import Translation
 from localspec.errors import DrafterMismatchError, ModelLoadError
@@ -28,6 +27,7 @@ from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedContext, SharedSequence
 from localspec.loading.config import RuntimeConfig
+from localspec.loading.copy_sources import CopySources
 from localspec.loading.drafter_set import SequenceDrafter
 from localspec.loading.drawing_ahead import prepare_to_draw_ahead
 from localspec.loading.matrix_heads import LoadedMatrixHead
@@ -66,7 +66,7 @@ class LoadedDrafter:
         self,
         target: KVSequence,
         runtime: RuntimeConfig,
-        past: PastTexts | None,
+        sources: CopySources,
         beside: KVSequence | None = None,
     ) -> SequenceDrafter:
         """Make a drafter for the text in the target's cache.
@@ -80,7 +80,7 @@ class LoadedDrafter:
             drafter = self.matrices.drafter(target.n_vocab)
             return SequenceDrafter(drafter, matrices=self.matrices, kind=self.spec.kind)
         if self.model is None or self.header is None:
-            return SequenceDrafter(model_free_drafter(self.spec.kind, past.load() if past else ()))
+            return SequenceDrafter(model_free_drafter(self.spec.kind, sources.load()))
         sequence = self._sequence(self.model, self.header, target, runtime, beside)
         if sequence.rollback is Rollback.NOTHING:
             sequence.close()

@@ -1,6 +1,6 @@
 """Loader: loads a target and its drafters, with the caches of a first text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +21,7 @@ from localspec.loading import equal_digits, learnt_rates
 from localspec.loading.calibration import calibrate
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.context_limit import within_model
+from localspec.loading.copy_sources import copy_sources
 from localspec.loading.drafter_finder import find_drafters
 from localspec.loading.drafter_loader import LoadedDrafters, load_drafters
 from localspec.loading.drafter_plan import plan_drafters
@@ -145,9 +146,9 @@ class LoadedModels:
         The target's cache stays as it is if the costs of its passes are known.
         """
         found = find_drafters(request, self.target.model.path)
-        past = self.drafters.past
+        sources = self.drafters.sources
         with ExitStack() as undo:
-            drafters, drafter_set = load_drafters(found, self.target, self.runtime, past)
+            drafters, drafter_set = load_drafters(found, self.target, self.runtime, sources)
             undo.callback(drafters.close)
             undo.callback(drafter_set.close)
             costs, policies = _calibrated(self.target, drafter_set, self.runtime, self.costs)
@@ -182,8 +183,12 @@ def load_models(
     runtime: RuntimeConfig,
     *,
     remember: bool = False,
+    copy_from: Iterable[str] = (),
 ) -> LoadedModels:
-    """Load the target and its drafters; on an error, free everything. Arguments: `engine.load`."""
+    """Load the target and its drafters; on an error, free everything.
+
+    copy_from: texts to copy from. The other arguments are those of `engine.load`.
+    """
     path = registry.bundled().target if model is None else locate(model)
     facts = loadable_facts(path)
     runtime, context_note = within_model(runtime, facts)
@@ -210,8 +215,9 @@ def load_models(
         asked = runtime
         runtime, threads_note = fit_threads(target, asked)
         past = PastTexts(weights.vocabulary_fingerprint) if remember else None
+        sources = copy_sources(weights, past, copy_from)
         drafters, drafter_set = load_drafters(
-            found, target, runtime, past, kv_type_fits=only_this_kv_type
+            found, target, runtime, sources, kv_type_fits=only_this_kv_type
         )
         undo.callback(drafters.close)
         undo.callback(drafter_set.close)
