@@ -129,7 +129,7 @@ flash_attention_option = click.option(
 threads_option = click.option(
     "--threads",
     type=int,
-    help="CPU threads. [default: by model size, at most one per physical core]",
+    help="CPU threads. [default: by model size, at most one per fast core]",
 )
 
 

@@ -83,7 +83,7 @@ SETTINGS = {
         Setting("model", "the bundled pair"),
         Setting("draft", "auto"),
         Setting("ctx", "the model's, at most 8192", 2, parameter="context"),
-        Setting("threads", "by model size, at most one per physical core", 1),
+        Setting("threads", "by model size, at most one per fast core", 1),
         Setting("gpu_layers", "all", -1),
         Setting("rpc", "no other machine"),
         Setting("device", "all GPUs"),

@@ -11,7 +11,8 @@ from localspec.generation_config import require
 from localspec.llama import rpc_build
 from localspec.llama.devices import devices
 from localspec.llama.rpc_server import RpcServer, own_version, require_known_version
-from localspec.loading.config import MOST_THREADS, physical_cores
+from localspec.loading.config import MOST_THREADS
+from localspec.utils.cores import performance_cores
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import cache_folder, make_private_folder
 from localspec.workers.address import DEFAULT_PORT, Address
@@ -54,7 +55,7 @@ def worker(*, host: str, port: int, cache: bool, threads: int | None, build: boo
     address = Address(_ip_address(host), port)
     require_known_version()
     folder = _tensor_folder(output) if cache else None
-    _serve(address, threads or physical_cores(), folder, output)
+    _serve(address, threads or performance_cores(), folder, output)
     return 0
 
 

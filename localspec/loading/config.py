@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from localspec.drafters.spec import DraftRequest
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
@@ -21,7 +19,7 @@ from localspec.llama.placement import DEFAULT, SPLIT_MODES, Placement, for_head,
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
 from localspec.memory.drafter_places import drafter_places
-from localspec.utils.busy_cores import allowed_cores
+from localspec.utils.cores import performance_cores
 
 # Of ggml.
 MOST_THREADS = 512
@@ -218,15 +216,9 @@ class EngineConfig:
 
 
 def threads_for(weights: int) -> int:
-    """The number of threads for a model of `weights` bytes, at most one per physical core.
+    """The number of threads for a model of `weights` bytes, at most one per fast core.
 
     Threads wait for each other hundreds of times per pass. With a small model, waiting costs more
     time than more threads save, and far more when another program uses one of the cores.
     """
-    return max(1, min(weights // _BYTES_PER_THREAD, physical_cores()))
-
-
-def physical_cores() -> int:
-    """The number of physical cores for this process: hyperthreads slow llama.cpp down."""
-    allowed = len(allowed_cores())
-    return min(psutil.cpu_count(logical=False) or allowed, allowed)
+    return max(1, min(weights // _BYTES_PER_THREAD, performance_cores()))

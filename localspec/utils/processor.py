@@ -38,7 +38,7 @@ _APPLE = {
 def processor_name(cpuinfo: Path = _CPUINFO) -> str:
     """Return the model's name, such as "AMD EPYC 9354"; the architecture where it is not told."""
     told = (
-        _sysctl("machdep.cpu.brand_string")
+        sysctl("machdep.cpu.brand_string")
         if sys.platform == "darwin"
         else _value(cpuinfo, "model name")
     )
@@ -48,7 +48,7 @@ def processor_name(cpuinfo: Path = _CPUINFO) -> str:
 def processor_features(cpuinfo: Path = _CPUINFO) -> frozenset[str]:
     """Return those features that llama.cpp has kernels for; none where the system tells none."""
     if sys.platform == "darwin":
-        return frozenset(name for key, name in _APPLE.items() if _sysctl(key) == "1")
+        return frozenset(name for key, name in _APPLE.items() if sysctl(key) == "1")
     # Flags on x86, Features on Arm.
     flags = _value(cpuinfo, "flags") or _value(cpuinfo, "features") or ""
     return frozenset(_LINUX[flag] for flag in flags.split() if flag in _LINUX)
@@ -64,7 +64,8 @@ def _value(cpuinfo: Path, key: str) -> str | None:
     return next((value.strip() for name, _, value in pairs if name.strip().lower() == key), None)
 
 
-def _sysctl(key: str) -> str | None:
+def sysctl(key: str) -> str | None:
+    """Return what Apple's system tells of a key; None if it tells nothing."""
     try:
         done = subprocess.run(["sysctl", "-n", key], capture_output=True, text=True, check=True)
     except (OSError, subprocess.SubprocessError):
