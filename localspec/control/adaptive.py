@@ -77,7 +77,7 @@ class AdaptivePolicy:
         self._passes = costs.passes
         self._round = Round(self._passes, self.rows.offer, ())
         self._running: RunningDraft | None = None
-        # Survivals and drafting (see Offer) of the candidate that was looked at last.
+        # Survivals and drafting (see Offer) of a candidate that found no round.
         self._drafts: tuple[Sequence[float], Sequence[float]] = ((), ())
         self._steps_since_plain = self._generated = 0
         self._expected_tokens = _EXPECTED_TOKENS
@@ -137,12 +137,11 @@ class AdaptivePolicy:
             reason = "a head that had not paid for long reads no more"
         if self.explain:
             self.explain(explanation(chosen, round_.plain, reason))
+        if chosen and reason is _TRIED_AGAIN and round_.texts > 1:
+            chosen = chosen.of_one_token()
         self._offer(options, chosen)
         if chosen is None:
             return PLAIN_STEP
-        if reason is _TRIED_AGAIN and round_.texts > 1:
-            # All pay for it, and one token tells enough.
-            limit = limit.to(1)
         return self._start(chosen, limit, max(chosen.rate, 1 / round_.plain))
 
     def _learn_from_others(self) -> None:
@@ -187,10 +186,10 @@ class AdaptivePolicy:
             host = step.decoding_seconds - step.share
             self._learn_pass(step, host + step.decode_seconds)
         self._generated += len(step.tokens)
-        self.rows.learn(step, self._passes)
+        running = self._running
+        self.rows.learn(step, self._passes, running.reading if running else 0.0)
         plain, seconds = self._round.plain_step(step), self._round.own_seconds(step)
         self._charge(step, seconds, plain)
-        running = self._running
         self._steps_since_plain = self._steps_since_plain + 1 if step.verified else 0
         for candidate in self.candidates:
             drafted = running is not None and candidate is running.candidate
@@ -281,7 +280,6 @@ class AdaptivePolicy:
         survivals = candidate.survivals(limit)
         drafting = candidate.drafting(len(survivals))
         del survivals[self._affordable(survivals, drafting, catching_up) :]
-        self._drafts = survivals, drafting
         savings = candidate.savings(survivals, round_.table()) if self._overlaps(limit) else []
         expected = list(accumulate(survivals, initial=1.0))
         best, best_rate = None, 0.0
@@ -295,6 +293,7 @@ class AdaptivePolicy:
             if plan.tokens + own > best_rate * seconds:
                 best, best_rate = plan, (plan.tokens + own) / seconds
         if not best:
+            self._drafts = self._drafts if self._drafts[0] else (survivals, drafting)
             return None
         own = expected[best.depth]
         if reading:

@@ -38,7 +38,8 @@ class FixedDepth:
         self._rows, self._passes, self._widest = rows, passes, widest
 
     def begin(self) -> None:
-        """Nothing to do."""
+        """Tell the other texts how deep this one drafts."""
+        self._offer()
 
     def reads(self, drafter: Drafter, lacking: int = 0) -> bool:
         """Always."""
@@ -79,6 +80,13 @@ class FixedDepth:
         """Learn how far the text is ahead of one that is written without drafts."""
         if self._rows and self._passes:
             self._rows.learn(step, self._passes)
+            self._offer()
+
+    def _offer(self) -> None:
+        """Tell the other texts of the next draft: that is decided, whatever they do."""
+        if self._rows:
+            depth = self._depth if self.drafters else 0
+            self._rows.offer.bring([0.0] * depth, [0.0] * (depth + 1), depth)
 
     def lose(self, drafter: Drafter) -> None:
         """Draft with the others."""

@@ -18,7 +18,7 @@ class LossBudget:
     account is for all of them, and may be overdrawn by fewer decodes, as all wait for each. That of
     each text remains: a text that only loses cannot spend what the others save.
 
-    overdraft: in plain steps.
+    overdraft, most: in plain steps. most: of the balance below 0; what is lost beyond is forgiven.
     """
 
     ALLOWANCE = 0.02
@@ -27,8 +27,8 @@ class LossBudget:
     MAX_BALANCE = 20.0
     MAX_OVERRUN = 2.0
 
-    def __init__(self, overdraft: float = OVERDRAFT) -> None:
-        self._overdraft = overdraft
+    def __init__(self, overdraft: float = OVERDRAFT, most: float = float("inf")) -> None:
+        self._overdraft, self._most = overdraft, most
         self._balance = 0.0
 
     def available(self, plain: float) -> float:
@@ -48,4 +48,5 @@ class LossBudget:
         """
         charged = min(seconds, self.MAX_OVERRUN * expected)
         earned = (1 + self.ALLOWANCE) * tokens * plain - charged
-        self._balance = min(self._balance + earned, self.MAX_BALANCE * plain * texts)
+        balance = min(self._balance + earned, self.MAX_BALANCE * plain * texts)
+        self._balance = max(balance, -self._most * plain)

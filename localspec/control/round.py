@@ -19,21 +19,20 @@ a number of rows the likeliest ones are the best. So the choices are the 0, 1, 2
 further rows of all texts. All of them are compared, as C rises in steps: where the next row does
 not pay, the next four may; and a text's row may cost nothing only because others draft.
 
-The texts decide one after the other. What a text has decided is certain for those that follow, so
-what they all draft is what the last of them has compared; so no draft grows while it is drawn, as
-one may that has no others beside it.
+The texts decide one after the other. What a text has decided is certain for those that follow: what
+all of them draft is a choice that the last one has compared. Therefore no draft grows while it is
+drawn, as that of a text without others may.
 
-Nobody pays for the drafts of others, and not for long for its own: a text bears a round of at most
+Nobody pays for the drafts of others, and nobody long for its own: a text bears a round of at most
 
     T_i = C(texts) e_i + slack_i
 
 where its slack is the time by which it is ahead of a text that is written beside as many others
-without any drafts, and one such round more (`RowShare.lead`). So whoever gains may spend what it
-has gained, and a text whose drafts are bad is delayed by a few rounds, not by every draft of
-others. One that is behind, but not by far, goes on beside others while its own drafts promise a
-gain.
-Rounds that some text does not bear are no choices. Where one text would be left out, all may still
-draft alike: these rounds are choices too.
+without any drafts, and one such round more (`RowShare.lead`), and of the tokens that it may gain,
+three count at most. So whoever gains may spend what it has gained, and a text whose drafts are bad
+is delayed by a few rounds, not by every draft of others. One that is behind, but not by far, goes
+on beside others while its own drafts promise a gain. Rounds that some text does not bear are no
+choices. Where one text would be left out, all may still draft alike: these are choices too.
 
 With one text this is the rate (1 + S(1) + ... + S(k)) / (C(1 + k) + d(k)). Each text decides by
 itself, from what the others offered last, for its own part of the best choice.
@@ -118,18 +117,20 @@ class Round:
 
         most: the seconds of the round that this text bears.
         """
-        nobody, *drafts = (self._plan(each, 0) for each in self._likeliest)
-        borne = (each for each in drafts if each.seconds <= min(most, each.most))
-        return min(each.seconds / (1.0 + each.tokens) for each in (nobody, *borne))
+        certain, *choices = (self._plan(each, 0) for each in self._likeliest)
+        borne = (each for each in choices if each.seconds <= min(most, each.most))
+        return min(each.seconds / (1.0 + each.tokens) for each in (certain, *borne))
 
     def table(self, others: Sequence[int] | None = None) -> list[float]:
         """Seconds of the decodes by this text's own rows, from 1 to WIDEST; entry 0 is unused.
 
-        others: the rows of the others, by default those of the drafts that they chose last.
+        others: the rows of the others. By default those that are certain, or, where unequal passes
+        share no decode, those of the drafts that they chose last.
         """
         if not self._offers:
             return self._costs
-        beside = self._now.rows if others is None else tuple(others)
+        certain = self._now if self._passes.unequal_apart else self._likeliest[0]
+        beside = certain.rows if others is None else tuple(others)
         return [0.0, *(self._decode(beside, own) for own in range(1, WIDEST + 1))]
 
     def plans(self, survivals: Sequence[float], drafting: Sequence[float]) -> Iterator[Plan]:
@@ -155,7 +156,7 @@ class Round:
             for depth in range(1, len(survivals) + 1):
                 yield self._now, depth
                 # Equal rows are cheap, and the others may follow.
-                yield self._at([depth] * len(self._offers)), depth
+                yield self._alike(depth), depth
             return
         yield from self._merged(survivals, drafting)
         # All bear more where none is left out.
@@ -223,7 +224,7 @@ class Round:
             sum(each.survivals[: each.depth]) if each.decided else 0.0 for each in self._offers
         ]
         borne = list(map(self._borne, self._offers, gained))
-        for worth, number, depth in tokens[: WIDEST_DECODE - rows - 1]:
+        for worth, number, depth in tokens[: max(0, WIDEST_DECODE - rows - 1)]:
             offer = self._offers[number]
             rows += 1
             expected += self._weights[number] * offer.survivals[depth]

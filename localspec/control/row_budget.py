@@ -14,8 +14,10 @@ from localspec.speculation.policy import Step
 
 # How far the loss budget of all texts may be overdrawn, in their plain decodes.
 OVERDRAFT = 4.0
-# How many plain decodes the drafts of others may delay a text.
+# How many plain decodes drafts may delay a text, beside what it expects to gain by its own.
 DELAY = 1.0
+# A text never has to make up for more: drafts of a fixed depth beside it ask nobody.
+_LARGEST_DEBT = 10.0
 # The weight of the newest step in the tokens per step.
 _NEWEST = 1 / 32
 
@@ -101,7 +103,7 @@ class RowShare:
 
     def __init__(self, budget: RowBudget, is_written: Callable[[], bool]) -> None:
         self.budget = budget
-        self.lead = LossBudget(DELAY)
+        self.lead = LossBudget(DELAY, _LARGEST_DEBT)
         self.is_written = is_written
         self.offer = Offer()
         self.cache: object = None
@@ -118,29 +120,41 @@ class RowShare:
 
     def begin(self, cache: object) -> None:
         """Start a text, of which nothing is known, in this cache."""
-        self.offer, self.cache, self.lead = Offer(), cache, LossBudget(DELAY)
+        self.offer, self.cache, self.lead = Offer(), cache, LossBudget(DELAY, _LARGEST_DEBT)
 
-    def learn(self, step: Step, passes: PassCosts) -> None:
-        """Learn from a step of this text."""
+    def learn(self, step: Step, passes: PassCosts, prompt: float = 0.0) -> None:
+        """Learn from a step of this text.
+
+        prompt: the expected seconds in which its drafter has read the prompt. They are charged to
+        nobody: they pay later, and what may be spent on them is a share of the time of all.
+        """
         offer = self.offer
         offer.risk, offer.trial, offer.decided = 0.0, False, False
         offer.tokens += _NEWEST * (len(step.tokens) - offer.tokens)
         offer.host += _NEWEST * (step.decoding_seconds - step.share - offer.host)
         others = self.budget.sharing(self)
         if others and all(rows <= WIDEST for rows in step.others):  # not a part of a prompt
-            self._learn_round(step, passes, others)
+            drafting = max(0.0, step.draft_seconds - prompt) + sum(step.reading.values())
+            self._learn_round(step, passes, others, drafting)
 
-    def _learn_round(self, step: Step, passes: PassCosts, others: "Sequence[RowShare]") -> None:
-        """Learn from a step how long its text had to wait, and the others for its draft."""
+    def _learn_round(
+        self, step: Step, passes: PassCosts, others: "Sequence[RowShare]", drafting: float
+    ) -> None:
+        """Learn from a step how long its text had to wait, and the others for its draft.
+
+        drafting: seconds of the draft, and of reading hidden rows.
+        """
         rows = [step.width, *step.others]
         if passes.unequal_apart:
             depths = (1 + each.offer.depth for each in others if not each.offer.reading)
             rows = [step.width, *depths]
         plain = passes.of_round([1] * len(rows))
-        self._wait(passes.of_round(rows) + step.draft_seconds, len(step.tokens), plain)
+        self._wait(passes.of_round(rows) + drafting, len(step.tokens), plain)
         self.offer.slack = self.lead.available(plain)
         for each in others:
-            each._wait(step.draft_seconds, 0, plain)
+            # One that still reads its prompt takes no step with the others.
+            if each.offer.decided or each.offer.slack < float("inf"):
+                each._wait(drafting, 0, plain)
 
     def _wait(self, seconds: float, tokens: int, plain: float) -> None:
         """Account for seconds of a round. tokens: of this text, in them. plain: of a plain one."""

@@ -1,7 +1,7 @@
 """Running draft: the draft of the current step, and whether a further token is worth drawing."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.control.candidate import Candidate, DraftTimer
 from localspec.control.round import Plan
@@ -34,6 +34,10 @@ class Option:
     def depth(self) -> int:
         """The tokens of the draft."""
         return self.plan.depth
+
+    def of_one_token(self) -> "Option":
+        """The same with one token: others pay for a trial too, and one tells enough."""
+        return replace(self, plan=self.plan._replace(depth=1))
 
     def gain_of_looking(self, passes: Sequence[float]) -> float:
         """As that of the candidate; 0 if it has the prompt to read."""

@@ -11,5 +11,5 @@ MODEL_FREE = {"suffix": Suffix, "lookup": PromptLookup, "ngram": Ngram}
 
 
 def model_free_drafter(name: str, past: Iterable[Sequence[int]] = ()) -> Drafter:
-    """Make the drafter of this name in MODEL_FREE. past: earlier texts for `suffix`."""
+    """Make the drafter of this name in MODEL_FREE. past: other texts for `suffix`."""
     return Suffix(past=past) if name == "suffix" else MODEL_FREE[name]()

@@ -46,7 +46,7 @@ class Suffix:
     """Copies the tokens after an earlier occurrence of the text's longest repeated suffix.
 
     shortest: the shortest match to copy after, in tokens; behind a difference, the fewest tokens.
-    past: texts of earlier conversations to copy from too, the oldest first.
+    past: other texts to copy from too, such as those of earlier conversations, the oldest first.
     rates: the chances learnt before; they are updated in place.
     differences: whether to go on copying behind differences.
     max_replaced: the most tokens kept of texts that were cut off or replaced.

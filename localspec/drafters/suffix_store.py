@@ -24,6 +24,8 @@ if sys.platform != "win32":
 _FIRST_LINE = b"localspec past texts 1\n"
 _HEAD = len(_FIRST_LINE) + 4  # and the CRC-32 of the rest
 _CLOSE, _LARGEST = -1, 2**31 - 1
+# An index of them takes 140 bytes per token.
+MOST_TOKENS = 200_000
 _TOKENS, _BROKEN, _TEMPORARY = ".tokens", ".broken", ".tmp"
 
 
@@ -56,7 +58,7 @@ class PastTexts:
         vocabulary: str,
         folder: Path | None = None,
         *,
-        max_tokens: int = 200_000,
+        max_tokens: int = MOST_TOKENS,
         max_bytes: int = 1_000_000,
     ) -> None:
         if max_tokens < 1 or max_bytes < _HEAD + 8:

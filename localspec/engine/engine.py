@@ -43,10 +43,10 @@ class Engine(Closing, Texts):
         runtime: RuntimeConfig,
         *,
         remember: bool = False,
-        copy_from: Sequence[str] = (),
+        copied_texts: Sequence[str] = (),
     ) -> None:
         began, self._closed = perf_counter(), False
-        self._config = EngineConfig(model, draft, runtime, remember, tuple(copy_from))
+        self._config = EngineConfig(model, draft, runtime, remember, tuple(copied_texts))
         self.scheduler = Scheduler()
         self.lock = self.scheduler.lock
         slots = Slots(_models(self._config), self.scheduler)
@@ -248,7 +248,7 @@ def load(
     draft_device: Sequence[str] | None = None,
     draft_gpu_layers: int | None = None,
     remember: bool = False,
-    copy_from: Sequence[str | Path] = (),
+    copy_from: str | Path | Sequence[str | Path] = (),
 ) -> Engine:
     """Load a target and its drafters; use the engine in a `with`.
 
@@ -281,7 +281,8 @@ def load(
         draft_device=draft_device,
         draft_gpu_layers=draft_gpu_layers,
     )
-    return load_with(model, draft, runtime, remember=remember, copy_from=read_texts(copy_from))
+    texts = read_texts(copy_from)
+    return load_with(model, draft, runtime, remember=remember, copied_texts=texts)
 
 
 def load_with(
@@ -290,11 +291,13 @@ def load_with(
     runtime: RuntimeConfig,
     *,
     remember: bool = False,
-    copy_from: Sequence[str] = (),
+    copied_texts: Sequence[str] = (),
 ) -> Engine:
-    """Load as `load` does, with options that were checked. copy_from: the texts of the files."""
+    """Load as `load` does, with options that were checked. copied_texts: those of files."""
     library.clear_pending_interrupt()
-    engine = Engine(model, parse_draft(draft), runtime, remember=remember, copy_from=copy_from)
+    engine = Engine(
+        model, parse_draft(draft), runtime, remember=remember, copied_texts=copied_texts
+    )
     try:
         library.raise_pending_interrupt()
     except KeyboardInterrupt:
@@ -309,5 +312,5 @@ def _models(config: EngineConfig) -> LoadedModels:
         config.draft,
         config.runtime,
         remember=config.remember,
-        copy_from=config.copy_from,
+        copied_texts=config.copied_texts,
     )

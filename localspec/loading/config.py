@@ -206,13 +206,13 @@ class RuntimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """The arguments of `engine.load`, checked. copy_from: the texts of the files."""
+    """The arguments of `engine.load`, checked. copied_texts: those of files."""
 
     model: str | Path | None
     draft: DraftRequest
     runtime: RuntimeConfig
     remember: bool = False
-    copy_from: tuple[str, ...] = ()
+    copied_texts: tuple[str, ...] = ()
 
 
 def threads_for(weights: int) -> int:

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localspec.drafters.suffix_store import PastTexts
+from localspec.drafters.suffix import Suffix
+from localspec.drafters.suffix_store import MOST_TOKENS, PastTexts
 from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
-from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most
+from localspec.utils.bounded_file import read_at_most
 
-# As many as of past texts: an index takes 140 bytes per token.
-MOST_TOKENS = 200_000
-COPIER = "suffix"
+# More could not have few enough tokens.
+_MOST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,34 +30,40 @@ class CopySources:
 
     def note(self, kinds: Iterable[str]) -> str | None:
         """One line where nothing copies from the files. kinds: of the drafters."""
-        if not self.files or COPIER in kinds:
+        if not self.files or Suffix.name in kinds:
             return None
-        return f"nothing is copied from the files: no drafter copies; add {COPIER} to --draft"
+        return "nothing is copied from the files: only suffix copies from them; add it to --draft"
 
 
 NO_SOURCES = CopySources()
 
 
-def read_texts(files: Iterable[str | Path]) -> tuple[str, ...]:
-    """The texts of files. Raises InvalidValueError for one that cannot be read, or is no text."""
-    texts = []
-    for file in map(Path, files):
-        try:
-            texts.append(read_at_most(file, MOST_TEXT_BYTES).decode("utf-8"))
-        except OSError as error:
-            raise InvalidValueError(
-                f"{file} cannot be copied from: {error.strerror or error}"
-            ) from error
-        except UnicodeDecodeError as error:
-            raise InvalidValueError(
-                f"{file} cannot be copied from: it is not UTF-8 text (byte {error.start} is "
-                f"0x{error.object[error.start]:02x})"
-            ) from error
-    return tuple(texts)
+def read_texts(files: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
+    """The texts of files, with line breaks as models write them.
+
+    Raises InvalidValueError for a file that cannot be read, is too large, or is no text.
+    """
+    files = [files] if isinstance(files, str | Path) else files
+    return tuple(_text(Path(file)) for file in files)
+
+
+def _text(file: Path) -> str:
+    try:
+        text = read_at_most(file, _MOST_BYTES).decode("utf-8-sig")
+    except OSError as error:
+        raise InvalidValueError(
+            f"{file} cannot be copied from: {error.strerror or error}"
+        ) from error
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
+        raise InvalidValueError(
+            f"{file} cannot be copied from: it is not UTF-8 text ({byte})"
+        ) from error
+    return text.replace("\r\n", "\n")
 
 
 def copy_sources(model: Model, past: PastTexts | None, texts: Iterable[str]) -> CopySources:
-    """The sources for a target.
+    """The sources for a target. texts: those of files.
 
     Raises InvalidValueError if the texts have more than MOST_TOKENS tokens.
     """

@@ -11,11 +11,13 @@ from localspec.gguf.fingerprint import fingerprint as fingerprint
 from localspec.llama import extra_buffers, library
 from localspec.llama.devices import can_offload, devices
 from localspec.llama.placement import Placement
+from localspec.utils.cores import performance_cores
 
 
 def machine_signature() -> list[list[Any]]:
     """Return what measurements of this machine depend on: the machine, its GPUs, the build."""
-    machine = [platform.node(), platform.machine(), os.cpu_count(), can_offload(), *_gpus(None)]
+    cores = [os.cpu_count(), performance_cores()]
+    machine = [platform.node(), platform.machine(), *cores, can_offload(), *_gpus(None)]
     return [machine, [*library.build_signature(), extra_buffers.usable()]]
 
 

@@ -183,11 +183,11 @@ def load_models(
     runtime: RuntimeConfig,
     *,
     remember: bool = False,
-    copy_from: Iterable[str] = (),
+    copied_texts: Iterable[str] = (),
 ) -> LoadedModels:
     """Load the target and its drafters; on an error, free everything.
 
-    copy_from: texts to copy from. The other arguments are those of `engine.load`.
+    copied_texts: those of files. The other arguments are those of `engine.load`.
     """
     path = registry.bundled().target if model is None else locate(model)
     facts = loadable_facts(path)
@@ -215,7 +215,7 @@ def load_models(
         asked = runtime
         runtime, threads_note = fit_threads(target, asked)
         past = PastTexts(weights.vocabulary_fingerprint) if remember else None
-        sources = copy_sources(weights, past, copy_from)
+        sources = copy_sources(weights, past, copied_texts)
         drafters, drafter_set = load_drafters(
             found, target, runtime, sources, kv_type_fits=only_this_kv_type
         )

@@ -15,33 +15,32 @@ from localspec.utils.processor import sysctl
 _DEVICES = Path("/sys/devices")
 # An efficiency core has less than this part of the capacity of the fastest core.
 _FAST = 0.6
+# With fewer fast cores than these, all cores count: one thread would be slower.
+_FEWEST = 2
 
 
 def performance_cores(devices: Path = _DEVICES) -> int:
     """The number of fast physical cores that this process may use; hyperthreads are no cores."""
     allowed = allowed_cores()
-    physical = min(psutil.cpu_count(logical=False) or len(allowed), len(allowed))
+    physical = psutil.cpu_count(logical=False) or len(allowed)
     if sys.platform == "darwin":
         told = sysctl("hw.perflevel0.physicalcpu") or ""
         fast = int(told) if told.isdigit() else 0
     else:
-        fast = len(_first_siblings(devices, _fast_processors(devices) & allowed))
-    return min(physical, fast) if fast else physical
+        fast = len(_first_siblings(devices, _fast_processors(devices, allowed)))
+    every = min(physical, len(_first_siblings(devices, allowed)))
+    return min(every, fast) if fast >= _FEWEST else every
 
 
-def _fast_processors(devices: Path) -> frozenset[int]:
-    """The numbers of the fast processors, by Linux; none where all are alike, or it is not told."""
+def _fast_processors(devices: Path, allowed: frozenset[int]) -> frozenset[int]:
+    """The fast ones of these processors, by Linux; none where it tells nothing."""
     # Intel's two kinds are two devices.
     if listed := _read(devices / "cpu_core" / "cpus"):
-        return _numbers(listed)
-    capacities = {
-        int(file.parent.name[3:]): int(told)
-        for file in (devices / "system" / "cpu").glob("cpu[0-9]*/cpu_capacity")
-        if (told := _read(file)).isdigit()
-    }
+        return _numbers(listed) & allowed
+    files = {n: devices / "system" / "cpu" / f"cpu{n}" / "cpu_capacity" for n in allowed}
+    capacities = {n: int(told) for n, file in files.items() if (told := _read(file)).isdigit()}
     least = _FAST * max(capacities.values(), default=0)
-    fast = frozenset(number for number, each in capacities.items() if each >= least)
-    return fast if len(fast) < len(capacities) else frozenset()
+    return frozenset(number for number, each in capacities.items() if each >= least)
 
 
 def _first_siblings(devices: Path, processors: frozenset[int]) -> frozenset[int]:

@@ -3,6 +3,7 @@
 import platform
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -64,6 +65,7 @@ def _value(cpuinfo: Path, key: str) -> str | None:
     return next((value.strip() for name, _, value in pairs if name.strip().lower() == key), None)
 
 
+@cache
 def sysctl(key: str) -> str | None:
     """Return what Apple's system tells of a key; None if it tells nothing."""
     try:

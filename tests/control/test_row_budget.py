@@ -435,6 +435,87 @@ def test_a_text_that_waits_for_others_loses_its_lead() -> None:
     assert lead_after(1, 1, 100) == float("inf"), "a part of a prompt is nobody's draft"
 
 
+def test_who_reads_a_prompt_is_not_charged_for_the_drafts_meanwhile() -> None:
+    """It takes no step with the others: its passes are too wide."""
+    passes, budget = PassCosts(COSTS["F16 B"]), RowBudget()
+    shares = [budget.new_share() for _ in range(3)]
+    for share in shares:
+        share.begin(None)
+    *writers, reader = shares
+    reader.offer.reading = 1.0
+    for _ in range(20):
+        for share in writers:
+            share.learn(Step([], 3, 4, [1], 1.0, 0.5, others=(4,)), passes)
+    assert writers[0].offer.slack < -5 * passes.seconds(2)
+    reader.offer.bring((), (), 0)
+    reader.learn(Step([], 0, 1, [1], 1.0, 0.0, others=(1, 1)), passes)
+    assert reader.offer.slack == pytest.approx(passes.seconds(3) * (DELAY + 0.02))
+
+
+def test_reading_a_prompt_to_draft_is_charged_to_nobody_and_hidden_rows_to_all() -> None:
+    passes, budget = PassCosts(COSTS["F16 B"]), RowBudget()
+    shares = [budget.new_share() for _ in range(2)]
+
+    def slacks(prompt: float, hidden: float) -> list[float]:
+        for share in shares:
+            share.begin(None)
+            share.offer.bring((), (), 0)
+        step = Step([], 0, 1, [1], 1.0, 12.0, others=(1,), reading={"eagle3": hidden})
+        shares[0].learn(step, passes, prompt)
+        shares[1].learn(Step([], 0, 1, [1], 1.0, 0.0, others=(1,)), passes)
+        return [share.offer.slack / passes.seconds(2) for share in shares]
+
+    assert slacks(12.5, 0.0) == pytest.approx([DELAY + 0.02] * 2)
+    assert slacks(12.0, 0.5) == pytest.approx([DELAY + 0.02 - 0.5 / passes.seconds(2)] * 2)
+
+
+def test_what_drafts_of_a_fixed_depth_cost_is_forgiven_some_day() -> None:
+    passes, budget = PassCosts(COSTS["F16 B"]), RowBudget()
+    shares = [budget.new_share() for _ in range(2)]
+    for share in shares:
+        share.begin(None)
+        share.offer.bring((), (), 0)
+    for _ in range(300):
+        shares[0].learn(Step([], 8, 9, [1], 1.0, 1.0, others=(1,)), passes)
+        shares[1].learn(Step([], 0, 1, [1], 1.0, 0.0, others=(9,)), passes)
+    assert shares[1].offer.slack == pytest.approx(-9 * passes.seconds(2))
+
+
+def test_others_know_the_depth_of_a_fixed_draft() -> None:
+    budget, passes = RowBudget(), PassCosts(COSTS["F16 B"])
+    drafter = CostlyDrafter(FakeClock(), lambda: True)
+    policy = FixedDepth([drafter], 3, rows=budget.new_share(), passes=passes)
+    policy.begin()
+    [offer] = budget.new_share().others
+    assert (offer.depth, offer.decided) == (3, True)
+    policy.learn(Step([1] * 3, 3, 4, [1], 1.0, 0.0, others=(1,)))
+    assert (offer.depth, offer.decided) == (3, True), "also the next one"
+    policy.lose(drafter)
+    policy.begin()
+    assert budget.new_share().others[0].depth == 0
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_plans_keep_to_what_is_decided(apart: bool) -> None:
+    passes = PassCosts(COSTS["F16 B"], unequal_apart=apart)
+    decided = offered(0.9, 0.9, 0.9)
+    decided.bring(decided.survivals, decided.drafting, 0)
+    for plan in Round(passes, Offer(), [decided]).plans([0.9] * 3, [0.0] * 4):
+        assert plan.others == (1,)
+
+
+def test_texts_that_are_alike_fill_a_decode_alike() -> None:
+    """Copies that are always right, where rows cost next to nothing: 63 of them are not enough."""
+    users = SimulatedUsers({1: 1.0, 64: 1.02}, [User(0.99, copies=True)] * 3, auto)
+    for writer in users.writers:
+        writer.drafter.draw = lambda: (True, MARGIN_OF[True])  # type: ignore[method-assign]
+        writer.drafter._found = 10**9  # a copy without an end
+    for _ in range(60):
+        users.step()
+    tokens = [writer.tokens for writer in users.writers]
+    assert min(tokens) >= 0.6 * max(tokens)
+
+
 @pytest.mark.parametrize("mix", ["0.9", "mixed", "useless"])
 def test_running_states_are_never_much_slower_than_plain(mix: str) -> None:
     """Passes of unequal rows are computed one after the other."""

@@ -6,6 +6,7 @@ import pytest
 
 import localspec
 from localspec.errors import InvalidValueError
+from localspec.loading.copy_sources import read_texts
 
 PROMPT = "How do I list hidden files?"
 
@@ -48,13 +49,27 @@ def test_the_text_of_the_file_is_no_markup(tmp_path: Path) -> None:
         assert len(tokens) > 4
 
 
+@pytest.mark.parametrize("data", [b"\xef\xbb\xbfone\r\ntwo", b"one\ntwo"])
+def test_texts_of_editors_are_read_as_models_write(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "a.txt"
+    file.write_bytes(data)
+    assert read_texts(file) == read_texts([str(file)]) == ("one\ntwo",)
+
+
+def test_an_empty_file_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "empty"
+    file.touch()
+    with localspec.load(threads=1, context=64, copy_from=file, draft="suffix") as engine:
+        assert len(engine.generate("a", max_tokens=2).token_ids) > 0
+
+
 def test_a_file_that_nothing_copies_from_is_noted(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("abc", encoding="utf-8")
     with localspec.load(threads=1, context=64, copy_from=[file], draft="none") as engine:
-        assert any("add suffix to --draft" in note for note in engine.notes)
+        assert any("only suffix copies" in note for note in engine.notes)
     with localspec.load(threads=1, context=64, copy_from=[file], draft="suffix") as engine:
-        assert not any("add suffix" in note for note in engine.notes)
+        assert not any("only suffix" in note for note in engine.notes)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +78,7 @@ def test_a_file_that_nothing_copies_from_is_noted(tmp_path: Path) -> None:
         (None, "No such file"),
         (b"\xff\xfe", "not UTF-8 text (byte 0 is 0xff)"),
         (b"abc " * 300_000, "at most 200,000"),
+        (b"a" * (8 * 2**20 + 1), "larger than"),
     ],
 )
 def test_a_file_that_cannot_be_copied_from_is_refused(

@@ -33,6 +33,9 @@ def test_one_kind_of_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     machine(monkeypatch, 8, 4)
     pairs_of_hyperthreads(tmp_path, 4)
     assert performance_cores(tmp_path) == 4
+    # A process that may use both threads of two of them.
+    monkeypatch.setattr(cores, "allowed_cores", lambda: frozenset(range(4)))
+    assert performance_cores(tmp_path) == 2
 
 
 def test_two_kinds_of_intel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,16 +45,23 @@ def test_two_kinds_of_intel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write(tmp_path / "cpu_core" / "cpus", "0-11")
     write(tmp_path / "cpu_atom" / "cpus", "12-19")
     assert performance_cores(tmp_path) == 6
-    # A process that may use two of the fast ones, or none.
+    # A process that may use two of the fast ones, one, or none.
     monkeypatch.setattr(cores, "allowed_cores", lambda: frozenset([0, 1, 3, 14, 15]))
     assert performance_cores(tmp_path) == 2
+    monkeypatch.setattr(cores, "allowed_cores", lambda: frozenset([0, 13, 14, 15]))
+    assert performance_cores(tmp_path) == 4
     monkeypatch.setattr(cores, "allowed_cores", lambda: frozenset([14, 15]))
     assert performance_cores(tmp_path) == 2
 
 
 @pytest.mark.parametrize(
     ("capacities", "expected"),
-    [([1024, 900, 900, 900, 350, 350], 4), ([1024] * 6, 6), ([400, 400, 1024, 1024, 400, 400], 2)],
+    [
+        ([1024, 900, 900, 900, 350, 350], 4),
+        ([1024] * 6, 6),
+        ([400, 400, 1024, 1024, 400, 400], 2),
+        ([1024, 500, 500, 200, 200, 200], 6),
+    ],
 )
 def test_kinds_of_arm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capacities: list[int], expected: int
