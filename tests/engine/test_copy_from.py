@@ -15,7 +15,7 @@ def answer(**options: object) -> tuple[list[int], str, int]:
     """The tokens, the text, and how many tokens were copied."""
     with localspec.load(threads=1, context=512, **options) as engine:
         running = engine.stream(
-            [{"role": "user", "content": PROMPT}], seed=3, temperature=0.8, max_tokens=48
+            [{"role": "user", "content": PROMPT}], seed=3, temperature=0.8, max_tokens=48, depth=6
         )
         tokens = [token for token in running]
         copied = sum(token.origin == "suffix" for token in tokens)
