@@ -15,6 +15,7 @@ from localspec.bench.experiments.simulated_users import (
     MakePolicy,
     SimulatedUsers,
     Speeds,
+    Writer,
     auto,
     fixed,
     plain,
@@ -502,6 +503,32 @@ def test_plans_keep_to_what_is_decided(apart: bool) -> None:
     decided.bring(decided.survivals, decided.drafting, 0)
     for plan in Round(passes, Offer(), [decided]).plans([0.9] * 3, [0.0] * 4):
         assert plan.others == (1,)
+
+
+def test_what_others_drafted_last_leaves_room_until_they_decide() -> None:
+    """Else a text that once offered nothing would find no room for ever."""
+    passes = PassCosts(COSTS["F16 B"])
+    others = [Offer(depth=31, survivals=[0.9] * 31, drafting=[0.0] * 32) for _ in range(2)]
+    assert max(Round(passes, Offer(), others).table()) < float("inf")
+    for each in others:
+        each.decided = True
+    assert Round(passes, Offer(), others).table()[2] == float("inf")
+
+
+def test_a_trial_beside_others_is_of_one_token_and_they_know_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decide, depths = Writer.decide, list[tuple[int, int]]()
+
+    def watched(writer: Writer) -> None:
+        decide(writer)
+        offer = writer.policy.rows.offer  # type: ignore[attr-defined]
+        if offer.trial:
+            depths.append((offer.depth, len(writer.draft)))
+
+    monkeypatch.setattr(Writer, "decide", watched)
+    SimulatedUsers(COSTS["Q4_0 B"], [User(0.5)] * 8, auto).run(150)
+    assert len(depths) > 3 and set(depths) == {(1, 1)}
 
 
 def test_texts_that_are_alike_fill_a_decode_alike() -> None:
