@@ -72,7 +72,7 @@ class Plan(NamedTuple):
 
 
 class _Others(NamedTuple):
-    """What the other texts bring: as in Plan, but the seconds outside the decode."""
+    """What the other texts bring and bear: as in Plan, but the seconds outside the decode."""
 
     rows: tuple[int, ...]
     tokens: float
@@ -110,15 +110,12 @@ class Round:
             self._likeliest.append(self._now)
         else:
             self._add_likeliest()
-        self.plain = self._best_without(self._borne(own, 0.0))
+        self.plain = self._best_without()
 
-    def _best_without(self, most: float) -> float:
-        """Seconds per token, by weight, of the best round in which this text does not draft.
-
-        most: the seconds of the round that this text bears.
-        """
-        certain, *choices = (self._plan(each, 0) for each in self._likeliest)
-        borne = (each for each in choices if each.seconds <= min(most, each.most))
+    def _best_without(self) -> float:
+        """Seconds per token, by weight, of the best round in which this text does not draft."""
+        certain, *choices = (self._plan(each, 0, 0.0) for each in self._likeliest)
+        borne = (each for each in choices if each.seconds <= each.most)
         return min(each.seconds / (1.0 + each.tokens) for each in (certain, *borne))
 
     def table(self, others: Sequence[int] | None = None) -> list[float]:
@@ -144,9 +141,7 @@ class Round:
             return
         gained = list(accumulate(survivals, initial=0.0))
         for others, depth in self._choices(survivals, drafting):
-            plan = self._plan(others, depth)
-            own = self._borne(self._own, gained[depth])
-            yield plan._replace(most=min(plan.most, own))
+            yield self._plan(others, depth, gained[depth])
 
     def _choices(
         self, survivals: Sequence[float], drafting: Sequence[float]
@@ -177,9 +172,11 @@ class Round:
             if depth < len(own):
                 yield self._likeliest[further], depth + 1
 
-    def _plan(self, others: _Others, depth: int) -> Plan:
+    def _plan(self, others: _Others, depth: int, gained: float) -> Plan:
+        """gained: the drafted tokens of this text that may be accepted."""
         seconds = others.seconds + self._decode(others.rows, 1 + depth)
-        return Plan(depth, others.rows, others.tokens, seconds, others.most)
+        most = min(others.most, self._borne(self._own, gained))
+        return Plan(depth, others.rows, others.tokens, seconds, most)
 
     def _decode(self, others: tuple[int, ...], own: int) -> float:
         """Seconds of the decodes of all. own: the rows of this text."""

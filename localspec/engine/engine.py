@@ -21,7 +21,7 @@ from localspec.loading.calibration import forget
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.copy_sources import read_texts
 from localspec.loading.drafter_set import DrafterSet
-from localspec.loading.loader import LoadedModels, load_models
+from localspec.loading.loader import load_models
 from localspec.models.pair_finder import pair_of
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.closing import Closing
@@ -49,7 +49,7 @@ class Engine(Closing, Texts):
         self._config = EngineConfig(model, draft, runtime, remember, tuple(copied_texts))
         self.scheduler = Scheduler()
         self.lock = self.scheduler.lock
-        slots = Slots(_models(self._config), self.scheduler)
+        slots = Slots(load_models(self._config), self.scheduler)
         super().__init__(slots, load_seconds=perf_counter() - began)
 
     def __repr__(self) -> str:
@@ -205,8 +205,7 @@ class Engine(Closing, Texts):
 
     def _load_target(self) -> None:
         self._free()
-        models = _models(self._config)
-        self.slot.replace_models(models)
+        self.slot.replace_models(load_models(self._config))
         for slot in self._slots.further:
             slot.replace_models(self.slot.loaded.for_another_text())
 
@@ -304,13 +303,3 @@ def load_with(
         engine.close()
         raise
     return engine
-
-
-def _models(config: EngineConfig) -> LoadedModels:
-    return load_models(
-        config.model,
-        config.draft,
-        config.runtime,
-        remember=config.remember,
-        copied_texts=config.copied_texts,
-    )

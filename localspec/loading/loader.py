@@ -1,10 +1,9 @@
 """Loader: loads a target and its drafters, with the caches of a first text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import CostProfile
@@ -19,7 +18,7 @@ from localspec.llama.placement import Placement
 from localspec.llama.sequence import KVSequence
 from localspec.loading import equal_digits, learnt_rates
 from localspec.loading.calibration import calibrate
-from localspec.loading.config import RuntimeConfig
+from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.context_limit import within_model
 from localspec.loading.copy_sources import copy_sources
 from localspec.loading.drafter_finder import find_drafters
@@ -177,22 +176,12 @@ class LoadedModels:
         self.target.close()
 
 
-def load_models(
-    model: str | Path | None,
-    draft: DraftRequest,
-    runtime: RuntimeConfig,
-    *,
-    remember: bool = False,
-    copied_texts: Iterable[str] = (),
-) -> LoadedModels:
-    """Load the target and its drafters; on an error, free everything.
-
-    copied_texts: those of files. The other arguments are those of `engine.load`.
-    """
-    path = registry.bundled().target if model is None else locate(model)
+def load_models(config: EngineConfig) -> LoadedModels:
+    """Load the target and its drafters; on an error, free everything. Raises as `engine.load`."""
+    path = registry.bundled().target if config.model is None else locate(config.model)
     facts = loadable_facts(path)
-    runtime, context_note = within_model(runtime, facts)
-    found, plan = plan_drafters(draft, facts, runtime)
+    runtime, context_note = within_model(config.runtime, facts)
+    found, plan = plan_drafters(config.draft, facts, runtime)
     useless, drafter_place = target_notes(runtime.placement, facts), runtime.drafter_placement
     only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
     runtime = replace(
@@ -214,8 +203,8 @@ def load_models(
         undo.callback(target.close)
         asked = runtime
         runtime, threads_note = fit_threads(target, asked)
-        past = PastTexts(weights.vocabulary_fingerprint) if remember else None
-        sources = copy_sources(weights, past, copied_texts)
+        past = PastTexts(weights.vocabulary_fingerprint) if config.remember else None
+        sources = copy_sources(weights, past, config.copied_texts)
         drafters, drafter_set = load_drafters(
             found, target, runtime, sources, kv_type_fits=only_this_kv_type
         )
