@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -77,26 +78,36 @@ class Arrivals(RuleBasedStateMachine):
         seed=st.integers(0, 3),
         depth=st.sampled_from([None, 0, 3]),
         grammar=st.sampled_from([None, None, GRAMMAR]),
+        alike=st.integers(1, 3),
     )
-    def arrive(self, start: int, length: int, grammar: str | None, **options: Any) -> None:
-        """A text begins. Prompts begin alike, so that a beginning can be shared."""
+    def arrive(
+        self, start: int, length: int, grammar: str | None, alike: int, **options: Any
+    ) -> None:
+        """Some texts begin. Prompts begin alike, so that a beginning can be shared.
+
+        alike: how many have the same prompt and options, so that passes have as many rows.
+        """
         prompt = [1, *(259 + (at * (1 + start // 3) + start % 3) % 16 for at in range(length))]
         whole = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0, "logprobs": False}
         asked = {"max_tokens": LENGTH, "ignore_eos": grammar is None, "grammar": grammar}
-        self.texts.append(Arrival(self.engine, prompt, {**whole, **asked, **options}))
+        for _ in range(min(alike, TEXTS - len(self.texts))):
+            self.texts.append(Arrival(self.engine, prompt, {**whole, **asked, **options}))
 
     @precondition(lambda self: self.texts)
     @rule(counts=st.lists(st.integers(0, 9), min_size=TEXTS, max_size=TEXTS))
     def go_on(self, counts: list[int]) -> None:
         """All texts are read at the same time, some further than others."""
-        threads, ready = Threads(), threading.Barrier(len(self.texts))
-
-        def read(text: Arrival, count: int) -> None:
-            ready.wait(PATIENCE)
-            text.read(count)
-
-        for text, count in zip(self.texts, counts, strict=False):
-            threads.start(read, text, count)
+        threads, scheduler = Threads(), self.engine.scheduler
+        with scheduler.lock:
+            reading = [
+                threads.start(text.read, count)
+                for text, count in zip(self.texts, counts, strict=False)
+            ]
+            # Their first steps begin together, however busy the machine is.
+            while any(
+                thread.is_alive() and thread.ident not in scheduler._arriving for thread in reading
+            ):
+                sleep(0.0001)
         threads.join()
 
     @precondition(lambda self: self.texts)
