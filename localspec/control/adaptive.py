@@ -13,6 +13,7 @@ from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.candidate import Candidate
 from localspec.control.cost_model import CostModel
 from localspec.control.explanation import Explain, explanation
+from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
 from localspec.control.round import Round
@@ -78,7 +79,7 @@ class AdaptivePolicy:
         self._round = Round(self._passes, self.rows.offer, ())
         self._running: RunningDraft | None = None
         # Survivals and drafting (see Offer) of a candidate that found no round.
-        self._drafts: tuple[Sequence[float], Sequence[float]] = ((), ())
+        self._drafts: tuple[Sequence[float], Drafting] = ((), NO_DRAFTING)
         self._steps_since_plain = self._generated = 0
         self._expected_tokens = _EXPECTED_TOKENS
 
@@ -123,7 +124,7 @@ class AdaptivePolicy:
         self._learn_from_others()
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
-        self._running, self._drafts = None, ((), ())
+        self._running, self._drafts = None, ((), NO_DRAFTING)
         options = [
             option
             for candidate in self.candidates
@@ -285,8 +286,7 @@ class AdaptivePolicy:
         best, best_rate = None, 0.0
         for plan in round_.plans(survivals, drafting):
             own = expected[plan.depth]
-            seconds = plan.seconds + drafting[plan.depth]
-            seconds += catching_up * min(1.0, own / max(1, answer_backlog))
+            seconds = plan.seconds + catching_up * min(1.0, own / max(1, answer_backlog))
             if seconds > plan.most:
                 continue
             seconds -= savings[plan.depth] if savings else 0.0
@@ -304,12 +304,12 @@ class AdaptivePolicy:
             candidate, best, own, best_rate, survivals, drafting, reading, catching_up, slowdown
         )
 
-    def _affordable(self, survivals: list[float], drafting: list[float], catching_up: float) -> int:
+    def _affordable(self, survivals: list[float], drafting: Drafting, catching_up: float) -> int:
         """How many tokens of a draft may be worth their seconds, and are within the budgets."""
         passes = self._round.table()
         most_seconds = passes[1] + self._available()
         for depth, survival in enumerate(survivals, start=1):
-            seconds = passes[depth + 1] + drafting[depth]
+            seconds = passes[depth + 1] + drafting.alone[depth]
             if (depth > 1 and survival < LEAST_SURVIVAL) or seconds + catching_up > most_seconds:
                 return depth - 1
         return len(survivals)
@@ -384,13 +384,14 @@ class AdaptivePolicy:
 
     def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
         candidate, plan, round_ = option.candidate, option.plan, self._round
-        drafting, passes = option.drafting[plan.depth], round_.table(plan.others)
+        drafting, passes = option.seconds_of_drafting, round_.table(plan.others)
         # The rows of a parallel draft are computed first; others leave no more room than planned.
         may_grow = round_.alone and not candidate.parallel
         deepest = min(candidate.depth(limit), limit.depth if may_grow else plan.depth)
         longer = passes[plan.depth + 1] - passes[1] + drafting
-        running = RunningDraft(option, rate, passes, self._available(), deepest, clock=self.clock)
-        self._running = running
+        self._running = running = RunningDraft(
+            option, rate, passes, self._available(), deepest, clock=self.clock, rows=self.rows
+        )
         self.rows.offer.risk = longer + option.catching_up
         if candidate.parallel or candidate.reports_confidence:
             return Decision(candidate.drafter, deepest, running.go_on)

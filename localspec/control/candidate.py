@@ -15,8 +15,10 @@ from localspec.control.acceptance import (
     correctness,
 )
 from localspec.control.drafter_cost import DrafterCost
+from localspec.control.joint_drafting import Drafting
 from localspec.control.looking import gain_of_looking
 from localspec.control.overlap import Overlap
+from localspec.control.row_budget import RowShare
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog, ready
 
@@ -86,11 +88,14 @@ class Candidate:
         """How many tokens of its next draft are drawn already."""
         return ready(self.drafter)
 
-    def drafting(self, deepest: int) -> list[float]:
-        """The seconds of drafts of every depth from 0 to `deepest`; ready tokens take none."""
-        if not (drawn := self.ready):
-            return self.cost.table(deepest)
-        return [max(0, depth - drawn) * self.cost.further for depth in range(deepest + 1)]
+    def drafting(self, deepest: int) -> Drafting:
+        """What drafts of every depth from 0 to `deepest` take; ready tokens take no time."""
+        if drawn := self.ready:
+            alone = [max(0, depth - drawn) * self.cost.further for depth in range(deepest + 1)]
+        else:
+            alone = self.cost.table(deepest)
+        # Passes that draw a whole draft have as many rows as it has tokens, in each text.
+        return Drafting(alone, self.drafter.name, None if self.parallel else self.cost.sharing)
 
     def savings(self, survivals: Sequence[float], passes: Sequence[float]) -> list[float]:
         """See Overlap; empty for a drafter that draws no tokens ahead."""
@@ -182,17 +187,18 @@ class Candidate:
 
     # While it drafts.
 
-    def start_draft(self, depth: int, slowdown: float, clock: Callable[[], float]) -> "DraftTimer":
+    def start_draft(
+        self, depth: int, slowdown: float, clock: Callable[[], float], rows: RowShare
+    ) -> "DraftTimer":
         """Return a timer for a draft that starts now.
 
         depth: the most tokens of the draft. slowdown: PassCosts.reading_slowdown. clock: returns
-        the time in seconds.
+        the time in seconds. rows: the text's share, which knows how many texts share a decode.
         """
         self.exploration_budget = 0.0
         self._idle = False
         self._margins = []
-        rows = depth if self.parallel else None
-        return DraftTimer(self, slowdown, clock, rows)
+        return DraftTimer(self, slowdown, clock, rows, depth if self.parallel else None)
 
     def add_margin(self, margin: float) -> float:
         """Record a token drawn with this margin; return the probability that it is accepted."""
@@ -256,7 +262,8 @@ class Candidate:
 class DraftTimer:
     """Measures the seconds of each token of one draft, for the drafter's cost.
 
-    rows: of the pass that all tokens are drawn from; None: each token takes a pass of its own.
+    share: the text's, which knows how many texts share a decode. rows: of the pass that all tokens
+    are drawn from; None: each token takes a pass of its own.
     """
 
     def __init__(
@@ -264,8 +271,10 @@ class DraftTimer:
         candidate: Candidate,
         slowdown: float,
         clock: Callable[[], float],
+        share: RowShare,
         rows: int | None = None,
     ) -> None:
+        self._share = share
         self._cost = candidate.cost
         self._ready = candidate.ready
         self._backlog = candidate.backlog
@@ -281,10 +290,11 @@ class DraftTimer:
         if self._count < self._ready:
             pass
         elif self._count:
-            self._cost.learn_further(now - self._last)
+            self._cost.learn_further(now - self._last, self._share.texts)
         elif self._rows is not None:
             self._cost.learn_pass(now - self._last, self._rows, self._backlog, self._slowdown)
         else:
-            self._cost.learn_first(now - self._last, self._backlog, self._slowdown)
+            texts = self._share.texts
+            self._cost.learn_first(now - self._last, self._backlog, self._slowdown, texts)
         self._count += 1
         self._last = now

@@ -24,8 +24,9 @@ class CostModel:
     @classmethod
     def of(cls, profile: CostProfile, *, unequal_apart: bool = False) -> "CostModel":
         """Start from a measured profile. unequal_apart: see PassCosts."""
-        drafters = {name: seconds.cost() for name, seconds in profile.drafters.items()}
-        return cls(PassCosts(profile.passes, unequal_apart=unequal_apart), drafters)
+        passes = profile.passes
+        drafters = {name: seconds.cost(passes) for name, seconds in profile.drafters.items()}
+        return cls(PassCosts(passes, unequal_apart=unequal_apart), drafters)
 
     def drafter(self, name: str) -> DrafterCost:
         """The cost of a drafter; the same object for every policy."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from localspec.control.drafter_cost import DrafterCost
+from localspec.control.joint_drafting import Sharing
 from localspec.control.pass_costs import PassCosts
 
 
@@ -15,9 +16,9 @@ class DrafterSeconds:
     further: float
     reading: float
 
-    def cost(self) -> DrafterCost:
-        """A cost to start learning from."""
-        return DrafterCost(self.first, self.further, self.reading)
+    def cost(self, passes: Mapping[int, float]) -> DrafterCost:
+        """A cost to start learning from. passes: the target's, as a guess of its decodes' form."""
+        return DrafterCost(self.first, self.further, self.reading, Sharing(passes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,5 +43,5 @@ class CostProfile:
 
     def step(self, drafter: str, depth: int) -> float:
         """The time of a step with a draft of `depth` tokens, in plain steps."""
-        passes, cost = PassCosts(self.passes), self.drafters[drafter].cost()
+        passes, cost = PassCosts(self.passes), self.drafters[drafter].cost(self.passes)
         return (passes.seconds(depth + 1) + cost.of(depth)) / passes.seconds(1)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from localspec.control.joint_drafting import Sharing
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.recent_median import ENOUGH, RecentMedian
 
@@ -14,7 +15,8 @@ class DrafterCost:
     """Seconds that a drafter takes.
 
     first: the first token of a draft, with a backlog of one or two tokens. further: each token
-    after the first. reading: each token of a longer backlog.
+    after the first. reading: each token of a longer backlog. These are of a text that drafts alone.
+    sharing: what each of several texts pays of a decode that they share.
 
     Where all tokens come from one pass (Traits.parallel), `first` and `further` tell what the pass
     takes until it is learnt by its rows. Then `further` is what drawing a token takes.
@@ -23,6 +25,7 @@ class DrafterCost:
     first: float = 0.0
     further: float = 0.0
     reading: float = 0.0
+    sharing: Sharing = field(default_factory=Sharing)
     _first: RecentMedian = field(default_factory=RecentMedian)
     _further: RecentMedian = field(default_factory=RecentMedian)
     _reading: RecentMedian = field(default_factory=RecentMedian)
@@ -60,13 +63,15 @@ class DrafterCost:
         self.learn_first(seconds if cheap else seconds / tokens, 0)
         self.learn_further(0.0 if cheap else seconds / tokens)
 
-    def learn_first(self, seconds: float, backlog: int, slowdown: float = 1.0) -> None:
+    def learn_first(
+        self, seconds: float, backlog: int, slowdown: float = 1.0, texts: int = 1
+    ) -> None:
         """Learn from the first token of a draft, with this backlog before it.
 
-        slowdown: PassCosts.reading_slowdown.
+        slowdown: PassCosts.reading_slowdown. texts: how many texts share its decode.
         """
         if backlog <= 2:
-            self.first = self._learnt(self._first, seconds, self.first)
+            self.first = self._learnt(self._first, seconds, self.first, texts)
         elif backlog >= _LONG_BACKLOG:
             self._learn_reading(seconds - self.first, backlog, slowdown)
 
@@ -88,16 +93,21 @@ class DrafterCost:
         """Whether enough further tokens were measured while decoding."""
         return len(self._further) >= ENOUGH
 
-    def learn_further(self, seconds: float) -> None:
-        """Learn from one further token."""
-        self.further = self._learnt(self._further, seconds, self.further)
+    def learn_further(self, seconds: float, texts: int = 1) -> None:
+        """Learn from one further token, whose decode so many texts share."""
+        self.further = self._learnt(self._further, seconds, self.further, texts)
 
     def _learn_reading(self, seconds: float, backlog: int, slowdown: float) -> None:
         each = max(0.0, seconds) / (backlog - 2) / slowdown
         self.reading = self._learnt(self._reading, each, self.reading)
 
-    @staticmethod
-    def _learnt(recent: RecentMedian, seconds: float, known: float) -> float:
-        """The median of `recent` once it has enough values, or if no value was known before."""
-        recent.add(seconds)
+    def _learnt(self, recent: RecentMedian, seconds: float, known: float, texts: int = 1) -> float:
+        """The median of `recent` once it has enough values, or if no value was known before.
+
+        What tokens cost alone is known, as a rule, before several texts share their decodes.
+        """
+        if texts > 1 and known:
+            self.sharing.learn(texts, seconds / known)
+            return known
+        recent.add(seconds / self.sharing.part(texts))
         return recent.median if len(recent) >= ENOUGH or not known else known

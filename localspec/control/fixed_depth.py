@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import cast
 
+from localspec.control.joint_drafting import Drafting
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.row_budget import RowShare
 from localspec.speculation.draft import Draft
@@ -86,7 +87,7 @@ class FixedDepth:
         """Tell the other texts of the next draft: that is decided, whatever they do."""
         if self._rows:
             depth = self._depth if self.drafters else 0
-            self._rows.offer.bring([0.0] * depth, [0.0] * (depth + 1), depth)
+            self._rows.offer.bring([0.0] * depth, Drafting([0.0] * (depth + 1)), depth)
 
     def lose(self, drafter: Drafter) -> None:
         """Draft with the others."""

@@ -42,7 +42,7 @@ class PassCosts:
 
     def __init__(self, profile: Mapping[int, float], *, unequal_apart: bool = False) -> None:
         self.unequal_apart = unequal_apart
-        self._base = _interpolated(profile)
+        self._base = seconds_by_rows(profile)
         self._profiled = self._base[1]
         self._factor = 1.0
         self._least_rows = 1
@@ -168,7 +168,7 @@ class PassCosts:
             self._best[width], self._padded[width] = self._base[best], best
 
 
-def _interpolated(profile: Mapping[int, float]) -> list[float]:
+def seconds_by_rows(profile: Mapping[int, float]) -> list[float]:
     """Seconds by width, entry 0 unused: linear between the known widths, and beyond the last."""
     known = sorted((width, seconds) for width, seconds in profile.items() if width <= WIDEST)
     seconds = [0.0] * (WIDEST_DECODE + 1)

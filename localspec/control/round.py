@@ -3,14 +3,14 @@
 Texts that are written at the same time take their steps together: in a round, text i drafts k_i
 tokens, and one decode computes the 1 + k_i rows of each. All wait for all of it:
 
-    T = C(sum of 1 + k_i) + sum of d_i(k_i)
+    T = C(sum of 1 + k_i) + D(k_1, k_2, ...)
 
-C: seconds of a decode by its rows; d: seconds of drafting. Text i may expect e_i = 1 + S_i(1) + ...
-+ S_i(k_i) tokens, where S_i(k) is the probability that its first k drafted tokens are all accepted.
-The best round has the largest geometric mean of the speeds e_i / T: so no text gains less than the
-others together lose, and texts that are alike are served alike, which the sum of the speeds would
-not see to. The mean is largest where a small change of the drafts gains nothing (its logarithm's
-derivative), that is where
+C: seconds of a decode by its rows; D: seconds of drafting (`JointDrafting`). Text i may expect e_i
+= 1 + S_i(1) + ... + S_i(k_i) tokens, where S_i(k) is the probability that its first k drafted
+tokens are all accepted. The best round has the largest geometric mean of the speeds e_i / T: so no
+text gains less than the others together lose, and texts that are alike are served alike, which the
+sum of the speeds would not see to. The mean is largest where a small change of the drafts gains
+nothing (its logarithm's derivative), that is where
 
     (sum of w_i e_i) / T,  w_i = 1 / (the tokens that text i had per step lately)
 
@@ -34,7 +34,7 @@ is delayed by a few rounds, not by every draft of others. One that is behind, bu
 on beside others while its own drafts promise a gain. Rounds that some text does not bear are no
 choices. Where one text would be left out, all may still draft alike: these are choices too.
 
-With one text this is the rate (1 + S(1) + ... + S(k)) / (C(1 + k) + d(k)). Each text decides by
+With one text this is the rate (1 + S(1) + ... + S(k)) / (C(1 + k) + D(k)). Each text decides by
 itself, from what the others offered last, for its own part of the best choice.
 """
 
@@ -42,6 +42,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from localspec.control.joint_drafting import Drafting, JointDrafting
 from localspec.control.pass_costs import WIDEST, WIDEST_DECODE, PassCosts
 from localspec.control.row_budget import Offer
 from localspec.speculation.policy import Step
@@ -61,7 +62,8 @@ class Plan(NamedTuple):
 
     depth: of this text's draft. others: rows of the other texts' passes. tokens: those that the
     others may expect, by their weights, where a token of this text has the weight 1. seconds: of
-    the round, without the drafting of this text. most: those that all bear.
+    the round. most: those that all bear. drafting: how many texts share the decodes of this text's
+    drafter.
     """
 
     depth: int
@@ -69,10 +71,14 @@ class Plan(NamedTuple):
     tokens: float
     seconds: float
     most: float
+    drafting: int = 1
 
 
 class _Others(NamedTuple):
-    """What the other texts bring and bear: as in Plan, but the seconds outside the decode."""
+    """What the other texts bring and bear: as in Plan, but the seconds outside the target's decode.
+
+    Those are what they are if this text does not draft.
+    """
 
     rows: tuple[int, ...]
     tokens: float
@@ -104,8 +110,12 @@ class Round:
         # What a token is worth, in seconds of all texts.
         self._token = self._round / (1.0 + sum(self._weights))
         self._now = self._at([each.depth for each in others])
-        # What the others bring with their 0, 1, 2, ... likeliest tokens, and what each is worth.
-        self._likeliest, self._worths = [self._alike(0)], list[float]()
+        # The depths that are certain: no other is before a text has decided.
+        self._certain = [each.depth if each.decided else 0 for each in others]
+        # What the others bring with their 0, 1, 2, ... likeliest tokens, which token is added each
+        # time, and what it is worth.
+        self._likeliest = [self._at(self._certain)]
+        self._added, self._worths = list[tuple[Drafting, int]](), list[float]()
         if passes.unequal_apart:
             self._likeliest.append(self._now)
         else:
@@ -114,7 +124,7 @@ class Round:
 
     def _best_without(self) -> float:
         """Seconds per token, by weight, of the best round in which this text does not draft."""
-        certain, *choices = (self._plan(each, 0, 0.0) for each in self._likeliest)
+        certain, *choices = (self._plan(each, 0, 0.0, each.seconds) for each in self._likeliest)
         borne = (each for each in choices if each.seconds <= each.most)
         return min(each.seconds / (1.0 + each.tokens) for each in (certain, *borne))
 
@@ -130,53 +140,71 @@ class Round:
         beside = certain.rows if others is None else tuple(others)
         return [0.0, *(self._decode(beside, own) for own in range(1, WIDEST + 1))]
 
-    def plans(self, survivals: Sequence[float], drafting: Sequence[float]) -> Iterator[Plan]:
+    def plans(self, survivals: Sequence[float], drafting: Drafting) -> Iterator[Plan]:
         """The choices in which this text drafts.
 
-        survivals, drafting: see Offer; drafting may be longer.
+        survivals, drafting: see Offer; drafting may be of longer drafts.
         """
         if not self._offers:
             for depth in range(1, len(survivals) + 1):
-                yield Plan(depth, (), 0.0, self._costs[1 + depth], float("inf"))
+                seconds = self._costs[1 + depth] + drafting.alone[depth]
+                yield Plan(depth, (), 0.0, seconds, float("inf"))
             return
         gained = list(accumulate(survivals, initial=0.0))
-        for others, depth in self._choices(survivals, drafting):
-            yield self._plan(others, depth, gained[depth])
+        for others, depth, joint in self._choices(survivals, drafting):
+            seconds, texts = self._beside + joint.seconds, joint.texts(drafting.drafter)
+            yield self._plan(others, depth, gained[depth], seconds, texts)
 
     def _choices(
-        self, survivals: Sequence[float], drafting: Sequence[float]
-    ) -> Iterator[tuple[_Others, int]]:
-        """What the others bring, and the depth of this text."""
+        self, survivals: Sequence[float], drafting: Drafting
+    ) -> Iterator[tuple[_Others, int, JointDrafting]]:
+        """What the others bring, the depth of this text, and the drafts of all."""
         if self._passes.unequal_apart:
+            joint = self._drafts([each.depth for each in self._offers])
             for depth in range(1, len(survivals) + 1):
-                yield self._now, depth
-                # Equal rows are cheap, and the others may follow.
-                yield self._alike(depth), depth
-            return
-        yield from self._merged(survivals, drafting)
-        # All bear more where none is left out.
-        for depth in range(1, min(_DEEPEST_OF_ALL, len(survivals)) + 1):
-            yield self._alike(depth), depth
+                joint.add(drafting, depth)
+                yield self._now, depth, joint
+        else:
+            yield from self._merged(survivals, drafting)
+        # All bear more where none is left out, and equal rows are cheap where unequal ones are not.
+        deepest = len(survivals)
+        if not self._passes.unequal_apart:
+            deepest = min(_DEEPEST_OF_ALL, deepest)
+        joint = self._drafts(self._certain)
+        for depth in range(1, deepest + 1):
+            joint.add(drafting, depth)
+            for each in self._offers:
+                if not each.decided and depth <= len(each.survivals):
+                    joint.add(each.drafting, depth)
+            yield self._alike(depth), depth, joint
 
     def _merged(
-        self, survivals: Sequence[float], drafting: Sequence[float]
-    ) -> Iterator[tuple[_Others, int]]:
+        self, survivals: Sequence[float], drafting: Drafting
+    ) -> Iterator[tuple[_Others, int, JointDrafting]]:
         """The likeliest rows of all texts, one more each time."""
         own, further = self._worth(survivals, drafting, 1.0), 0
+        joint = self._drafts(self._certain)
         for depth in range(len(own) + 1):
             worth = own[depth] if depth < len(own) else float("-inf")
             while further < len(self._worths) and self._worths[further] > worth:
+                joint.add(*self._added[further])
                 further += 1
                 if depth:
-                    yield self._likeliest[further], depth
+                    yield self._likeliest[further], depth, joint
             if depth < len(own):
-                yield self._likeliest[further], depth + 1
+                joint.add(drafting, depth + 1)
+                yield self._likeliest[further], depth + 1, joint
 
-    def _plan(self, others: _Others, depth: int, gained: float) -> Plan:
-        """gained: the drafted tokens of this text that may be accepted."""
-        seconds = others.seconds + self._decode(others.rows, 1 + depth)
+    def _plan(
+        self, others: _Others, depth: int, gained: float, outside: float, texts: int = 1
+    ) -> Plan:
+        """gained: the drafted tokens of this text that may be accepted.
+
+        outside: seconds of all texts outside the target's decode. texts: see Plan.drafting.
+        """
+        seconds = outside + self._decode(others.rows, 1 + depth)
         most = min(others.most, self._borne(self._own, gained))
-        return Plan(depth, others.rows, others.tokens, seconds, most)
+        return Plan(depth, others.rows, others.tokens, seconds, most, texts)
 
     def _decode(self, others: tuple[int, ...], own: int) -> float:
         """Seconds of the decodes of all. own: the rows of this text."""
@@ -188,20 +216,18 @@ class Round:
         # It would take two decodes: no choice where anybody drafts.
         return self._passes.seconds(rows) if own == 1 else float("inf")
 
-    def _worth(
-        self, survivals: Sequence[float], drafting: Sequence[float], weight: float
-    ) -> list[float]:
-        """What each token of a draft is worth, in seconds; none is worth more than one before."""
-        worths, least, before, token = (
-            list[float](),
-            float("inf"),
-            drafting[0],
-            weight * self._token,
-        )
-        for chance, seconds in zip(survivals, drafting[1:], strict=False):
-            least = min(least, token * chance - (seconds - before))
+    def _worth(self, survivals: Sequence[float], drafting: Drafting, weight: float) -> list[float]:
+        """What each token of a draft is worth, in seconds; none is worth more than one before.
+
+        Where others may draft too, it pays its part of a decode of the drafter, as if they did.
+        """
+        drafter, alone = drafting.drafter, drafting.alone
+        texts = 1 + sum(each.drafting.drafter == drafter for each in self._offers)
+        part = drafting.part(texts)
+        worths, least, token = list[float](), float("inf"), weight * self._token
+        for depth, chance in enumerate(survivals):
+            least = min(least, token * chance - part * (alone[depth + 1] - alone[depth]))
             worths.append(least)
-            before = seconds
         return worths
 
     def _add_likeliest(self) -> None:
@@ -216,19 +242,22 @@ class Round:
             if worth > 0
         ]
         tokens.sort()
-        [[rows], expected, seconds, _] = self._likeliest[0]
+        [[rows], expected, *_] = self._likeliest[0]
         gained = [
             sum(each.survivals[: each.depth]) if each.decided else 0.0 for each in self._offers
         ]
         borne = list(map(self._borne, self._offers, gained))
+        joint = self._drafts(self._certain)
         for worth, number, depth in tokens[: max(0, WIDEST_DECODE - rows - 1)]:
             offer = self._offers[number]
             rows += 1
             expected += self._weights[number] * offer.survivals[depth]
-            seconds += offer.drafting[depth + 1] - offer.drafting[depth]
+            joint.add(offer.drafting, depth + 1)
             gained[number] += offer.survivals[depth]
             borne[number] = self._borne(offer, gained[number])
             self._worths.append(-worth)
+            self._added.append((offer.drafting, depth + 1))
+            seconds = self._beside + joint.seconds
             self._likeliest.append(_Others((rows,), expected, seconds, min(borne)))
 
     def _alike(self, depth: int) -> _Others:
@@ -237,17 +266,24 @@ class Round:
 
     def _at(self, depths: Sequence[int]) -> _Others:
         """What the others bring where they draft so deep, as far as each can."""
-        rows, tokens, seconds, borne = list[int](), 0.0, 0.0, float("inf")
+        rows, tokens, borne = list[int](), 0.0, float("inf")
         for each, weight, deepest in zip(self._offers, self._weights, depths, strict=True):
             depth = min(deepest, len(each.survivals))
             gained = sum(each.survivals[:depth])
             tokens += weight * (1.0 + gained)
-            seconds += each.host + each.reading + each.drafting[depth]
             borne = min(borne, self._borne(each, gained))
             if not each.reading:
                 rows.append(1 + depth)
         total = tuple(rows) if self._passes.unequal_apart else (sum(rows),)
-        return _Others(total, tokens, seconds, borne)
+        return _Others(total, tokens, self._beside + self._drafts(depths).seconds, borne)
+
+    def _drafts(self, depths: Sequence[int]) -> JointDrafting:
+        """The drafts of the others where they draft so deep, as far as each can."""
+        joint = JointDrafting()
+        for each, deepest in zip(self._offers, depths, strict=True):
+            for place in range(1, min(deepest, len(each.survivals)) + 1):
+                joint.add(each.drafting, place)
+        return joint
 
     def _borne(self, offer: Offer, gained: float) -> float:
         """How many seconds a text bears, for the whole round, that may gain so many tokens."""

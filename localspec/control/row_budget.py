@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localspec.control.acceptance import Tally
+from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.speculation.policy import Step
@@ -27,16 +28,15 @@ class Offer:
     """What a text may bring to the next decode.
 
     survivals: the probabilities that the first 1, 2, ... tokens of its draft are all accepted.
-    drafting: (1 + number of survivals,) seconds of a draft by its tokens. depth: how many it drafts
-    now, or drafted last. decided: whether it drafts them in the next decode. risk: the seconds that
-    this draft may lose. host: seconds of a step outside the models. reading: seconds of the next
-    pass of its prompt; 0 behind the prompt. tokens: per step, lately. trial: whether its draft now
-    is a trial. slack: how many seconds a round may take longer than one without drafts, if this
-    text drafts nothing.
+    drafting: what drafts of so many tokens take. depth: how many it drafts now, or drafted last.
+    decided: whether it drafts them in the next decode. risk: the seconds that this draft may lose.
+    host: seconds of a step outside the models. reading: seconds of the next pass of its prompt; 0
+    behind the prompt. tokens: per step, lately. trial: whether its draft now is a trial. slack: how
+    many seconds a round may take longer than one without drafts, if this text drafts nothing.
     """
 
     survivals: Sequence[float] = ()
-    drafting: Sequence[float] = (0.0,)
+    drafting: Drafting = NO_DRAFTING
     depth: int = 0
     decided: bool = False
     risk: float = 0.0
@@ -46,10 +46,10 @@ class Offer:
     trial: bool = False
     slack: float = float("inf")
 
-    def bring(self, survivals: Sequence[float], drafting: Sequence[float], depth: int) -> None:
-        """Offer another draft. drafting may be longer than needed."""
+    def bring(self, survivals: Sequence[float], drafting: Drafting, depth: int) -> None:
+        """Offer another draft. drafting may be of longer ones."""
         self.survivals = survivals
-        self.drafting = drafting[: 1 + len(survivals)] or (0.0,)
+        self.drafting = drafting.first(len(survivals))
         self.depth, self.decided, self.reading = depth, True, 0.0
 
 
@@ -98,7 +98,7 @@ class RowShare:
     offer: what it may bring to the next decode. cache: only texts of one cache share decodes.
     budget: that of all texts. is_written: as in RowBudget. seen: the tokens that each drafter, by
     its name, has drafted lately. lead: how far the text is ahead of one that is written beside as
-    many others without any drafts.
+    many others without any drafts. texts: how many shared the last decode of its target or drafter.
     """
 
     def __init__(self, budget: RowBudget, is_written: Callable[[], bool]) -> None:
@@ -108,6 +108,7 @@ class RowShare:
         self.offer = Offer()
         self.cache: object = None
         self.seen: dict[str, Tally] = {}
+        self.texts = 1
 
     @property
     def others(self) -> list[Offer]:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from localspec.control.candidate import Candidate, DraftTimer
+from localspec.control.joint_drafting import Drafting
 from localspec.control.round import Plan
+from localspec.control.row_budget import RowShare
 
 # Depths whose last token is accepted with a lower probability are not considered.
 LEAST_SURVIVAL = 0.02
@@ -25,7 +27,7 @@ class Option:
     expected: float
     rate: float
     survivals: Sequence[float]
-    drafting: Sequence[float]
+    drafting: Drafting
     reading: float
     catching_up: float
     slowdown: float
@@ -34,6 +36,16 @@ class Option:
     def depth(self) -> int:
         """The tokens of the draft."""
         return self.plan.depth
+
+    @property
+    def part(self) -> float:
+        """What this text pays of the decodes of its drafter."""
+        return self.drafting.part(self.plan.drafting)
+
+    @property
+    def seconds_of_drafting(self) -> float:
+        """What this text pays for its draft."""
+        return self.part * self.drafting.alone[self.depth]
 
     def of_one_token(self) -> "Option":
         """The same with one token: others pay for a trial too, and one tells enough."""
@@ -53,7 +65,8 @@ class RunningDraft:
     plain_or_best_rate: tokens per second of the chosen step, or of plain decoding if that is more;
         a further token must bring more tokens per second than this.
     passes: seconds of a decode by the width of this text's pass. available: the most seconds that
-        the step may take longer than a plain one. deepest: the most tokens of the draft.
+        the step may take longer than a plain one. deepest: the most tokens of the draft. rows: the
+        text's share.
     reading, catching_up: see `Option`; only `catching_up` is charged to the loss budget.
     survivals: entry i is the probability that the first i + 1 drafted tokens are all accepted,
         estimated from the drafter's confidence in each.
@@ -68,14 +81,15 @@ class RunningDraft:
         deepest: int,
         *,
         clock: Callable[[], float],
+        rows: RowShare,
     ) -> None:
         self.candidate = candidate = option.candidate
         self.plain_or_best_rate = plain_or_best_rate
         self.reading, self.catching_up = option.reading, option.catching_up
         self.survivals: list[float] = []
-        self.timer: DraftTimer = candidate.start_draft(deepest, option.slowdown, clock)
+        self.timer: DraftTimer = candidate.start_draft(deepest, option.slowdown, clock, rows)
         self.passes = passes
-        self._ready = candidate.ready
+        self._ready, self._part = candidate.ready, option.part
         # The rates stay the same during one draft.
         self._acceptance_rates = candidate.acceptance_rates.chances(deepest)
         self._available = available
@@ -88,7 +102,7 @@ class RunningDraft:
         if self._ready:
             return max(0, drafted - self._ready) * cost.further
         if not self.candidate.parallel:
-            return cost.of(drafted)
+            return self._part * cost.of(drafted)
         return cost.of(self._deepest) - (self._deepest - drafted) * cost.further
 
     def tokens_ahead(self, verified: int) -> int:

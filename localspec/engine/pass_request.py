@@ -17,6 +17,7 @@ class PassRequest:
 
     rows_before: the rows that were computed since it was requested. alone: whether it is computed
     in a decode of its own, because a decode with others has failed. seconds: its part of the time.
+    texts: how many texts shared its decode.
     """
 
     requested: Pass
@@ -25,6 +26,7 @@ class PassRequest:
     scores: Scores | None = None
     error: Exception | None = None
     seconds: float = 0.0
+    texts: int = 1
 
     @property
     def context(self) -> Context:

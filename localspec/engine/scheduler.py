@@ -86,12 +86,13 @@ class ScheduledText:
 
         Beside other texts nothing is drawn ahead.
         """
+        self.rows.texts = 1
         if self._scheduler.has_one_text:
             return meanwhile.compute(requested)
         began = perf_counter()
         request = self._scheduler.compute(requested)
         self.waited += max(0.0, perf_counter() - began - request.seconds)
-        self.rows.offer.reading = 0.0
+        self.rows.offer.reading, self.rows.texts = 0.0, request.texts
         if request.error is not None:
             raise request.error
         assert request.scores is not None
@@ -328,6 +329,7 @@ class Scheduler:
             self._prompt_speed.learn(chosen[0].context.model.size, sum(rows), seconds)
         for request, each, own in zip(chosen, scores, rows, strict=True):
             request.scores, request.seconds = each, seconds * own / sum(rows)
+            request.texts = len(chosen)
         self._hand_out(chosen)
         for request in self._waiting:
             request.rows_before += sum(rows)

@@ -125,8 +125,9 @@ def forecast(
 
 def _costs_of(engine: Engine, heads: Sequence[ReplayedDrafter]) -> dict[str, DrafterCost]:
     """What heads take, as measured when they were loaded."""
-    profile = engine.slot.loaded.costs
-    return {head.name: profile.drafters[head.name].cost() for head in heads if profile}
+    if not (profile := engine.slot.loaded.costs):
+        return {}
+    return {head.name: profile.drafters[head.name].cost(profile.passes) for head in heads}
 
 
 def _forget(drafters: DrafterSet) -> Callable[[], object]:

@@ -28,10 +28,12 @@ class _Known(DrafterCost):
 
     knows_further = True
 
-    def learn_first(self, seconds: float, backlog: int, slowdown: float = 1.0) -> None:
+    def learn_first(
+        self, seconds: float, backlog: int, slowdown: float = 1.0, texts: int = 1
+    ) -> None:
         """Nothing to learn."""
 
-    def learn_further(self, seconds: float) -> None:
+    def learn_further(self, seconds: float, texts: int = 1) -> None:
         """Nothing to learn."""
 
     def learn_pass(self, seconds: float, rows: int, backlog: int, slowdown: float = 1.0) -> None:

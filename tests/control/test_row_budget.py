@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from fakes.machine import CURVES, MARGIN_OF, CheapDrafter, CostlyDrafter, FakeClock, Machine
@@ -25,6 +26,7 @@ from localspec.control.acceptance import AcceptancePrior, AcceptanceRates, Tally
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.fixed_depth import FixedDepth
+from localspec.control.joint_drafting import Drafting
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST_DECODE, PassCosts
 from localspec.control.policies import Policies
@@ -35,7 +37,8 @@ from localspec.speculation.policy import Policy, Step
 
 
 def offered(*survivals: float, tokens: float = 1.0, reading: float = 0.0) -> Offer:
-    return Offer(survivals, (0.0,) * (1 + len(survivals)), tokens=tokens, reading=reading)
+    drafting = Drafting((0.0,) * (1 + len(survivals)))
+    return Offer(survivals, drafting, tokens=tokens, reading=reading)
 
 
 # One text.
@@ -79,7 +82,7 @@ def test_one_text_takes_the_depth_with_the_most_tokens_per_second(
     passes = PassCosts(COSTS[curve])
     alone = Round(passes, Offer(), ())
     best = max(
-        alone.plans(survivals, [0.0] * 9),
+        alone.plans(survivals, Drafting([0.0] * 9)),
         key=lambda plan: (1 + sum(survivals[: plan.depth])) / plan.seconds,
     )
     depth = max(
@@ -115,7 +118,7 @@ def test_the_best_choice_is_the_best_of_all_depths(rates: list[float], curve: st
 
     found = max(
         (1 + sum(texts[0][: plan.depth]) + plan.tokens) / plan.seconds
-        for plan in round_.plans(texts[0], [0.0] * (deepest + 1))
+        for plan in round_.plans(texts[0], Drafting([0.0] * (deepest + 1)))
     )
     every = list(itertools.product(range(deepest + 1), repeat=len(texts)))
     assert max(found, 1 / round_.plain) == pytest.approx(max(map(rate_of, every)))
@@ -132,7 +135,7 @@ def test_texts_that_had_less_come_first() -> None:
             PassCosts({1: 1, 8: 2.0}), offered(tokens=own), [offered(*survivals, tokens=other)]
         )
         best = max(
-            round_.plans(survivals, [0.0] * 5),
+            round_.plans(survivals, Drafting([0.0] * 5)),
             key=lambda plan: (1 + sum(survivals[: plan.depth]) + plan.tokens) / plan.seconds,
         )
         return best.depth
@@ -150,7 +153,7 @@ def test_a_prompt_that_is_read_meanwhile_counts() -> None:
 
     def depth(round_: Round) -> int:
         return max(
-            round_.plans(survivals, [0.0] * 9),
+            round_.plans(survivals, Drafting([0.0] * 9)),
             key=lambda plan: (1 + sum(survivals[: plan.depth]) + plan.tokens) / plan.seconds,
         ).depth
 
@@ -315,7 +318,7 @@ def test_a_round_is_borne_by_what_each_text_gains_in_it() -> None:
     other = offered(0.8, 0.5)
     other.slack, other.host = 0.25, 0.01
     plain = passes.seconds(2)
-    for plan in Round(passes, Offer(), [other]).plans([0.9, 0.7, 0.2], [0.0] * 4):
+    for plan in Round(passes, Offer(), [other]).plans([0.9, 0.7, 0.2], Drafting([0.0] * 4)):
         [rows] = plan.others
         gained = sum((0.8, 0.5)[: rows - 1])
         assert plan.most == pytest.approx(plain * (1 + gained) + 0.25 + 0.01)
@@ -329,7 +332,7 @@ def test_what_others_have_decided_is_certain_for_those_that_follow() -> None:
     open_ = offered(0.9, 0.8, 0.1)
 
     def rows() -> set[int]:
-        plans = Round(passes, Offer(), [decided, open_]).plans([0.9, 0.5], [0.0] * 3)
+        plans = Round(passes, Offer(), [decided, open_]).plans([0.9, 0.5], Drafting([0.0] * 3))
         return {plan.others[0] for plan in plans}
 
     assert rows() == {4 + 1, 4 + 2, 4 + 3, 4 + 4}
@@ -341,10 +344,10 @@ def test_more_rows_than_a_decode_has_are_no_choice() -> None:
     passes = PassCosts({1: 1.0, 32: 1.01})
     others = [offered() for _ in range(2)]
     for each in others:
-        each.bring([1.0] * 30, [0.0] * 31, 20)
+        each.bring([1.0] * 30, Drafting([0.0] * 31), 20)
     round_ = Round(passes, Offer(), others)
     most = WIDEST_DECODE - 2 * 21
-    plans = list(round_.plans([1.0] * 30, [0.0] * 31))
+    plans = list(round_.plans([1.0] * 30, Drafting([0.0] * 31)))
     assert {plan.depth for plan in plans if plan.seconds < float("inf")} == {*range(1, most)}
 
 
@@ -358,7 +361,7 @@ def test_a_text_bears_its_own_draft_only_as_long_as_those_of_others() -> None:
     passes = PassCosts(COSTS["F16 B"])
     for own, other in ((0.1, 9.0), (9.0, 0.1)):
         others = [Offer(slack=other)]
-        plans = Round(passes, Offer(slack=own), others).plans([0.5] * 3, [0.0] * 4)
+        plans = Round(passes, Offer(slack=own), others).plans([0.5] * 3, Drafting([0.0] * 4))
         least = 1 + (0.5 if own < other else 0.0)
         assert min(plan.most for plan in plans) == pytest.approx(passes.seconds(2) * least + 0.1)
 
@@ -370,7 +373,7 @@ def test_a_text_that_is_behind_goes_on_while_it_gains() -> None:
 
     def most(rounds_behind: float) -> float:
         own = Offer(slack=-rounds_behind * plain)
-        [plan, *_] = Round(passes, own, [Offer()]).plans([0.9], [0.0] * 2)
+        [plan, *_] = Round(passes, own, [Offer()]).plans([0.9], Drafting([0.0] * 2))
         return plan.most / plain
 
     assert most(0.01) == pytest.approx(1 + 0.9 - 0.01)
@@ -393,7 +396,7 @@ def test_a_text_bears_a_round_for_a_few_tokens_that_it_may_gain() -> None:
     passes = PassCosts(COSTS["F16 B"])
     other = offered(*[1.0] * 20)
     other.slack = 0.0
-    plans = Round(passes, Offer(), [other]).plans([0.99] * 20, [0.0] * 21)
+    plans = Round(passes, Offer(), [other]).plans([0.99] * 20, Drafting([0.0] * 21))
     gained = {plan.most / passes.seconds(2) - 1 for plan in plans}
     assert max(gained) == pytest.approx(3.0)
 
@@ -448,7 +451,7 @@ def test_who_reads_a_prompt_is_not_charged_for_the_drafts_meanwhile() -> None:
         for share in writers:
             share.learn(Step([], 3, 4, [1], 1.0, 0.5, others=(4,)), passes)
     assert writers[0].offer.slack < -5 * passes.seconds(2)
-    reader.offer.bring((), (), 0)
+    reader.offer.bring((), Drafting(), 0)
     reader.learn(Step([], 0, 1, [1], 1.0, 0.0, others=(1, 1)), passes)
     assert reader.offer.slack == pytest.approx(passes.seconds(3) * (DELAY + 0.02))
 
@@ -460,7 +463,7 @@ def test_reading_a_prompt_to_draft_is_charged_to_nobody_and_hidden_rows_to_all()
     def slacks(prompt: float, hidden: float) -> list[float]:
         for share in shares:
             share.begin(None)
-            share.offer.bring((), (), 0)
+            share.offer.bring((), Drafting(), 0)
         step = Step([], 0, 1, [1], 1.0, 12.0, others=(1,), reading={"eagle3": hidden})
         shares[0].learn(step, passes, prompt)
         shares[1].learn(Step([], 0, 1, [1], 1.0, 0.0, others=(1,)), passes)
@@ -475,7 +478,7 @@ def test_what_drafts_of_a_fixed_depth_cost_is_forgiven_some_day() -> None:
     shares = [budget.new_share() for _ in range(2)]
     for share in shares:
         share.begin(None)
-        share.offer.bring((), (), 0)
+        share.offer.bring((), Drafting(), 0)
     for _ in range(300):
         shares[0].learn(Step([], 8, 9, [1], 1.0, 1.0, others=(1,)), passes)
         shares[1].learn(Step([], 0, 1, [1], 1.0, 0.0, others=(9,)), passes)
@@ -501,14 +504,16 @@ def test_plans_keep_to_what_is_decided(apart: bool) -> None:
     passes = PassCosts(COSTS["F16 B"], unequal_apart=apart)
     decided = offered(0.9, 0.9, 0.9)
     decided.bring(decided.survivals, decided.drafting, 0)
-    for plan in Round(passes, Offer(), [decided]).plans([0.9] * 3, [0.0] * 4):
+    for plan in Round(passes, Offer(), [decided]).plans([0.9] * 3, Drafting([0.0] * 4)):
         assert plan.others == (1,)
 
 
 def test_what_others_drafted_last_leaves_room_until_they_decide() -> None:
     """Else a text that once offered nothing would find no room for ever."""
     passes = PassCosts(COSTS["F16 B"])
-    others = [Offer(depth=31, survivals=[0.9] * 31, drafting=[0.0] * 32) for _ in range(2)]
+    others = [
+        Offer(depth=31, survivals=[0.9] * 31, drafting=Drafting([0.0] * 32)) for _ in range(2)
+    ]
     assert max(Round(passes, Offer(), others).table()) < float("inf")
     for each in others:
         each.decided = True
@@ -527,7 +532,7 @@ def test_a_trial_beside_others_is_of_one_token_and_they_know_it(
             depths.append((offer.depth, len(writer.draft)))
 
     monkeypatch.setattr(Writer, "decide", watched)
-    SimulatedUsers(COSTS["Q4_0 B"], [User(0.5)] * 8, auto).run(150)
+    SimulatedUsers(COSTS["F16 B"], [User(0.5)] * 8, auto).run(150)
     assert len(depths) > 3 and set(depths) == {(1, 1)}
 
 
@@ -580,19 +585,24 @@ def excess(users: SimulatedUsers, rounds: int) -> float:
     return worst / plain_round
 
 
-against_an_adversary = given(
-    costs=st.sampled_from(sorted(COSTS)),
-    patterns=st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=2, max_size=6),
-    lies=st.booleans(),
-    copies=st.booleans(),
-)
+adversary: dict[str, st.SearchStrategy[Any]] = {
+    "costs": st.sampled_from(sorted(COSTS)),
+    "patterns": st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=2, max_size=6),
+    "lies": st.booleans(),
+    "copies": st.booleans(),
+}
+against_an_adversary = given(**adversary)
 
 
 def users_of_an_adversary(
-    costs: str, patterns: list[list[bool]], lies: bool, copies: bool
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, *, shared: bool = True
 ) -> SimulatedUsers:
-    """patterns: which tokens of each text are right. lies: whether sure drafters are wrong."""
-    users = SimulatedUsers(COSTS[costs], [User(0.5, copies)] * len(patterns), auto)
+    """patterns: which tokens of each text are right. lies: whether sure drafters are wrong.
+
+    shared: as SimulatedUsers.shared_drafting, which the texts expect.
+    """
+    each = [User(0.5, copies)] * len(patterns)
+    users = SimulatedUsers(COSTS[costs], each, auto, shared_drafting=shared)
     for writer, pattern in zip(users.writers, patterns, strict=True):
         right = itertools.cycle(pattern)
         writer.drafter.draw = lambda right=right: (  # type: ignore[method-assign]
@@ -603,14 +613,16 @@ def users_of_an_adversary(
 
 
 @settings(max_examples=30)
-@example("F16 A", [[False, True, True, True], [True], [True]], False, False)
-@example("Q4_0 A", [[False] * 2 + [True] * 14, [True], [True]], True, False)
-@against_an_adversary
+@example("F16 A", [[False, True, True, True], [True], [True]], False, False, True)
+@example("Q4_0 A", [[False] * 2 + [True] * 14, [True], [True]], True, False, True)
+@example("GPU", [[False], [True], [True]], False, False, False)
+@given(**adversary, shared=st.booleans())
 def test_no_text_is_ever_delayed_for_long(
-    costs: str, patterns: list[list[bool]], lies: bool, copies: bool
+    costs: str, patterns: list[list[bool]], lies: bool, copies: bool, shared: bool
 ) -> None:
     """The same adversary, and whoever writes beside it. Others always write what is right."""
-    assert worst_delay(users_of_an_adversary(costs, patterns, lies, copies), 300) <= 8
+    users = users_of_an_adversary(costs, patterns, lies, copies, shared=shared)
+    assert worst_delay(users, 300) <= 8
 
 
 @settings(max_examples=20)

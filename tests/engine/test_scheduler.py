@@ -55,6 +55,14 @@ def test_texts_share_decodes_and_each_gets_its_own_scores(
     assert context.rows == TEXTS * 30
 
 
+def test_texts_are_told_how_many_shared_their_decode(scheduler: Scheduler) -> None:
+    context = FakeContext(seconds=0.001, splits_unequal=True)
+    writers = write_together(scheduler, context, [1, 1, 1, 2])
+    told = [texts for writer in writers for texts in writer.texts]
+    assert sorted(told) == sorted(len(each) for each in context.decodes for _ in each)
+    assert max(writers[0].texts) > 1 and set(writers[3].texts) == {1}
+
+
 def test_scores_are_read_before_the_next_decode(scheduler: Scheduler) -> None:
     """However long that takes one of the texts."""
     context, threads = FakeContext(), Threads()

@@ -75,18 +75,23 @@ class FakeContext:
 
 
 class Writer:
-    """A text of a scheduler, which a thread writes step by step."""
+    """A text of a scheduler, which a thread writes step by step.
+
+    texts: how many shared each of its decodes, as it was told.
+    """
 
     def __init__(self, scheduler: Scheduler, context: FakeContext) -> None:
         self.scheduled: ScheduledText = scheduler.new_text()
         self.context = context
         self.sequence = FakeSequence(context)
         self.steps = 0
+        self.texts: list[int] = []
 
     def compute(self, token: int, rows: int = 1, reading: float = 0.0) -> None:
         """One pass in a step; its scores stay what they are as long as the step uses them."""
         requested = Pass(self.sequence, [token] * rows)  # type: ignore[arg-type]
         scores = self.scheduled.compute(requested)
+        self.texts.append(self.scheduled.rows.texts)
         sleep(reading)
         assert scores.logits.tolist() == [[token]]
 

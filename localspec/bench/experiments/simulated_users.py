@@ -29,7 +29,7 @@ from localspec.bench.experiments.simulated_drafter import (
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
-from localspec.control.drafter_cost import DrafterCost
+from localspec.control.cost_profile import DrafterSeconds
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import WIDEST_DECODE, PassCosts
 from localspec.control.row_budget import RowBudget, RowShare
@@ -48,10 +48,14 @@ _SAMPLER = Sampler(SamplingParams(), Noise(0))
 
 @dataclass
 class Writer:
-    """A user's text: its policy, its drafter, the tokens so far, and those that are left."""
+    """A user's text: its policy, its drafter, the tokens so far, and those that are left.
+
+    share: its part of the rows of all texts.
+    """
 
     policy: Policy
     drafter: SimulatedDrafter
+    share: RowShare
     tokens: int = 0
     left: int = 1001
     draft: Draft = NOTHING
@@ -107,8 +111,9 @@ class SimulatedUsers:
 
     make: makes the policy of a user of its drafter, its costs and its share. unequal_apart: as in
     PassCosts. equal_work: whether the same tokens are right for all users. seed: of what is right.
-    believed: the costs that policies begin with; None: the true ones. seconds: the simulated time
-    so far.
+    believed: the costs that policies begin with; None: the true ones. shared_drafting: whether a
+    decode of the drafter for several texts takes longer than for one by as many times as one of the
+    target; else by as many times as there are texts. seconds: the simulated time so far.
     """
 
     costs: Mapping[int, float]
@@ -118,23 +123,28 @@ class SimulatedUsers:
     equal_work: bool = False
     seed: int = 0
     believed: Mapping[int, float] | None = None
+    shared_drafting: bool = True
     seconds: float = 0.0
     writers: list[Writer] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         budget = RowBudget()
         for number, user in enumerate(self.users):
-            drafter = SimulatedDrafter(
-                user, Random(self.seed + (0 if self.equal_work else number)), self._seconds
+            random = Random(self.seed + (0 if self.equal_work else number))
+            decode = self._seconds if self.shared_drafting else float
+            drafter = SimulatedDrafter(user, random, decode)
+            passes = self.believed or self.costs
+            alone = DrafterSeconds(
+                0.0 if user.copies else FIRST, 0.0 if user.copies else FURTHER, 0.0
             )
-            cost = DrafterCost() if user.copies else DrafterCost(FIRST, FURTHER)
             costs = CostModel(
-                PassCosts(self.believed or self.costs, unequal_apart=self.unequal_apart),
-                {drafter.name: cost},
+                PassCosts(passes, unequal_apart=self.unequal_apart),
+                {drafter.name: alone.cost(passes)},
             )
-            policy = self.make(drafter, costs, budget.new_share())
+            share = budget.new_share()
+            policy = self.make(drafter, costs, share)
             policy.begin()
-            self.writers.append(Writer(policy, drafter))
+            self.writers.append(Writer(policy, drafter, share))
 
     def run(self, tokens: int) -> "SimulatedUsers":
         """Go on until each user has so many tokens on average."""
@@ -160,7 +170,7 @@ class SimulatedUsers:
         for writer in drafting:
             writer.drafting = writer.drafter.seconds_of(texts[: len(writer.draft)])
         for writer in self.writers:
-            writer.drafter.texts = max(1, len(drafting))
+            writer.drafter.texts = writer.share.texts = max(1, len(drafting))
 
     def _seconds(self, rows: int) -> float:
         """Seconds of a decode, linear between the known numbers of rows and behind the last."""
