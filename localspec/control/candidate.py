@@ -95,7 +95,7 @@ class Candidate:
         else:
             alone = self.cost.table(deepest)
         # Passes that draw a whole draft have as many rows as it has tokens, in each text.
-        return Drafting(alone, self.drafter.name, None if self.parallel else self.cost.sharing)
+        return Drafting(alone, self.drafter.name, None if self.parallel else self.cost)
 
     def savings(self, survivals: Sequence[float], passes: Sequence[float]) -> list[float]:
         """See Overlap; empty for a drafter that draws no tokens ahead."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from localspec.control.drafter_cost import DrafterCost
-from localspec.control.joint_drafting import Sharing
 from localspec.control.pass_costs import PassCosts
 
 
@@ -17,8 +16,8 @@ class DrafterSeconds:
     reading: float
 
     def cost(self, passes: Mapping[int, float]) -> DrafterCost:
-        """A cost to start learning from. passes: the target's, as a guess of its decodes' form."""
-        return DrafterCost(self.first, self.further, self.reading, Sharing(passes))
+        """A cost to start learning from. passes: of the target, see DrafterCost."""
+        return DrafterCost(self.first, self.further, self.reading, passes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
 """Drafter cost: seconds of a drafter's tokens, learnt while it runs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from localspec.control.joint_drafting import Sharing
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.recent_median import ENOUGH, RecentMedian
 
+# Texts that share nothing are drafted for one after the other.
+_NOTHING_SHARED = {1: 1.0, WIDEST: float(WIDEST)}
 # With a shorter backlog, the time of each of its tokens is too uncertain to be learnt.
 _LONG_BACKLOG = 16
 
@@ -16,7 +18,9 @@ class DrafterCost:
 
     first: the first token of a draft, with a backlog of one or two tokens. further: each token
     after the first. reading: each token of a longer backlog. These are of a text that drafts alone.
-    sharing: what each of several texts pays of a decode that they share.
+
+    Where several texts draft, a decode has a row of each. similar: seconds by rows of similar
+    decodes, those of the target, from which their cost is guessed until it is learnt.
 
     Where all tokens come from one pass (Traits.parallel), `first` and `further` tell what the pass
     takes until it is learnt by its rows. Then `further` is what drawing a token takes.
@@ -25,9 +29,10 @@ class DrafterCost:
     first: float = 0.0
     further: float = 0.0
     reading: float = 0.0
-    sharing: Sharing = field(default_factory=Sharing)
+    similar: Mapping[int, float] = field(default_factory=lambda: _NOTHING_SHARED)
     _first: RecentMedian = field(default_factory=RecentMedian)
-    _further: RecentMedian = field(default_factory=RecentMedian)
+    _further_seen: int = 0
+    _decodes: PassCosts | None = None
     _reading: RecentMedian = field(default_factory=RecentMedian)
     _passes: PassCosts | None = None
 
@@ -46,6 +51,11 @@ class DrafterCost:
                 for depth, seconds in enumerate(drawn[1 : deepest + 1], start=1)
             ),
         ]
+
+    def part(self, texts: int) -> float:
+        """What each of so many texts pays of a decode, as a part of one for a single text."""
+        decodes = self._shared_decodes()
+        return min(1.0, max(1 / texts, decodes.seconds(texts) / decodes.seconds(1) / texts))
 
     def catch_up_seconds(self, backlog: int, slowdown: float = 1.0) -> float:
         """Seconds to evaluate a backlog of tokens, except the two that `first` includes.
@@ -71,7 +81,7 @@ class DrafterCost:
         slowdown: PassCosts.reading_slowdown. texts: how many texts share its decode.
         """
         if backlog <= 2:
-            self.first = self._learnt(self._first, seconds, self.first, texts)
+            self.first = self._learnt(self._first, seconds / self.part(texts), self.first)
         elif backlog >= _LONG_BACKLOG:
             self._learn_reading(seconds - self.first, backlog, slowdown)
 
@@ -91,23 +101,32 @@ class DrafterCost:
     @property
     def knows_further(self) -> bool:
         """Whether enough further tokens were measured while decoding."""
-        return len(self._further) >= ENOUGH
+        return self._further_seen >= ENOUGH
 
     def learn_further(self, seconds: float, texts: int = 1) -> None:
         """Learn from one further token, whose decode so many texts share."""
-        self.further = self._learnt(self._further, seconds, self.further, texts)
+        self._further_seen += 1
+        if not self.further:
+            self.further, self._decodes = seconds / self.part(texts), None
+        if self.further:
+            decodes = self._shared_decodes()
+            decodes.learn(texts, texts * seconds)
+            self.further = decodes.seconds(1)
+
+    def _shared_decodes(self) -> PassCosts:
+        """Seconds of decodes of further tokens, by the texts that share them."""
+        if self._decodes is None:
+            scale = (self.further or 1.0) / self.similar[1]
+            guess = {rows: scale * seconds for rows, seconds in self.similar.items()}
+            self._decodes = PassCosts(guess, pads=False)
+        return self._decodes
 
     def _learn_reading(self, seconds: float, backlog: int, slowdown: float) -> None:
         each = max(0.0, seconds) / (backlog - 2) / slowdown
         self.reading = self._learnt(self._reading, each, self.reading)
 
-    def _learnt(self, recent: RecentMedian, seconds: float, known: float, texts: int = 1) -> float:
-        """The median of `recent` once it has enough values, or if no value was known before.
-
-        What tokens cost alone is known, as a rule, before several texts share their decodes.
-        """
-        if texts > 1 and known:
-            self.sharing.learn(texts, seconds / known)
-            return known
-        recent.add(seconds / self.sharing.part(texts))
+    @staticmethod
+    def _learnt(recent: RecentMedian, seconds: float, known: float) -> float:
+        """The median of `recent` once it has enough values, or if no value was known before."""
+        recent.add(seconds)
         return recent.median if len(recent) >= ENOUGH or not known else known

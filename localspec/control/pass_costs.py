@@ -37,12 +37,15 @@ class PassCosts:
     The cost of a width that was not seen for long is uncertain: see `is_stale`.
 
     Where several texts share a decode, its width is that of all of them. unequal_apart: whether the
-    library computes texts with different numbers of rows one after the other.
+    library computes texts with different numbers of rows one after the other. pads: whether passes
+    are padded.
     """
 
-    def __init__(self, profile: Mapping[int, float], *, unequal_apart: bool = False) -> None:
-        self.unequal_apart = unequal_apart
-        self._base = seconds_by_rows(profile)
+    def __init__(
+        self, profile: Mapping[int, float], *, unequal_apart: bool = False, pads: bool = True
+    ) -> None:
+        self.unequal_apart, self._pads = unequal_apart, pads
+        self._base = _interpolated(profile)
         self._profiled = self._base[1]
         self._factor = 1.0
         self._least_rows = 1
@@ -160,6 +163,9 @@ class PassCosts:
 
     def _update_padding(self) -> None:
         """For each width, find the fastest width that is at least as wide; width 1 stays 1."""
+        if not self._pads:
+            self._best = list(self._base)
+            return
         self._best[WIDEST + 1 :] = self._base[WIDEST + 1 :]
         best = WIDEST
         for width in range(WIDEST, 0, -1):
@@ -168,7 +174,7 @@ class PassCosts:
             self._best[width], self._padded[width] = self._base[best], best
 
 
-def seconds_by_rows(profile: Mapping[int, float]) -> list[float]:
+def _interpolated(profile: Mapping[int, float]) -> list[float]:
     """Seconds by width, entry 0 unused: linear between the known widths, and beyond the last."""
     known = sorted((width, seconds) for width, seconds in profile.items() if width <= WIDEST)
     seconds = [0.0] * (WIDEST_DECODE + 1)

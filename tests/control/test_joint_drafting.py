@@ -23,7 +23,7 @@ from localspec.control.candidate import Candidate
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.drafter_cost import DrafterCost
-from localspec.control.joint_drafting import Drafting, JointDrafting, Sharing
+from localspec.control.joint_drafting import Drafting, JointDrafting
 from localspec.control.pass_costs import PassCosts
 from localspec.control.round import Round
 from localspec.control.row_budget import Offer
@@ -35,71 +35,70 @@ KNOWN = 9
 # What each text pays.
 
 
+def parts(cost: DrafterCost, *texts: int) -> list[float]:
+    return [cost.part(each) for each in texts]
+
+
 def test_without_a_guess_texts_share_nothing() -> None:
-    assert [Sharing().part(texts) for texts in (1, 2, 50)] == [1, 1, 1]
+    assert parts(DrafterCost(0.2, 0.1), 1, 2, 50) == pytest.approx([1, 1, 1])
 
 
 def test_the_first_guess_is_the_form_of_the_targets_passes() -> None:
-    sharing = Sharing(FLAT)
-    parts = [sharing.part(texts) for texts in (1, 2, 3, 4)]
-    assert parts == pytest.approx([1, 1.1 / 2, 1.2 / 3, 1.3 / 4])
+    profile = CostProfile(FLAT, {"draft-model": DrafterSeconds(0.2, 0.1, 0.0)})
+    costs = CostModel.of(profile)
+    guessed = parts(costs.drafter("draft-model"), 1, 2, 3, 4)
+    assert guessed == pytest.approx([1, 1.1 / 2, 1.2 / 3, 1.3 / 4])
+    assert costs.drafter("another").part(2) == 1.0
 
 
 def test_a_wider_pass_that_is_quicker_does_not_make_a_narrower_one_quick() -> None:
     """The target's passes are padded to it, a drafter's are not."""
-    sharing = Sharing({1: 1.0, 2: 1.8, 3: 2.5, 4: 1.7})
-    assert [2 * sharing.part(2), 3 * sharing.part(3)] == pytest.approx([1.8, 2.5])
-    assert Sharing({1: 1.0, 2: 0.5}).part(2) == 0.5, "not less than a decode for one text"
-    assert Sharing({1: 1.0, 2: 3.0}).part(2) == 1.0, "they may be computed one after the other"
+    cost = DrafterCost(0.2, 0.1, similar={1: 1.0, 2: 1.8, 3: 2.5, 4: 1.7})
+    assert [2 * cost.part(2), 3 * cost.part(3)] == pytest.approx([1.8, 2.5])
+    quick, slow = (DrafterCost(similar={1: 1.0, 2: seconds}) for seconds in (0.5, 3.0))
+    assert quick.part(2) == 0.5, "not less than a decode for one text"
+    assert slow.part(2) == 1.0, "they may be computed one after the other"
 
 
-def test_what_is_seen_corrects_the_guess_also_for_other_numbers_of_texts() -> None:
-    sharing = Sharing(FLAT)
-    for _ in range(2):
-        sharing.learn(4, 0.65)
-    assert sharing.part(4) == pytest.approx(1.3 / 4), "two may be chance"
-    sharing.learn(4, 0.65)
-    assert sharing.part(4) == pytest.approx(0.65)
-    assert sharing.part(3) == pytest.approx(0.4 * 2)
-    assert sharing.part(2) == 1.0
-    assert sharing.part(1) == 1.0
+def test_decodes_of_several_texts_are_learnt_beside_those_of_one() -> None:
+    cost = DrafterCost(0.3, 0.2, similar=FLAT)
     for _ in range(KNOWN):
-        sharing.learn(2, 0.55)
-    assert [sharing.part(2), sharing.part(4)] == pytest.approx([0.55, 0.65])
-
-
-def test_the_target_s_profile_is_the_guess_of_a_model() -> None:
-    profile = CostProfile(FLAT, {"draft-model": DrafterSeconds(0.2, 0.1, 0.0)})
-    costs = CostModel.of(profile)
-    assert costs.drafter("draft-model").sharing.part(2) == pytest.approx(0.55)
-    assert costs.drafter("another").sharing.part(2) == 1.0
-
-
-def test_beside_others_the_part_is_learnt_and_what_a_token_costs_alone_is_kept() -> None:
-    cost = DrafterCost(0.3, 0.2)
+        cost.learn_further(0.2)
+        cost.learn_further(0.15, texts=4)
+    assert cost.further == pytest.approx(0.2)
+    assert cost.part(4) == pytest.approx(0.75)
     for _ in range(KNOWN):
-        cost.learn_first(0.15, backlog=1, texts=4)
-        cost.learn_further(0.1, texts=4)
-    assert (cost.of(1), cost.of(2)) == (0.3, 0.5)
-    assert cost.sharing.part(4) == pytest.approx(0.5)
+        cost.learn_first(0.3 * 0.75, backlog=1, texts=4)
+    assert cost.first == pytest.approx(0.3), "it pays its part"
+
+
+def test_where_all_slows_down_a_text_alone_would_slow_down_too() -> None:
+    """Beside others all the time, nothing else tells of it."""
+    cost = DrafterCost(0.3, 0.2, similar=FLAT)
+    for _ in range(KNOWN):
+        cost.learn_further(10 * 0.2 * cost.part(4), texts=4)
+    assert cost.part(4) == pytest.approx(1.3 / 4)
+    assert cost.further == pytest.approx(2.0)
 
 
 def test_what_is_known_of_no_text_alone_is_estimated_from_several() -> None:
-    cost = DrafterCost(sharing=Sharing(FLAT))
-    cost.learn_further(0.05, texts=2)
-    assert cost.further == pytest.approx(0.05 / 0.55)
+    cost = DrafterCost(similar=FLAT)
+    assert cost.part(2) == pytest.approx(0.55)
+    cost.learn_further(0.055, texts=2)
+    assert cost.further == pytest.approx(0.1)
+    assert cost.part(2) == pytest.approx(0.55)
 
 
 def test_the_timer_of_a_draft_tells_how_many_texts_shared_each_decode() -> None:
     clock, cost, share = FakeClock(), DrafterCost(0.2, 0.2), SimpleNamespace(texts=1)
     candidate = Candidate(CostlyDrafter(clock, lambda: True), cost)
-    for _ in range(KNOWN):
+    for _ in range(2 * KNOWN):
         timer = candidate.start_draft(4, 1.0, clock, share)  # type: ignore[arg-type]
         for texts, seconds in ((3, 0.1), (3, 0.1), (2, 0.15), (1, 0.2)):
             share.texts = texts
             clock.now += seconds
             timer.tick()
-    assert [cost.sharing.part(texts) for texts in (2, 3)] == pytest.approx([0.75, 0.5])
+    assert parts(cost, 2, 3) == pytest.approx([0.75, 0.5])
     assert (cost.first, cost.further) == pytest.approx((0.2, 0.2))
 
 
@@ -115,9 +114,9 @@ def joint(drafts: Sequence[tuple[Drafting, int]]) -> JointDrafting:
 
 
 def test_tokens_at_the_same_place_share_a_decode() -> None:
-    sharing = Sharing(FLAT)
-    one, other = (Drafting([0.0, 3.0, 5.0, 7.0], "model", sharing) for _ in range(2))
-    third = Drafting([0.0, 4.0], "head", sharing)
+    cost = DrafterCost(similar=FLAT)
+    one, other = (Drafting([0.0, 3.0, 5.0, 7.0], "model", cost) for _ in range(2))
+    third = Drafting([0.0, 4.0], "head", cost)
     found = joint([(one, 3), (other, 1), (third, 1)])
     # The first tokens of `one` and `other` share a decode of 1.1 times the time.
     assert found.seconds == pytest.approx(3.0 * 1.1 + 2.0 + 2.0 + 4.0)
@@ -135,9 +134,9 @@ draftings = st.lists(
 def test_the_order_of_the_tokens_does_not_matter(
     drafts: list[tuple[float, float, int, str]], order: random.Random
 ) -> None:
-    sharing = Sharing(FLAT)
+    cost = DrafterCost(similar=FLAT)
     each = [
-        (Drafting([0.0, *(first + further * at for at in range(5))], name, sharing), depth)
+        (Drafting([0.0, *(first + further * at for at in range(5))], name, cost), depth)
         for first, further, depth, name in drafts
     ]
     tokens = [(drafting, place) for drafting, depth in each for place in range(1, depth + 1)]
@@ -152,7 +151,7 @@ def test_the_order_of_the_tokens_does_not_matter(
             for drafting, depth in each
             if drafting.drafter == name and depth >= place
         ]
-        expected += sum(alone) * sharing.part(len(alone))
+        expected += sum(alone) * cost.part(len(alone)) if alone else 0.0
     assert found.seconds == pytest.approx(expected)
     assert joint(each).seconds == pytest.approx(expected)
 
@@ -169,8 +168,8 @@ def test_choices_take_as_long_as_they_say_and_the_best_are_among_them(
 ) -> None:
     """Of every text and depth, counted out. decided: the last text's depth, if it has one."""
     first, further = seconds
-    passes, deepest, sharing = PassCosts(COSTS[curve]), 4, Sharing(COSTS[curve])
-    drafting = Drafting([0.0, *(first + further * at for at in range(deepest))], "model", sharing)
+    passes, deepest, cost = PassCosts(COSTS[curve]), 4, DrafterCost(similar=COSTS[curve])
+    drafting = Drafting([0.0, *(first + further * at for at in range(deepest))], "model", cost)
     texts = [[rate**at for at in range(1, deepest + 1)] for rate in rates]
     others = [Offer(each, drafting) for each in texts[1:]]
     if decided >= 0:
