@@ -132,7 +132,8 @@ def load_drafters(
                 continue
             loaded.append(ready)
             members.append(member)
-            notes += [each for each in (note, foreign, _shorter(ready, target, member)) if each]
+            more = note, foreign, _shorter(ready, target, member), _not_ahead(member)
+            notes += [each for each in more if each]
             if optional and failures:
                 notes.append(
                     "; ".join([*failures.values(), f"{member.drafter.name} drafts instead"])
@@ -256,6 +257,16 @@ def _shorter(loaded: LoadedDrafter, target: KVSequence, member: SequenceDrafter)
     return (
         f"{member.drafter.name} reads texts of up to about {tokens:,} of the target's "
         f"{target.n_ctx:,} tokens of context; longer ones get no drafts from it"
+    )
+
+
+def _not_ahead(member: SequenceDrafter) -> str | None:
+    """A note about a drafter that draws nothing ahead on a device of its own, or None."""
+    if member.not_ahead is None:
+        return None
+    return (
+        f"{member.drafter.name} has a device of its own, but draws nothing ahead while the target "
+        f"computes: {member.not_ahead}"
     )
 
 
