@@ -328,8 +328,16 @@ def test_a_text_that_is_cut_off_before_its_form_is_whole(generate: Run, tmp_path
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--grammar", "nowhere.gbnf", "--grammar nowhere.gbnf: No such file"),
-        ("--schema", "nowhere.json", "--schema nowhere.json: No such file"),
+        (
+            "--grammar",
+            "nowhere.gbnf",
+            "--grammar nowhere.gbnf: No such file or directory; name",
+        ),
+        (
+            "--schema",
+            "nowhere.json",
+            "--schema nowhere.json: No such file or directory; name a file",
+        ),
         ("--schema", '{"not": {}}', 'Unimplemented keys: ["not"]'),
         ("--schema", "{", "schema, line 1, column 2"),
     ],
