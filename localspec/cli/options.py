@@ -196,9 +196,9 @@ def running_options(command: Command) -> Command:
             show_default=True,
             metavar=DRAFTS,
             help="Drafters, separated by commas: suffix, lookup and ngram copy from the text; "
-            "mtp is the head inside the target; MODEL is a smaller model with the same "
-            "vocabulary, named like a target. `auto` is suffix and the head inside, or the "
-            "drafter that models.toml names for the target, if any.",
+            "mtp is the head inside the target; MODEL is a smaller model or a head, named like a "
+            "target. `auto` is suffix and the target's own drafter: one of models.toml, inside "
+            "its file, beside it, or trained here, if there is any.",
         ),
         click.option(
             "--depth",
