@@ -18,6 +18,7 @@ from localspec.gguf.mask_token import is_pard
 from localspec.llama.model import Model
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
+from localspec.loading import drawing_ahead
 from localspec.loading.acceptance_check import LEAST_RATE, acceptance_rate
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.copy_sources import NO_SOURCES, CopySources
@@ -132,7 +133,8 @@ def load_drafters(
                 continue
             loaded.append(ready)
             members.append(member)
-            more = note, foreign, _shorter(ready, target, member), _not_ahead(member)
+            ahead = member.not_ahead and drawing_ahead.note(member.drafter.name, member.not_ahead)
+            more = note, foreign, _shorter(ready, target, member), ahead
             notes += [each for each in more if each]
             if optional and failures:
                 notes.append(
@@ -257,16 +259,6 @@ def _shorter(loaded: LoadedDrafter, target: KVSequence, member: SequenceDrafter)
     return (
         f"{member.drafter.name} reads texts of up to about {tokens:,} of the target's "
         f"{target.n_ctx:,} tokens of context; longer ones get no drafts from it"
-    )
-
-
-def _not_ahead(member: SequenceDrafter) -> str | None:
-    """A note about a drafter that draws nothing ahead on a device of its own, or None."""
-    if member.not_ahead is None:
-        return None
-    return (
-        f"{member.drafter.name} has a device of its own, but draws nothing ahead while the target "
-        f"computes: {member.not_ahead}"
     )
 
 

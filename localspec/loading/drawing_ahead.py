@@ -39,6 +39,25 @@ def obstacle(kind: str, drafter: KVSequence, target: KVSequence) -> str | None:
     return None
 
 
+def note(name: str, why: str) -> str:
+    """Say that a drafter on a device of its own draws nothing ahead."""
+    return (
+        f"{name} has a device of its own, but draws nothing ahead while the target computes: {why}"
+    )
+
+
+def crowded_note(drafter_set: DrafterSet, texts: int) -> str | None:
+    """Say that nothing is drawn ahead beside other texts; None where no drafter could.
+
+    texts: for how many there is room.
+    """
+    able = [each.name for each in drafter_set.drafters if each.traits.ready]
+    if texts < 2 or not able:
+        return None
+    why = f"there is room for {texts} texts, and it does so for one alone (serve --parallel 1)"
+    return note(" and ".join(able), why)
+
+
 def give_thread(model: Model) -> None:
     """Give a draft model a thread, in which all its passes are computed from then on."""
     model.thread = model.thread or OwnThread()

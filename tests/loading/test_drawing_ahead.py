@@ -11,6 +11,7 @@ from fakes.drafter_kinds import EXACT, write_pair
 from fakes.mamba import write_mamba
 
 import localspec
+from localspec.conversation.session import Session
 from localspec.llama.rollback import Rollback
 from localspec.loading import drawing_ahead
 from localspec.loading.drawing_ahead import SHARED_DEVICE, nothing_ahead, obstacle
@@ -120,8 +121,29 @@ def test_a_text_that_is_too_short() -> None:
     assert why.startswith("the text or the target's passes were too short")
 
 
+@pytest.mark.usefixtures("own_devices")
+def test_room_for_several_texts() -> None:
+    """`localspec serve` makes room for several when it begins."""
+    name = pycode.PYCODE.drafter.stem
+    with pycode.load(draft=["suffix", str(pycode.PYCODE.drafter)]) as engine:
+        with Session(engine):
+            assert not said(engine)
+            with Session(engine):
+                assert said(engine) == [
+                    note(
+                        name,
+                        "there is room for 2 texts, and it does so for one alone "
+                        "(serve --parallel 1)",
+                    )
+                ]
+                engine.switch(draft="suffix")
+                assert not said(engine)
+        assert not said(engine)
+
+
 @pytest.mark.parametrize("rule", ["coupled", "token"])
 def test_on_one_device_there_is_nothing_to_say(rule: str) -> None:
     with pycode.load(draft=str(pycode.PYCODE.drafter)) as engine:
         assert why_nothing(engine, rule, max_tokens=16, depth=3) is None
-        assert not said(engine)
+        with Session(engine), Session(engine):
+            assert not said(engine)
