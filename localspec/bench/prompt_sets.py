@@ -18,7 +18,7 @@ from localspec.errors import InvalidValueError
 from localspec.gguf.reader import read_header
 from localspec.llama.chat_template import Message
 from localspec.models import registry
-from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most
+from localspec.utils.text_file import read_text_file
 
 # Name -> its file under prompts/.
 SETS = {
@@ -117,20 +117,9 @@ def read_tasks(path: Path, option: str = "--prompts") -> list[Task]:
     option: for messages.
     Raises InvalidValueError for a file that is missing, is not UTF-8, or holds no prompt.
     """
-    try:
-        # utf-8-sig: a byte order mark, which some editors write, is no part of the text.
-        text = read_at_most(path, MOST_TEXT_BYTES).decode("utf-8-sig")
-    except OSError as error:
-        raise InvalidValueError(
-            f"{option} {path}: {error.strerror}; name a text file, or leave it out for the sets "
-            "that come with localspec"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InvalidValueError(
-            f"{option} {path}: it is not UTF-8, byte {error.start} is "
-            f"0x{error.object[error.start]:02x}; convert it first, for example with iconv"
-        ) from error
-    tasks = _parsed(path.stem, text.replace("\r\n", "\n"), path.name, option)
+    remedy = "name a text file, or leave it out for the sets that come with localspec"
+    text = read_text_file(option, path, remedy)
+    tasks = _parsed(path.stem, text, path.name, option)
     if not tasks:
         raise InvalidValueError(
             f"{option} {path}: it holds no prompt; write one, and {_SEPARATOR} on a line of its "

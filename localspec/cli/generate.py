@@ -25,6 +25,7 @@ from localspec.cli.prompt import as_prompt, read_prompt
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Generation
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
+from localspec.loading.drawing_ahead import nothing_ahead
 
 
 @click.command()
@@ -157,7 +158,8 @@ def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator
     if engine.drafter_set.past and engine.drafter_set.past.problem:
         yield engine.drafter_set.past.problem
     if stats:
-        yield stats_line(running, engine.equal_digits, engine.plain_seconds)
+        why = nothing_ahead(engine.drafter_set, running.settings.verification, running.stats)
+        yield stats_line(running, engine.equal_digits, engine.plain_seconds, why)
 
 
 def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:

@@ -9,6 +9,7 @@ from localspec.control.quick_target import too_quick_text
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Token
 from localspec.speculation.equal_digits import EqualDigits
+from localspec.stats import Stats
 
 
 def engine_line(engine: Engine, running: Generation, *, bundled: bool) -> str:
@@ -78,11 +79,15 @@ def decision_line(decision: Explanation) -> str:
 
 
 def stats_line(
-    running: Generation, digits: EqualDigits | None = None, plain_seconds: float | None = None
+    running: Generation,
+    digits: EqualDigits | None = None,
+    plain_seconds: float | None = None,
+    nothing_ahead: str | None = None,
 ) -> str:
     """Return one line of counts and times (`--stats`).
 
     digits: what a trial of the model found. plain_seconds: of a step without a draft, as measured.
+    nothing_ahead: why nothing was drawn ahead, where that could be expected.
     """
     stats, seconds = running.stats, running.stats.seconds
     ratio = (stats.tokens_per_second or 0) * (plain_seconds or 0)
@@ -92,9 +97,7 @@ def stats_line(
             f"stopped: {running.stop_reason}",
             f"accept {_percent(stats.acceptance_rate)}",
             f"{_number(stats.tokens_per_step)} tok/step in {stats.steps} steps",
-            f"{stats.drafted_ahead} drawn ahead, {stats.used_ahead} used"
-            if stats.drafted_ahead
-            else "",
+            _ahead(stats, nothing_ahead),
             f"prompt {stats.prompt_tokens} ({stats.prompt_evaluated} evaluated)",
             f"load {seconds.load:.2f} s, prompt {seconds.prompt:.2f} s, "
             f"generate {seconds.generate:.2f} s = draft {seconds.draft:.2f} "
@@ -138,6 +141,13 @@ def token_record(token: Token) -> dict[str, Any]:
         "origin": token.origin,
         "logprob": token.logprob,
     }
+
+
+def _ahead(stats: Stats, nothing_ahead: str | None) -> str:
+    """Return how many tokens were drawn ahead, or why none."""
+    if stats.drafted_ahead:
+        return f"{stats.drafted_ahead} drawn ahead, {stats.used_ahead} used"
+    return f"nothing drawn ahead: {nothing_ahead}" if nothing_ahead else ""
 
 
 def _number(value: float | None) -> str:

@@ -8,7 +8,7 @@ import click
 
 from localspec.errors import InvalidValueError
 from localspec.llama.placement import parse_shares
-from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most
+from localspec.utils.text_file import read_text_file
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -196,9 +196,9 @@ def running_options(command: Command) -> Command:
             show_default=True,
             metavar=DRAFTS,
             help="Drafters, separated by commas: suffix, lookup and ngram copy from the text; "
-            "mtp is the head inside the target; MODEL is a smaller model with the same "
-            "vocabulary, named like a target. `auto` is suffix and the head inside, or the "
-            "drafter that models.toml names for the target, if any.",
+            "mtp is the head inside the target; MODEL is a smaller model or a head, named like a "
+            "target. `auto` is suffix and the target's own drafter: one of models.toml, inside "
+            "its file, beside it, or trained here, if there is any.",
         ),
         click.option(
             "--depth",
@@ -260,7 +260,7 @@ def constraint_options(command: Command) -> Command:
         click.option(
             "--grammar",
             metavar="FILE",
-            callback=lambda _context, _option, path: path and file_text("--grammar", path),
+            callback=lambda _context, _option, path: path and _grammar(path),
             help="The text must satisfy this grammar: GBNF, or Lark if it begins with %llguidance.",
         ),
         click.option(
@@ -272,14 +272,11 @@ def constraint_options(command: Command) -> Command:
     )(command)
 
 
+def _grammar(path: str) -> str:
+    return read_text_file("--grammar", Path(path), "name a file that holds a grammar")
+
+
 def _schema(value: str) -> str:
-    return value if value.lstrip().startswith("{") else file_text("--schema", value)
-
-
-def file_text(option: str, path: str) -> str:
-    try:
-        return read_at_most(Path(path), MOST_TEXT_BYTES).decode()
-    except OSError as error:
-        raise InvalidValueError(f"{option} {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidValueError(f"{option} {path}: it is not UTF-8") from error
+    if value.lstrip().startswith("{"):
+        return value
+    return read_text_file("--schema", Path(value), "name a file, or write the schema itself: {...}")

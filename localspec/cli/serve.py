@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.cli.options import file_text, model_options, pop_runtime_options
+from localspec.cli.options import model_options, pop_runtime_options
 from localspec.cli.output import Output
 from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
@@ -19,6 +19,7 @@ from localspec.models import registry
 from localspec.models.pair_finder import pair_of
 from localspec.server.client_setup import CLIENTS, claude_code_variables, key_shown
 from localspec.server.client_setup import setup as settings_of_client
+from localspec.utils.text_file import read_text_file
 
 if TYPE_CHECKING:
     from localspec.server.run import Address
@@ -210,7 +211,10 @@ def _greeting(service: "Service", address: "Address", again: str) -> list[str]:
 
 def _key(file: Path | None) -> str | None:
     """The API key, from a file or from the environment."""
-    key = os.environ.get(_KEY_VARIABLE) if file is None else file_text("--api-key-file", str(file))
+    if file is None:
+        key = os.environ.get(_KEY_VARIABLE)
+    else:
+        key = read_text_file("--api-key-file", file, "name a file that holds the key")
     if key is None:
         return None
     key = key.strip()

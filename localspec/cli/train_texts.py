@@ -55,7 +55,7 @@ def _asked(prompt: str) -> tuple[Message, ...]:
 def _passages(text: str) -> Iterator[str]:
     """The paragraphs of a text, short ones joined; each is continued by the target."""
     passage = ""
-    for paragraph in text.replace("\r\n", "\n").split("\n\n"):
+    for paragraph in text.split("\n\n"):
         passage = f"{passage}\n\n{paragraph.rstrip()}" if passage else paragraph.strip("\n")
         if len(passage) >= _PASSAGE:
             # The target goes on in the middle of what is there.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
 from localspec.gguf.reader import display_name
-from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_regular
+from localspec.utils.text_file import read_text_file
 
 Counts = NDArray[np.int64]
 # Letters that are tokenized at once.
@@ -66,21 +66,8 @@ def texts_in(path: Path, option: str = "--count") -> Iterator[str]:
 
 
 def _text(path: Path, option: str) -> str:
-    try:
-        text = read_regular(path, MOST_TEXT_BYTES).decode("utf-8-sig")
-    except OSError as error:
-        raise InvalidValueError(
-            f"{option} {display_name(path)}: {error.strerror}; name a file or folder of text"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InvalidValueError(
-            f"{option} {display_name(path)}: it is not UTF-8; name a file or folder of text"
-        ) from error
-    if "\0" in text:
-        raise InvalidValueError(
-            f"{option} {display_name(path)}: it is no text; name a file or folder of text"
-        )
-    return text
+    # A folder may hold pipes, which nobody writes to.
+    return read_text_file(option, path, "name a file or folder of text", only_regular=True)
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -21,6 +21,7 @@ from localspec.loading.calibration import forget
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.copy_sources import read_texts
 from localspec.loading.drafter_set import DrafterSet
+from localspec.loading.drawing_ahead import crowded_note
 from localspec.loading.loader import load_models
 from localspec.models.pair_finder import pair_of
 from localspec.speculation.equal_digits import EqualDigits
@@ -59,9 +60,13 @@ class Engine(Closing, Texts):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Requests that could not be met in full, and why texts share no decode, one line each."""
-        apart = [each.loaded.apart for each in self._slots.further]
-        return (*self.slot.loaded.notes, *dict.fromkeys(note for note in apart if note))
+        """Requests that could not be met in full, one line each.
+
+        Also why texts share no decode, and why nothing is drawn ahead beside others.
+        """
+        apart = dict.fromkeys(each.loaded.apart for each in self._slots.further)
+        crowded = crowded_note(self.drafter_set, len(self._slots.all))
+        return (*self.slot.loaded.notes, *(note for note in (*apart, crowded) if note))
 
     @property
     def slot(self) -> Slot:

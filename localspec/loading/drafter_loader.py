@@ -18,6 +18,7 @@ from localspec.gguf.mask_token import is_pard
 from localspec.llama.model import Model
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
+from localspec.loading import drawing_ahead
 from localspec.loading.acceptance_check import LEAST_RATE, acceptance_rate
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.copy_sources import NO_SOURCES, CopySources
@@ -132,7 +133,9 @@ def load_drafters(
                 continue
             loaded.append(ready)
             members.append(member)
-            notes += [each for each in (note, foreign, _shorter(ready, target, member)) if each]
+            ahead = member.not_ahead and drawing_ahead.note(member.drafter.name, member.not_ahead)
+            more = note, foreign, _shorter(ready, target, member), ahead
+            notes += [each for each in more if each]
             if optional and failures:
                 notes.append(
                     "; ".join([*failures.values(), f"{member.drafter.name} drafts instead"])

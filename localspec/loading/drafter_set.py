@@ -26,7 +26,8 @@ class SequenceDrafter:
     """A drafter of one text.
 
     sequence: the text in the KV cache of its model, if it has one. kv_type: of that cache.
-    matrices: a head that needs no cache. kind: as in DrafterSpec.
+    matrices: a head that needs no cache. kind: as in DrafterSpec. not_ahead: why it draws nothing
+    ahead although it has a device of its own; None if it does, or has none.
     """
 
     drafter: Drafter
@@ -34,6 +35,7 @@ class SequenceDrafter:
     kv_type: str = "f16"
     matrices: LoadedMatrixHead | None = None
     kind: str = ""
+    not_ahead: str | None = None
 
     @property
     def measured(self) -> Measured | None:

@@ -1,25 +1,80 @@
-"""Drawing ahead: whether a draft model may draw tokens while its target computes."""
+"""Drawing ahead: whether a draft model may draw tokens while its target computes, and why not."""
 
+from localspec.gguf.mask_token import PARD
 from localspec.llama.compute_thread import OwnThread
-from localspec.llama.devices import usual_gpus
+from localspec.llama.devices import names_of
 from localspec.llama.model import Model
+from localspec.llama.placement import Placement, is_address
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
+from localspec.loading.drafter_set import DrafterSet
+from localspec.models.kinds import HEADS, THROUGH_TEXT
+from localspec.speculation.rules import Rule
+from localspec.stats import Stats
+from localspec.workers.address import parse_address
 
+# Why a drafter on a device of its target draws nothing ahead. Nobody expects that it does.
+SHARED_DEVICE = "it shares a device with the target"
+# Why drafters of these kinds draw nothing ahead on any device.
+_KINDS = {
+    **dict.fromkeys(HEADS, "a head drafts from hidden states of the target's last pass"),
+    PARD: "a PARD model drafts all its tokens in one pass",
+    THROUGH_TEXT: "its vocabulary is not the target's",
+}
 _PROCESSOR = "processor"
 
 
-def prepare_to_draw_ahead(drafter: KVSequence, target: KVSequence) -> bool:
-    """Return whether the drafter's text may be computed while the target's is.
+def obstacle(kind: str, drafter: KVSequence, target: KVSequence) -> str | None:
+    """Return why a drafter draws nothing ahead in any text; None if it can.
 
-    Then the drafter's model gets a thread. Two models of the same device would only take its time
+    kind: of the drafter, see `models.kinds`. Two models of the same device would only take its time
     from each other. A cache that cannot be cut anywhere would lose more with each wrong guess.
     """
-    model = drafter.model
-    if drafter.rollback is not Rollback.PARTIAL or devices_of(model) & devices_of(target.model):
-        return False
+    if devices_of(drafter.model) & devices_of(target.model):
+        return SHARED_DEVICE
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if drafter.rollback is not Rollback.PARTIAL:
+        return "its cache cannot be cut at any token"
+    return None
+
+
+def note(name: str, why: str) -> str:
+    """Say that a drafter on a device of its own draws nothing ahead."""
+    return (
+        f"{name} has a device of its own, but draws nothing ahead while the target computes: {why}"
+    )
+
+
+def crowded_note(drafter_set: DrafterSet, texts: int) -> str | None:
+    """Say that nothing is drawn ahead beside other texts; None where no drafter could.
+
+    texts: for how many there is room.
+    """
+    able = [each.name for each in drafter_set.drafters if each.traits.ready]
+    if texts < 2 or not able:
+        return None
+    why = f"there is room for {texts} texts, and it does so for one alone (serve --parallel 1)"
+    return note(" and ".join(able), why)
+
+
+def give_thread(model: Model) -> None:
+    """Give a draft model a thread, in which all its passes are computed from then on."""
     model.thread = model.thread or OwnThread()
-    return True
+
+
+def nothing_ahead(drafter_set: DrafterSet, rule: Rule, stats: Stats) -> str | None:
+    """Return why nothing was drawn ahead in a text that is written alone.
+
+    None if something was, or if no drafter that can draw ahead has drafted.
+    """
+    asked = {record.drafter for record in stats.records}
+    able = any(each.traits.ready and each.name in asked for each in drafter_set.drafters)
+    if stats.drafted_ahead or not able:
+        return None
+    if not rule.same_text:
+        return f"under rule {rule.name} the target draws the token after a draft by itself"
+    return "the text or the target's passes were too short for it, or it would not have paid"
 
 
 def devices_of(model: Model) -> set[str]:
@@ -27,7 +82,17 @@ def devices_of(model: Model) -> set[str]:
     if not model.is_offloaded:
         return {_PROCESSOR}
     place = model.placement
-    named = usual_gpus() if place.gpus is None else place.gpus
-    devices = {each.lower() for each in (*named, *map(str, place.workers))}
     is_whole = place.gpu_layers in (None, -1) and not place.cpu_moe
-    return devices if is_whole else devices | {_PROCESSOR}
+    return _with_layers(place) if is_whole else _with_layers(place) | {_PROCESSOR}
+
+
+def _with_layers(place: Placement) -> set[str]:
+    """Return the names of the devices that get layers: not those with a share of 0."""
+    names = [
+        str(parse_address(name) if name in place.rpc or is_address(name) else name).lower()
+        for name in names_of(place)
+    ]
+    if len(names) == 1 or len(names) != len(place.tensor_split):
+        return set(names)
+    shares = zip(names, place.tensor_split, strict=True)
+    return {name for name, share in shares if share}

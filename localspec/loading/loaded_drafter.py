@@ -29,7 +29,7 @@ from localspec.llama.shared_context import SharedContext, SharedSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.copy_sources import CopySources
 from localspec.loading.drafter_set import SequenceDrafter
-from localspec.loading.drawing_ahead import prepare_to_draw_ahead
+from localspec.loading.drawing_ahead import SHARED_DEVICE, give_thread, obstacle
 from localspec.loading.matrix_heads import LoadedMatrixHead
 from localspec.loading.places import place_beside, sequence_beside
 from localspec.models.kinds import THROUGH_TEXT
@@ -88,20 +88,28 @@ class LoadedDrafter:
                 f"{self.model.path.name} cannot draft: its cache can forget "
                 f"{sequence.rollback.value}; use --draft suffix"
             )
-        drafter = self._model_drafter(sequence, self._name(self.model), target)
         kind = THROUGH_TEXT if self.translation else self.spec.kind
-        return SequenceDrafter(drafter, sequence, self.kv_type, kind=kind)
+        why = obstacle(kind, sequence, target)
+        if why is None:
+            give_thread(self.model)
+        name, n_vocab = self._name(self.model), target.n_vocab
+        drafter = self._model_drafter(sequence, name, n_vocab, ahead=why is None)
+        not_ahead = None if why == SHARED_DEVICE else why
+        return SequenceDrafter(drafter, sequence, self.kv_type, kind=kind, not_ahead=not_ahead)
 
-    def _model_drafter(self, sequence: KVSequence, name: str, target: KVSequence) -> Drafter:
-        """The drafter of this kind for a text in a cache of its model."""
-        n_vocab = target.n_vocab
+    def _model_drafter(
+        self, sequence: KVSequence, name: str, n_vocab: int, *, ahead: bool
+    ) -> Drafter:
+        """The drafter of this kind for a text in a cache of its model.
+
+        ahead: whether it draws tokens ahead.
+        """
         if self.head:
             return self._head_drafter(self.head, sequence, name, n_vocab)
         if self.translation:
             return TextDrafter(sequence, name=name, translation=self.translation)
         if self.spec.mask_token is not None:
             return Pard(sequence, name=name, n_vocab=n_vocab, mask=self.spec.mask_token)
-        ahead = prepare_to_draw_ahead(sequence, target)
         return DraftModel(sequence, name=name, n_vocab=n_vocab, ahead=ahead)
 
     @staticmethod

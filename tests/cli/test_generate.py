@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from fakes.ahead import give_each_model_a_device
 from fakes.command_line import Run
 from fakes.generate_runs import (
     BOTH,
@@ -156,6 +157,21 @@ def test_stats_are_the_numbers_of_the_record(generate: Run) -> None:
 def test_stats_without_a_drafter(generate: Run) -> None:
     done = generate(PROMPT, "--stats", "-n", "5", "--draft", "none")
     assert "accept -" in done.lines[-1]
+
+
+def test_stats_say_why_nothing_was_drawn_ahead(
+    generate: Run, monkeypatch: pytest.MonkeyPatch, drafter_path: Path
+) -> None:
+    arguments = PROMPT, "--stats", "-n", "24", "--seed", "3", "--draft", str(drafter_path)
+    for has_own_device in (True, False):
+        with monkeypatch.context() as patch:
+            if has_own_device:
+                give_each_model_a_device(patch)
+            for rule in ("coupled", "token"):
+                line = generate(*arguments, "--depth", "3", "--rule", rule).lines[-1]
+                why = "· nothing drawn ahead: under rule token the target draws the token after"
+                assert (why in line) == (has_own_device and rule == "token")
+                assert ("used ·" in line) == (has_own_device and rule == "coupled")
 
 
 @pytest.mark.parametrize(
@@ -312,8 +328,16 @@ def test_a_text_that_is_cut_off_before_its_form_is_whole(generate: Run, tmp_path
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--grammar", "nowhere.gbnf", "--grammar nowhere.gbnf: No such file"),
-        ("--schema", "nowhere.json", "--schema nowhere.json: No such file"),
+        (
+            "--grammar",
+            "nowhere.gbnf",
+            "--grammar nowhere.gbnf: No such file or directory; name",
+        ),
+        (
+            "--schema",
+            "nowhere.json",
+            "--schema nowhere.json: No such file or directory; name a file",
+        ),
         ("--schema", '{"not": {}}', 'Unimplemented keys: ["not"]'),
         ("--schema", "{", "schema, line 1, column 2"),
     ],

@@ -191,6 +191,13 @@ def test_counting(tmp_path: Path) -> None:
     assert np.array_equal(count_ids(4, [1, 1, 3]), [0, 2, 0, 1])
 
 
+def test_line_breaks_are_counted_as_models_write_them(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_bytes("\ufeffa\r\nb\r\n".encode())
+    found = count_texts(Letters(), texts_in(file))
+    assert (found[ord("\n")], found[ord("\r")], found.sum()) == (2, 0, 4)
+
+
 def test_what_cannot_be_counted(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"\xff\xd8\0")
     for path, said in (("picture.png", "not UTF-8"), ("none", "No such file"), (".", "no text")):

@@ -8,6 +8,7 @@ from typing import Any
 import llama_cpp
 import pytest
 from fakes import pycode
+from fakes.ahead import give_each_model_a_device
 
 import localspec
 from localspec.cli.generate_output import decision_line, stats_line
@@ -15,11 +16,11 @@ from localspec.control.explanation import Explanation
 from localspec.conversation.session import Session
 from localspec.engine import meanwhile
 from localspec.errors import LocalspecError, WorkerError
+from localspec.llama import devices as devices_here
 from localspec.llama.compute_thread import OwnThread
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
-from localspec.loading import drawing_ahead
 from localspec.loading.drawing_ahead import devices_of
 from localspec.models.registry import bundled
 
@@ -46,8 +47,7 @@ PAIRS: dict[str, tuple[Load, str, Any]] = {
 
 @pytest.fixture
 def own_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each model counts as having a device of its own."""
-    monkeypatch.setattr(drawing_ahead, "devices_of", lambda model: {str(id(model))})
+    give_each_model_a_device(monkeypatch)
 
 
 @pytest.fixture
@@ -251,11 +251,18 @@ class Placed:
         (Placement(), {"cuda0", "cuda1"}),
         (Placement(devices=(), rpc=("host:50052",)), {"host:50052"}),
         (Placement(devices=("CUDA1", "host:50052")), {"cuda1", "host:50052"}),
+        (Placement(rpc=("host",)), {"host:50052", "cuda0", "cuda1"}),
+        (Placement(devices=("CUDA0", "CUDA1"), tensor_split=(3, 1)), {"cuda0", "cuda1"}),
+        # A head on a GPU, which its target's devices come along with.
+        (Placement(devices=("CUDA1", "CUDA0"), tensor_split=(1, 0)), {"cuda1"}),
+        (Placement(devices=("CUDA1", "host"), rpc=("host",), tensor_split=(0, 1, 0)), {"cuda1"}),
+        # With one device there is nothing to share.
+        (Placement(devices=("CUDA1",), tensor_split=(0.5,)), {"cuda1"}),
     ],
 )
 def test_the_devices_of_a_model(
     monkeypatch: pytest.MonkeyPatch, placement: Placement, devices: set[str]
 ) -> None:
-    monkeypatch.setattr(drawing_ahead, "usual_gpus", lambda: ["CUDA0", "CUDA1"])
+    monkeypatch.setattr(devices_here, "usual_gpus", lambda: ["CUDA0", "CUDA1"])
     assert devices_of(Placed(placement)) == devices  # type: ignore[arg-type]
     assert devices_of(Placed(placement, offloaded=False)) == {"processor"}  # type: ignore[arg-type]

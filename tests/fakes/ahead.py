@@ -3,10 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import pytest
+
 from localspec.drafters.draft_model import DraftModel
+from localspec.loading import drawing_ahead
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit
 from localspec.speculation.passes import Pass, Passes, Scores, direct
+
+
+def give_each_model_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each model counts as having a device of its own."""
+    monkeypatch.setattr(drawing_ahead, "devices_of", lambda model: {str(id(model))})
 
 
 class Recorded(DraftModel):

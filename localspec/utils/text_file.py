@@ -1,0 +1,30 @@
+"""Text files that a user names: read, with one line for whatever is wrong with them."""
+
+from pathlib import Path
+
+from localspec.errors import InvalidValueError
+from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most, read_regular
+from localspec.utils.format import printable
+
+
+def read_text_file(option: str, file: Path, remedy: str, *, only_regular: bool = False) -> str:
+    """Return the text of a UTF-8 file, with line feeds for CR LF and without a byte order mark.
+
+    option: what the user named the file with. remedy: what to do instead. only_regular: refuse
+    pipes and devices, which may have to be waited for. Raises InvalidValueError for a file that
+    cannot be read, is larger than MOST_TEXT_BYTES, or is no text.
+    """
+    read = read_regular if only_regular else read_at_most
+    try:
+        # utf-8-sig: a byte order mark, which some editors write, is no part of the text.
+        text = read(file, MOST_TEXT_BYTES).decode("utf-8-sig")
+        problem = "it is no text" if "\0" in text else None
+    except OSError as error:
+        problem = error.strerror or str(error)
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
+        problem = f"it is not UTF-8, {byte}"
+        remedy = f"convert it, for example with iconv, or {remedy}"
+    if problem:
+        raise InvalidValueError(f"{option} {printable(str(file))}: {problem}; {remedy}")
+    return text.replace("\r\n", "\n")
