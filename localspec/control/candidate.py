@@ -95,7 +95,8 @@ class Candidate:
         else:
             alone = self.cost.table(deepest)
         # Passes that draw a whole draft have as many rows as it has tokens, in each text.
-        return Drafting(alone, self.drafter.name, None if self.parallel else self.cost)
+        computer = None if self.parallel else self.drafter.traits.computer
+        return Drafting(alone, computer and computer(), self.cost)
 
     def savings(self, survivals: Sequence[float], passes: Sequence[float]) -> list[float]:
         """See Overlap; empty for a drafter that draws no tokens ahead."""

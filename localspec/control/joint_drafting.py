@@ -15,13 +15,13 @@ from localspec.control.drafter_cost import DrafterCost
 class Drafting:
     """What drafting takes for one text.
 
-    alone: (1 + most tokens,) seconds by the tokens of the draft, if no other text drafts. drafter:
-    its name. cost: of the drafter, which knows what decodes of several texts take; None where texts
-    never share them.
+    alone: (1 + most tokens,) seconds by the tokens of the draft, if no other text drafts. computer:
+    what computes the drafter's decodes (see Traits); texts of the same one share them, None shares
+    none. cost: of the drafter, which knows what decodes of several texts take.
     """
 
     alone: Sequence[float] = (0.0,)
-    drafter: str = ""
+    computer: object = None
     cost: DrafterCost | None = None
 
     def part(self, texts: int) -> float:
@@ -30,7 +30,7 @@ class Drafting:
 
     def first(self, tokens: int) -> "Drafting":
         """That of drafts of so many tokens at most."""
-        return Drafting(self.alone[: 1 + tokens] or (0.0,), self.drafter, self.cost)
+        return Drafting(self.alone[: 1 + tokens] or (0.0,), self.computer, self.cost)
 
 
 NO_DRAFTING = Drafting()
@@ -41,20 +41,21 @@ class JointDrafting:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        # By drafter and place: how many texts draft a token there, and what it would take alone.
-        self._places: dict[tuple[str, int], tuple[int, float]] = {}
+        # By computer and place: how many texts draft a token there, and what it would take alone.
+        self._places: dict[tuple[object, int], tuple[int, float]] = {}
 
     def add(self, drafting: Drafting, place: int) -> None:
         """Add the token at this place of a text's draft, from 1."""
         seconds = drafting.alone[place] - drafting.alone[place - 1]
-        texts, before = self._places.get((drafting.drafter, place), (0, 0.0))
-        self._places[drafting.drafter, place] = texts + 1, before + seconds
-        if not before + seconds:  # copied
+        if drafting.computer is None:
+            self.seconds += seconds
             return
+        texts, before = self._places.get((drafting.computer, place), (0, 0.0))
+        self._places[drafting.computer, place] = texts + 1, before + seconds
         paid = before * drafting.part(texts) if texts else 0.0
         self.seconds += (before + seconds) * drafting.part(texts + 1) - paid
 
-    def texts(self, drafter: str) -> int:
-        """How many texts a drafter drafts for."""
-        texts, _ = self._places.get((drafter, 1), (0, 0.0))
+    def texts(self, computer: object) -> int:
+        """How many texts share the first decode of a computer."""
+        texts, _ = self._places.get((computer, 1), (1, 0.0))
         return texts

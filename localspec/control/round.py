@@ -152,7 +152,7 @@ class Round:
             return
         gained = list(accumulate(survivals, initial=0.0))
         for others, depth, joint in self._choices(survivals, drafting):
-            seconds, texts = self._beside + joint.seconds, joint.texts(drafting.drafter)
+            seconds, texts = self._beside + joint.seconds, joint.texts(drafting.computer)
             yield self._plan(others, depth, gained[depth], seconds, texts)
 
     def _choices(
@@ -221,8 +221,9 @@ class Round:
 
         Where others may draft too, it pays its part of a decode of the drafter, as if they did.
         """
-        drafter, alone = drafting.drafter, drafting.alone
-        texts = 1 + sum(each.drafting.drafter == drafter for each in self._offers)
+        computer, alone, texts = drafting.computer, drafting.alone, 1
+        if computer is not None:
+            texts += sum(each.drafting.computer is computer for each in self._offers)
         part = drafting.part(texts)
         worths, least, token = list[float](), float("inf"), weight * self._token
         for depth, chance in enumerate(survivals):

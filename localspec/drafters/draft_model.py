@@ -64,7 +64,9 @@ class DraftModel:
     def __init__(self, cache: Cache, *, name: str, n_vocab: int, ahead: bool = False) -> None:
         self.name = name
         ready = self._ready if ahead else None
-        self.traits = Traits(gives_probs=True, backlog=self._backlog, ready=ready)
+        self.traits = Traits(
+            gives_probs=True, backlog=self._backlog, ready=ready, computer=lambda: cache.context
+        )
         self._cache = cache
         self._n_vocab = n_vocab
         self._text: list[int] = []

@@ -32,7 +32,7 @@ class TextDrafter:
 
     def __init__(self, cache: Cache, *, name: str, translation: Translation) -> None:
         self.name = name
-        self.traits = Traits(backlog=self._backlog)
+        self.traits = Traits(backlog=self._backlog, computer=lambda: cache.context)
         self._cache = cache
         self._translation = translation
         self._text = RespelledText(translation)

@@ -83,6 +83,8 @@ class Traits:
         `Limit.depth`, drawn or not.
     ready: returns the number of tokens of its next proposal that it has drawn already, while the
         target verified the draft before; None for a drafter that draws no tokens ahead.
+    computer: returns what computes its passes, one for each drafted token. Drafters of several
+        texts with the same one share its decodes. None: it runs no model, or one for this text.
     """
 
     cheap: bool = False
@@ -95,6 +97,7 @@ class Traits:
     parallel: bool = False
     only_last_row: bool = False
     ready: Callable[[], int] | None = None
+    computer: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,15 +116,18 @@ def joint(drafts: Sequence[tuple[Drafting, int]]) -> JointDrafting:
 def test_tokens_at_the_same_place_share_a_decode() -> None:
     cost = DrafterCost(similar=FLAT)
     one, other = (Drafting([0.0, 3.0, 5.0, 7.0], "model", cost) for _ in range(2))
-    third = Drafting([0.0, 4.0], "head", cost)
-    found = joint([(one, 3), (other, 1), (third, 1)])
-    # The first tokens of `one` and `other` share a decode of 1.1 times the time.
-    assert found.seconds == pytest.approx(3.0 * 1.1 + 2.0 + 2.0 + 4.0)
-    assert (found.texts("model"), found.texts("head"), found.texts("suffix")) == (2, 1, 0)
+    third = Drafting([0.0, 4.0], "another", cost)
+    head, another_head = (Drafting([0.0, 1.0], None, cost) for _ in range(2))
+    found = joint([(one, 3), (other, 1), (third, 1), (head, 1), (another_head, 1)])
+    # The first tokens of `one` and `other` share a decode, which takes 1.1 times as long as one.
+    assert found.seconds == pytest.approx(3.0 * 1.1 + 2.0 + 2.0 + 4.0 + 1.0 + 1.0)
+    assert (found.texts("model"), found.texts("another"), found.texts(None)) == (2, 1, 1)
 
 
 draftings = st.lists(
-    st.tuples(st.floats(0, 2), st.floats(0, 2), st.integers(0, 5), st.sampled_from("ab")),
+    st.tuples(
+        st.floats(0, 2), st.floats(0, 2), st.integers(0, 5), st.sampled_from(["a", "b", None])
+    ),
     min_size=1,
     max_size=6,
 )
@@ -132,7 +135,7 @@ draftings = st.lists(
 
 @given(drafts=draftings, order=st.randoms(use_true_random=False))
 def test_the_order_of_the_tokens_does_not_matter(
-    drafts: list[tuple[float, float, int, str]], order: random.Random
+    drafts: list[tuple[float, float, int, str | None]], order: random.Random
 ) -> None:
     cost = DrafterCost(similar=FLAT)
     each = [
@@ -144,12 +147,12 @@ def test_the_order_of_the_tokens_does_not_matter(
     found = JointDrafting()
     for drafting, place in tokens:
         found.add(drafting, place)
-    expected = 0.0
+    expected = sum(drafting.alone[depth] for drafting, depth in each if drafting.computer is None)
     for name, place in itertools.product("ab", range(1, 6)):
         alone = [
             drafting.alone[place] - drafting.alone[place - 1]
             for drafting, depth in each
-            if drafting.drafter == name and depth >= place
+            if drafting.computer == name and depth >= place
         ]
         expected += sum(alone) * cost.part(len(alone)) if alone else 0.0
     assert found.seconds == pytest.approx(expected)

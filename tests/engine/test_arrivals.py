@@ -186,8 +186,10 @@ def test_drafts_of_several_texts_share_the_decodes_of_their_drafter(
 ) -> None:
     engine = engine_of(kind, "model", reproducible=False)
     slots = [engine.open_slot() for _ in range(TEXTS)]
-    drafters = {id(slot.loaded.drafter_set.members[0].sequence.context) for slot in slots}  # type: ignore[union-attr]
+    members = [slot.loaded.drafter_set.members[0] for slot in slots]
+    drafters = {id(each.sequence.context) for each in members}  # type: ignore[union-attr]
     assert len(drafters) == 1
+    assert {id(each.drafter.traits.computer()) for each in members} == drafters  # type: ignore[misc]
     usual, decodes = Context.decode, list[list[int]]()
 
     def decode(self: Context, passes: list[Pass]) -> list[Scores]:

@@ -25,6 +25,8 @@ COSTS: dict[str, Mapping[int, float]] = {
 }
 # Seconds of the first and of each further drafted token, where one text drafts alone.
 FIRST, FURTHER = 0.15, 0.1
+# All drafters that run a model share its decodes.
+_COMPUTER = "one for all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class SimulatedDrafter:
     name = "drafter"
 
     def __init__(self, user: User, random: Random, decode: Callable[[int], float]) -> None:
-        self.traits = Traits(cheap=user.copies)
+        computer = None if user.copies else lambda: _COMPUTER
+        self.traits = Traits(cheap=user.copies, computer=computer)
         self.seconds = 0.0
         self.texts = 1
         self._user, self._random, self._decode = user, random, decode
