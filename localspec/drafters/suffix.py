@@ -167,10 +167,12 @@ class Suffix:
         """All copies that may come next; of equally likely ones the first is better."""
         match, past, rates = self._automaton.match(), self._past_match(), self.rates
         copies = [passage] if (passage := self._passage_copy(match, past)) else []
-        if match:
-            token = passage.token if passage else None
+        if match and passage:
             tables = rates.match, rates.match_disputed
-            copies.append(_match_copy(self._automaton, match, tables, token))
+            copies.append(_match_copy(self._automaton, match, tables, passage.token))
+        elif match:
+            tables = rates.after(match.agreed), rates.match
+            copies.append(_copy(self._automaton, match, tables, rates.match))
         if past:
             best = _likeliest(copies)
             token = best.token if best else None
@@ -242,14 +244,16 @@ def _match_copy(
     """
     every, disputed = tables
     token = texts.tokens[match.end + 1]
-    is_disputed = other is not None and other != token
-    return _Copy(
-        lambda count: (texts.copy(match, count), ()),
-        token,
-        match.length,
-        (disputed, every) if is_disputed else (every,),
-        disputed if is_disputed else every,
-    )
+    if other is None or other == token:
+        return _copy(texts, match, (every,), every)
+    return _copy(texts, match, (disputed, every), disputed)
+
+
+def _copy(
+    texts: SuffixAutomaton, match: Match, tables: Sequence[MatchTable], later: MatchTable
+) -> _Copy:
+    token = texts.tokens[match.end + 1]
+    return _Copy(lambda count: (texts.copy(match, count), ()), token, match.length, tables, later)
 
 
 def _likeliest(copies: Sequence[_Copy]) -> _Copy | None:

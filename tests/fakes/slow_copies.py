@@ -131,7 +131,9 @@ class SlowSuffix:
             known = self.fed.tokens[match.end + 1]
             right = known == token
             self.rates.match.learn(match.length, right)
-            if copied and copied[0] != known:
+            if not copied:
+                self._after_match(match).learn(match.length, right)
+            elif copied[0] != known:
                 self.rates.match_disputed.learn(match.length, right)
         if past:
             known = self.past.tokens[past.end + 1]
@@ -171,7 +173,8 @@ class SlowSuffix:
         match = self.fed.match()
         copied, replaced, agree = self._of_passage(depth)
         disputed = bool(copied) and copied[0] != self._token_after(self.fed)
-        first = self.rates.match_disputed if disputed else self.rates.match
+        later = self.rates.match_disputed if disputed else self.rates.match
+        first = later if copied or not match else self._after_match(match)
         if self.passage and copied:
             length = self.passage.equal + 1
             chances = [self.rates.passage.chances(length + i, 1)[0] for i in range(len(copied))]
@@ -183,7 +186,12 @@ class SlowSuffix:
         if not match:
             return [], []
         tokens = self.fed.copy(match, depth)
-        return tokens, [first.chances(match.length + i, 1)[0] for i in range(len(tokens))]
+        expected = [later.chances(match.length + i, 1)[0] for i in range(len(tokens))]
+        return tokens, [first.chances(match.length, 1)[0], *expected[1:]]
+
+    def _after_match(self, match: Match) -> MatchTable:
+        tables = {True: self.rates.agreed_before, False: self.rates.differed_before}
+        return tables.get(match.agreed, self.rates.once)
 
     def _of_passage(self, depth: int = 1) -> tuple[list[int], list[int], bool]:
         if not self.passage or not self.passage.differs:
