@@ -137,6 +137,7 @@ class ChatApp(App[None]):
             options.model,
             self.settings.draft,
             when_full="stop",
+            copy_from=options.copy_from,
             **options.runtime,
             **options.sampling,
         )

@@ -7,16 +7,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """model: None is the bundled pair. draft: the drafters; None is
-    those of the session, else `auto`. runtime: other options of
-    `localspec.load`. sampling: options of GenerationConfig that are not the default. system: the
-    system prompt. session: key of the session to resume. theme: None is the theme used last.
-    notes: lines to show first.
+    """model: None is the bundled pair. draft: the drafters; None is those of the session, else
+    `auto`. runtime: other options of `localspec.load`. copy_from: files that drafts may copy from.
+    sampling: options of GenerationConfig that are not the default. system: the system prompt.
+    session: key of the session to resume. theme: None is the theme used last. notes: lines to show
+    first.
     """
 
     model: str | None = None
     draft: str | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
+    copy_from: tuple[str, ...] = ()
     sampling: Mapping[str, Any] = field(default_factory=dict)
     system: str | None = None
     session: str | None = None

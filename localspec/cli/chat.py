@@ -10,7 +10,12 @@ import click
 from click.core import ParameterSource
 
 from localspec.cli.aliases import WORDS
-from localspec.cli.options import pop_runtime_options, running_options, sampling_options
+from localspec.cli.options import (
+    copy_from_option,
+    pop_runtime_options,
+    running_options,
+    sampling_options,
+)
 from localspec.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -36,6 +41,7 @@ _SERVED = "TEXTUAL_DRIVER"
     "continues text]",
 )
 @sampling_options
+@copy_from_option
 @click.option("--theme", metavar="NAME", help="Colour theme. [default: the one used last]")
 @click.option("--web", is_flag=True, help="Open the chat in a browser on this machine.")
 def chat(
@@ -46,6 +52,7 @@ def chat(
     resume: str | None,
     system: str | None,
     preset: str | None,
+    copy_from: tuple[str, ...],
     theme: str | None,
     web: bool,
     **options: Any,
@@ -68,12 +75,14 @@ def chat(
         web_chat.serve(_command())
         return 0
     _require_terminal()
+    _require_texts(copy_from)
     archive = Archive()
     session = _session(archive, resume, latest=latest)
     launch_options = LaunchOptions(
         model=model and absolute(model),
         draft=absolute_drafters(draft) if _is_given("draft") else None,
         runtime=runtime,
+        copy_from=copy_from,
         sampling=chosen.options,
         system=chosen.system,
         session=session,
@@ -109,6 +118,14 @@ def _require_terminal() -> None:
         return
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise InvalidValueError("chat needs a terminal; localspec generate writes to anything")
+
+
+def _require_texts(copy_from: tuple[str, ...]) -> None:
+    """Refuse a file that cannot be copied from before the chat takes the screen."""
+    if copy_from:
+        from localspec.loading.copy_sources import read_texts
+
+        read_texts(copy_from)
 
 
 def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | None:

@@ -16,6 +16,7 @@ from localspec.cli.generate_output import (
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
     constraint_options,
+    copy_from_option,
     model_options,
     pop_runtime_options,
     sampling_options,
@@ -65,13 +66,7 @@ from localspec.loading.drawing_ahead import nothing_ahead
     is_flag=True,
     help="Draft from earlier texts too, and store this one; `localspec forget` deletes them.",
 )
-@click.option(
-    "--copy-from",
-    multiple=True,
-    metavar="FILE",
-    help="Let drafts copy from this text, which is not in the prompt: an open file, or an older "
-    "version. Repeatable.",
-)
+@copy_from_option
 @click.option(
     "--explain",
     is_flag=True,

@@ -131,6 +131,13 @@ threads_option = click.option(
     type=int,
     help="CPU threads. [default: by model size, at most one per fast core]",
 )
+copy_from_option = click.option(
+    "--copy-from",
+    multiple=True,
+    metavar="FILE",
+    help="Let drafts copy from this text, which is not in the prompt: an open file, or an older "
+    "version. Repeatable.",
+)
 
 
 # Which tokens may be drawn at all; the defaults are those of the GGUF, else of llama.cpp.

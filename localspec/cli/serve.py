@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.cli.options import model_options, pop_runtime_options
+from localspec.cli.options import (
+    copy_from_option,
+    model_options,
+    pop_runtime_options,
+)
 from localspec.cli.output import Output
 from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
@@ -56,6 +60,7 @@ _QUICK_SECONDS = 2.0
     is_flag=True,
     help="When it ends, keep on disk what its slots have read, and begin with that.",
 )
+@copy_from_option
 @click.option("--alias", multiple=True, help="A name that clients may use. Repeatable.")
 @click.option(
     "--api-key-file",
@@ -83,6 +88,7 @@ def serve(
     parallel: int,
     queue_limit: int,
     keep: bool,
+    copy_from: tuple[str, ...],
     alias: tuple[str, ...],
     api_key_file: Path | None,
     cors: tuple[str, ...],
@@ -117,7 +123,7 @@ def serve(
     opened = listen(address)
 
     def load_service() -> "Service":
-        engine = load(asked, draft, **runtime)
+        engine = load(asked, draft, copy_from=copy_from, **runtime)
         try:
             service = _service(engine, asked, alias, parallel, queue_limit, keep=keep)
         except BaseException:

@@ -13,6 +13,11 @@ BINS = (1, 2, 3, 4, 6, 9, 13, 21, 41)
 # observations.
 PRIOR = (0.20, 0.35, 0.45, 0.55, 0.65, 0.80, 0.88, 0.93, 0.96)
 PRIOR_WEIGHT = 4.0
+# Where there is no passage behind a difference, by `Match.agreed`, over source files, prose and
+# edited source files: None, True, False.
+_ONCE = (0.30, 0.45, 0.53, 0.60, 0.68, 0.75, 0.85, 0.93, 0.96)
+_AGREED_BEFORE = (0.50, 0.70, 0.80, 0.83, 0.88, 0.90, 0.93, 0.95, 0.97)
+_DIFFERED_BEFORE = (0.12, 0.18, 0.18, 0.22, 0.24, 0.27, 0.30, 0.40, 0.50)
 # Behind a difference, over edited source files and JSON: of the longest match where the passage
 # goes on otherwise; of the passage where the match agrees, and where it does not; and of tokens
 # that were replaced before.
@@ -96,7 +101,8 @@ class CopyRates:
     The length is that of the match, or `Passage.length`.
 
     match: of each token after the longest match. match_disputed: of those where the passage behind
-    a difference goes on with another token.
+    a difference goes on with another token. once, agreed_before, differed_before: of the first
+    token after the longest match where there is no such passage, by `Match.agreed`.
     passage: of each token of the passage that is not replaced. agreed: of those where the longest
     match goes on with the same token. disputed: of those where it does not, or there is none.
     replaced: of a token that stands for others of the passage, as it did before.
@@ -106,9 +112,18 @@ class CopyRates:
 
     match: MatchTable = field(default_factory=MatchTable)
     match_disputed: MatchTable = field(default_factory=lambda: _table(_MATCH_DISPUTED))
+    once: MatchTable = field(default_factory=lambda: _table(_ONCE))
+    agreed_before: MatchTable = field(default_factory=lambda: _table(_AGREED_BEFORE))
+    differed_before: MatchTable = field(default_factory=lambda: _table(_DIFFERED_BEFORE))
     passage: MatchTable = field(default_factory=lambda: _table(_DISPUTED))
     agreed: MatchTable = field(default_factory=lambda: _table(_AGREED))
     disputed: MatchTable = field(default_factory=lambda: _table(_DISPUTED))
     replaced: MatchTable = field(default_factory=lambda: _table(_REPLACED))
     past: MatchTable = field(default_factory=lambda: _table(_PAST))
     past_disputed: MatchTable = field(default_factory=lambda: _table(_PAST))
+
+    def after(self, agreed: bool | None) -> MatchTable:
+        """The table of matches by `Match.agreed`."""
+        if agreed is None:
+            return self.once
+        return self.agreed_before if agreed else self.differed_before

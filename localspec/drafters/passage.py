@@ -55,9 +55,9 @@ class Passage:
         """The number of tokens since the last difference, its last token included: at least 1."""
         return self._equal + 1
 
-    def go_on(self, start: int, equal: int) -> None:
-        """Follow the passage from another place on; replacements are kept."""
-        self._next, self._equal = start, equal
+    def go_on(self, tokens: Sequence[int], start: int, equal: int) -> None:
+        """Follow a passage from another place on, perhaps of other texts; replacements are kept."""
+        self._tokens, self._next, self._equal = tokens, start, equal
         self.differs, self._replaced = False, 0
         self._difference, self._since = None, []
 

@@ -17,17 +17,22 @@ from typing import NamedTuple
 from localspec.errors import InvalidValueError
 
 _ROOT, _NONE = 0, -1
+# What is known of the tokens after the last two occurrences of a state's longest string.
+_UNKNOWN, _DIFFERENT, _EQUAL = 0, 1, 2
+_AGREED = {_UNKNOWN: None, _DIFFERENT: False, _EQUAL: True}
 
 
 class Match(NamedTuple):
     """An earlier occurrence of the text's last tokens.
 
     length: the number of tokens, at least 1. end: the index in `tokens` of the occurrence's last
-    token; a token of the same text follows it.
+    token; a token of the same text follows it. agreed: whether the token after it is the one that
+    followed the occurrence before it; None: no such occurrence was seen.
     """
 
     length: int
     end: int
+    agreed: bool | None = None
 
 
 class Position(NamedTuple):
@@ -59,6 +64,7 @@ class SuffixAutomaton:
         self._length = array("i", [0])
         self._link = array("i", [_NONE])
         self._end = array("i", [_NONE])
+        self._agreed = array("b", [_UNKNOWN])
         # The only transition of a state; `_branches` has those of states with more than one.
         self._token = array("i", [0])
         self._target = array("i", [_NONE])
@@ -79,6 +85,9 @@ class SuffixAutomaton:
         # recent position (5.5 against 3.9 tokens per step on JSON).
         match = self._link[self._last]
         if match > _ROOT:
+            known = self.tokens[self._end[match] + 1]
+            if known >= 0:
+                self._agreed[match] = _EQUAL if known == token else _DIFFERENT
             self._end[match] = len(self.tokens) - 1
         self._append(token)
 
@@ -96,7 +105,7 @@ class SuffixAutomaton:
         while state > _ROOT:
             end = self._end[state]
             if self.tokens[end + 1] >= 0:
-                return Match(self._length[state], end)
+                return Match(self._length[state], end, _AGREED[self._agreed[state]])
             state = self._link[state]
         return None
 
@@ -153,6 +162,7 @@ class SuffixAutomaton:
         self._length.append(length)
         self._link.append(link)
         self._end.append(end)
+        self._agreed.append(_UNKNOWN)
         self._token.append(0)
         self._target.append(_NONE)
         return len(self._length) - 1
@@ -185,6 +195,7 @@ class SuffixAutomaton:
         self._token[clone], self._target[clone] = self._token[target], self._target[target]
         if target in self._branches:
             self._branches[clone] = self._branches[target].copy()
+        self._agreed[clone] = self._agreed[target]
         self._link[target] = clone
         while state != _NONE and self._next(state, token) == target:
             if state in self._branches:

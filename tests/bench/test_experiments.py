@@ -28,7 +28,7 @@ NAMES = sorted(file.stem for file in FILES if "def main(" in file.read_text(enco
 
 
 def test_no_experiment_is_forgotten() -> None:
-    assert len(NAMES) == 18
+    assert len(NAMES) == 19
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -170,14 +170,19 @@ def test_nobody_is_faster_than_the_clairvoyant() -> None:
         assert lost == pytest.approx(100 * (1 - share), abs=1)
 
 
-def test_copies_behind_differences_gain_in_edits(tmp_path: Path) -> None:
-    before, after = tmp_path / "before", tmp_path / "after"
-    for folder, name in ((before, "total"), (after, "amount")):
-        folder.mkdir()
+def two_versions(folder: Path) -> tuple[Path, Path]:
+    before, after = folder / "before", folder / "after"
+    for version, name in ((before, "total"), (after, "amount")):
+        version.mkdir()
         for file in ("a", "b"):
             lines = [f"    {name} = {name} + {file}[{each}] * {each}" for each in range(60)]
             text = "\n".join([f"def {file}({name}):", *lines])
-            (folder / f"{file}.py").write_text(text, encoding="utf-8")
+            (version / f"{file}.py").write_text(text, encoding="utf-8")
+    return before, after
+
+
+def test_copies_behind_differences_gain_in_edits(tmp_path: Path) -> None:
+    before, after = two_versions(tmp_path)
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("def f(x):\n---\nimport os\n---\nclass A:\n---\nx = 1", encoding="utf-8")
     files = ["--model", PYCODE.target, "--draft", PYCODE.drafter, "--file", prompts]
@@ -192,3 +197,21 @@ def test_copies_behind_differences_gain_in_edits(tmp_path: Path) -> None:
     gains = {title: float(row[-3].rstrip("%")) for title, row in zip(titles, rows, strict=True)}
     assert gains["edit: rename"] > 0
     assert all(float(cell) > 0 for row in rows for cell in row[-5:-3])
+
+
+def test_a_file_to_copy_from_gains_where_it_was_edited_and_costs_nothing_elsewhere(
+    tmp_path: Path,
+) -> None:
+    few = ["--set", "constants", "records", "--texts", "2", "--costs", "GPU", "--threads", "1"]
+    versions = ["--versions", *two_versions(tmp_path)]
+    header, *rows = printed("file_copies", "--model", PYCODE.target, *few, *versions)
+    assert header[:4] == ["texts", "number", "tokens", "costs"]
+    titles = [" ".join(row[: row.index("GPU") - 2]) for row in rows]
+    ways = ("edited file", "another file", "another kind", "in the prompt")
+    kinds = ("constants", "records", "versions")
+    assert titles == [f"{kind}, {way}" for kind in kinds for way in ways]
+    gains = {title: float(row[-3].rstrip("%")) for title, row in zip(titles, rows, strict=True)}
+    for kind in kinds:
+        assert gains[f"{kind}, edited file"] > 50, kind
+        assert gains[f"{kind}, in the prompt"] > 50, kind
+        assert abs(gains[f"{kind}, another kind"]) < 1, kind

@@ -123,6 +123,44 @@ def test_copying_goes_on_behind_a_difference(text: list[int], rest: list[int]) -
     assert proposed(drafter) == rest[:6]
 
 
+def test_copying_goes_on_behind_a_difference_in_a_past_text() -> None:
+    text = [*SOURCE[:40], 5]
+    drafter = Suffix(past=[mixed(3), SOURCE, [6]])
+    drafter.begin([9])
+    drafter.observe(Outcome(text, 0))
+    assert proposed(drafter) == SOURCE[41:47]
+    # It ends with its text, as any copy does.
+    drafter.observe(Outcome([*SOURCE[41:-2], 5], 0))
+    assert proposed(drafter) == SOURCE[-1:]
+    drafter.observe(Outcome([SOURCE[-1], 4], 0))
+    assert proposed(drafter) == []
+    plain = Suffix(past=[SOURCE], differences=False)
+    plain.begin([9])
+    plain.observe(Outcome(text, 0))
+    assert proposed(plain) == []
+
+
+def test_a_name_that_was_changed_in_a_past_text_is_changed_again() -> None:
+    drafter = Suffix(past=[NAMED])
+    drafter.begin([9])
+    drafter.observe(Outcome([*NAMED[:30], 1, 2, 3, *NAMED[32:62]], 0))
+    assert proposed(drafter) == [1, 2, 3, *NAMED[64:67]]
+
+
+def test_the_longer_match_is_followed_be_it_of_the_past_or_the_text() -> None:
+    """Behind the difference each goes on with other tokens."""
+    rest = [*range(1000, 1009)]
+    for text, past, expected in (
+        ([*SOURCE[:40], *rest], SOURCE[2:60], rest[1:7]),
+        ([*SOURCE[2:40], *rest], SOURCE[:60], SOURCE[41:47]),
+        ([*SOURCE[:40], *rest], SOURCE[:60], rest[1:7]),
+    ):
+        drafter = Suffix(past=[past])
+        drafter.begin([*text, 9])
+        drafter.observe(Outcome([*SOURCE[:40], 5], 0))
+        assert proposed(drafter) == expected
+
+
 def test_without_differences_copying_waits_for_a_match() -> None:
     assert proposed(followed(SOURCE, [*SOURCE[:40], 5], differences=False)) == []
     again = followed(SOURCE, [*SOURCE[:40], 5, SOURCE[41]], differences=False)

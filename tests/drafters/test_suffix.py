@@ -255,8 +255,8 @@ def test_a_table_is_kept_for_another_text_and_another_drafter() -> None:
     assert drafter.rates.match.state == state
     text = [1, 2, 3] * 5
     again = begun(text, rates=CopyRates(MatchTable(state))).chances(4)
-    assert list(again) == list(begun(text, rates=drafter.rates).chances(4))
-    assert list(again) != list(begun(text).chances(4))
+    assert list(again)[1:] == list(begun(text, rates=drafter.rates).chances(4))[1:]
+    assert list(again)[1:] != list(begun(text).chances(4))[1:]
 
 
 def test_chances_rise_with_the_match_where_longer_matches_are_right_more_often() -> None:
@@ -278,7 +278,7 @@ def test_chances_rise_with_the_match_where_longer_matches_are_right_more_often()
 def test_the_chance_of_each_copied_token_by_the_match_before_it() -> None:
     table = MatchTable([(90 - 10 * i, 100) for i in range(len(BINS))])
     text = mixed(40)
-    drafter = begun([*text, *text[:5]], rates=CopyRates(table))
+    drafter = begun([*text, *text[:5]], rates=CopyRates(table, once=table))
     expected = [table.chances(length, 1)[0] for length in range(5, 11)]
     assert list(drafter.chances(6)) == expected
     assert expected[0] > expected[1] == expected[3] > expected[4]
@@ -291,6 +291,24 @@ def test_the_chance_of_each_copied_token_by_the_match_before_it() -> None:
     long = table.chances(BINS[-1] + 5, 100)
     assert long == [table.chances(BINS[-1], 1)[0]] * 100
     assert len(begun([3, 38], past=[[38, 39]], rates=CopyRates(table)).chances(6)) == 1
+
+
+def test_the_chance_of_the_first_token_by_whether_the_occurrences_agreed() -> None:
+    """What followed in turns is seldom right, what followed each time as a rule."""
+    random = Random(4)
+    alike, in_turns = CopyRates(), CopyRates()
+    for rates, ends in ((alike, (5, 5)), (in_turns, (5, 6))):
+        drafter = begun([], rates=rates)
+        for place in range(60):
+            drafter.observe(Outcome([1, 2, 3, ends[place % 2], random.randrange(10, 999)], 0))
+        drafter.observe(Outcome([1, 2, 3], 0))
+        [first, *later] = drafter.chances(4)
+        assert first == rates.after(ends[0] == ends[1]).chance(3)
+        assert later == rates.match.chances(3, 4)[1:]
+    assert alike.agreed_before.chance(3) > 0.9 and in_turns.differed_before.chance(3) < 0.1
+    fresh = CopyRates()
+    assert alike.differed_before.chance(3) == fresh.differed_before.chance(3)
+    assert in_turns.agreed_before.chance(3) == fresh.agreed_before.chance(3)
 
 
 def test_every_length_has_its_bin() -> None:

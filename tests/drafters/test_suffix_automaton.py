@@ -69,7 +69,32 @@ def test_the_match_is_where_the_suffix_was_last_the_longest_repeat(fed: list[int
     now = repeats[-1] if repeats else []
     same = [i for i in range(len(tokens) - 1) if repeats[i] == now and tokens[i + 1] >= 0]
     if now and same:
-        assert match == Match(len(now), same[-1])
+        assert match is not None and match[:2] == (len(now), same[-1])
+    if now and len(same) > 1:
+        last, before = (tokens[end + 1] for end in same[:-3:-1])
+        assert match is not None and match.agreed == (last == before)
+
+
+@pytest.mark.parametrize(
+    ("fed", "agreed"),
+    [
+        ([1, 2, 5, 1, 2], None),
+        ([1, 2, 5, 7, 1, 2, 5, 8, 1, 2], True),
+        ([1, 2, 5, 7, 1, 2, 6, 8, 1, 2], False),
+        ([1, 2, 5, 7, 1, 2, 6, 8, 1, 2, 6, 9, 1, 2], True),
+        ([1, 2, 5, 7, 1, 2, 5, 8, 1, 2, 6, 9, 1, 2], False),
+        # What is known of a longer suffix, which is always preceded by a 3.
+        ([3, 1, 2, 5, 3, 1, 2, 5, 4, 1, 2], True),
+        # A token of the next text does not follow the end of a text.
+        ([1, 2, None, 1, 2, 5, 1, 2], None),
+    ],
+)
+def test_whether_the_last_two_occurrences_went_on_alike(
+    fed: list[int | None], agreed: bool | None
+) -> None:
+    match = automaton(fed).match()
+    assert match is not None and match.length == 2
+    assert match.agreed is agreed
 
 
 @given(FED)
@@ -115,7 +140,7 @@ def test_a_copy_continues_with_itself_at_the_end_of_the_text(
 def test_a_period_is_continued_for_ever() -> None:
     made = automaton([7, 1, 2, 3, 1, 2, 3, 1])
     match = made.match()
-    assert match == Match(4, 4)
+    assert match == Match(4, 4, None)
     assert made.copy(match, 10) == [2, 3, 1, 2, 3, 1, 2, 3, 1, 2]
 
 
@@ -129,7 +154,7 @@ def test_nothing_is_copied_from_the_end_of_a_text() -> None:
     """A shorter match with a token after it is used instead."""
     made = automaton([2, 9, 1, 2, None, 1, 2])
     match = made.match()
-    assert match == Match(1, 0)
+    assert match == Match(1, 0, None)
     assert made.copy(match, 9) == [9, 1, 2]
 
 

@@ -107,13 +107,17 @@ class SlowPassage:
 
 @dataclass
 class SlowSuffix:
-    """The suffix drafter over one text. long: the match that begins a passage."""
+    """The suffix drafter over one text. long: the match that begins a passage.
+
+    followed: the texts of the passage: the current one or the past.
+    """
 
     long: int
     past: SuffixAutomaton
     fed: SuffixAutomaton = field(default_factory=SuffixAutomaton)
     rates: CopyRates = field(default_factory=CopyRates)
     passage: SlowPassage | None = None
+    followed: SuffixAutomaton = field(default_factory=SuffixAutomaton)
 
     def begin(self, tokens: Sequence[int]) -> None:
         self.fed.extend(tokens)
@@ -124,9 +128,12 @@ class SlowSuffix:
         copied, replaced, agree = self._of_passage()
         best, _ = self._present(1)
         if match:
-            right = self.fed.tokens[match.end + 1] == token
+            known = self.fed.tokens[match.end + 1]
+            right = known == token
             self.rates.match.learn(match.length, right)
-            if copied and not agree:
+            if not copied:
+                self._after_match(match).learn(match.length, right)
+            elif copied[0] != known:
                 self.rates.match_disputed.learn(match.length, right)
         if past:
             known = self.past.tokens[past.end + 1]
@@ -138,7 +145,7 @@ class SlowSuffix:
             for each in (table,) if replaced else (table, self.rates.passage):
                 each.learn(self.passage.equal + 1, copied[0] == token)
         if self.passage:
-            self.passage.source = list(self.fed.tokens)
+            self.passage.source = list(self.followed.tokens)
             if not self.passage.observe(token):
                 self.passage = None
         self.fed.push(token)
@@ -165,7 +172,9 @@ class SlowSuffix:
     def _present(self, depth: int) -> tuple[list[int], list[float]]:
         match = self.fed.match()
         copied, replaced, agree = self._of_passage(depth)
-        first = self.rates.match if agree or not copied else self.rates.match_disputed
+        disputed = bool(copied) and copied[0] != self._token_after(self.fed)
+        later = self.rates.match_disputed if disputed else self.rates.match
+        first = later if copied or not match else self._after_match(match)
         if self.passage and copied:
             length = self.passage.equal + 1
             chances = [self.rates.passage.chances(length + i, 1)[0] for i in range(len(copied))]
@@ -177,16 +186,24 @@ class SlowSuffix:
         if not match:
             return [], []
         tokens = self.fed.copy(match, depth)
-        return tokens, [first.chances(match.length + i, 1)[0] for i in range(len(tokens))]
+        expected = [later.chances(match.length + i, 1)[0] for i in range(len(tokens))]
+        return tokens, [first.chances(match.length, 1)[0], *expected[1:]]
+
+    def _after_match(self, match: Match) -> MatchTable:
+        tables = {True: self.rates.agreed_before, False: self.rates.differed_before}
+        return tables.get(match.agreed, self.rates.once)
 
     def _of_passage(self, depth: int = 1) -> tuple[list[int], list[int], bool]:
         if not self.passage or not self.passage.differs:
             return [], [], True
-        self.passage.source = list(self.fed.tokens)
+        self.passage.source = list(self.followed.tokens)
         copied, replaced = self.passage.copy(depth)
-        match = self.fed.match()
-        agree = bool(match and copied and self.fed.tokens[match.end + 1] == copied[0])
-        return copied, replaced, agree
+        return copied, replaced, bool(copied) and copied[0] == self._token_after(self.followed)
+
+    def _token_after(self, texts: SuffixAutomaton) -> int | None:
+        """The token after the longest match in these texts."""
+        match = self._past_match() if texts is self.past else self.fed.match()
+        return texts.tokens[match.end + 1] if match else None
 
     def _table(self, replaced: bool, agree: bool) -> MatchTable:
         if replaced:
@@ -194,11 +211,15 @@ class SlowSuffix:
         return self.rates.agreed if agree else self.rates.disputed
 
     def _follow(self) -> None:
-        match = self.fed.match()
-        if not match or match.length < self.long:
+        found = [(self.fed.match(), self.fed), (self._past_match(), self.past)]
+        # Of equally long ones, that of the current text.
+        length, texts, match = 0, self.fed, None
+        for each, among in found:
+            if each and each.length > length:
+                length, texts, match = each.length, among, each
+        if not match or length < self.long:
             return
-        if not self.passage:
-            self.passage = SlowPassage(list(self.fed.tokens), match.end + 1, match.length)
-        elif match.length > self.passage.equal:
-            known = self.passage.new_by_old
-            self.passage = SlowPassage(list(self.fed.tokens), match.end + 1, match.length, known)
+        known = self.passage.new_by_old if self.passage else {}
+        if not self.passage or length > self.passage.equal:
+            self.followed = texts
+            self.passage = SlowPassage(list(texts.tokens), match.end + 1, length, known)

@@ -12,6 +12,7 @@ draft model. The gain is what the second way saves; the interval is over texts.
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from localspec.bench.experiments.command_line import Table, add_model_options, argument_parser
@@ -41,11 +42,11 @@ from localspec.sampling.sampler import Sampler
 from localspec.speculation.drafter import Drafter
 from localspec.stats import Stats
 
-_COSTS = "Q4_0 A", "F16 A", "GPU"
+MACHINES = "Q4_0 A", "F16 A", "GPU"
 _TEMPERATURES = 0.0, 0.8
 
 
-def _played(
+def played(
     machine: str, suffix: Suffix, answers: Sequence[Answer], beside: Sequence[Recording] = ()
 ) -> list[float]:
     """The seconds of each answer; the policy and the drafters learn from one to the next.
@@ -70,14 +71,14 @@ def _suffix(*, differences: bool = True, past: Sequence[Sequence[int]] = ()) -> 
 
 def _known(engine: Engine, texts: Iterable[EditedText], most: int) -> list[Answer]:
     """The edited texts as answers of a target at temperature 0."""
+    return [known_answer(engine, each.prompt, each.after) for each in islice(texts, most)]
+
+
+def known_answer(engine: Engine, prompt: str, text: str) -> Answer:
+    """A text as the answer of a target at temperature 0."""
     sampler = Sampler(SamplingParams(temperature=0.0), Noise(0))
-    found = []
-    for _, text in zip(range(most), texts, strict=False):
-        prompt, tokens = (
-            engine.model.tokenize(each, add_special=False) for each in (text.prompt, text.after)
-        )
-        found.append(Answer(prompt, tokens, len(tokens), sampler, Stats()))
-    return found
+    asked, tokens = (engine.model.tokenize(each, add_special=False) for each in (prompt, text))
+    return Answer(asked, tokens, len(tokens), sampler, Stats())
 
 
 def _written(
@@ -135,7 +136,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--texts", type=int, default=40, help="the most edits of a kind")
     parser.add_argument("--tokens", type=int, default=256, help="the most of an answer")
     parser.add_argument("--long-tokens", type=int, default=1000, help="of a long answer")
-    parser.add_argument("--costs", nargs="+", choices=COSTS, default=_COSTS, metavar="NAME")
+    parser.add_argument("--costs", nargs="+", choices=COSTS, default=MACHINES, metavar="NAME")
     options = parser.parse_args()
     if min(options.texts, options.chats) < 2 or options.earlier < 1:
         parser.error("--texts and --chats must be 2 or more, --earlier 1 or more")
@@ -144,8 +145,8 @@ def _options() -> argparse.Namespace:
     return options
 
 
-class _Gains:
-    """The table: a row per kind of text and machine, with both ways as x plain."""
+class Gains:
+    """A table: a row per kind of text and machine, with both ways as x plain."""
 
     def __init__(self) -> None:
         self._table = Table(
@@ -176,17 +177,17 @@ class _Gains:
         self._table.print_row(title, len(answers), tokens, machine, *speeds, *ends)
 
 
-def _print_differences(gains: _Gains, options: argparse.Namespace) -> None:
+def _print_differences(gains: Gains, options: argparse.Namespace) -> None:
     with load(options.model, "none", threads=options.threads) as engine:
         for title, answers in _texts(engine, options):
             for machine in options.costs:
                 before, after = (
-                    _played(machine, _suffix(differences=each), answers) for each in (False, True)
+                    played(machine, _suffix(differences=each), answers) for each in (False, True)
                 )
                 gains.print_row(title, answers, machine, before, after)
 
 
-def _print_chats(gains: _Gains, options: argparse.Namespace) -> None:
+def _print_chats(gains: Gains, options: argparse.Namespace) -> None:
     prompts = prompts_for(options.model, options.file)[: options.earlier + options.chats]
     with load(options.model, str(options.draft), threads=options.threads) as engine:
         [small] = engine.drafter_set.sequences.values()
@@ -204,7 +205,7 @@ def _print_chats(gains: _Gains, options: argparse.Namespace) -> None:
                 for beside in ([], measured):
                     drafters = f"suffix,{MODEL}" if beside else "suffix"
                     before, after = (
-                        _played(machine, _suffix(past=each), answers, beside) for each in ([], past)
+                        played(machine, _suffix(past=each), answers, beside) for each in ([], past)
                     )
                     title = f"chats at {temperature}, {drafters}"
                     gains.print_row(title, answers, machine, before, after)
@@ -213,7 +214,7 @@ def _print_chats(gains: _Gains, options: argparse.Namespace) -> None:
 def main() -> None:
     """Print the table of differences, and with `--draft` that of chats."""
     options = _options()
-    gains = _Gains()
+    gains = Gains()
     _print_differences(gains, options)
     if options.draft:
         _print_chats(gains, options)

@@ -1,7 +1,8 @@
 """Edited texts: a source file or JSON records, and the same after an edit that people ask for.
 
-Used by `copies`. The files are the standard library's that the pair in tests/pycode was not trained
-on. An answer is known beforehand, so it can be played as if a target had written it.
+Used by `copies` and `file_copies`. The files are the standard library's that the pair in
+tests/pycode was not trained on. An answer is known beforehand, so it can be played as if a target
+had written it.
 """
 
 import json
@@ -38,7 +39,12 @@ class EditedText:
     @property
     def prompt(self) -> str:
         """The prompt, with an end after which the edited text begins."""
-        return f"{self.before}\n\n# {self.request}\n\n"
+        return f"{self.before}\n\n{self.short_prompt}"
+
+    @property
+    def short_prompt(self) -> str:
+        """The same prompt without the text that is edited."""
+        return f"# {self.request}\n\n"
 
 
 def renamed(text: str, random: Random) -> str:
