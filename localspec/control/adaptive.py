@@ -300,16 +300,15 @@ class AdaptivePolicy:
             saved = tokens_left * max(0.0, round_.plain - 1 / best_rate) * (1 + best.tokens / own)
             if reading > max(saved, self._exploration_budget(candidate, tokens_left)):
                 return None
-        return Option(
-            candidate, best, own, best_rate, survivals, drafting, reading, catching_up, slowdown
-        )
+        paid, more = round_.paid(best, drafting), (reading, catching_up, slowdown)
+        return Option(candidate, best, own, best_rate, survivals, drafting, paid, *more)
 
     def _affordable(self, survivals: list[float], drafting: Drafting, catching_up: float) -> int:
         """How many tokens of a draft may be worth their seconds, and are within the budgets."""
-        passes = self._round.table()
+        passes, part = self._round.table(), self._round.part(drafting)
         most_seconds = passes[1] + self._available()
         for depth, survival in enumerate(survivals, start=1):
-            seconds = passes[depth + 1] + drafting.alone[depth]
+            seconds = passes[depth + 1] + part * drafting.alone[depth]
             if (depth > 1 and survival < LEAST_SURVIVAL) or seconds + catching_up > most_seconds:
                 return depth - 1
         return len(survivals)
@@ -384,11 +383,11 @@ class AdaptivePolicy:
 
     def _start(self, option: Option, limit: Limit, rate: float) -> Decision:
         candidate, plan, round_ = option.candidate, option.plan, self._round
-        drafting, passes = option.seconds_of_drafting, round_.table(plan.others)
+        passes = round_.table(plan.others)
         # The rows of a parallel draft are computed first; others leave no more room than planned.
         may_grow = round_.alone and not candidate.parallel
         deepest = min(candidate.depth(limit), limit.depth if may_grow else plan.depth)
-        longer = passes[plan.depth + 1] - passes[1] + drafting
+        longer = passes[plan.depth + 1] - passes[1] + option.paid[plan.depth]
         self._running = running = RunningDraft(
             option, rate, passes, self._available(), deepest, clock=self.clock, rows=self.rows
         )

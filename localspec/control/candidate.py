@@ -275,7 +275,8 @@ class DraftTimer:
         share: RowShare,
         rows: int | None = None,
     ) -> None:
-        self._share = share
+        # Texts share no pass that draws a whole draft, nor what runs in no computer.
+        self._share = None if candidate.parallel or not candidate.drafter.traits.computer else share
         self._cost = candidate.cost
         self._ready = candidate.ready
         self._backlog = candidate.backlog
@@ -288,14 +289,14 @@ class DraftTimer:
     def tick(self) -> None:
         """Record that a token was drawn just now."""
         now = self._clock()
-        if self._count < self._ready:
+        texts = self._share.texts if self._share else 1
+        if self._count < self._ready or not texts:
             pass
         elif self._count:
-            self._cost.learn_further(now - self._last, self._share.texts)
+            self._cost.learn_further(now - self._last, texts)
         elif self._rows is not None:
             self._cost.learn_pass(now - self._last, self._rows, self._backlog, self._slowdown)
         else:
-            texts = self._share.texts
             self._cost.learn_first(now - self._last, self._backlog, self._slowdown, texts)
         self._count += 1
         self._last = now

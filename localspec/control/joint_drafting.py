@@ -16,8 +16,7 @@ class Drafting:
     """What drafting takes for one text.
 
     alone: (1 + most tokens,) seconds by the tokens of the draft, if no other text drafts. computer:
-    what computes the drafter's decodes (see Traits); texts of the same one share them, None shares
-    none. cost: of the drafter, which knows what decodes of several texts take.
+    see Traits. cost: of the drafter, which knows what decodes of several texts take.
     """
 
     alone: Sequence[float] = (0.0,)
@@ -25,8 +24,8 @@ class Drafting:
     cost: DrafterCost | None = None
 
     def part(self, texts: int) -> float:
-        """What each of so many texts pays, as a part of `alone`."""
-        return self.cost.part(texts) if self.cost else 1.0
+        """What each of so many texts with this computer pays, as a part of `alone`."""
+        return self.cost.part(texts) if self.cost and self.computer is not None else 1.0
 
     def first(self, tokens: int) -> "Drafting":
         """That of drafts of so many tokens at most."""
@@ -36,26 +35,44 @@ class Drafting:
 NO_DRAFTING = Drafting()
 
 
+class Parts:
+    """What each text pays of shared decodes, the same for all texts of one round.
+
+    Each text has learnt by itself; what the first one that is asked says holds for all.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], float] = {}
+
+    def of(self, drafting: Drafting, texts: int) -> float:
+        """What each of so many texts pays of a decode that also draws for this one."""
+        key = id(drafting.computer), texts
+        part = self._known.get(key)
+        if part is None:
+            part = self._known[key] = drafting.part(texts)
+        return part
+
+
 class JointDrafting:
     """The drafts of one round, token by token. seconds: what all of them take."""
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Parts) -> None:
         self.seconds = 0.0
-        # By computer and place: how many texts draft a token there, and what it would take alone.
-        self._places: dict[tuple[object, int], tuple[int, float]] = {}
+        self._parts = parts
+        # By computer and place: how many texts draft a token there, what it would take alone, and
+        # what it takes.
+        self._places: dict[tuple[int, int], tuple[int, float, float]] = {}
 
-    def add(self, drafting: Drafting, place: int) -> None:
-        """Add the token at this place of a text's draft, from 1."""
+    def add(self, drafting: Drafting, place: int) -> float:
+        """Add the token at this place of a text's draft, from 1; return what the text pays."""
         seconds = drafting.alone[place] - drafting.alone[place - 1]
         if drafting.computer is None:
             self.seconds += seconds
-            return
-        texts, before = self._places.get((drafting.computer, place), (0, 0.0))
-        self._places[drafting.computer, place] = texts + 1, before + seconds
-        paid = before * drafting.part(texts) if texts else 0.0
-        self.seconds += (before + seconds) * drafting.part(texts + 1) - paid
-
-    def texts(self, computer: object) -> int:
-        """How many texts share the first decode of a computer."""
-        texts, _ = self._places.get((computer, 1), (1, 0.0))
-        return texts
+            return seconds
+        key = id(drafting.computer), place
+        texts, alone, before = self._places.get(key, (0, 0.0, 0.0))
+        part = self._parts.of(drafting, texts + 1)
+        now = part * (alone + seconds)
+        self._places[key] = texts + 1, alone + seconds, now
+        self.seconds += now - before
+        return part * seconds

@@ -42,7 +42,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from localspec.control.joint_drafting import Drafting, JointDrafting
+from localspec.control.joint_drafting import Drafting, JointDrafting, Parts
 from localspec.control.pass_costs import WIDEST, WIDEST_DECODE, PassCosts
 from localspec.control.row_budget import Offer
 from localspec.speculation.policy import Step
@@ -62,8 +62,7 @@ class Plan(NamedTuple):
 
     depth: of this text's draft. others: rows of the other texts' passes. tokens: those that the
     others may expect, by their weights, where a token of this text has the weight 1. seconds: of
-    the round. most: those that all bear. drafting: how many texts share the decodes of this text's
-    drafter.
+    the round. most: those that all bear. depths: of the others' drafts.
     """
 
     depth: int
@@ -71,7 +70,7 @@ class Plan(NamedTuple):
     tokens: float
     seconds: float
     most: float
-    drafting: int = 1
+    depths: Sequence[int] = ()
 
 
 class _Others(NamedTuple):
@@ -84,6 +83,7 @@ class _Others(NamedTuple):
     tokens: float
     seconds: float
     most: float
+    depths: Sequence[int]
 
 
 class Round:
@@ -96,6 +96,7 @@ class Round:
 
     def __init__(self, passes: PassCosts, own: Offer, others: Sequence[Offer]) -> None:
         self._passes, self._own, self._offers = passes, own, others
+        self._parts = Parts()
         self._costs = passes.table
         self.alone = not others
         self.texts = 1 + sum(not each.reading for each in others)
@@ -152,8 +153,20 @@ class Round:
             return
         gained = list(accumulate(survivals, initial=0.0))
         for others, depth, joint in self._choices(survivals, drafting):
-            seconds, texts = self._beside + joint.seconds, joint.texts(drafting.computer)
-            yield self._plan(others, depth, gained[depth], seconds, texts)
+            yield self._plan(others, depth, gained[depth], self._beside + joint.seconds)
+
+    def paid(self, plan: Plan, drafting: Drafting) -> list[float]:
+        """Seconds of this text's part of the drafts of a plan, by its tokens from 0 on."""
+        joint = self._drafts(plan.depths)
+        tokens = (joint.add(drafting, place) for place in range(1, plan.depth + 1))
+        return list(accumulate(tokens, initial=0.0))
+
+    def part(self, drafting: Drafting) -> float:
+        """What this text pays of its drafter's decodes if all draft that may share them."""
+        computer, texts = drafting.computer, 1
+        if computer is not None:
+            texts += sum(each.drafting.computer is computer for each in self._offers)
+        return self._parts.of(drafting, texts)
 
     def _choices(
         self, survivals: Sequence[float], drafting: Drafting
@@ -176,7 +189,7 @@ class Round:
             for each in self._offers:
                 if not each.decided and depth <= len(each.survivals):
                     joint.add(each.drafting, depth)
-            yield self._alike(depth), depth, joint
+            yield self._alike(depth, joint), depth, joint
 
     def _merged(
         self, survivals: Sequence[float], drafting: Drafting
@@ -195,16 +208,14 @@ class Round:
                 joint.add(drafting, depth + 1)
                 yield self._likeliest[further], depth + 1, joint
 
-    def _plan(
-        self, others: _Others, depth: int, gained: float, outside: float, texts: int = 1
-    ) -> Plan:
+    def _plan(self, others: _Others, depth: int, gained: float, outside: float) -> Plan:
         """gained: the drafted tokens of this text that may be accepted.
 
-        outside: seconds of all texts outside the target's decode. texts: see Plan.drafting.
+        outside: seconds of all texts outside the target's decode.
         """
         seconds = outside + self._decode(others.rows, 1 + depth)
         most = min(others.most, self._borne(self._own, gained))
-        return Plan(depth, others.rows, others.tokens, seconds, most, texts)
+        return Plan(depth, others.rows, others.tokens, seconds, most, others.depths)
 
     def _decode(self, others: tuple[int, ...], own: int) -> float:
         """Seconds of the decodes of all. own: the rows of this text."""
@@ -221,10 +232,7 @@ class Round:
 
         Where others may draft too, it pays its part of a decode of the drafter, as if they did.
         """
-        computer, alone, texts = drafting.computer, drafting.alone, 1
-        if computer is not None:
-            texts += sum(each.drafting.computer is computer for each in self._offers)
-        part = drafting.part(texts)
+        part, alone = self.part(drafting), drafting.alone
         worths, least, token = list[float](), float("inf"), weight * self._token
         for depth, chance in enumerate(survivals):
             least = min(least, token * chance - part * (alone[depth + 1] - alone[depth]))
@@ -248,7 +256,7 @@ class Round:
             sum(each.survivals[: each.depth]) if each.decided else 0.0 for each in self._offers
         ]
         borne = list(map(self._borne, self._offers, gained))
-        joint = self._drafts(self._certain)
+        joint, depths = self._drafts(self._certain), list(self._certain)
         for worth, number, depth in tokens[: max(0, WIDEST_DECODE - rows - 1)]:
             offer = self._offers[number]
             rows += 1
@@ -259,14 +267,19 @@ class Round:
             self._worths.append(-worth)
             self._added.append((offer.drafting, depth + 1))
             seconds = self._beside + joint.seconds
-            self._likeliest.append(_Others((rows,), expected, seconds, min(borne)))
+            depths[number] = depth + 1
+            self._likeliest.append(_Others((rows,), expected, seconds, min(borne), tuple(depths)))
 
-    def _alike(self, depth: int) -> _Others:
+    def _alike(self, depth: int, joint: JointDrafting) -> _Others:
         """What the others bring where all that have not decided yet draft so deep."""
-        return self._at([each.depth if each.decided else depth for each in self._offers])
+        return self._at([each.depth if each.decided else depth for each in self._offers], joint)
 
-    def _at(self, depths: Sequence[int]) -> _Others:
-        """What the others bring where they draft so deep, as far as each can."""
+    def _at(self, depths: Sequence[int], joint: JointDrafting | None = None) -> _Others:
+        """What the others bring where they draft so deep, as far as each can.
+
+        joint: their drafts, maybe with this text's.
+        """
+        joint = joint or self._drafts(depths)
         rows, tokens, borne = list[int](), 0.0, float("inf")
         for each, weight, deepest in zip(self._offers, self._weights, depths, strict=True):
             depth = min(deepest, len(each.survivals))
@@ -276,11 +289,11 @@ class Round:
             if not each.reading:
                 rows.append(1 + depth)
         total = tuple(rows) if self._passes.unequal_apart else (sum(rows),)
-        return _Others(total, tokens, self._beside + self._drafts(depths).seconds, borne)
+        return _Others(total, tokens, self._beside + joint.seconds, borne, depths)
 
     def _drafts(self, depths: Sequence[int]) -> JointDrafting:
         """The drafts of the others where they draft so deep, as far as each can."""
-        joint = JointDrafting()
+        joint = JointDrafting(self._parts)
         for each, deepest in zip(self._offers, depths, strict=True):
             for place in range(1, min(deepest, len(each.survivals)) + 1):
                 joint.add(each.drafting, place)

@@ -98,7 +98,8 @@ class RowShare:
     offer: what it may bring to the next decode. cache: only texts of one cache share decodes.
     budget: that of all texts. is_written: as in RowBudget. seen: the tokens that each drafter, by
     its name, has drafted lately. lead: how far the text is ahead of one that is written beside as
-    many others without any drafts. texts: how many shared the last decode of its target or drafter.
+    many others without any drafts. texts: how many shared the last decode of its target or drafter;
+    0 if others had many rows in it.
     """
 
     def __init__(self, budget: RowBudget, is_written: Callable[[], bool]) -> None:

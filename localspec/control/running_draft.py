@@ -17,9 +17,10 @@ class Option:
     """The best depth of one candidate.
 
     plan: what all texts draft then. expected: the expected number of committed tokens. rate: tokens
-    per second of all texts, by weight, without `reading`. survivals, drafting: as in Offer.
-    reading: seconds to read the unread part of the prompt. catching_up: seconds to read the unread
-    part of the answer. slowdown: see `PassCosts.reading_slowdown`.
+    per second of all texts, by weight, without `reading`. survivals, drafting: as in Offer. paid:
+    seconds of its part of the drafts, by tokens from 0 to `depth`. reading: seconds to read the
+    unread part of the prompt. catching_up: seconds to read the unread part of the answer. slowdown:
+    see `PassCosts.reading_slowdown`.
     """
 
     candidate: Candidate
@@ -28,6 +29,7 @@ class Option:
     rate: float
     survivals: Sequence[float]
     drafting: Drafting
+    paid: Sequence[float]
     reading: float
     catching_up: float
     slowdown: float
@@ -36,16 +38,6 @@ class Option:
     def depth(self) -> int:
         """The tokens of the draft."""
         return self.plan.depth
-
-    @property
-    def part(self) -> float:
-        """What this text pays of the decodes of its drafter."""
-        return self.drafting.part(self.plan.drafting)
-
-    @property
-    def seconds_of_drafting(self) -> float:
-        """What this text pays for its draft."""
-        return self.part * self.drafting.alone[self.depth]
 
     def of_one_token(self) -> "Option":
         """The same with one token: others pay for a trial too, and one tells enough."""
@@ -89,7 +81,7 @@ class RunningDraft:
         self.survivals: list[float] = []
         self.timer: DraftTimer = candidate.start_draft(deepest, option.slowdown, clock, rows)
         self.passes = passes
-        self._ready, self._part = candidate.ready, option.part
+        self._ready, self._paid = candidate.ready, option.paid
         # The rates stay the same during one draft.
         self._acceptance_rates = candidate.acceptance_rates.chances(deepest)
         self._available = available
@@ -99,10 +91,12 @@ class RunningDraft:
     def cost_of(self, drafted: int) -> float:
         """Seconds of a draft of which so many tokens are drawn."""
         cost = self.candidate.cost
+        if drafted < len(self._paid) and not self.candidate.parallel:
+            return self._paid[drafted]
         if self._ready:
             return max(0, drafted - self._ready) * cost.further
         if not self.candidate.parallel:
-            return self._part * cost.of(drafted)
+            return cost.of(drafted)
         return cost.of(self._deepest) - (self._deepest - drafted) * cost.further
 
     def tokens_ahead(self, verified: int) -> int:

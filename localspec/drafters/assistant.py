@@ -55,7 +55,12 @@ class Assistant:
         self, cells: TargetCells, *, name: str, n_vocab: int, layers: Sequence[int]
     ) -> None:
         self.name = name
-        self.traits = Traits(gives_probs=True, reads_hidden=tuple(layers), only_last_row=True)
+        self.traits = Traits(
+            gives_probs=True,
+            reads_hidden=tuple(layers),
+            only_last_row=True,
+            computer=lambda: cells.context,
+        )
         self._cells = cells
         self._n_vocab = n_vocab
         (self._layer,) = layers

@@ -46,7 +46,14 @@ class PairedHead(RowReader):
         own: int,
         deepest: int | None = None,
     ) -> None:
-        super().__init__(cache, name=name, n_vocab=n_vocab, layers=layers, deepest=deepest)
+        super().__init__(
+            cache,
+            name=name,
+            n_vocab=n_vocab,
+            layers=layers,
+            deepest=deepest,
+            computer=lambda: cache.context,
+        )
         self._own = own
         # How many pairs the cache holds of the tokens that were read. The last pair may be that of
         # the last token that was read with the pending one.

@@ -1,7 +1,7 @@
 """Row reader: what all drafters share that keep hidden rows of their target in a cache."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ class RowReader(ABC):
     """A HiddenReader that reads the hidden rows of its target's `layers`, in this order.
 
     cache: the head's KV cache. name: the origin of its tokens. n_vocab: the target's vocabulary
-    size. deepest: the most tokens of a draft; None: any number.
+    size. deepest: the most tokens of a draft; None: any number. computer: see Traits.
 
     Only what belongs to committed tokens stays in the cache. So after any verdict, the head drafts
     what a head that reads the whole text anew would draft. It does not draft for a text of which it
@@ -31,9 +31,12 @@ class RowReader(ABC):
         n_vocab: int,
         layers: Sequence[int],
         deepest: int | None,
+        computer: Callable[[], object] | None = None,
     ) -> None:
         self.name = name
-        self.traits = Traits(gives_probs=True, reads_hidden=tuple(layers), deepest=deepest)
+        self.traits = Traits(
+            gives_probs=True, reads_hidden=tuple(layers), deepest=deepest, computer=computer
+        )
         self._cache = cache
         self._n_vocab = n_vocab
         self._text: list[int] = []

@@ -17,7 +17,7 @@ class PassRequest:
 
     rows_before: the rows that were computed since it was requested. alone: whether it is computed
     in a decode of its own, because a decode with others has failed. seconds: its part of the time.
-    texts: how many texts shared its decode.
+    texts: how many texts shared its decode; 0 if others had many rows in it.
     """
 
     requested: Pass

@@ -31,6 +31,8 @@ _NEWEST = 0.25
 # Prompt tokens per pass beside other texts, so that these wait a short time only. It is a multiple
 # of WIDE, so that the digits are those of a longer pass.
 _CHUNK_BESIDE = 2 * WIDE
+# With more rows of others, a decode tells nothing of what one of a row for each text takes.
+_FEW_ROWS = 2
 # Where another text may begin at any moment, a prompt pass should take so many seconds at most.
 _LONGEST_PASS = 0.1
 
@@ -329,7 +331,8 @@ class Scheduler:
             self._prompt_speed.learn(chosen[0].context.model.size, sum(rows), seconds)
         for request, each, own in zip(chosen, scores, rows, strict=True):
             request.scores, request.seconds = each, seconds * own / sum(rows)
-            request.texts = len(chosen)
+            narrow = sum(rows) - own <= _FEW_ROWS * (len(chosen) - 1)
+            request.texts = len(chosen) if narrow else 0
         self._hand_out(chosen)
         for request in self._waiting:
             request.rows_before += sum(rows)

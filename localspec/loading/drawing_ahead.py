@@ -54,7 +54,7 @@ def crowded_note(drafter_set: DrafterSet, texts: int) -> str | None:
     able = [each.name for each in drafter_set.drafters if each.traits.ready]
     if texts < 2 or not able:
         return None
-    why = f"there is room for {texts} texts, and it does so for one alone (serve --parallel 1)"
+    why = f"it does so only where there is room for one text, not for {texts} (serve --parallel 1)"
     return note(" and ".join(able), why)
 
 

@@ -83,8 +83,8 @@ class Traits:
         `Limit.depth`, drawn or not.
     ready: returns the number of tokens of its next proposal that it has drawn already, while the
         target verified the draft before; None for a drafter that draws no tokens ahead.
-    computer: returns what computes its passes, one for each drafted token. Drafters of several
-        texts with the same one share its decodes. None: it runs no model, or one for this text.
+    computer: returns what computes its passes, of one row for each drafted token; drafters of
+        several texts with the same object share its decodes. None: no such passes.
     """
 
     cheap: bool = False

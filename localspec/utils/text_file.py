@@ -16,8 +16,8 @@ def read_text_file(option: str, file: Path, remedy: str, *, only_regular: bool =
     """
     read = read_regular if only_regular else read_at_most
     try:
-        # utf-8-sig: a byte order mark, which some editors write, is no part of the text.
-        text = read(file, MOST_TEXT_BYTES).decode("utf-8-sig")
+        # Some editors write a byte order mark, which is no part of the text.
+        text = read(file, MOST_TEXT_BYTES).decode("utf-8").removeprefix("\ufeff")
         problem = "it is no text" if "\0" in text else None
     except OSError as error:
         problem = error.strerror or str(error)

@@ -2,8 +2,10 @@
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fakes.machine import CostlyDrafter, FakeClock
@@ -23,16 +25,29 @@ from localspec.control.candidate import Candidate
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.drafter_cost import DrafterCost
-from localspec.control.joint_drafting import Drafting, JointDrafting
+from localspec.control.joint_drafting import Drafting, JointDrafting, Parts
 from localspec.control.pass_costs import PassCosts
 from localspec.control.round import Round
 from localspec.control.row_budget import Offer
+from localspec.speculation.drafter import Traits
 
 FLAT = {1: 2.0, 2: 2.2, 4: 2.6}
 KNOWN = 9
 
 
 # What each text pays.
+
+
+class OfTraits(CostlyDrafter):
+    """A drafter with other traits than usual."""
+
+    def __init__(self, clock: FakeClock, **traits: Any) -> None:
+        super().__init__(clock, lambda: True)
+        self._changed = traits
+
+    @property
+    def traits(self) -> Traits:
+        return replace(super().traits, **self._changed)
 
 
 def parts(cost: DrafterCost, *texts: int) -> list[float]:
@@ -91,7 +106,8 @@ def test_what_is_known_of_no_text_alone_is_estimated_from_several() -> None:
 
 def test_the_timer_of_a_draft_tells_how_many_texts_shared_each_decode() -> None:
     clock, cost, share = FakeClock(), DrafterCost(0.2, 0.2), SimpleNamespace(texts=1)
-    candidate = Candidate(CostlyDrafter(clock, lambda: True), cost)
+    drafter = OfTraits(clock, computer=lambda: "one")
+    candidate = Candidate(drafter, cost)
     for _ in range(2 * KNOWN):
         timer = candidate.start_draft(4, 1.0, clock, share)  # type: ignore[arg-type]
         for texts, seconds in ((3, 0.1), (3, 0.1), (2, 0.15), (1, 0.2)):
@@ -102,11 +118,39 @@ def test_the_timer_of_a_draft_tells_how_many_texts_shared_each_decode() -> None:
     assert (cost.first, cost.further) == pytest.approx((0.2, 0.2))
 
 
+@pytest.mark.parametrize("computer", [None, lambda: "one"])
+def test_what_is_learnt_beside_others_that_share_nothing_is_what_a_token_takes(
+    computer: Callable[[], object] | None,
+) -> None:
+    """Of heads without a model, drafters of one pass, and where others have many rows."""
+    clock, cost = FakeClock(), DrafterCost(0.2, 0.2, similar=FLAT)
+    drafter = OfTraits(clock, computer=computer, parallel=computer is not None)
+    candidate, share = Candidate(drafter, cost), SimpleNamespace(texts=4)
+    for _ in range(KNOWN):
+        timer = candidate.start_draft(2, 1.0, clock, share)  # type: ignore[arg-type]
+        for _ in range(2):
+            clock.now += 0.1
+            timer.tick()
+    assert cost.further == pytest.approx(0.1)
+
+
+def test_decodes_with_many_rows_of_others_teach_nothing() -> None:
+    clock, cost = FakeClock(), DrafterCost(0.2, 0.2, similar=FLAT)
+    drafter = OfTraits(clock, computer=lambda: "one")
+    candidate, share = Candidate(drafter, cost), SimpleNamespace(texts=0)
+    for _ in range(KNOWN):
+        timer = candidate.start_draft(2, 1.0, clock, share)  # type: ignore[arg-type]
+        for _ in range(2):
+            clock.now += 5.0
+            timer.tick()
+    assert (cost.first, cost.further) == (0.2, 0.2)
+
+
 # What a round of drafts takes.
 
 
 def joint(drafts: Sequence[tuple[Drafting, int]]) -> JointDrafting:
-    added = JointDrafting()
+    added = JointDrafting(Parts())
     for drafting, depth in drafts:
         for place in range(1, depth + 1):
             added.add(drafting, place)
@@ -121,7 +165,21 @@ def test_tokens_at_the_same_place_share_a_decode() -> None:
     found = joint([(one, 3), (other, 1), (third, 1), (head, 1), (another_head, 1)])
     # The first tokens of `one` and `other` share a decode, which takes 1.1 times as long as one.
     assert found.seconds == pytest.approx(3.0 * 1.1 + 2.0 + 2.0 + 4.0 + 1.0 + 1.0)
-    assert (found.texts("model"), found.texts("another"), found.texts(None)) == (2, 1, 1)
+
+
+def test_a_text_pays_its_part_at_each_place() -> None:
+    """Not everywhere that of the first tokens: others draft less deep."""
+    cost, passes = DrafterCost(similar=FLAT), PassCosts(FLAT)
+    drafting = Drafting([0.0, 3.0, 5.0, 7.0], "model", cost)
+    other = Offer([0.9], drafting.first(1))
+    other.bring([0.9], drafting, 1)
+    round_ = Round(passes, Offer(), [other])
+    [*plans] = round_.plans([0.9] * 3, drafting)
+    deepest = max(plans, key=lambda plan: plan.depth)
+    assert round_.paid(deepest, drafting) == pytest.approx([0.0, 1.65, 3.65, 5.65])
+    alone = Round(passes, Offer(), ())
+    [*plans] = alone.plans([0.9] * 3, drafting)
+    assert alone.paid(plans[-1], drafting) == pytest.approx(drafting.alone)
 
 
 draftings = st.lists(
@@ -137,26 +195,26 @@ draftings = st.lists(
 def test_the_order_of_the_tokens_does_not_matter(
     drafts: list[tuple[float, float, int, str | None]], order: random.Random
 ) -> None:
-    cost = DrafterCost(similar=FLAT)
+    # Each text has learnt by itself; what one has learnt of a number of texts holds for all.
+    costs = [DrafterCost(similar={1: 1.0, 8: 1.0 + at}) for at in range(len(drafts))]
     each = [
         (Drafting([0.0, *(first + further * at for at in range(5))], name, cost), depth)
-        for first, further, depth, name in drafts
+        for (first, further, depth, name), cost in zip(drafts, costs, strict=True)
     ]
     tokens = [(drafting, place) for drafting, depth in each for place in range(1, depth + 1)]
     order.shuffle(tokens)
-    found = JointDrafting()
+    parts = Parts()
+    found = JointDrafting(parts)
     for drafting, place in tokens:
         found.add(drafting, place)
     expected = sum(drafting.alone[depth] for drafting, depth in each if drafting.computer is None)
     for name, place in itertools.product("ab", range(1, 6)):
-        alone = [
-            drafting.alone[place] - drafting.alone[place - 1]
-            for drafting, depth in each
-            if drafting.computer == name and depth >= place
+        there = [
+            drafting for drafting, depth in each if drafting.computer == name and depth >= place
         ]
-        expected += sum(alone) * cost.part(len(alone)) if alone else 0.0
+        alone = sum(drafting.alone[place] - drafting.alone[place - 1] for drafting in there)
+        expected += alone * parts.of(there[0], len(there)) if there else 0.0
     assert found.seconds == pytest.approx(expected)
-    assert joint(each).seconds == pytest.approx(expected)
 
 
 @settings(max_examples=60)

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -104,7 +104,8 @@ class Arrivals(RuleBasedStateMachine):
                 for text, count in zip(self.texts, counts, strict=False)
             ]
             # Their first steps begin together, however busy the machine is.
-            while any(
+            until = monotonic() + PATIENCE
+            while monotonic() < until and any(
                 thread.is_alive() and thread.ident not in scheduler._arriving for thread in reading
             ):
                 sleep(0.0001)

@@ -21,6 +21,7 @@ from fakes.recorder import TIE_OF_FLASH_ATTENTION, Oracle, Recorder, partly_righ
 from fakes.stateful import examples
 
 from localspec.conversation.session import Session
+from localspec.drafters.dflash import Dflash
 from localspec.engine.engine import Engine
 from localspec.engine.state_store import StateStore
 from localspec.generation_config import GenerationConfig
@@ -223,6 +224,11 @@ def test_four_texts_at_once(pair: Pair, drafts: Recorder, monkeypatch: pytest.Mo
         heads = [[*slot.loaded.drafter_set.sequences.values()] for slot in slots]
         contexts |= {id(each.context) for head in heads for each in head}
         assert len(contexts) <= 2
+        for each in [each for slot in slots for each in slot.loaded.drafter_set.members]:
+            # Policies expect that texts share decodes of the same computer, a row for each token.
+            by_token = each.sequence and not isinstance(each.drafter, Dflash)
+            computer = each.drafter.traits.computer
+            assert (computer and computer()) is (each.sequence.context if by_token else None)
         running = [slot.start(text, settings) for slot, text in zip(slots, TEXTS, strict=True)]
 
         def write(number: int) -> None:

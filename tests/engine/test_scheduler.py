@@ -60,7 +60,13 @@ def test_texts_are_told_how_many_shared_their_decode(scheduler: Scheduler) -> No
     writers = write_together(scheduler, context, [1, 1, 1, 2])
     told = [texts for writer in writers for texts in writer.texts]
     assert sorted(told) == sorted(len(each) for each in context.decodes for _ in each)
-    assert max(writers[0].texts) > 1 and set(writers[3].texts) == {1}
+    assert set(writers[3].texts) == {1}
+
+
+def test_a_text_beside_many_rows_of_others_is_told_none(scheduler: Scheduler) -> None:
+    narrow, wide = write_together(scheduler, FakeContext(seconds=0.001), [1, 3])
+    assert set(narrow.texts) <= {0, 1}
+    assert set(wide.texts) <= {1, 2}
 
 
 def test_scores_are_read_before_the_next_decode(scheduler: Scheduler) -> None:

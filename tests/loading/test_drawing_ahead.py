@@ -132,7 +132,7 @@ def test_room_for_several_texts() -> None:
                 assert said(engine) == [
                     note(
                         name,
-                        "there is room for 2 texts, and it does so for one alone "
+                        "it does so only where there is room for one text, not for 2 "
                         "(serve --parallel 1)",
                     )
                 ]

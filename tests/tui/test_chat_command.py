@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -122,12 +123,18 @@ def test_relative_paths_are_kept_as_absolute_ones(
         (tmp_path / name).touch()
     started: list[LaunchOptions] = []
     monkeypatch.setattr(launch, "launch", lambda options, _: started.append(options) or 0)
+
+    def run(*arguments: str, **context: Any) -> None:
+        # Click keeps a command's help option, which would lack -h in a test of `--help`.
+        names = ["-h", "--help"]
+        CliRunner().invoke(chat, ["target.gguf", *arguments], help_option_names=names, **context)
+
     for draft in ("suffix,pard=3:small.gguf", "a,b.gguf"):
-        CliRunner().invoke(chat, ["target.gguf", "--draft", draft])
+        run("--draft", draft)
     assert [each.model for each in started[:2]] == [str(tmp_path / "target.gguf")] * 2
-    CliRunner().invoke(chat, ["target.gguf"])
-    CliRunner().invoke(chat, ["target.gguf", "--draft", "auto"])
-    CliRunner().invoke(chat, ["target.gguf"], default_map={"draft": "ngram"})
+    run()
+    run("--draft", "auto")
+    run(default_map={"draft": "ngram"})
     assert [each.draft for each in started[2:]] == [None, "auto", "ngram"]
     assert started[0].draft == f"suffix,pard=3:{tmp_path / 'small.gguf'}"
     assert split_names(started[1].draft) == [str(tmp_path / "a,b.gguf")]

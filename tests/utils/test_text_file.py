@@ -47,6 +47,7 @@ def test_what_is_read(tmp_path: Path, data: bytes, text: str) -> None:
     ("make", "problem"),
     [
         (lambda _: None, "No such file or directory; name another"),
+        (bytes_of(b"\xef\xbb\xbfab\xff"), "it is not UTF-8, byte 5 is 0xff; convert it"),
         (bytes_of(b"caf\xe9"), "it is not UTF-8, byte 3 is 0xe9; convert it, for example with"),
         (bytes_of("\ufeffé".encode("utf-16-le")), f"{UTF_16}, or name another"),
         (bytes_of("ab".encode("utf-16-le")), "it is no text; name another"),
