@@ -268,8 +268,9 @@ class AdaptivePolicy:
         """The candidate's depth with the most tokens per second, within the loss budgets.
 
         tokens_left: the expected number of further tokens. The prompt is read once; reading it pays
-        if drafting saves more time on the further tokens. Catching up with N tokens of the answer
-        serves about the next N tokens, so each step is charged only its share.
+        if drafting saves more time on the further tokens, also beside what other texts have to read
+        for it. Catching up with N tokens of the answer serves about the next N tokens, so each step
+        is charged only its share.
         """
         cost, round_ = candidate.cost, self._round
         backlog = candidate.backlog
@@ -279,7 +280,7 @@ class AdaptivePolicy:
         reading = cost.reading_seconds(prompt_backlog, slowdown)
         catching_up = cost.catch_up_seconds(answer_backlog, slowdown)
         survivals = candidate.survivals(limit)
-        drafting = candidate.drafting(len(survivals))
+        drafting = candidate.drafting(len(survivals), reading)
         del survivals[self._affordable(survivals, drafting, catching_up) :]
         savings = candidate.savings(survivals, round_.table()) if self._overlaps(limit) else []
         expected = list(accumulate(survivals, initial=1.0))
@@ -292,14 +293,13 @@ class AdaptivePolicy:
             seconds -= savings[plan.depth] if savings else 0.0
             if plan.tokens + own > best_rate * seconds:
                 best, best_rate = plan, (plan.tokens + own) / seconds
+        own = expected[best.depth] if best else 1.0
+        if best and reading > self._exploration_budget(candidate, tokens_left):
+            saved = tokens_left * max(0.0, round_.plain - 1 / best_rate) * (1 + best.tokens / own)
+            best = best if reading + round_.unread(best) <= saved else None
         if not best:
             self._drafts = self._drafts if self._drafts[0] else (survivals, drafting)
             return None
-        own = expected[best.depth]
-        if reading:
-            saved = tokens_left * max(0.0, round_.plain - 1 / best_rate) * (1 + best.tokens / own)
-            if reading > max(saved, self._exploration_budget(candidate, tokens_left)):
-                return None
         paid, more = round_.paid(best, drafting), (reading, catching_up, slowdown)
         return Option(candidate, best, own, best_rate, survivals, drafting, paid, *more)
 

@@ -88,15 +88,18 @@ class Candidate:
         """How many tokens of its next draft are drawn already."""
         return ready(self.drafter)
 
-    def drafting(self, deepest: int) -> Drafting:
-        """What drafts of every depth from 0 to `deepest` take; ready tokens take no time."""
+    def drafting(self, deepest: int, unread: float = 0.0) -> Drafting:
+        """What drafts of every depth from 0 to `deepest` take; ready tokens take no time.
+
+        unread: see Drafting.
+        """
         if drawn := self.ready:
             alone = [max(0, depth - drawn) * self.cost.further for depth in range(deepest + 1)]
         else:
             alone = self.cost.table(deepest)
         # Passes that draw a whole draft have as many rows as it has tokens, in each text.
         computer = None if self.parallel else self.drafter.traits.computer
-        return Drafting(alone, computer and computer(), self.cost)
+        return Drafting(alone, computer and computer(), self.cost, unread)
 
     def savings(self, survivals: Sequence[float], passes: Sequence[float]) -> list[float]:
         """See Overlap; empty for a drafter that draws no tokens ahead."""

@@ -6,7 +6,7 @@ text, often hardly longer, and each text pays its part, r(n) / n (`DrafterCost.p
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.control.drafter_cost import DrafterCost
 
@@ -16,12 +16,14 @@ class Drafting:
     """What drafting takes for one text.
 
     alone: (1 + most tokens,) seconds by the tokens of the draft, if no other text drafts. computer:
-    see Traits. cost: of the drafter, which knows what decodes of several texts take.
+    see Traits. cost: of the drafter, which knows what decodes of several texts take. unread:
+    seconds in which the drafter would first read the prompt.
     """
 
     alone: Sequence[float] = (0.0,)
     computer: object = None
     cost: DrafterCost | None = None
+    unread: float = 0.0
 
     def part(self, texts: int) -> float:
         """What each of so many texts with this computer pays, as a part of `alone`."""
@@ -29,7 +31,7 @@ class Drafting:
 
     def first(self, tokens: int) -> "Drafting":
         """That of drafts of so many tokens at most."""
-        return Drafting(self.alone[: 1 + tokens] or (0.0,), self.computer, self.cost)
+        return replace(self, alone=self.alone[: 1 + tokens] or (0.0,))
 
 
 NO_DRAFTING = Drafting()

@@ -161,6 +161,14 @@ class Round:
         tokens = (joint.add(drafting, place) for place in range(1, plan.depth + 1))
         return list(accumulate(tokens, initial=0.0))
 
+    def unread(self, plan: Plan) -> float:
+        """Seconds in which drafters of others would first read prompts, to draft as planned."""
+        return sum(
+            each.drafting.unread
+            for each, depth in zip(self._offers, plan.depths, strict=True)
+            if depth and not each.decided
+        )
+
     def part(self, drafting: Drafting) -> float:
         """What this text pays of its drafter's decodes if all draft that may share them."""
         computer, texts = drafting.computer, 1

@@ -12,7 +12,7 @@ from fakes.machine import CostlyDrafter, FakeClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.bench.experiments.simulated_drafter import COSTS, MIXES
+from localspec.bench.experiments.simulated_drafter import COSTS, MIXES, User
 from localspec.bench.experiments.simulated_users import (
     SimulatedUsers,
     Speeds,
@@ -280,3 +280,17 @@ def test_drafters_that_share_nothing_are_found_out(costs: str, mix: str) -> None
     )
     assert after.total >= 0.96 * before.total
     assert min(a / b for a, b in zip(after.each, before.each, strict=True)) >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("costs", "rate", "users", "least"),
+    [("GPU", 0.7, 8, 0.97), ("F16 B", 0.7, 4, 0.97), ("GPU", 0.9, 4, 1.3)],
+)
+def test_prompts_are_read_where_the_texts_save_more_together_than_they_read(
+    costs: str, rate: float, users: int, least: float
+) -> None:
+    """Not where each alone would have to read less than all together save."""
+    before, after = (
+        simulate(COSTS[costs], [User(rate, prompt=100)], users, make, 128) for make in (plain, auto)
+    )
+    assert after.total >= least * before.total

@@ -25,6 +25,8 @@ COSTS: dict[str, Mapping[int, float]] = {
 }
 # Seconds of the first and of each further drafted token, where one text drafts alone.
 FIRST, FURTHER = 0.15, 0.1
+# Seconds of each token of a prompt that a drafter reads.
+READING = 0.03
 # All drafters that run a model share its decodes.
 _COMPUTER = "one for all"
 
@@ -34,11 +36,12 @@ class User:
     """What a user's drafter is like.
 
     rate: its acceptance rate. copies: it copies from the text, which takes no time, and only now
-    and then finds something.
+    and then finds something. prompt: the tokens that it must read before its first draft.
     """
 
     rate: float
     copies: bool = False
+    prompt: int = 0
 
 
 # The next user is the next of the list.
@@ -56,14 +59,17 @@ class SimulatedDrafter:
     """Proposes 1 for a right token and 0 for a wrong one; the target's token is always 1.
 
     decode: returns the seconds of a decode by its rows. seconds: those spent on drafting so far.
-    texts: how many texts drafted in the last round.
+    texts: how many texts drafted in the last round. reading: the seconds of `seconds` in which it
+    read a prompt.
     """
 
     name = "drafter"
 
     def __init__(self, user: User, random: Random, decode: Callable[[int], float]) -> None:
         computer = None if user.copies else lambda: _COMPUTER
-        self.traits = Traits(cheap=user.copies, computer=computer)
+        self.traits = Traits(cheap=user.copies, computer=computer, backlog=lambda: self._unread)
+        self._unread = user.prompt
+        self.reading = 0.0
         self.seconds = 0.0
         self.texts = 1
         self._user, self._random, self._decode = user, random, decode
@@ -82,6 +88,9 @@ class SimulatedDrafter:
     def propose(self, limit: Limit) -> Draft:
         """Propose tokens; the same ones until the next step."""
         depth = min(limit.depth, self._found) if self._user.copies else limit.depth
+        self.reading += READING * self._unread
+        self.seconds += READING * self._unread
+        self._unread = 0
         tokens: list[int] = []
         while len(tokens) < depth:
             if len(self._coming) <= len(tokens):
@@ -104,6 +113,7 @@ class SimulatedDrafter:
     def observe(self, outcome: Outcome) -> None:
         """Go on behind the committed tokens."""
         count = len(outcome.tokens)
+        self._unread += count if self._unread else 0
         del self._coming[:count]
         self._found = max(0, self._found - count)
         if self._user.copies and not self._found and self._random.random() < 0.1 * count:

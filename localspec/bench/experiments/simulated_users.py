@@ -23,6 +23,7 @@ from localspec.bench.experiments.simulated_drafter import (
     FIRST,
     FURTHER,
     MIXES,
+    READING,
     SimulatedDrafter,
     User,
 )
@@ -134,9 +135,8 @@ class SimulatedUsers:
             decode = self._seconds if self.shared_drafting else float
             drafter = SimulatedDrafter(user, random, decode)
             passes = self.believed or self.costs
-            alone = DrafterSeconds(
-                0.0 if user.copies else FIRST, 0.0 if user.copies else FURTHER, 0.0
-            )
+            first, further = (0.0, 0.0) if user.copies else (FIRST, FURTHER)
+            alone = DrafterSeconds(first, further, READING)
             costs = CostModel(
                 PassCosts(passes, unequal_apart=self.unequal_apart),
                 {drafter.name: alone.cost(passes)},
@@ -169,6 +169,8 @@ class SimulatedUsers:
         texts = [sum(each > at for each in lengths) for at in range(max(lengths, default=0))]
         for writer in drafting:
             writer.drafting = writer.drafter.seconds_of(texts[: len(writer.draft)])
+            writer.drafting += writer.drafter.reading
+            writer.drafter.reading = 0.0
         for writer in self.writers:
             writer.drafter.texts = writer.share.texts = max(1, len(drafting))
 
