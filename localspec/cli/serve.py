@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.cli.options import (
-    copy_from_option,
-    model_options,
-    pop_runtime_options,
-)
+from localspec.cli.options import copy_from_option, model_options, pop_runtime_options
 from localspec.cli.output import Output
 from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError

@@ -267,10 +267,9 @@ class AdaptivePolicy:
     def _option(self, candidate: Candidate, limit: Limit, tokens_left: float) -> Option | None:
         """The candidate's depth with the most tokens per second, within the loss budgets.
 
-        tokens_left: the expected number of further tokens. The prompt is read once; reading it pays
-        if drafting saves more time on the further tokens, also beside what other texts have to read
-        for it. Catching up with N tokens of the answer serves about the next N tokens, so each step
-        is charged only its share.
+        tokens_left: the expected number of further tokens. Reading the prompt, once, pays if
+        drafting saves more on them than this and what others have to read for it. Catching up with
+        N tokens of the answer serves about the next N, so each step is charged only its share.
         """
         cost, round_ = candidate.cost, self._round
         backlog = candidate.backlog
@@ -300,8 +299,9 @@ class AdaptivePolicy:
         if not best:
             self._drafts = self._drafts if self._drafts[0] else (survivals, drafting)
             return None
-        paid, more = round_.paid(best, drafting), (reading, catching_up, slowdown)
-        return Option(candidate, best, own, best_rate, survivals, drafting, paid, *more)
+        return Option(
+            candidate, best, own, best_rate, survivals, drafting, reading, catching_up, slowdown
+        )
 
     def _affordable(self, survivals: list[float], drafting: Drafting, catching_up: float) -> int:
         """How many tokens of a draft may be worth their seconds, and are within the budgets."""
@@ -387,9 +387,10 @@ class AdaptivePolicy:
         # The rows of a parallel draft are computed first; others leave no more room than planned.
         may_grow = round_.alone and not candidate.parallel
         deepest = min(candidate.depth(limit), limit.depth if may_grow else plan.depth)
-        longer = passes[plan.depth + 1] - passes[1] + option.paid[plan.depth]
+        paid, most = round_.paid(plan, option.drafting), self._available()
+        longer = passes[plan.depth + 1] - passes[1] + paid[plan.depth]
         self._running = running = RunningDraft(
-            option, rate, passes, self._available(), deepest, clock=self.clock, rows=self.rows
+            option, rate, passes, most, deepest, paid=paid, clock=self.clock, rows=self.rows
         )
         self.rows.offer.risk = longer + option.catching_up
         if candidate.parallel or candidate.reports_confidence:

@@ -54,6 +54,8 @@ class DrafterCost:
 
     def part(self, texts: int) -> float:
         """What each of so many texts pays of a decode, as a part of one for a single text."""
+        if texts == 1:
+            return 1.0
         decodes = self._shared_decodes()
         return min(1.0, max(1 / texts, decodes.seconds(texts) / decodes.seconds(1) / texts))
 

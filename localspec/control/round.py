@@ -38,6 +38,7 @@ With one text this is the rate (1 + S(1) + ... + S(k)) / (C(1 + k) + D(k)). Each
 itself, from what the others offered last, for its own part of the best choice.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -97,6 +98,8 @@ class Round:
     def __init__(self, passes: PassCosts, own: Offer, others: Sequence[Offer]) -> None:
         self._passes, self._own, self._offers = passes, own, others
         self._parts = Parts()
+        # How many of the others have each computer.
+        self._sharing = Counter(id(each.drafting.computer) for each in others)
         self._costs = passes.table
         self.alone = not others
         self.texts = 1 + sum(not each.reading for each in others)
@@ -171,10 +174,7 @@ class Round:
 
     def part(self, drafting: Drafting) -> float:
         """What this text pays of its drafter's decodes if all draft that may share them."""
-        computer, texts = drafting.computer, 1
-        if computer is not None:
-            texts += sum(each.drafting.computer is computer for each in self._offers)
-        return self._parts.of(drafting, texts)
+        return self._parts.of(drafting, 1 + self._sharing[id(drafting.computer)])
 
     def _choices(
         self, survivals: Sequence[float], drafting: Drafting
@@ -260,9 +260,8 @@ class Round:
         ]
         tokens.sort()
         [[rows], expected, *_] = self._likeliest[0]
-        gained = [
-            sum(each.survivals[: each.depth]) if each.decided else 0.0 for each in self._offers
-        ]
+        certain = zip(self._offers, self._certain, strict=True)
+        gained = [sum(each.survivals[:depth]) for each, depth in certain]
         borne = list(map(self._borne, self._offers, gained))
         joint, depths = self._drafts(self._certain), list(self._certain)
         for worth, number, depth in tokens[: max(0, WIDEST_DECODE - rows - 1)]:

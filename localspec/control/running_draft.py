@@ -17,10 +17,9 @@ class Option:
     """The best depth of one candidate.
 
     plan: what all texts draft then. expected: the expected number of committed tokens. rate: tokens
-    per second of all texts, by weight, without `reading`. survivals, drafting: as in Offer. paid:
-    seconds of its part of the drafts, by tokens from 0 to `depth`. reading: seconds to read the
-    unread part of the prompt. catching_up: seconds to read the unread part of the answer. slowdown:
-    see `PassCosts.reading_slowdown`.
+    per second of all texts, by weight, without `reading`. survivals, drafting: as in Offer.
+    reading: seconds to read the unread part of the prompt. catching_up: seconds to read the unread
+    part of the answer. slowdown: see `PassCosts.reading_slowdown`.
     """
 
     candidate: Candidate
@@ -29,7 +28,6 @@ class Option:
     rate: float
     survivals: Sequence[float]
     drafting: Drafting
-    paid: Sequence[float]
     reading: float
     catching_up: float
     slowdown: float
@@ -57,8 +55,8 @@ class RunningDraft:
     plain_or_best_rate: tokens per second of the chosen step, or of plain decoding if that is more;
         a further token must bring more tokens per second than this.
     passes: seconds of a decode by the width of this text's pass. available: the most seconds that
-        the step may take longer than a plain one. deepest: the most tokens of the draft. rows: the
-        text's share.
+        the step may take longer than a plain one. deepest: the most tokens of the draft. paid: see
+        Round. rows: the text's share.
     reading, catching_up: see `Option`; only `catching_up` is charged to the loss budget.
     survivals: entry i is the probability that the first i + 1 drafted tokens are all accepted,
         estimated from the drafter's confidence in each.
@@ -72,6 +70,7 @@ class RunningDraft:
         available: float,
         deepest: int,
         *,
+        paid: Sequence[float],
         clock: Callable[[], float],
         rows: RowShare,
     ) -> None:
@@ -81,7 +80,7 @@ class RunningDraft:
         self.survivals: list[float] = []
         self.timer: DraftTimer = candidate.start_draft(deepest, option.slowdown, clock, rows)
         self.passes = passes
-        self._ready, self._paid = candidate.ready, option.paid
+        self._ready, self._paid = candidate.ready, paid
         # The rates stay the same during one draft.
         self._acceptance_rates = candidate.acceptance_rates.chances(deepest)
         self._available = available

@@ -104,16 +104,22 @@ def test_what_is_known_of_no_text_alone_is_estimated_from_several() -> None:
     assert cost.part(2) == pytest.approx(0.55)
 
 
+def draw(candidate: Candidate, clock: FakeClock, *tokens: tuple[int, float]) -> None:
+    """Time a draft. tokens: for each, how many texts share its decode, and its seconds."""
+    share = SimpleNamespace(texts=1)
+    timer = candidate.start_draft(len(tokens), 1.0, clock, share)  # type: ignore[arg-type]
+    for texts, seconds in tokens:
+        share.texts = texts
+        clock.now += seconds
+        timer.tick()
+
+
 def test_the_timer_of_a_draft_tells_how_many_texts_shared_each_decode() -> None:
-    clock, cost, share = FakeClock(), DrafterCost(0.2, 0.2), SimpleNamespace(texts=1)
+    clock, cost = FakeClock(), DrafterCost(0.2, 0.2)
     drafter = OfTraits(clock, computer=lambda: "one")
     candidate = Candidate(drafter, cost)
     for _ in range(2 * KNOWN):
-        timer = candidate.start_draft(4, 1.0, clock, share)  # type: ignore[arg-type]
-        for texts, seconds in ((3, 0.1), (3, 0.1), (2, 0.15), (1, 0.2)):
-            share.texts = texts
-            clock.now += seconds
-            timer.tick()
+        draw(candidate, clock, (3, 0.1), (3, 0.1), (2, 0.15), (1, 0.2))
     assert parts(cost, 2, 3) == pytest.approx([0.75, 0.5])
     assert (cost.first, cost.further) == pytest.approx((0.2, 0.2))
 
@@ -125,24 +131,18 @@ def test_what_is_learnt_beside_others_that_share_nothing_is_what_a_token_takes(
     """Of heads without a model, drafters of one pass, and where others have many rows."""
     clock, cost = FakeClock(), DrafterCost(0.2, 0.2, similar=FLAT)
     drafter = OfTraits(clock, computer=computer, parallel=computer is not None)
-    candidate, share = Candidate(drafter, cost), SimpleNamespace(texts=4)
+    candidate = Candidate(drafter, cost)
     for _ in range(KNOWN):
-        timer = candidate.start_draft(2, 1.0, clock, share)  # type: ignore[arg-type]
-        for _ in range(2):
-            clock.now += 0.1
-            timer.tick()
+        draw(candidate, clock, (4, 0.1), (4, 0.1))
     assert cost.further == pytest.approx(0.1)
 
 
 def test_decodes_with_many_rows_of_others_teach_nothing() -> None:
     clock, cost = FakeClock(), DrafterCost(0.2, 0.2, similar=FLAT)
     drafter = OfTraits(clock, computer=lambda: "one")
-    candidate, share = Candidate(drafter, cost), SimpleNamespace(texts=0)
+    candidate = Candidate(drafter, cost)
     for _ in range(KNOWN):
-        timer = candidate.start_draft(2, 1.0, clock, share)  # type: ignore[arg-type]
-        for _ in range(2):
-            clock.now += 5.0
-            timer.tick()
+        draw(candidate, clock, (0, 5.0), (0, 5.0))
     assert (cost.first, cost.further) == (0.2, 0.2)
 
 
