@@ -127,6 +127,7 @@ class AcceptanceRates:
 
     def __init__(self, guess: float = FIRST_GUESS, earlier: DraftCounts | None = None) -> None:
         self.seen = Tally()
+        self._seen_by_others = 0.0
         self._guess = self._expected = guess
         self._guess_weight = _GUESS_WEIGHT
         positions = earlier.positions if earlier else ()
@@ -142,6 +143,12 @@ class AcceptanceRates:
         """Improve the first guess by what other texts, which are written now, have seen lately."""
         right = _GUESS_WEIGHT * self._guess + others.right
         self._expected = right / (_GUESS_WEIGHT + others.tried)
+        self._seen_by_others = others.tried
+
+    @property
+    def observed(self) -> float:
+        """How many tokens were seen lately, in this text and in others."""
+        return self.seen.tried + self._seen_by_others
 
     def learn(self, position: int, right: bool) -> None:
         """Learn whether the token at this position (from 0) was right, where all before it were."""

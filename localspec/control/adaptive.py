@@ -6,7 +6,6 @@ the time that wrong estimates can cost.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from time import perf_counter
 
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
@@ -16,6 +15,7 @@ from localspec.control.explanation import Explain, explanation
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
+from localspec.control.prompt_reading import reading_pays
 from localspec.control.round import Round
 from localspec.control.row_budget import RowBudget, RowShare
 from localspec.control.running_draft import LEAST_SURVIVAL, Option, RunningDraft
@@ -28,15 +28,11 @@ _LEAST_GAIN = 1.02
 # After so many drafting steps in a row, one plain step measures the cost of a plain pass again; the
 # second number holds while that cost is stale, or was never measured.
 _PLAIN_EVERY, _PLAIN_AT_MOST_EVERY = 256, 4
-# A drafter that has not read the prompt must read it before its first draft. Reading may take as
-# many seconds as drafting can save on the coming tokens. To learn a drafter's acceptance rate, it
-# may also take this share of the time of plain decoding; the smaller one after its first draft.
-_EXPLORATION_SHARE, _KNOWN_SHARE = 0.02, 0.005
 # To show a head the hidden rows that it missed, the target may take this share of the time of plain
 # decoding of the coming tokens; that happens in the 1st, 4th, 13th text after the head has failed.
 _RESUMING_SHARE = 0.1
-# With fewer tokens to come, a drafter's acceptance rate cannot be learnt.
-_FEWEST_TOKENS = 24
+# Where drafts save less than this part of what reading a prompt takes, asking again may wait a bit.
+_HOPELESS = 0.25
 # Most answers end long before `max_tokens`. The first answer is expected to have this many tokens,
 # later ones as many as the answers before; a long answer is expected to double.
 _EXPECTED_TOKENS = 128.0
@@ -199,8 +195,7 @@ class AdaptivePolicy:
                 self._learn_draft(running, step, seconds, plain)
             else:
                 candidate.score_shadow_draft(step.tokens)
-                share = _KNOWN_SHARE if candidate.reports_confidence else _EXPLORATION_SHARE
-                candidate.exploration_budget += share * len(step.tokens) * plain / self._round.texts
+                candidate.collect(len(step.tokens) * plain / self._round.texts)
 
     def _learn_pass(self, step: Step, seconds: float) -> None:
         if running := self._running:
@@ -267,13 +262,16 @@ class AdaptivePolicy:
     def _option(self, candidate: Candidate, limit: Limit, tokens_left: float) -> Option | None:
         """The candidate's depth with the most tokens per second, within the loss budgets.
 
-        tokens_left: the expected number of further tokens. Reading the prompt, once, pays if
-        drafting saves more on them than this and what others have to read for it. Catching up with
-        N tokens of the answer serves about the next N, so each step is charged only its share.
+        tokens_left: the expected number of further tokens, on which drafting must save more than
+        reading the prompt takes. Catching up with N tokens of the answer serves about the next N,
+        so each step is charged only its share.
         """
         cost, round_ = candidate.cost, self._round
         backlog = candidate.backlog
         prompt_backlog = max(0, backlog - self._generated)
+        if prompt_backlog and candidate.pauses(self.rows.others):
+            self._drafts = self.rows.offer.survivals, self.rows.offer.drafting
+            return None
         answer_backlog = backlog - prompt_backlog
         slowdown = self._passes.reading_slowdown
         reading = cost.reading_seconds(prompt_backlog, slowdown)
@@ -282,26 +280,30 @@ class AdaptivePolicy:
         drafting = candidate.drafting(len(survivals), reading)
         del survivals[self._affordable(survivals, drafting, catching_up) :]
         savings = candidate.savings(survivals, round_.table()) if self._overlaps(limit) else []
-        expected = list(accumulate(survivals, initial=1.0))
-        best, best_rate = None, 0.0
-        for plan in round_.plans(survivals, drafting):
-            own = expected[plan.depth]
-            seconds = plan.seconds + catching_up * min(1.0, own / max(1, answer_backlog))
-            if seconds > plan.most:
-                continue
-            seconds -= savings[plan.depth] if savings else 0.0
-            if plan.tokens + own > best_rate * seconds:
-                best, best_rate = plan, (plan.tokens + own) / seconds
-        own = expected[best.depth] if best else 1.0
-        if best and reading > self._exploration_budget(candidate, tokens_left):
-            saved = tokens_left * max(0.0, round_.plain - 1 / best_rate) * (1 + best.tokens / own)
-            best = best if reading + round_.unread(best) <= saved else None
+        late = catching_up / max(1, answer_backlog)
+        best, best_rate = round_.best(survivals, drafting, late, catching_up, savings)
+        if best and reading > candidate.affordable(tokens_left, round_.share / round_.texts):
+            saved = round_.saved(best, best_rate, survivals, tokens_left)
+            if saved < reading or not self._reading_pays(
+                candidate, survivals, drafting, tokens_left
+            ):
+                best = None
+                if saved < _HOPELESS * reading:
+                    candidate.pause(self.rows.others)
         if not best:
             self._drafts = self._drafts if self._drafts[0] else (survivals, drafting)
             return None
+        own = 1.0 + sum(survivals[: best.depth])
         return Option(
             candidate, best, own, best_rate, survivals, drafting, reading, catching_up, slowdown
         )
+
+    def _reading_pays(
+        self, candidate: Candidate, survivals: list[float], drafting: Drafting, tokens_left: float
+    ) -> bool:
+        """See `reading_pays`."""
+        rows, known = self.rows, candidate.is_known
+        return reading_pays(self._passes, rows, survivals, drafting, tokens_left, known=known)
 
     def _affordable(self, survivals: list[float], drafting: Drafting, catching_up: float) -> int:
         """How many tokens of a draft may be worth their seconds, and are within the budgets."""
@@ -329,26 +331,13 @@ class AdaptivePolicy:
         survivals, drafting = (best.survivals, best.drafting) if best else self._drafts
         self.rows.offer.bring(survivals, drafting, chosen.depth if chosen else 0)
 
-    def _exploration_budget(self, candidate: Candidate, tokens_left: float) -> float:
-        """Seconds that may be spent to learn the candidate's acceptance rate.
-
-        Texts that are written at the same time learn for each other, so they share them.
-        """
-        if tokens_left < _FEWEST_TOKENS:
-            return 0.0
-        if candidate.reports_confidence:
-            return candidate.exploration_budget
-        coming = _EXPLORATION_SHARE * tokens_left * self._round.share / self._round.texts
-        return candidate.exploration_budget + coming
-
     def _chosen(self, options: list[Option]) -> tuple[Option | None, str]:
-        plain = self._round.plain
         # Beside texts that draft, a plain step says nothing of the cost of plain decoding.
         stale = self._round.texts == 1 and self._passes.is_stale(1)
         if self._steps_since_plain >= (_PLAIN_AT_MOST_EVERY if stale else _PLAIN_EVERY):
             return None, "to see what a plain step costs now"
         best = max(options, key=lambda option: option.rate, default=None)
-        if best and best.rate > _LEAST_GAIN / plain:
+        if best and best.rate > _LEAST_GAIN / self._round.plain:
             return best, "promises most"
         for option in options:
             if not option.candidate.cheap:

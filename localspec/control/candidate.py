@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
-from typing import cast
+from typing import NamedTuple, cast
 
 from localspec.control.acceptance import (
     FIRST_GUESS,
@@ -18,7 +18,7 @@ from localspec.control.drafter_cost import DrafterCost
 from localspec.control.joint_drafting import Drafting
 from localspec.control.looking import gain_of_looking
 from localspec.control.overlap import Overlap
-from localspec.control.row_budget import RowShare
+from localspec.control.row_budget import Offer, RowShare
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backlog, ready
 
@@ -26,10 +26,28 @@ from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, backl
 _GAIN_RATE = 0.1
 # A drafter that does not pay is tried again after 1, 2, 4, ... steps, at most after this many.
 _LONGEST_WAIT = 128
+# A drafter of which so many tokens were seen is known.
+_KNOWN = 12
 # A drafter that waits so many steps has failed in this text.
 _FAILED = 8
+# To learn a drafter's acceptance rate, reading a prompt may take this share of the time of plain
+# decoding; the smaller one after its first draft. With fewer tokens to come it cannot be learnt.
+_EXPLORATION_SHARE, _KNOWN_SHARE = 0.02, 0.005
+_FEWEST_TOKENS = 24
+# Where reading a prompt did not pay, it hardly does in the next steps.
+_PAUSE = 4
 # A head may read hidden rows for as long as so many plain steps take, before its drafts save time.
 _MOST_READING = 4.0
+
+
+class Pause(NamedTuple):
+    """So many steps in which nobody asks whether to read a prompt, as long as `found` is so.
+
+    found: how many other texts there are, and in how many this drafter has read the prompt.
+    """
+
+    steps: int = 0
+    found: tuple[int, int] = (0, 0)
 
 
 class Candidate:
@@ -37,8 +55,6 @@ class Candidate:
 
     gain: the moving average of the time that a step with its draft saves, in plain steps; below 0
         where drafting costs time.
-    exploration_budget: the seconds that may be spent to learn its acceptance rate, as collected
-        since its last draft.
     reports_confidence: whether the drafter calls `Limit.go_on` for each token; known after its
         first draft.
     parallel: see Traits. counts: of all its drafts. overlap: of its drawing ahead, if it can.
@@ -59,7 +75,8 @@ class Candidate:
         self.counts = DraftCounts()
         self.overlap = Overlap()
         self.gain = 0.0
-        self.exploration_budget = 0.0
+        self._exploration_budget = 0.0
+        self._paused = Pause()
         self._confidence_table = ConfidenceTable(earlier)
         self._chances = drafter.traits.chances
         self._deepest = drafter.traits.deepest
@@ -84,6 +101,12 @@ class Candidate:
         return backlog(self.drafter)
 
     @property
+    def is_known(self) -> bool:
+        """Whether some of its tokens were seen, here, in other texts, or in earlier runs."""
+        earlier = self._earlier.total.tried if self._earlier else 0.0
+        return self.acceptance_rates.observed + earlier >= _KNOWN
+
+    @property
     def ready(self) -> int:
         """How many tokens of its next draft are drawn already."""
         return ready(self.drafter)
@@ -99,7 +122,7 @@ class Candidate:
             alone = self.cost.table(deepest)
         # Passes that draw a whole draft have as many rows as it has tokens, in each text.
         computer = None if self.parallel else self.drafter.traits.computer
-        return Drafting(alone, computer and computer(), self.cost, unread)
+        return Drafting(alone, computer and computer(), self.cost, unread, self.drafter.name)
 
     def savings(self, survivals: Sequence[float], passes: Sequence[float]) -> list[float]:
         """See Overlap; empty for a drafter that draws no tokens ahead."""
@@ -136,6 +159,7 @@ class Candidate:
         """
         failed = self._wait >= _FAILED or self._stopped or (self._idle and self.gain < 0)
         self._idle, self._resumed = True, False
+        self._paused = Pause()
         if failed and not self.cheap:
             self._begin_after_failure()
         self._shown = not self._stopped
@@ -147,6 +171,40 @@ class Candidate:
             self._waited, self._wait = 0, 1
             self._texts_waited, self._wait_texts = 0, 3 * self._wait_texts
             self._resumed, self._stopped, self._unpaid = self._stopped, False, 0.0
+
+    # Reading the prompt, before its first draft.
+
+    def collect(self, seconds: float) -> None:
+        """Save up from the time of plain decoding, to learn its acceptance rate some time."""
+        share = _KNOWN_SHARE if self.reports_confidence else _EXPLORATION_SHARE
+        self._exploration_budget += share * seconds
+
+    def affordable(self, tokens: float, plain: float) -> float:
+        """Seconds in which it may read to learn its acceptance rate, as saved since its last draft.
+
+        tokens: the expected number of further ones. plain: seconds of each without drafts. Texts
+        that are written at the same time learn for each other, so each has its share of them.
+        """
+        if tokens < _FEWEST_TOKENS:
+            return 0.0
+        coming = 0.0 if self.reports_confidence else _EXPLORATION_SHARE * tokens * plain
+        return self._exploration_budget + coming
+
+    def pause(self, others: Sequence[Offer]) -> None:
+        """Do not ask for some steps whether to read. others: the offers of the other texts."""
+        self._paused = Pause(_PAUSE, self._found(others))
+
+    def pauses(self, others: Sequence[Offer]) -> bool:
+        """Whether not to ask now; call it once per step. A text alone always asks."""
+        pause = self._paused
+        if not others or not pause.steps or pause.found != self._found(others):
+            return False
+        self._paused = pause._replace(steps=pause.steps - 1)
+        return True
+
+    def _found(self, others: Sequence[Offer]) -> tuple[int, int]:
+        read = sum(each.has_read(self.drafter.name) for each in others)
+        return len(others), read
 
     # Reading hidden rows, which a head must be shown whether it drafts or not.
 
@@ -199,7 +257,7 @@ class Candidate:
         depth: the most tokens of the draft. slowdown: PassCosts.reading_slowdown. clock: returns
         the time in seconds. rows: the text's share, which knows how many texts share a decode.
         """
-        self.exploration_budget = 0.0
+        self._exploration_budget = 0.0
         self._idle = False
         self._margins = []
         return DraftTimer(self, slowdown, clock, rows, depth if self.parallel else None)

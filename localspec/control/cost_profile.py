@@ -25,11 +25,12 @@ class CostProfile:
     """Seconds of the passes of one target, and of its drafters.
 
     passes: seconds by rows, 1 row included; other row counts are interpolated. drafters: the
-    drafters that run a model, by name.
+    drafters that run a model, by name. busy: whether other programs kept cores busy meanwhile.
     """
 
     passes: Mapping[int, float]
     drafters: Mapping[str, DrafterSeconds] = field(default_factory=dict)
+    busy: bool = False
 
     @property
     def is_plausible(self) -> bool:

@@ -78,7 +78,10 @@ class FixedDepth:
         return 0 if self._rows and self._rows.others else self._depth + 1
 
     def learn(self, step: Step) -> None:
-        """Learn how far the text is ahead of one that is written without drafts."""
+        """Learn what passes cost, and how far the text is ahead of one without drafts."""
+        if self._passes and not step.ahead and (step.verified or not step.again):
+            host = step.decoding_seconds - step.share
+            self._passes.learn(step.rows, host + step.decode_seconds)
         if self._rows and self._passes:
             self._rows.learn(step, self._passes)
             self._offer()

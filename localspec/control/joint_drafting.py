@@ -17,13 +17,14 @@ class Drafting:
 
     alone: (1 + most tokens,) seconds by the tokens of the draft, if no other text drafts. computer:
     see Traits. cost: of the drafter, which knows what decodes of several texts take. unread:
-    seconds in which the drafter would first read the prompt.
+    seconds in which the drafter would first read the prompt. name: of the drafter.
     """
 
     alone: Sequence[float] = (0.0,)
     computer: object = None
     cost: DrafterCost | None = None
     unread: float = 0.0
+    name: str = ""
 
     def part(self, texts: int) -> float:
         """What each of so many texts with this computer pays, as a part of `alone`."""

@@ -22,6 +22,8 @@ _TAKES_OVER = 1.5
 _STALE_CHANGE = 1.1
 # A profile is wrong when plain passes take this many times longer, or shorter, than it says.
 _WRONG_PROFILE = 3.0
+# Until passes of a width were measured while decoding, one in so many is not padded.
+_UNPADDED_EVERY = 4
 # The least relative change of a base cost that is taken over.
 _NOTABLE_CHANGE = 0.01
 
@@ -59,6 +61,7 @@ class PassCosts:
         self._confirmed_factor: list[float | None] = [None] * len(self._base)
         self._best = list(self._base)
         self._padded = list(range(len(self._base)))
+        self._padded_passes = [0] * len(self._base)
         self._update_padding()
 
     @property
@@ -73,6 +76,10 @@ class PassCosts:
             return self.seconds(WIDEST_DECODE) * width / WIDEST_DECODE
         return self._factor * self._best[width]
 
+    def unpadded(self, width: int) -> float:
+        """Seconds of a pass over exactly so many rows."""
+        return self._factor * self._base[width] if width <= WIDEST_DECODE else self.seconds(width)
+
     def of_round(self, rows: Sequence[int]) -> float:
         """Seconds of the passes of several texts. rows: of each pass."""
         if self.unequal_apart:
@@ -80,8 +87,17 @@ class PassCosts:
         return self.seconds(sum(rows))
 
     def padded(self, width: int) -> int:
-        """The fastest number of rows for a pass over `width` rows."""
-        return self._padded[width] if width <= WIDEST else width
+        """The fastest number of rows for a pass over `width` rows; ask once per pass.
+
+        A wrong cost of the narrower pass would never show if it were always padded.
+        """
+        if width > WIDEST or self._padded[width] == width:
+            return width
+        if self._confirmed_factor[width] is None:
+            self._padded_passes[width] += 1
+            if self._padded_passes[width] % _UNPADDED_EVERY == 0:
+                return width
+        return self._padded[width]
 
     def set_least_rows(self, least_rows: int) -> None:
         """From now on every pass has at least `least_rows` rows, a plain pass too."""

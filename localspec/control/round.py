@@ -40,6 +40,7 @@ itself, from what the others offered last, for its own part of the best choice.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -92,7 +93,6 @@ class Round:
 
     own: what this text offered last. others: the offers of the others; without any, the text is
     alone. texts: how many share the decode. share: this text's part of a decode without drafts.
-    plain: seconds per token, by weight, of all texts if this one does not draft.
     """
 
     def __init__(self, passes: PassCosts, own: Offer, others: Sequence[Offer]) -> None:
@@ -103,7 +103,7 @@ class Round:
         self._costs = passes.table
         self.alone = not others
         self.texts = 1 + sum(not each.reading for each in others)
-        self.plain = self.share = self._costs[1]
+        self.share = self._bare = self._costs[1]
         if not others:
             return
         self._round = passes.of_round((1,) * self.texts)
@@ -113,18 +113,29 @@ class Round:
         self._weights = [own.tokens / each.tokens for each in others]
         # What a token is worth, in seconds of all texts.
         self._token = self._round / (1.0 + sum(self._weights))
-        self._now = self._at([each.depth for each in others])
+        self._bare = self._token + self._beside / (1.0 + sum(self._weights))
         # The depths that are certain: no other is before a text has decided.
         self._certain = [each.depth if each.decided else 0 for each in others]
-        # What the others bring with their 0, 1, 2, ... likeliest tokens, which token is added each
-        # time, and what it is worth.
-        self._likeliest = [self._at(self._certain)]
+        # The tokens that `_likeliest` adds, and what each is worth.
         self._added, self._worths = list[tuple[Drafting, int]](), list[float]()
-        if passes.unequal_apart:
-            self._likeliest.append(self._now)
-        else:
-            self._add_likeliest()
-        self.plain = self._best_without()
+
+    # These are computed when they are first needed, and before others decide anew.
+
+    @cached_property
+    def plain(self) -> float:
+        """Seconds per token, by weight, of all texts if this one does not draft."""
+        return self._costs[1] if self.alone else self._best_without()
+
+    @cached_property
+    def _now(self) -> "_Others":
+        """What the others bring with the drafts that they chose last."""
+        return self._at([each.depth for each in self._offers])
+
+    @cached_property
+    def _likeliest(self) -> "list[_Others]":
+        """What the others bring with their 0, 1, 2, ... likeliest tokens."""
+        certain = self._at(self._certain)
+        return [certain, *([self._now] if self._passes.unequal_apart else self._more(certain))]
 
     def _best_without(self) -> float:
         """Seconds per token, by weight, of the best round in which this text does not draft."""
@@ -157,6 +168,49 @@ class Round:
         gained = list(accumulate(survivals, initial=0.0))
         for others, depth, joint in self._choices(survivals, drafting):
             yield self._plan(others, depth, gained[depth], self._beside + joint.seconds)
+
+    def best(
+        self,
+        survivals: Sequence[float],
+        drafting: Drafting,
+        late: float = 0.0,
+        latest: float = float("inf"),
+        savings: Sequence[float] = (),
+    ) -> tuple[Plan | None, float]:
+        """The choice with the most tokens per second, by weight, of those that all bear.
+
+        survivals, drafting: as in `plans`. late, latest: seconds that a step takes longer for each
+        of this text's tokens, and at most. savings: see Overlap; empty without.
+        Returns it, or None, and its tokens per second.
+        """
+        expected = list(accumulate(survivals, initial=1.0))
+        best, best_rate = None, 0.0
+        for plan in self.plans(survivals, drafting):
+            own = expected[plan.depth]
+            seconds = plan.seconds + min(late * own, latest)
+            if seconds > plan.most:
+                continue
+            seconds -= savings[plan.depth] if savings else 0.0
+            if plan.tokens + own > best_rate * seconds:
+                best, best_rate = plan, (plan.tokens + own) / seconds
+        return best, best_rate
+
+    def saved(
+        self,
+        plan: Plan,
+        rate: float,
+        survivals: Sequence[float],
+        tokens: float,
+        plain: float | None = None,
+    ) -> float:
+        """Seconds of all texts that a choice saves on so many tokens of this one.
+
+        rate: its tokens per second, by weight. survivals: as in `plans`. plain: seconds per token
+        without it; by default those of a round in which nobody drafts.
+        """
+        own = 1.0 + sum(survivals[: plan.depth])
+        plain = self._bare if plain is None else plain
+        return tokens * max(0.0, plain - 1 / rate) * (1 + plan.tokens / own)
 
     def paid(self, plan: Plan, drafting: Drafting) -> list[float]:
         """Seconds of this text's part of the drafts of a plan, by its tokens from 0 on."""
@@ -203,7 +257,7 @@ class Round:
         self, survivals: Sequence[float], drafting: Drafting
     ) -> Iterator[tuple[_Others, int, JointDrafting]]:
         """The likeliest rows of all texts, one more each time."""
-        own, further = self._worth(survivals, drafting, 1.0), 0
+        own, further, likeliest = self._worth(survivals, drafting, 1.0), 0, self._likeliest
         joint = self._drafts(self._certain)
         for depth in range(len(own) + 1):
             worth = own[depth] if depth < len(own) else float("-inf")
@@ -211,10 +265,10 @@ class Round:
                 joint.add(*self._added[further])
                 further += 1
                 if depth:
-                    yield self._likeliest[further], depth, joint
+                    yield likeliest[further], depth, joint
             if depth < len(own):
                 joint.add(drafting, depth + 1)
-                yield self._likeliest[further], depth + 1, joint
+                yield likeliest[further], depth + 1, joint
 
     def _plan(self, others: _Others, depth: int, gained: float, outside: float) -> Plan:
         """gained: the drafted tokens of this text that may be accepted.
@@ -247,7 +301,7 @@ class Round:
             worths.append(least)
         return worths
 
-    def _add_likeliest(self) -> None:
+    def _more(self, certain: "_Others") -> "Iterator[_Others]":
         """Add the tokens of the others that are worth their drafting, the likeliest first."""
         tokens = [
             (-worth, number, depth)
@@ -259,9 +313,9 @@ class Round:
             if worth > 0
         ]
         tokens.sort()
-        [[rows], expected, *_] = self._likeliest[0]
-        certain = zip(self._offers, self._certain, strict=True)
-        gained = [sum(each.survivals[:depth]) for each, depth in certain]
+        [[rows], expected, *_] = certain
+        offers = zip(self._offers, self._certain, strict=True)
+        gained = [sum(each.survivals[:depth]) for each, depth in offers]
         borne = list(map(self._borne, self._offers, gained))
         joint, depths = self._drafts(self._certain), list(self._certain)
         for worth, number, depth in tokens[: max(0, WIDEST_DECODE - rows - 1)]:
@@ -275,7 +329,7 @@ class Round:
             self._added.append((offer.drafting, depth + 1))
             seconds = self._beside + joint.seconds
             depths[number] = depth + 1
-            self._likeliest.append(_Others((rows,), expected, seconds, min(borne), tuple(depths)))
+            yield _Others((rows,), expected, seconds, min(borne), tuple(depths))
 
     def _alike(self, depth: int, joint: JointDrafting) -> _Others:
         """What the others bring where all that have not decided yet draft so deep."""

@@ -5,7 +5,7 @@ offers. So decisions follow each other, and no two texts take the same row.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.control.acceptance import Tally
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
@@ -45,6 +45,21 @@ class Offer:
     tokens: float = 1.0
     trial: bool = False
     slack: float = float("inf")
+
+    def has_read(self, drafter: str) -> bool:
+        """Whether the drafter of this name has read the prompt, or is about to."""
+        reads = self.decided and self.depth > 0
+        return self.drafting.name == drafter and (reads or not self.drafting.unread)
+
+    def behind_prompts(self, *, read: bool) -> "Offer":
+        """The same once all texts are behind their prompts, and nothing is decided.
+
+        read: whether the drafter has read the prompt too; without, the text does not draft.
+        """
+        offer = replace(self, decided=False, reading=0.0)
+        if not read and self.drafting.unread:
+            offer.survivals, offer.drafting, offer.depth = (), NO_DRAFTING, 0
+        return offer
 
     def bring(self, survivals: Sequence[float], drafting: Drafting, depth: int) -> None:
         """Offer another draft. drafting may be of longer ones."""
@@ -151,7 +166,8 @@ class RowShare:
             depths = (1 + each.offer.depth for each in others if not each.offer.reading)
             rows = [step.width, *depths]
         plain = passes.of_round([1] * len(rows))
-        self._wait(passes.of_round(rows) + drafting, len(step.tokens), plain)
+        took = passes.of_round(rows) if passes.unequal_apart else passes.unpadded(sum(rows))
+        self._wait(took + drafting, len(step.tokens), plain)
         self.offer.slack = self.lead.available(plain)
         for each in others:
             # One that still reads its prompt takes no step with the others.

@@ -4,9 +4,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+import psutil
 
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.pass_costs import WIDEST
@@ -16,6 +19,8 @@ from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import machine_signature
+from localspec.loading.threads import BUSY
+from localspec.utils.busy_cores import BusyCores
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 
@@ -55,15 +60,20 @@ def calibrate(
     """Measure these models, or read their stored profile.
 
     drafters: by their names. known: a profile of the same target with other drafters. Measuring
-    empties the drafters' caches, and without `known` also the target's cache.
+    empties the drafters' caches, and without `known` also the target's cache. What was measured
+    while other programs were busy is measured again once the machine is quiet.
     """
     paths = {name: each.path for name, each in drafters.items()}
     ways = _ways(drafters)
     snapshots = _snapshots(target)
-    if before := remembered(target.model.path, paths, runtime, ways, snapshots):
+    before = remembered(target.model.path, paths, runtime, ways, snapshots)
+    if before and not (before.busy and _is_quiet()):
         return before
+    cores = BusyCores()
     passes = known.passes if known else _passes(target)
-    measured = CostProfile(passes, {name: each.seconds() for name, each in drafters.items()})
+    seconds = {name: each.seconds() for name, each in drafters.items()}
+    busy = (cores.mean() or 0.0) >= BUSY or bool(known and known.busy)
+    measured = CostProfile(passes, seconds, busy)
     file = _file(target.model.path, [*paths.values()], runtime, ways, snapshots)
     try_to_store(file, asdict(measured))
     return measured
@@ -102,6 +112,11 @@ def _ways(drafters: Mapping[str, Measured]) -> list[str]:
     return [each.way for each in drafters.values() if each.way]
 
 
+def _is_quiet() -> bool:
+    """Whether little was computed on this machine in the last minute."""
+    return psutil.getloadavg()[0] < BUSY
+
+
 def _snapshots(target: KVSequence) -> int:
     """The snapshots of the target's cache, which make its passes slower; 0 where it has none."""
     return target.snapshots if target.rollback is Rollback.BOUNDED else 0
@@ -111,7 +126,8 @@ def _profile(record: Any) -> CostProfile:
     passes = {_rows(rows): _time(seconds) for rows, seconds in record["passes"].items()}
     if not passes.keys() >= {1, 4} or not all(passes.values()):
         raise ValueError("no seconds of every pass")
-    return CostProfile(passes, {name: _seconds(each) for name, each in record["drafters"].items()})
+    drafters = {name: _seconds(each) for name, each in record["drafters"].items()}
+    return CostProfile(passes, drafters, bool(record.get("busy")))
 
 
 def _seconds(record: Mapping[str, float]) -> DrafterSeconds:
@@ -151,9 +167,18 @@ def _passes(context: KVSequence) -> dict[int, float]:
             continue
         if len(found) >= 2 and perf_counter() - began > _BUDGET:
             break
-        found[width] = least_seconds(lambda width=width: seconds_of_pass(context, width))  # type: ignore[misc]
+        found[width] = _seconds_of(context, width)
+    # A pass that takes longer than a wider one is padded to it. Whatever slowed it down for a
+    # moment would do so for good, so it is measured again.
+    for width, wider in pairwise(sorted(found)):
+        if found[width] > found[wider]:
+            found[width] = min(found[width], _seconds_of(context, width))
     context.truncate(0)
     return found
+
+
+def _seconds_of(context: KVSequence, width: int) -> float:
+    return least_seconds(lambda: seconds_of_pass(context, width))
 
 
 def seconds_one_by_one(context: KVSequence) -> DrafterSeconds:

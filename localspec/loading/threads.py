@@ -13,7 +13,7 @@ from localspec.utils.progress import report_progress
 # Seconds over which the use of the cores is measured at load.
 _WATCHED = 0.15
 # From this many busy cores on, fewer threads are tried out. The share of a core that counts as one.
-_BUSY, _SHARE = 0.4, 0.4
+BUSY, _SHARE = 0.4, 0.4
 # A trial alternates between both numbers of threads: for so many seconds, and rounds at least. Then
 # it ends early if one number takes so many times as long.
 _SECONDS, _ROUNDS, _CLEAR = 0.6, 2, 4
@@ -65,7 +65,7 @@ def quicker_threads(
 
 def threads_beside(busy: float, usual: int) -> int:
     """Return the number of threads to try where other programs keep so many cores busy."""
-    return usual if busy < _BUSY else max(1, usual - int(busy + 1 - _SHARE))
+    return usual if busy < BUSY else max(1, usual - int(busy + 1 - _SHARE))
 
 
 def busy_cores() -> float:

@@ -28,6 +28,21 @@ def test_a_pass_is_padded_to_the_next_cheaper_width() -> None:
     assert costs.padded(WIDEST + 7) == WIDEST + 7
 
 
+@pytest.mark.parametrize("really", [20.2, 33.0])
+def test_a_padding_that_a_wrong_profile_asks_for_is_found_out(really: float) -> None:
+    """Three passes without it tell; where it pays, nothing else is lost."""
+    costs, asked = PassCosts(STAIRS | {4: 33.0}), 0
+    assert costs.padded(4) == 5
+    for _ in range(60):
+        costs.learn(1, 12.0)
+        rows = costs.padded(4)
+        asked += rows == 4
+        costs.learn(rows, {4: really, 5: 30.5}[rows])
+    assert costs.padded(4) == (4 if really < 30 else 5)
+    assert asked > 40 if really < 30 else asked == 3
+    assert costs.unpadded(4) == pytest.approx(really, rel=0.02)
+
+
 def test_observed_passes_replace_the_profile() -> None:
     costs = PassCosts(STAIRS)
     for _ in range(20):

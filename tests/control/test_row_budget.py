@@ -233,9 +233,24 @@ def test_texts_share_what_reading_prompts_to_learn_may_cost() -> None:
             share.begin(None)
         policy = Machine(clock).policy(CostlyDrafter(clock, lambda: True, backlog=9000), rows=own)
         [*_] = Machine(clock).steps(policy, 40)
-        return policy.candidates[0].exploration_budget
+        return policy.candidates[0].affordable(100, 0.0)
 
     assert saved_up(4) == pytest.approx(saved_up(1) / 4)
+
+
+def test_texts_without_drafts_find_out_a_wrong_padding() -> None:
+    """All wait for the padding of a shared decode, also where nobody drafts."""
+    costs = COSTS["Q4_0 A"]
+
+    def make(_drafter: object, costs: CostModel, rows: RowShare) -> Policy:
+        return FixedDepth((), 0, rows=rows, passes=costs.passes)
+
+    def seconds(believed: dict[int, float] | None) -> float:
+        users = SimulatedUsers(costs, [User(0.5)] * 4, make, believed=believed)
+        return users.run(100).seconds
+
+    # Four rows look dearer than eight, which take 1.8 times as long.
+    assert seconds({**costs, 4: 3.1}) <= 1.12 * seconds(None)
 
 
 def test_what_others_have_seen_is_expected_at_first() -> None:

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import astuple
 from pathlib import Path
 
+import psutil
 import pytest
 from fakes.assistant import write_assistant
 from fakes.assistant import write_target as write_gemma4
@@ -28,6 +29,7 @@ from localspec.loading.calibration import (
     seconds_one_by_one,
 )
 from localspec.loading.config import RuntimeConfig
+from localspec.utils.busy_cores import BusyCores
 from localspec.utils.paths import cache_folder
 
 Make = Callable[..., KVSequence]
@@ -40,6 +42,7 @@ def one_by_one(cache: KVSequence) -> Measured:
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    monkeypatch.setattr(psutil, "getloadavg", lambda: (1.0, 1.0, 1.0))
     return cache_folder("costs")
 
 
@@ -59,6 +62,42 @@ def test_it_is_measured_once(
     calibrate(target, {"small": one_by_one(drafter)}, RuntimeConfig(threads=1))
     assert calibrate(target, {}, RuntimeConfig()).drafters == {}
     assert len(list(cache.iterdir())) == 3
+
+
+@pytest.mark.parametrize("busy", [0.1, 1.3])
+def test_what_was_measured_on_a_busy_machine_is_measured_again_on_a_quiet_one(
+    busy: float, make_context: Make, target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = make_context(target_model)
+    monkeypatch.setattr(BusyCores, "mean", lambda self: busy)
+    first = calibrate(target, {}, RuntimeConfig())
+    assert first.busy is (busy > 1)
+    # The machine is as busy as it was.
+    assert calibrate(target, {}, RuntimeConfig()) is not first
+    assert calibrate(target, {}, RuntimeConfig()) == first
+    monkeypatch.setattr(psutil, "getloadavg", lambda: (0.1, 1.0, 1.0))
+    monkeypatch.setattr(BusyCores, "mean", lambda self: 0.0)
+    again = calibrate(target, {}, RuntimeConfig())
+    assert not again.busy
+    assert (again == first) is (busy < 1)
+    assert calibrate(target, {}, RuntimeConfig()) == again
+
+
+def test_a_pass_that_seems_slower_than_a_wider_one_is_measured_again(
+    make_context: Make, target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One moment of other programs would pad it for good."""
+    calls: list[int] = []
+
+    def seconds(_context: object, width: int) -> float:
+        calls.append(width)
+        # Slow passes are measured twice: both of width 4 meet another program.
+        return width * (3.0 if width == 4 and calls.count(4) <= 2 else 1.0)
+
+    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    passes = calibrate(make_context(target_model), {}, RuntimeConfig()).passes
+    assert passes == {width: width for width in passes}
+    assert calls.count(4) == 4 and calls.count(1) == 2
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"passes": {"1": "x"}}', '{"passes": {}}'])

@@ -1,0 +1,52 @@
+"""Prompt reading: whether a drafter's reading of a prompt, before its first draft, will pay.
+
+It happens once, takes seconds in which all texts wait, and must be earned back by the drafts of the
+coming tokens. What decides is how texts are written once all are behind their prompts: a round in
+which others still read theirs is long, and drafts seem to cost nothing in it, but it is soon over.
+
+Drafts of several texts may pay where those of one do not, as rows are cheap in company. Then what
+all of them have to read must be less than what all save. As long as nobody knows how often the
+drafter is right, one of them reads, and the others wait for what it finds.
+"""
+
+from collections.abc import Sequence
+
+from localspec.control.joint_drafting import Drafting
+from localspec.control.pass_costs import PassCosts
+from localspec.control.round import Round
+from localspec.control.row_budget import RowShare
+
+
+def reading_pays(
+    passes: PassCosts,
+    rows: RowShare,
+    survivals: Sequence[float],
+    drafting: Drafting,
+    tokens: float,
+    *,
+    known: bool,
+) -> bool:
+    """Whether drafts save more on so many coming tokens than must be read for them first.
+
+    rows: the text's. survivals, drafting: see Offer. known: whether it is known how often the
+    drafter is right.
+    """
+
+    def saved(round_: Round, plain: float) -> tuple[float, float]:
+        """Seconds saved by the best drafts, and those in which others read prompts for them."""
+        plan, rate = round_.best(survivals, drafting)
+        if plan is None:
+            return 0.0, 0.0
+        return round_.saved(plan, rate, survivals, tokens, plain), round_.unread(plan)
+
+    own, offers, reading = rows.offer, rows.others, drafting.unread
+    alone = Round(passes, own, [each.behind_prompts(read=False) for each in offers])
+    if saved(alone, alone.plain)[0] >= reading:
+        return True
+    if not any(each.drafting.unread for each in offers):
+        return False
+    if not known and any(each.has_read(drafting.name) for each in offers):
+        return False
+    joint = Round(passes, own, [each.behind_prompts(read=True) for each in offers])
+    by_all, others = saved(joint, alone.plain)
+    return by_all >= reading + others

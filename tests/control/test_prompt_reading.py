@@ -1,0 +1,137 @@
+"""Reading prompts: a drafter reads where the texts will save more than they have to read."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from localspec.bench.experiments.simulated_drafter import COSTS, User
+from localspec.bench.experiments.simulated_users import SimulatedUsers, Speeds, auto, plain
+from localspec.control.acceptance import AcceptancePrior, DraftCounts
+from localspec.control.joint_drafting import Drafting
+from localspec.control.pass_costs import PassCosts
+from localspec.control.prompt_reading import reading_pays
+from localspec.control.round import Round
+from localspec.control.row_budget import Offer, RowBudget, RowShare
+
+LIKELY = (0.9, 0.8, 0.7, 0.6)
+
+
+def company(*offers: Offer) -> RowShare:
+    """A text beside others that offer these."""
+    budget = RowBudget()
+    own = budget.new_share()
+    for each in offers:
+        budget.new_share().offer = each
+    return own
+
+
+def unread(seconds: float, name: str = "drafter") -> Drafting:
+    """That of drafts of four tokens which each take a tenth of a plain pass of one text."""
+    return Drafting([0.0, 0.1, 0.2, 0.3, 0.4], unread=seconds, name=name)
+
+
+def test_a_long_round_in_which_others_read_does_not_make_reading_pay() -> None:
+    """In it drafts save much, but it is soon over; behind it rows cost what they are worth."""
+    dear = PassCosts({1: 1.0, 2: 1.9, 3: 2.8, 4: 3.7})
+    reading = [Offer(reading=9.0), Offer(reading=9.0)]
+    offers = company(*reading)
+    meanwhile = Round(dear, offers.offer, reading)
+    plan, rate = meanwhile.best(LIKELY, unread(3.0))
+    assert plan is not None
+    assert meanwhile.saved(plan, rate, LIKELY, 48.0) > 100
+    assert not reading_pays(dear, offers, LIKELY, unread(3.0), 48.0, known=True)
+    cheap = PassCosts({1: 1.0, 32: 1.1})
+    assert reading_pays(cheap, offers, LIKELY, unread(3.0), 48.0, known=True)
+
+
+def test_what_others_have_decided_for_one_round_does_not_make_reading_pay() -> None:
+    """A draft of another text that was too long makes every further row look cheap."""
+    stairs = PassCosts({1: 1.0, 2: 1.9, 3: 2.8, 4: 3.7, 8: 7.0, 9: 7.0, 12: 7.0})
+    other = Offer(LIKELY, unread(0.0), depth=4, decided=True)
+    assert not reading_pays(stairs, company(other), LIKELY, unread(3.0), 48.0, known=True)
+
+
+# Two texts in one decode may draft, one may not: four rows cost hardly more than two, three do.
+TOGETHER = PassCosts({1: 1.0, 2: 1.2, 3: 2.4, 4: 1.3, 8: 4.0}, pads=False)
+
+
+@pytest.mark.parametrize(("seconds", "pays"), [(2.0, True), (20.0, False)])
+def test_all_texts_together_must_save_more_than_all_read(seconds: float, pays: bool) -> None:
+    drafting = Drafting([0.0, 0.1], unread=seconds, name="drafter")
+    own = company(Offer((0.9,), drafting))
+    assert reading_pays(TOGETHER, own, (0.9,), drafting, 48.0, known=True) is pays
+    # What this text reads is little, but the other has too much to read.
+    little, much = replace(drafting, unread=0.1), replace(drafting, unread=90.0)
+    assert not reading_pays(
+        TOGETHER, company(Offer((0.9,), much)), (0.9,), little, 48.0, known=True
+    )
+
+
+def test_of_an_unknown_drafter_one_text_reads_first() -> None:
+    drafting = Drafting([0.0, 0.1], unread=1.0, name="drafter")
+    others = Offer((0.9,), drafting), Offer((0.9,), replace(drafting, unread=0.0))
+    assert reading_pays(TOGETHER, company(others[0]), (0.9,), drafting, 48.0, known=False)
+    # The second has read and drafts already: what it finds is worth waiting for.
+    waits = company(*others)
+    passes = PassCosts({1: 1.0, 3: 1.4, 4: 2.9, 5: 2.9, 6: 1.6}, pads=False)
+    assert reading_pays(passes, waits, (0.9,), drafting, 48.0, known=True)
+    assert not reading_pays(passes, waits, (0.9,), drafting, 48.0, known=False)
+
+
+def test_one_text_reads_before_the_others() -> None:
+    """Together eight may gain; one of them looks first whether they do."""
+    users = SimulatedUsers(COSTS["F16 A"], [User(0.9, prompt=100)] * 8, auto)
+    read = [0]
+    while users.writers[0].tokens < 60:
+        users.step()
+        read.append(sum(not each.drafter.traits.backlog() for each in users.writers))
+    assert next(filter(None, read)) == 1
+    assert read[-1] == 8
+
+
+def known(rate: float) -> AcceptancePrior:
+    """Earlier runs, in which this share of the drafted tokens was right."""
+    counts = DraftCounts()
+    for number in range(100):
+        counts.add(0, number < 100 * rate)
+    return AcceptancePrior({"drafter": rate}, {"drafter": counts})
+
+
+@pytest.mark.parametrize("users", [4, 8])
+@pytest.mark.parametrize("costs", ["Q4_0 A", "F16 B", "GPU"])
+@pytest.mark.parametrize("rate", [0.5, 0.9])
+def test_prompts_of_a_known_drafter_are_not_read_in_vain(
+    rate: float, costs: str, users: int
+) -> None:
+    each = [User(rate, prompt=100)] * users
+
+    def make(*given: object) -> object:
+        return auto(*given, prior=known(rate))  # type: ignore[arg-type]
+
+    before, after = (
+        Speeds.of(SimulatedUsers(COSTS[costs], each, way).run(400))  # type: ignore[arg-type]
+        for way in (plain, make)
+    )
+    assert after.total >= 0.94 * before.total
+
+
+def test_texts_that_have_nothing_to_gain_hardly_think_about_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Deciding takes time too, in which all wait."""
+    asked, best = [0], Round.best
+
+    def counted(*given: Any) -> Any:
+        asked[0] += 1
+        return best(*given)
+
+    monkeypatch.setattr(Round, "best", counted)
+    users = SimulatedUsers(COSTS["Q4_0 A"], [User(0.5, prompt=400)] * 4, auto).run(100)
+    assert all(each.tokens == 100 for each in users.writers)
+    assert 20 <= asked[0] <= 100
+    # One that comes is asked at once.
+    begin, asked[0] = users.writers[0].policy.begin, 0
+    begin()
+    users.step()
+    assert asked[0] >= 1
