@@ -269,8 +269,8 @@ class AdaptivePolicy:
         cost, round_ = candidate.cost, self._round
         backlog = candidate.backlog
         prompt_backlog = max(0, backlog - self._generated)
-        if prompt_backlog and candidate.pauses(self.rows.others):
-            self._drafts = self.rows.offer.survivals, self.rows.offer.drafting
+        if prompt_backlog and (pause := candidate.take_pause(self.rows.others)):
+            self._drafts = self._drafts if self._drafts[0] else (pause.survivals, pause.drafting)
             return None
         answer_backlog = backlog - prompt_backlog
         slowdown = self._passes.reading_slowdown
@@ -284,12 +284,12 @@ class AdaptivePolicy:
         best, best_rate = round_.best(survivals, drafting, late, catching_up, savings)
         if best and reading > candidate.affordable(tokens_left, round_.share / round_.texts):
             saved = round_.saved(best, best_rate, survivals, tokens_left)
-            if saved < reading or not self._reading_pays(
-                candidate, survivals, drafting, tokens_left
-            ):
-                best = None
-                if saved < _HOPELESS * reading:
-                    candidate.pause(self.rows.others)
+            pays = saved >= reading and (
+                round_.alone or self._reading_pays(candidate, survivals, drafting, tokens_left)
+            )
+            if saved < _HOPELESS * reading:
+                candidate.pause(self.rows.others, survivals, drafting)
+            best = best if pays else None
         if not best:
             self._drafts = self._drafts if self._drafts[0] else (survivals, drafting)
             return None
@@ -301,7 +301,7 @@ class AdaptivePolicy:
     def _reading_pays(
         self, candidate: Candidate, survivals: list[float], drafting: Drafting, tokens_left: float
     ) -> bool:
-        """See `reading_pays`."""
+        """Whether it pays behind the prompts of all texts."""
         rows, known = self.rows, candidate.is_known
         return reading_pays(self._passes, rows, survivals, drafting, tokens_left, known=known)
 
@@ -330,6 +330,11 @@ class AdaptivePolicy:
         # Others may find a round that all bear, where this text finds none by itself.
         survivals, drafting = (best.survivals, best.drafting) if best else self._drafts
         self.rows.offer.bring(survivals, drafting, chosen.depth if chosen else 0)
+        self.rows.offer.read = frozenset(
+            each.drafter.name
+            for each in self.candidates
+            if (chosen and chosen.candidate is each) or each.backlog <= self._generated
+        )
 
     def _chosen(self, options: list[Option]) -> tuple[Option | None, str]:
         # Beside texts that draft, a plain step says nothing of the cost of plain decoding.

@@ -41,13 +41,16 @@ _MOST_READING = 4.0
 
 
 class Pause(NamedTuple):
-    """So many steps in which nobody asks whether to read a prompt, as long as `found` is so.
+    """So many steps in which a text does not ask whether to read its prompt.
 
-    found: how many other texts there are, and in how many this drafter has read the prompt.
+    It ends when another company is found: how many other texts there are, and in how many this
+    drafter has read the prompt. survivals, drafting: what it offers meanwhile.
     """
 
-    steps: int = 0
-    found: tuple[int, int] = (0, 0)
+    steps: int
+    company: tuple[int, int]
+    survivals: Sequence[float]
+    drafting: Drafting
 
 
 class Candidate:
@@ -76,7 +79,7 @@ class Candidate:
         self.overlap = Overlap()
         self.gain = 0.0
         self._exploration_budget = 0.0
-        self._paused = Pause()
+        self._pause: Pause | None = None
         self._confidence_table = ConfidenceTable(earlier)
         self._chances = drafter.traits.chances
         self._deepest = drafter.traits.deepest
@@ -159,7 +162,7 @@ class Candidate:
         """
         failed = self._wait >= _FAILED or self._stopped or (self._idle and self.gain < 0)
         self._idle, self._resumed = True, False
-        self._paused = Pause()
+        self._pause = None
         if failed and not self.cheap:
             self._begin_after_failure()
         self._shown = not self._stopped
@@ -190,21 +193,25 @@ class Candidate:
         coming = 0.0 if self.reports_confidence else _EXPLORATION_SHARE * tokens * plain
         return self._exploration_budget + coming
 
-    def pause(self, others: Sequence[Offer]) -> None:
-        """Do not ask for some steps whether to read. others: the offers of the other texts."""
-        self._paused = Pause(_PAUSE, self._found(others))
+    def pause(
+        self, others: Sequence[Offer], survivals: Sequence[float], drafting: Drafting
+    ) -> None:
+        """Do not ask for some steps whether to read. others: the offers of the other texts.
 
-    def pauses(self, others: Sequence[Offer]) -> bool:
-        """Whether not to ask now; call it once per step. A text alone always asks."""
-        pause = self._paused
-        if not others or not pause.steps or pause.found != self._found(others):
-            return False
-        self._paused = pause._replace(steps=pause.steps - 1)
-        return True
+        survivals, drafting: what it would draft, see Offer.
+        """
+        self._pause = Pause(_PAUSE, self._company(others), survivals, drafting)
 
-    def _found(self, others: Sequence[Offer]) -> tuple[int, int]:
-        read = sum(each.has_read(self.drafter.name) for each in others)
-        return len(others), read
+    def take_pause(self, others: Sequence[Offer]) -> Pause | None:
+        """Take a step of the pause, if there is one. A text alone makes none."""
+        pause = self._pause
+        if not others or not pause or not pause.steps or pause.company != self._company(others):
+            return None
+        self._pause = pause._replace(steps=pause.steps - 1)
+        return pause
+
+    def _company(self, others: Sequence[Offer]) -> tuple[int, int]:
+        return len(others), sum(self.drafter.name in each.read for each in others)
 
     # Reading hidden rows, which a head must be shown whether it drafts or not.
 

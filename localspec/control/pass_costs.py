@@ -93,7 +93,7 @@ class PassCosts:
         """
         if width > WIDEST or self._padded[width] == width:
             return width
-        if self._confirmed_factor[width] is None:
+        if self._confirmed_factor[1 if width == self._least_rows else width] is None:
             self._padded_passes[width] += 1
             if self._padded_passes[width] % _UNPADDED_EVERY == 0:
                 return width

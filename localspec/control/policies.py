@@ -81,6 +81,8 @@ class Policies:
         InvalidValueError if the drafter that the settings name is not loaded.
         """
         drafters = self._named(settings.drafter)
+        if self.costs:
+            self.costs.passes.set_least_rows(least_rows)
         if settings.depth is not None or not drafters or not self.costs:
             depth = settings.depth or 0
             return FixedDepth(
@@ -90,7 +92,6 @@ class Policies:
                 passes=self.costs.passes if self.costs else None,
                 widest=deepest + 1,
             )
-        self.costs.passes.set_least_rows(least_rows)
         key = settings.rule, round(temperature, 1), settings.drafter
         if key not in self._adaptive:
             prior = self._priors(settings.rule, temperature)

@@ -45,7 +45,7 @@ def reading_pays(
         return True
     if not any(each.drafting.unread for each in offers):
         return False
-    if not known and any(each.has_read(drafting.name) for each in offers):
+    if not known and any(drafting.name in each.read for each in rows.others):
         return False
     joint = Round(passes, own, [each.behind_prompts(read=True) for each in offers])
     by_all, others = saved(joint, alone.plain)

@@ -32,7 +32,8 @@ class Offer:
     decided: whether it drafts them in the next decode. risk: the seconds that this draft may lose.
     host: seconds of a step outside the models. reading: seconds of the next pass of its prompt; 0
     behind the prompt. tokens: per step, lately. trial: whether its draft now is a trial. slack: how
-    many seconds a round may take longer than one without drafts, if this text drafts nothing.
+    many seconds a round may take longer than one without drafts, if this text drafts nothing. read:
+    the drafters that have read the prompt, or are about to.
     """
 
     survivals: Sequence[float] = ()
@@ -45,19 +46,18 @@ class Offer:
     tokens: float = 1.0
     trial: bool = False
     slack: float = float("inf")
-
-    def has_read(self, drafter: str) -> bool:
-        """Whether the drafter of this name has read the prompt, or is about to."""
-        reads = self.decided and self.depth > 0
-        return self.drafting.name == drafter and (reads or not self.drafting.unread)
+    read: frozenset[str] = frozenset()
 
     def behind_prompts(self, *, read: bool) -> "Offer":
         """The same once all texts are behind their prompts, and nothing is decided.
 
-        read: whether the drafter has read the prompt too; without, the text does not draft.
+        read: whether the drafter has read the prompt too; without, the text does not draft. A fixed
+        depth expects nothing of its drafts, and remains decided.
         """
-        offer = replace(self, decided=False, reading=0.0)
-        if not read and self.drafting.unread:
+        offer = replace(self, decided=self.decided and not any(self.survivals), reading=0.0)
+        if self.decided and self.depth:
+            offer.drafting = replace(self.drafting, unread=0.0)
+        elif not read and self.drafting.unread:
             offer.survivals, offer.drafting, offer.depth = (), NO_DRAFTING, 0
         return offer
 
@@ -146,6 +146,8 @@ class RowShare:
         nobody: they pay later, and what may be spent on them is a share of the time of all.
         """
         offer = self.offer
+        if offer.depth:
+            offer.drafting = replace(offer.drafting, unread=0.0)
         offer.risk, offer.trial, offer.decided = 0.0, False, False
         offer.tokens += _NEWEST * (len(step.tokens) - offer.tokens)
         offer.host += _NEWEST * (step.decoding_seconds - step.share - offer.host)

@@ -93,7 +93,9 @@ class Simulation:
         switching = self._costs.switch if rows != self._rows else 0.0
         self._rows = rows
         drafting += reading
-        seconds = self._passes.seconds(rows) + switching + len(tokens) * self._costs.host + drafting
+        seconds = (
+            self._passes.unpadded(rows) + switching + len(tokens) * self._costs.host + drafting
+        )
         self._policy.learn(Step(proposed.tokens, verified, rows, tokens, seconds, drafting))
         deciding = perf_counter() - drafted + planned - began
         for drafter in self._policy.drafters:

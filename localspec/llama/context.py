@@ -319,7 +319,7 @@ class Context:
         if len(passes) == 1:
             again = sequences[0].again
             return [Scores(logits[0], padding, again, hidden[0], seconds=seconds, share=seconds)]
-        # The padding belongs to the last text.
+        # The padding belongs to the last text, but all pay for it.
         paddings = [0] * (len(passes) - 1) + [padding]
         rows = [length + more for length, more in zip(lengths, paddings, strict=True)]
         return [
@@ -330,7 +330,7 @@ class Context:
                 hidden[i],
                 others=(*rows[:i], *rows[i + 1 :]),
                 seconds=seconds,
-                share=seconds * rows[i] / sum(rows),
+                share=seconds * lengths[i] / sum(lengths),
             )
             for i, sequence in enumerate(sequences)
         ]

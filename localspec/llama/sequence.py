@@ -334,9 +334,8 @@ class KVSequence(Closing):
         requested: all passes of the batch.
         """
         rows = len(batch)
-        more = self.padded(rows) - rows
-        if more > 0 and any(each.wanted != len(each) for each in requested):
-            more = 0  # a part of a prompt
+        has_prompt = any(each.wanted != len(each) for each in requested)
+        more = 0 if has_prompt else self.padded(rows) - rows
         start = self.memory.length + self.rows_in_pass
         count = max(0, min(more, self.n_cells - start), self.least_rows - rows)
         if count:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -19,8 +18,8 @@ from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import machine_signature
-from localspec.loading.threads import BUSY
-from localspec.utils.busy_cores import BusyCores
+from localspec.loading.threads import BUSY, busy_cores
+from localspec.utils.busy_cores import BusyCores, allowed_cores
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 
@@ -28,6 +27,8 @@ from localspec.utils.stored_json import stored, try_to_store
 _BUDGET = 0.8
 # The order of measuring, until the budget is used up; other widths are interpolated.
 _WIDTHS = (1, 4, 2, 8, 3, 16, 5, 6, 7, 12, 32, 24)
+# In fewer seconds nothing can be said about other programs.
+_WATCHED = 0.1
 # After the first time each width is measured once more, and so many times if it takes less.
 _SWEEPS, _SLOW_PASS = 4, 0.02
 # Reading is measured with few tokens; if that takes less than _QUICK_READ seconds, with many tokens
@@ -67,12 +68,12 @@ def calibrate(
     ways = _ways(drafters)
     snapshots = _snapshots(target)
     before = remembered(target.model.path, paths, runtime, ways, snapshots)
-    if before and not (before.busy and _is_quiet()):
+    if before and (known or not before.busy or not _is_quiet()):
         return before
     cores = BusyCores()
     passes = known.passes if known else _passes(target)
     seconds = {name: each.seconds() for name, each in drafters.items()}
-    busy = (cores.mean() or 0.0) >= BUSY or bool(known and known.busy)
+    busy = known.busy if known else (cores.mean(_WATCHED) or 0.0) >= BUSY
     measured = CostProfile(passes, seconds, busy)
     file = _file(target.model.path, [*paths.values()], runtime, ways, snapshots)
     try_to_store(file, asdict(measured))
@@ -113,8 +114,10 @@ def _ways(drafters: Mapping[str, Measured]) -> list[str]:
 
 
 def _is_quiet() -> bool:
-    """Whether little was computed on this machine in the last minute."""
-    return psutil.getloadavg()[0] < BUSY
+    """Whether other programs leave the cores alone. It takes a moment if that is likely."""
+    with suppress(OSError):
+        return psutil.getloadavg()[0] < len(allowed_cores()) and busy_cores() < BUSY
+    return False
 
 
 def _snapshots(target: KVSequence) -> int:
@@ -176,9 +179,11 @@ def _passes(context: KVSequence) -> dict[int, float]:
                 found[width] = min(seconds, seconds_of_pass(context, width))
     # A pass that takes longer than a wider one is padded to it. Whatever slowed it down for a
     # moment would do so for good, so it is measured again.
-    for width, wider in pairwise(sorted(found)):
-        if found[width] > found[wider]:
+    least = math.inf
+    for width in sorted(found, reverse=True):
+        if found[width] > least:
             found[width] = min(found[width], _seconds_of(context, width))
+        least = min(least, found[width])
     context.truncate(0)
     return found
 

@@ -43,6 +43,18 @@ def test_a_padding_that_a_wrong_profile_asks_for_is_found_out(really: float) -> 
     assert costs.unpadded(4) == pytest.approx(really, rel=0.02)
 
 
+def test_the_trial_of_a_padding_ends_where_passes_have_a_least_width() -> None:
+    costs = PassCosts(STAIRS)
+    costs.set_least_rows(2)
+    asked = 0
+    for _ in range(80):
+        rows = costs.padded(2)
+        asked += rows == 2
+        costs.learn(rows, STAIRS[rows])
+        costs.learn(2, STAIRS[2])
+    assert asked <= 3
+
+
 def test_observed_passes_replace_the_profile() -> None:
     costs = PassCosts(STAIRS)
     for _ in range(20):

@@ -70,13 +70,39 @@ def test_all_texts_together_must_save_more_than_all_read(seconds: float, pays: b
 
 def test_of_an_unknown_drafter_one_text_reads_first() -> None:
     drafting = Drafting([0.0, 0.1], unread=1.0, name="drafter")
-    others = Offer((0.9,), drafting), Offer((0.9,), replace(drafting, unread=0.0))
+    ready = replace(drafting, unread=0.0)
+    others = Offer((0.9,), drafting), Offer((0.9,), ready, read=frozenset(["drafter"]))
     assert reading_pays(TOGETHER, company(others[0]), (0.9,), drafting, 48.0, known=False)
     # The second has read and drafts already: what it finds is worth waiting for.
     waits = company(*others)
     passes = PassCosts({1: 1.0, 3: 1.4, 4: 2.9, 5: 2.9, 6: 1.6}, pads=False)
     assert reading_pays(passes, waits, (0.9,), drafting, 48.0, known=True)
     assert not reading_pays(passes, waits, (0.9,), drafting, 48.0, known=False)
+
+
+def test_drafts_that_are_certain_stay_so_behind_the_prompts() -> None:
+    """Those of a fixed depth, which expects nothing, and of a text that is about to read."""
+    fixed = Offer([0.0] * 4, Drafting([0.0] * 5), depth=4, decided=True)
+    assert fixed.behind_prompts(read=False).decided
+    decided = Offer(LIKELY, unread(3.0), depth=2, decided=True)
+    for read in (False, True):
+        offer = decided.behind_prompts(read=read)
+        assert (offer.depth, offer.survivals, offer.drafting.unread) == (2, LIKELY, 0.0)
+        assert not offer.decided
+    waits = Offer(LIKELY, unread(3.0))
+    assert waits.behind_prompts(read=True).drafting.unread == 3.0
+    assert not waits.behind_prompts(read=False).survivals
+
+
+def test_a_prompt_is_read_once_the_draft_was_drawn() -> None:
+    """Also for a text that decides before this one does so again."""
+    users = SimulatedUsers(COSTS["GPU"], [User(0.9, prompt=20)] * 2, auto)
+    while not any(each.draft for each in users.writers):
+        users.step()
+    for each in users.writers:
+        if each.draft:
+            assert each.share.offer.drafting.unread == 0
+            assert "drafter" in each.share.offer.read
 
 
 def test_one_text_reads_before_the_others() -> None:

@@ -21,6 +21,7 @@ from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from localspec.control.fixed_depth import FixedDepth
 from localspec.conversation.session import Session
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Result
@@ -165,10 +166,15 @@ def test_the_shares_of_a_decode_are_its_time(
         return rows[-1]
 
     monkeypatch.setattr(Context, "decode", decode)
+    monkeypatch.setattr(FixedDepth, "padded", lambda self, rows: rows + 3)
     written(slots, prompts_of(engine, "bundled"), [config(n, 0.0) for n in range(TEXTS)])
     assert any(len(decoded) > 1 for decoded in rows)
+    assert any(decoded[-1].padding for decoded in rows if len(decoded) > 1)
     for decoded in rows:
         assert sum(scores.share for scores in decoded) == pytest.approx(decoded[0].seconds)
+        # Texts with as many rows pay as much, also the one that carries the padding.
+        if len({len(scores.logits) for scores in decoded}) == 1 and decoded[-1].padding:
+            assert len({scores.share for scores in decoded}) == 1
     for slot in slots:
         engine.leave(slot)
 

@@ -42,7 +42,7 @@ def one_by_one(cache: KVSequence) -> Measured:
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    monkeypatch.setattr(psutil, "getloadavg", lambda: (1.0, 1.0, 1.0))
+    monkeypatch.setattr(psutil, "getloadavg", lambda: (99.0, 1.0, 1.0))
     return cache_folder("costs")
 
 
@@ -69,14 +69,14 @@ def test_what_was_measured_on_a_busy_machine_is_measured_again_on_a_quiet_one(
     busy: float, make_context: Make, target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = make_context(target_model)
-    monkeypatch.setattr(BusyCores, "mean", lambda self: busy)
+    monkeypatch.setattr(BusyCores, "mean", lambda self, least=0: busy)
     first = calibrate(target, {}, RuntimeConfig())
     assert first.busy is (busy > 1)
     # The machine is as busy as it was.
     assert calibrate(target, {}, RuntimeConfig()) is not first
     assert calibrate(target, {}, RuntimeConfig()) == first
     monkeypatch.setattr(psutil, "getloadavg", lambda: (0.1, 1.0, 1.0))
-    monkeypatch.setattr(BusyCores, "mean", lambda self: 0.0)
+    monkeypatch.setattr(BusyCores, "mean", lambda self, least=0: 0.0)
     again = calibrate(target, {}, RuntimeConfig())
     assert not again.busy
     assert (again == first) is (busy < 1)
