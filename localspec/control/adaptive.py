@@ -177,11 +177,9 @@ class AdaptivePolicy:
 
     def learn(self, step: Step) -> None:
         """Update pass costs, acceptance rates and the loss budget."""
-        # A plain pass that evaluates tokens again, because of an earlier draft, says nothing about
-        # the cost of plain decoding; the loss budget is charged for it.
-        if step.verified or not step.again:
-            host = step.decoding_seconds - step.share
-            self._learn_pass(step, host + step.decode_seconds)
+        # What any other pass took is charged to the loss budget.
+        if step.tells_cost:
+            self._learn_pass(step)
         self._generated += len(step.tokens)
         running = self._running
         self.rows.learn(step, self._passes, running.reading if running else 0.0)
@@ -197,11 +195,12 @@ class AdaptivePolicy:
                 candidate.score_shadow_draft(step.tokens)
                 candidate.collect(len(step.tokens) * plain / self._round.texts)
 
-    def _learn_pass(self, step: Step, seconds: float) -> None:
+    def _learn_pass(self, step: Step) -> None:
         if running := self._running:
-            running.candidate.overlap.learn(step.ahead, seconds, self._passes.seconds(step.rows))
+            expected = self._passes.seconds(step.rows)
+            running.candidate.overlap.learn(step.ahead, step.pass_seconds, expected)
         if not step.ahead:
-            self._passes.learn(step.rows, seconds)
+            self._passes.learn(step.rows, step.pass_seconds)
 
     def plain_time(self, step: Step) -> float | None:
         """Seconds that plain steps would have taken for the tokens of a step.
@@ -213,8 +212,7 @@ class AdaptivePolicy:
             return None
         plain = self._round.plain_step(step)
         if not step.again and not step.ahead:
-            host = step.decoding_seconds + (step.decode_seconds - step.share)
-            plain *= host / self._passes.seconds(step.rows)
+            plain *= step.pass_seconds / self._passes.seconds(step.rows)
         return len(step.tokens) * plain
 
     def _charge(self, step: Step, seconds: float, plain: float) -> None:
@@ -269,7 +267,7 @@ class AdaptivePolicy:
         cost, round_ = candidate.cost, self._round
         backlog = candidate.backlog
         prompt_backlog = max(0, backlog - self._generated)
-        if prompt_backlog and (pause := candidate.take_pause(self.rows.others)):
+        if prompt_backlog and (pause := candidate.take_pause(round_.others)):
             self._drafts = self._drafts if self._drafts[0] else (pause.survivals, pause.drafting)
             return None
         answer_backlog = backlog - prompt_backlog
@@ -285,10 +283,11 @@ class AdaptivePolicy:
         if best and reading > candidate.affordable(tokens_left, round_.share / round_.texts):
             saved = round_.saved(best, best_rate, survivals, tokens_left)
             pays = saved >= reading and (
-                round_.alone or self._reading_pays(candidate, survivals, drafting, tokens_left)
+                round_.alone
+                or reading_pays(round_, survivals, drafting, tokens_left, known=candidate.is_known)
             )
             if saved < _HOPELESS * reading:
-                candidate.pause(self.rows.others, survivals, drafting)
+                candidate.pause(round_.others, survivals, drafting)
             best = best if pays else None
         if not best:
             self._drafts = self._drafts if self._drafts[0] else (survivals, drafting)
@@ -297,13 +296,6 @@ class AdaptivePolicy:
         return Option(
             candidate, best, own, best_rate, survivals, drafting, reading, catching_up, slowdown
         )
-
-    def _reading_pays(
-        self, candidate: Candidate, survivals: list[float], drafting: Drafting, tokens_left: float
-    ) -> bool:
-        """Whether it pays behind the prompts of all texts."""
-        rows, known = self.rows, candidate.is_known
-        return reading_pays(self._passes, rows, survivals, drafting, tokens_left, known=known)
 
     def _affordable(self, survivals: list[float], drafting: Drafting, catching_up: float) -> int:
         """How many tokens of a draft may be worth their seconds, and are within the budgets."""

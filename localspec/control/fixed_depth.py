@@ -79,9 +79,8 @@ class FixedDepth:
 
     def learn(self, step: Step) -> None:
         """Learn what passes cost, and how far the text is ahead of one without drafts."""
-        if self._passes and not step.ahead and (step.verified or not step.again):
-            host = step.decoding_seconds - step.share
-            self._passes.learn(step.rows, host + step.decode_seconds)
+        if self._passes and not step.ahead and step.tells_cost:
+            self._passes.learn(step.rows, step.pass_seconds)
         if self._rows and self._passes:
             self._rows.learn(step, self._passes)
             self._offer()

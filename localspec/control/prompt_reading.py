@@ -12,14 +12,11 @@ drafter is right, one of them reads, and the others wait for what it finds.
 from collections.abc import Sequence
 
 from localspec.control.joint_drafting import Drafting
-from localspec.control.pass_costs import PassCosts
 from localspec.control.round import Round
-from localspec.control.row_budget import RowShare
 
 
 def reading_pays(
-    passes: PassCosts,
-    rows: RowShare,
+    now: Round,
     survivals: Sequence[float],
     drafting: Drafting,
     tokens: float,
@@ -28,7 +25,7 @@ def reading_pays(
 ) -> bool:
     """Whether drafts save more on so many coming tokens than must be read for them first.
 
-    rows: the text's. survivals, drafting: see Offer. known: whether it is known how often the
+    now: the next round. survivals, drafting: see Offer. known: whether it is known how often the
     drafter is right.
     """
 
@@ -39,14 +36,12 @@ def reading_pays(
             return 0.0, 0.0
         return round_.saved(plan, rate, survivals, tokens, plain), round_.unread(plan)
 
-    own, offers, reading = rows.offer, rows.others, drafting.unread
-    alone = Round(passes, own, [each.behind_prompts(read=False) for each in offers])
-    if saved(alone, alone.plain)[0] >= reading:
+    alone = now.behind_prompts(read=False)
+    if saved(alone, alone.plain)[0] >= drafting.unread:
         return True
-    if not any(each.drafting.unread for each in offers):
+    if not any(each.drafting.unread for each in now.others):
         return False
-    if not known and any(drafting.name in each.read for each in rows.others):
+    if not known and any(drafting.name in each.read for each in now.others):
         return False
-    joint = Round(passes, own, [each.behind_prompts(read=True) for each in offers])
-    by_all, others = saved(joint, alone.plain)
-    return by_all >= reading + others
+    by_all, others = saved(now.behind_prompts(read=True), alone.plain)
+    return by_all >= drafting.unread + others

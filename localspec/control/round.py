@@ -96,7 +96,7 @@ class Round:
     """
 
     def __init__(self, passes: PassCosts, own: Offer, others: Sequence[Offer]) -> None:
-        self._passes, self._own, self._offers = passes, own, others
+        self._passes, self._own, self.others = passes, own, others
         self._parts = Parts()
         # How many of the others have each computer.
         self._sharing = Counter(id(each.drafting.computer) for each in others)
@@ -129,13 +129,18 @@ class Round:
     @cached_property
     def _now(self) -> "_Others":
         """What the others bring with the drafts that they chose last."""
-        return self._at([each.depth for each in self._offers])
+        return self._at([each.depth for each in self.others])
 
     @cached_property
     def _likeliest(self) -> "list[_Others]":
         """What the others bring with their 0, 1, 2, ... likeliest tokens."""
         certain = self._at(self._certain)
         return [certain, *([self._now] if self._passes.unequal_apart else self._more(certain))]
+
+    def behind_prompts(self, *, read: bool) -> "Round":
+        """The round once all texts are behind their prompts. read: see Offer.behind_prompts."""
+        others = [each.behind_prompts(read=read) for each in self.others]
+        return Round(self._passes, self._own, others)
 
     def _best_without(self) -> float:
         """Seconds per token, by weight, of the best round in which this text does not draft."""
@@ -149,7 +154,7 @@ class Round:
         others: the rows of the others. By default those that are certain, or, where unequal passes
         share no decode, those of the drafts that they chose last.
         """
-        if not self._offers:
+        if not self.others:
             return self._costs
         certain = self._now if self._passes.unequal_apart else self._likeliest[0]
         beside = certain.rows if others is None else tuple(others)
@@ -160,7 +165,7 @@ class Round:
 
         survivals, drafting: see Offer; drafting may be of longer drafts.
         """
-        if not self._offers:
+        if not self.others:
             for depth in range(1, len(survivals) + 1):
                 seconds = self._costs[1 + depth] + drafting.alone[depth]
                 yield Plan(depth, (), 0.0, seconds, float("inf"))
@@ -222,7 +227,7 @@ class Round:
         """Seconds in which drafters of others would first read prompts, to draft as planned."""
         return sum(
             each.drafting.unread
-            for each, depth in zip(self._offers, plan.depths, strict=True)
+            for each, depth in zip(self.others, plan.depths, strict=True)
             if depth and not each.decided
         )
 
@@ -235,7 +240,7 @@ class Round:
     ) -> Iterator[tuple[_Others, int, JointDrafting]]:
         """What the others bring, the depth of this text, and the drafts of all."""
         if self._passes.unequal_apart:
-            joint = self._drafts([each.depth for each in self._offers])
+            joint = self._drafts([each.depth for each in self.others])
             for depth in range(1, len(survivals) + 1):
                 joint.add(drafting, depth)
                 yield self._now, depth, joint
@@ -248,7 +253,7 @@ class Round:
         joint = self._drafts(self._certain)
         for depth in range(1, deepest + 1):
             joint.add(drafting, depth)
-            for each in self._offers:
+            for each in self.others:
                 if not each.decided and depth <= len(each.survivals):
                     joint.add(each.drafting, depth)
             yield self._alike(depth, joint), depth, joint
@@ -305,7 +310,7 @@ class Round:
         """Add the tokens of the others that are worth their drafting, the likeliest first."""
         tokens = [
             (-worth, number, depth)
-            for number, each in enumerate(self._offers)
+            for number, each in enumerate(self.others)
             if not each.decided
             for depth, worth in enumerate(
                 self._worth(each.survivals, each.drafting, self._weights[number])
@@ -314,12 +319,12 @@ class Round:
         ]
         tokens.sort()
         [[rows], expected, *_] = certain
-        offers = zip(self._offers, self._certain, strict=True)
+        offers = zip(self.others, self._certain, strict=True)
         gained = [sum(each.survivals[:depth]) for each, depth in offers]
-        borne = list(map(self._borne, self._offers, gained))
+        borne = list(map(self._borne, self.others, gained))
         joint, depths = self._drafts(self._certain), list(self._certain)
         for worth, number, depth in tokens[: max(0, WIDEST_DECODE - rows - 1)]:
-            offer = self._offers[number]
+            offer = self.others[number]
             rows += 1
             expected += self._weights[number] * offer.survivals[depth]
             joint.add(offer.drafting, depth + 1)
@@ -333,7 +338,7 @@ class Round:
 
     def _alike(self, depth: int, joint: JointDrafting) -> _Others:
         """What the others bring where all that have not decided yet draft so deep."""
-        return self._at([each.depth if each.decided else depth for each in self._offers], joint)
+        return self._at([each.depth if each.decided else depth for each in self.others], joint)
 
     def _at(self, depths: Sequence[int], joint: JointDrafting | None = None) -> _Others:
         """What the others bring where they draft so deep, as far as each can.
@@ -342,7 +347,7 @@ class Round:
         """
         joint = joint or self._drafts(depths)
         rows, tokens, borne = list[int](), 0.0, float("inf")
-        for each, weight, deepest in zip(self._offers, self._weights, depths, strict=True):
+        for each, weight, deepest in zip(self.others, self._weights, depths, strict=True):
             depth = min(deepest, len(each.survivals))
             gained = sum(each.survivals[:depth])
             tokens += weight * (1.0 + gained)
@@ -355,7 +360,7 @@ class Round:
     def _drafts(self, depths: Sequence[int]) -> JointDrafting:
         """The drafts of the others where they draft so deep, as far as each can."""
         joint = JointDrafting(self._parts)
-        for each, deepest in zip(self._offers, depths, strict=True):
+        for each, deepest in zip(self.others, depths, strict=True):
             for place in range(1, min(deepest, len(each.survivals)) + 1):
                 joint.add(each.drafting, place)
         return joint

@@ -150,7 +150,7 @@ class RowShare:
             offer.drafting = replace(offer.drafting, unread=0.0)
         offer.risk, offer.trial, offer.decided = 0.0, False, False
         offer.tokens += _NEWEST * (len(step.tokens) - offer.tokens)
-        offer.host += _NEWEST * (step.decoding_seconds - step.share - offer.host)
+        offer.host += _NEWEST * (step.host_seconds - offer.host)
         others = self.budget.sharing(self)
         if others and all(rows <= WIDEST for rows in step.others):  # not a part of a prompt
             drafting = max(0.0, step.draft_seconds - prompt) + sum(step.reading.values())

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -182,14 +183,12 @@ def _passes(context: KVSequence) -> dict[int, float]:
     least = math.inf
     for width in sorted(found, reverse=True):
         if found[width] > least:
-            found[width] = min(found[width], _seconds_of(context, width))
+            found[width] = min(
+                found[width], least_seconds(partial(seconds_of_pass, context, width))
+            )
         least = min(least, found[width])
     context.truncate(0)
     return found
-
-
-def _seconds_of(context: KVSequence, width: int) -> float:
-    return least_seconds(lambda: seconds_of_pass(context, width))
 
 
 def seconds_one_by_one(context: KVSequence) -> DrafterSeconds:

@@ -84,6 +84,25 @@ class Step:
         """The seconds without drafting, and without reading hidden rows."""
         return self.seconds - self.draft_seconds - sum(self.reading.values())
 
+    @property
+    def host_seconds(self) -> float:
+        """The seconds outside the models."""
+        return self.decoding_seconds - self.share
+
+    @property
+    def pass_seconds(self) -> float:
+        """The seconds outside the models, and of the whole decode."""
+        return self.host_seconds + self.decode_seconds
+
+    @property
+    def tells_cost(self) -> bool:
+        """Whether it tells what a pass costs.
+
+        A plain pass that evaluates tokens again, because of an earlier draft, says nothing about
+        the cost of plain decoding.
+        """
+        return self.verified > 0 or not self.again
+
 
 class Policy(Protocol):
     """Decides before each step, and learns from the step after it."""

@@ -12,18 +12,14 @@ from localspec.control.joint_drafting import Drafting
 from localspec.control.pass_costs import PassCosts
 from localspec.control.prompt_reading import reading_pays
 from localspec.control.round import Round
-from localspec.control.row_budget import Offer, RowBudget, RowShare
+from localspec.control.row_budget import Offer
 
 LIKELY = (0.9, 0.8, 0.7, 0.6)
 
 
-def company(*offers: Offer) -> RowShare:
-    """A text beside others that offer these."""
-    budget = RowBudget()
-    own = budget.new_share()
-    for each in offers:
-        budget.new_share().offer = each
-    return own
+def company(passes: PassCosts, *offers: Offer) -> Round:
+    """The round of a text beside others that offer these."""
+    return Round(passes, Offer(), offers)
 
 
 def unread(seconds: float, name: str = "drafter") -> Drafting:
@@ -35,21 +31,20 @@ def test_a_long_round_in_which_others_read_does_not_make_reading_pay() -> None:
     """In it drafts save much, but it is soon over; behind it rows cost what they are worth."""
     dear = PassCosts({1: 1.0, 2: 1.9, 3: 2.8, 4: 3.7})
     reading = [Offer(reading=9.0), Offer(reading=9.0)]
-    offers = company(*reading)
-    meanwhile = Round(dear, offers.offer, reading)
+    meanwhile = company(dear, *reading)
     plan, rate = meanwhile.best(LIKELY, unread(3.0))
     assert plan is not None
     assert meanwhile.saved(plan, rate, LIKELY, 48.0) > 100
-    assert not reading_pays(dear, offers, LIKELY, unread(3.0), 48.0, known=True)
+    assert not reading_pays(meanwhile, LIKELY, unread(3.0), 48.0, known=True)
     cheap = PassCosts({1: 1.0, 32: 1.1})
-    assert reading_pays(cheap, offers, LIKELY, unread(3.0), 48.0, known=True)
+    assert reading_pays(company(cheap, *reading), LIKELY, unread(3.0), 48.0, known=True)
 
 
 def test_what_others_have_decided_for_one_round_does_not_make_reading_pay() -> None:
     """A draft of another text that was too long makes every further row look cheap."""
     stairs = PassCosts({1: 1.0, 2: 1.9, 3: 2.8, 4: 3.7, 8: 7.0, 9: 7.0, 12: 7.0})
     other = Offer(LIKELY, unread(0.0), depth=4, decided=True)
-    assert not reading_pays(stairs, company(other), LIKELY, unread(3.0), 48.0, known=True)
+    assert not reading_pays(company(stairs, other), LIKELY, unread(3.0), 48.0, known=True)
 
 
 # Two texts in one decode may draft, one may not: four rows cost hardly more than two, three do.
@@ -59,12 +54,12 @@ TOGETHER = PassCosts({1: 1.0, 2: 1.2, 3: 2.4, 4: 1.3, 8: 4.0}, pads=False)
 @pytest.mark.parametrize(("seconds", "pays"), [(2.0, True), (20.0, False)])
 def test_all_texts_together_must_save_more_than_all_read(seconds: float, pays: bool) -> None:
     drafting = Drafting([0.0, 0.1], unread=seconds, name="drafter")
-    own = company(Offer((0.9,), drafting))
-    assert reading_pays(TOGETHER, own, (0.9,), drafting, 48.0, known=True) is pays
+    own = company(TOGETHER, Offer((0.9,), drafting))
+    assert reading_pays(own, (0.9,), drafting, 48.0, known=True) is pays
     # What this text reads is little, but the other has too much to read.
     little, much = replace(drafting, unread=0.1), replace(drafting, unread=90.0)
     assert not reading_pays(
-        TOGETHER, company(Offer((0.9,), much)), (0.9,), little, 48.0, known=True
+        company(TOGETHER, Offer((0.9,), much)), (0.9,), little, 48.0, known=True
     )
 
 
@@ -72,12 +67,12 @@ def test_of_an_unknown_drafter_one_text_reads_first() -> None:
     drafting = Drafting([0.0, 0.1], unread=1.0, name="drafter")
     ready = replace(drafting, unread=0.0)
     others = Offer((0.9,), drafting), Offer((0.9,), ready, read=frozenset(["drafter"]))
-    assert reading_pays(TOGETHER, company(others[0]), (0.9,), drafting, 48.0, known=False)
+    assert reading_pays(company(TOGETHER, others[0]), (0.9,), drafting, 48.0, known=False)
     # The second has read and drafts already: what it finds is worth waiting for.
-    waits = company(*others)
     passes = PassCosts({1: 1.0, 3: 1.4, 4: 2.9, 5: 2.9, 6: 1.6}, pads=False)
-    assert reading_pays(passes, waits, (0.9,), drafting, 48.0, known=True)
-    assert not reading_pays(passes, waits, (0.9,), drafting, 48.0, known=False)
+    waits = company(passes, *others)
+    assert reading_pays(waits, (0.9,), drafting, 48.0, known=True)
+    assert not reading_pays(waits, (0.9,), drafting, 48.0, known=False)
 
 
 def test_drafts_that_are_certain_stay_so_behind_the_prompts() -> None:
