@@ -63,6 +63,13 @@ def test_all_texts_together_must_save_more_than_all_read(seconds: float, pays: b
     )
 
 
+def test_of_a_known_drafter_all_must_pay_though_rounds_take_a_tenth_longer() -> None:
+    drafting = Drafting([0.0, 0.1], unread=9.0, name="drafter")
+    own = company(TOGETHER, Offer((0.9,), drafting))
+    assert reading_pays(own, (0.9,), drafting, 48.0, known=False)
+    assert not reading_pays(own, (0.9,), drafting, 48.0, known=True)
+
+
 def test_of_an_unknown_drafter_one_text_reads_first() -> None:
     drafting = Drafting([0.0, 0.1], unread=1.0, name="drafter")
     ready = replace(drafting, unread=0.0)
