@@ -1,8 +1,8 @@
 """Prompt reading: whether a drafter's reading of a prompt, before its first draft, will pay.
 
 It happens once, takes seconds in which all texts wait, and must be earned back by the drafts of the
-coming tokens. What decides is how texts are written once all are behind their prompts: a round in
-which others still read theirs is long, and drafts seem to cost nothing in it, but it is soon over.
+coming tokens. What decides is how texts are written once all are behind their prompts: where others
+still read theirs, few rows share a decode, but that is soon over.
 
 Drafts of several texts may pay where those of one do not, as rows are cheap in company. Then what
 all of them have to read must be less than what all save, though rounds take a tenth longer than

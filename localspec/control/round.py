@@ -108,8 +108,8 @@ class Round:
             return
         self._round = passes.of_round((1,) * self.texts)
         self.share = self._round / self.texts
-        # Seconds of the others outside the decode, which a round without drafts has too.
-        self._beside = sum(each.host + each.reading for each in others)
+        # Seconds outside models, but not of prompts: those are read whatever others draft.
+        self._beside = sum(each.host for each in others)
         self._weights = [own.tokens / each.tokens for each in others]
         # What a token is worth, in seconds of all texts.
         self._token = self._round / (1.0 + sum(self._weights))

@@ -30,10 +30,10 @@ class Offer:
     survivals: the probabilities that the first 1, 2, ... tokens of its draft are all accepted.
     drafting: what drafts of so many tokens take. depth: how many it drafts now, or drafted last.
     decided: whether it drafts them in the next decode. risk: the seconds that this draft may lose.
-    host: seconds of a step outside the models. reading: seconds of the next pass of its prompt; 0
-    behind the prompt. tokens: per step, lately. trial: whether its draft now is a trial. slack: how
-    many seconds a round may take longer than one without drafts, if this text drafts nothing. read:
-    the drafters that have read the prompt, or are about to.
+    host: seconds of a step outside the models. reading: whether the target still reads its prompt,
+    so that it takes no step with the others. tokens: per step, lately. trial: whether its draft now
+    is a trial. slack: how many seconds a round may take longer than one without drafts, if this
+    text drafts nothing. read: the drafters that have read the prompt, or are about to.
     """
 
     survivals: Sequence[float] = ()
@@ -42,7 +42,7 @@ class Offer:
     decided: bool = False
     risk: float = 0.0
     host: float = 0.0
-    reading: float = 0.0
+    reading: bool = False
     tokens: float = 1.0
     trial: bool = False
     slack: float = float("inf")
@@ -54,7 +54,7 @@ class Offer:
         read: whether the drafter has read the prompt too; without, the text does not draft. A fixed
         depth expects nothing of its drafts, and remains decided.
         """
-        offer = replace(self, decided=self.decided and not any(self.survivals), reading=0.0)
+        offer = replace(self, decided=self.decided and not any(self.survivals), reading=False)
         if self.decided and self.depth:
             offer.drafting = replace(self.drafting, unread=0.0)
         elif not read and self.drafting.unread:
@@ -65,7 +65,7 @@ class Offer:
         """Offer another draft. drafting may be of longer ones."""
         self.survivals = survivals
         self.drafting = drafting.first(len(survivals))
-        self.depth, self.decided, self.reading = depth, True, 0.0
+        self.depth, self.decided, self.reading = depth, True, False
 
 
 class RowBudget:

@@ -22,7 +22,3 @@ class PromptSpeed:
     def rows_within(self, seconds: float) -> int:
         """How many rows take so long; 0 before the first pass."""
         return int(seconds / self._row_seconds) if self._row_seconds else 0
-
-    def seconds(self, rows: int) -> float:
-        """How long so many rows take; 0 before the first pass."""
-        return rows * self._row_seconds

@@ -94,7 +94,7 @@ class ScheduledText:
         began = perf_counter()
         request = self._scheduler.compute(requested)
         self.waited += max(0.0, perf_counter() - began - request.seconds)
-        self.rows.offer.reading, self.rows.texts = 0.0, request.texts
+        self.rows.offer.reading, self.rows.texts = False, request.texts
         if request.error is not None:
             raise request.error
         assert request.scores is not None
@@ -104,10 +104,9 @@ class ScheduledText:
         """How many tokens of a prompt its next pass should read."""
         if self._scheduler.has_one_text:
             return 2**31
+        self.rows.offer.reading = True
         has_company = self._scheduler.has_company(self)
-        rows = _CHUNK_BESIDE if has_company else self._scheduler.quick_chunk()
-        self.rows.offer.reading = self._scheduler.prompt_seconds(rows)
-        return rows
+        return _CHUNK_BESIDE if has_company else self._scheduler.quick_chunk()
 
     def left_within(self, seconds: float) -> bool:
         """Whether the last step of this text ended so many seconds ago or less."""
@@ -231,10 +230,6 @@ class Scheduler:
         """Whether a text is being generated: its thread is in a step, comes to one, or left now."""
         arrives = text.thread in self._arriving
         return text.in_step or arrives or text.left_within(self._decode_seconds)
-
-    def prompt_seconds(self, rows: int) -> float:
-        """The expected seconds of a prompt pass."""
-        return self._prompt_speed.seconds(rows)
 
     def quick_chunk(self) -> int:
         """How many tokens of a prompt a pass reads within `_LONGEST_PASS`, or a little more.

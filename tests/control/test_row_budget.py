@@ -36,7 +36,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.speculation.policy import Policy, Step
 
 
-def offered(*survivals: float, tokens: float = 1.0, reading: float = 0.0) -> Offer:
+def offered(*survivals: float, tokens: float = 1.0, reading: bool = False) -> Offer:
     drafting = Drafting((0.0,) * (1 + len(survivals)))
     return Offer(survivals, drafting, tokens=tokens, reading=reading)
 
@@ -143,21 +143,15 @@ def test_texts_that_had_less_come_first() -> None:
     assert depth(1.0, 2.0) > depth(2.0, 1.0)
 
 
-def test_a_prompt_that_is_read_meanwhile_counts() -> None:
-    """Every decode waits for a part of it, so each should bring more tokens."""
+def test_a_prompt_that_is_read_meanwhile_makes_no_draft_cheaper() -> None:
+    """It takes its time whatever is drafted, so what a draft must bring is what it always must."""
     passes = PassCosts(COSTS["F16 B"])
-    none, reads = Round(passes, Offer(), ()), Round(passes, Offer(), [offered(reading=5.0)])
+    none, reads = Round(passes, Offer(), ()), Round(passes, Offer(), [offered(reading=True)])
     assert reads.texts == 1 and reads.share == none.share
-    assert reads.plain == pytest.approx((passes.seconds(1) + 5.0) / 2)
-    survivals = chances(0.6, 8)
-
-    def depth(round_: Round) -> int:
-        return max(
-            round_.plans(survivals, Drafting([0.0] * 9)),
-            key=lambda plan: (1 + sum(survivals[: plan.depth]) + plan.tokens) / plan.seconds,
-        ).depth
-
-    assert depth(reads) > depth(none)
+    assert reads.plain == pytest.approx(passes.seconds(1) / 2)
+    survivals, drafting = chances(0.6, 8), Drafting([0.1 * depth for depth in range(9)])
+    alone, beside = (round_.best(survivals, drafting)[0] for round_ in (none, reads))
+    assert alone and beside and 0 < beside.depth <= alone.depth
 
 
 def test_only_texts_of_one_cache_that_are_written_count() -> None:
@@ -461,7 +455,7 @@ def test_who_reads_a_prompt_is_not_charged_for_the_drafts_meanwhile() -> None:
     for share in shares:
         share.begin(None)
     *writers, reader = shares
-    reader.offer.reading = 1.0
+    reader.offer.reading = True
     for _ in range(20):
         for share in writers:
             share.learn(Step([], 3, 4, [1], 1.0, 0.5, others=(4,)), passes)
