@@ -19,6 +19,7 @@ from localspec.control.prompt_reading import reading_pays
 from localspec.control.round import Round
 from localspec.control.row_budget import RowBudget, RowShare
 from localspec.control.running_draft import LEAST_SURVIVAL, Option, RunningDraft
+from localspec.control.step_seconds import StepSeconds
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
@@ -73,6 +74,7 @@ class AdaptivePolicy:
         ]
         self._passes = costs.passes
         self._round = Round(self._passes, self.rows.offer, ())
+        self._step_seconds = StepSeconds(self._passes, 1)
         self._running: RunningDraft | None = None
         # Survivals and drafting (see Offer) of a candidate that found no round.
         self._drafts: tuple[Sequence[float], Drafting] = ((), NO_DRAFTING)
@@ -82,6 +84,7 @@ class AdaptivePolicy:
     def use_costs(self, costs: CostModel) -> None:
         """Decide by other costs, between two generations; acceptance rates are kept."""
         self._passes = costs.passes
+        self._step_seconds = StepSeconds(self._passes, 1)
         self.loss_budget = LossBudget()
         for candidate in self.candidates:
             candidate.cost = costs.drafter(candidate.drafter.name)
@@ -117,6 +120,7 @@ class AdaptivePolicy:
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
         self._round = round_ = Round(self._passes, self.rows.offer, self.rows.others)
+        self._step_seconds = StepSeconds(self._passes, round_.texts)
         self._learn_from_others()
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
@@ -183,7 +187,7 @@ class AdaptivePolicy:
         self._generated += len(step.tokens)
         running = self._running
         self.rows.learn(step, self._passes, running.reading if running else 0.0)
-        plain, seconds = self._round.plain_step(step), self._round.own_seconds(step)
+        plain, seconds = self._step_seconds.plain(step), self._step_seconds.own_seconds(step)
         self._charge(step, seconds, plain)
         self._steps_since_plain = self._steps_since_plain + 1 if step.verified else 0
         for candidate in self.candidates:
@@ -203,17 +207,8 @@ class AdaptivePolicy:
             self._passes.learn(step.rows, step.pass_seconds)
 
     def plain_time(self, step: Step) -> float | None:
-        """Seconds that plain steps would have taken for the tokens of a step.
-
-        It is the time of the step's own decode, by how much less a decode of one row per text
-        costs: what slows a pass, a long text or a busy machine, would have slowed plain ones too.
-        """
-        if not self._passes.knows(1 + len(step.others)):
-            return None
-        plain = self._round.plain_step(step)
-        if not step.again and not step.ahead:
-            plain *= step.pass_seconds / self._passes.seconds(step.rows)
-        return len(step.tokens) * plain
+        """Seconds that plain steps would have taken for the tokens of a step; None: unknown."""
+        return self._step_seconds.plain_time(step)
 
     def _charge(self, step: Step, seconds: float, plain: float) -> None:
         """Charge a step to the loss budgets. seconds: its own. plain: those of a plain step."""
@@ -224,7 +219,7 @@ class AdaptivePolicy:
             self.loss_budget.add_step(took, plain + reading, tokens, plain, texts)
         else:
             drafting = running.cost_of(max(1, len(step.drafted))) + running.catching_up
-            expected = self._round.expected_pass(step) + drafting + reading
+            expected = self._step_seconds.expected_pass(step) + drafting + reading
             took = seconds - running.reading
             self.loss_budget.add_step(took, expected, tokens, plain, texts)
         if texts > 1:

@@ -47,7 +47,6 @@ from typing import NamedTuple
 from localspec.control.joint_drafting import Drafting, JointDrafting, Parts
 from localspec.control.pass_costs import WIDEST, WIDEST_DECODE, PassCosts
 from localspec.control.row_budget import Offer
-from localspec.speculation.policy import Step
 
 # The deepest drafts that are considered for all texts alike.
 _DEEPEST_OF_ALL = 8
@@ -372,29 +371,3 @@ class Round:
         if offer.slack > -_FAR_BEHIND * self._round:
             borne = max(borne, self._round * (1.0 + _CATCHING_UP * gained))
         return self._beside + borne
-
-    # After the step.
-
-    def plain_step(self, step: Step) -> float:
-        """Seconds of a plain step: the text's part of a decode without drafts."""
-        if step.rows > WIDEST_DECODE:  # a part of a prompt, where each row costs the same
-            return step.share / step.width
-        # Texts that share no decode because their rows differ would share it without drafts.
-        texts = self.texts if self._passes.unequal_apart else 1 + len(step.others)
-        return self._passes.of_round((1,) * texts) / texts
-
-    def own_seconds(self, step: Step) -> float:
-        """The seconds of a step, with that part of its decode that the step's own rows cost."""
-        rows = step.rows
-        if not step.others or rows > WIDEST_DECODE or self._passes.unequal_apart:
-            return step.seconds
-        slowdown = step.decode_seconds / self._passes.seconds(rows)
-        return step.seconds - step.share + slowdown * self.expected_pass(step)
-
-    def expected_pass(self, step: Step) -> float:
-        """The expected seconds of a step's pass: its part without a draft, and the draft's rows."""
-        rows = step.rows
-        if not step.others or rows > WIDEST_DECODE or self._passes.unequal_apart:
-            return self._passes.seconds(step.verified + 1)
-        draft = self._passes.seconds(rows) - self._passes.seconds(rows - step.verified)
-        return self.plain_step(step) + draft

@@ -1,0 +1,48 @@
+"""Step seconds: what a step of a text took, and what it should have taken, beside other texts."""
+
+from localspec.control.pass_costs import WIDEST_DECODE, PassCosts
+from localspec.speculation.policy import Step
+
+
+class StepSeconds:
+    """The parts of shared decodes that are a step's own. texts: how many shared the round."""
+
+    def __init__(self, passes: PassCosts, texts: int) -> None:
+        self._passes, self._texts = passes, texts
+
+    def plain(self, step: Step) -> float:
+        """Seconds of a plain step: the text's part of a decode without drafts."""
+        if step.rows > WIDEST_DECODE:  # a part of a prompt, where each row costs the same
+            return step.share / step.width
+        # Texts that share no decode because their rows differ would share it without drafts.
+        texts = self._texts if self._passes.unequal_apart else 1 + len(step.others)
+        return self._passes.of_round((1,) * texts) / texts
+
+    def own_seconds(self, step: Step) -> float:
+        """The seconds of a step, with that part of its decode that the step's own rows cost."""
+        rows = step.rows
+        if not step.others or rows > WIDEST_DECODE or self._passes.unequal_apart:
+            return step.seconds
+        slowdown = step.decode_seconds / self._passes.seconds(rows)
+        return step.seconds - step.share + slowdown * self.expected_pass(step)
+
+    def expected_pass(self, step: Step) -> float:
+        """The expected seconds of a step's pass: its part without a draft, and the draft's rows."""
+        rows = step.rows
+        if not step.others or rows > WIDEST_DECODE or self._passes.unequal_apart:
+            return self._passes.seconds(step.verified + 1)
+        draft = self._passes.seconds(rows) - self._passes.seconds(rows - step.verified)
+        return self.plain(step) + draft
+
+    def plain_time(self, step: Step) -> float | None:
+        """Seconds that plain steps would have taken for the tokens of a step; None: unknown.
+
+        It is the time of the step's own decode, by how much less a decode of one row per text
+        costs: what slows a pass, a long text or a busy machine, would have slowed plain ones too.
+        """
+        if not self._passes.knows(1 + len(step.others)):
+            return None
+        plain = self.plain(step)
+        if not step.again and not step.ahead:
+            plain *= step.pass_seconds / self._passes.seconds(step.rows)
+        return len(step.tokens) * plain
