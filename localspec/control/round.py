@@ -54,8 +54,9 @@ _DEEPEST_OF_ALL = 8
 # may all be wrong.
 _TRUSTED = 3.0
 # A text that is behind, but by fewer rounds than this, bears a round that takes no longer than this
-# part of what it may gain: so it catches up sooner than by waiting.
-_FAR_BEHIND, _CATCHING_UP = 3.0, 0.9
+# part of what it may gain: so it catches up sooner than by waiting. Fewer rounds would end what all
+# gain at the first bad luck of one of them.
+_FAR_BEHIND, _CATCHING_UP = 9.0, 0.9
 
 
 class Plan(NamedTuple):

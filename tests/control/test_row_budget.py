@@ -386,8 +386,8 @@ def test_a_text_that_is_behind_goes_on_while_it_gains() -> None:
         return plan.most / plain
 
     assert most(0.01) == pytest.approx(1 + 0.9 - 0.01)
-    assert most(1.0) == most(2.9) == pytest.approx(1 + 0.9 * 0.9)
-    assert most(3.1) == pytest.approx(1 + 0.9 - 3.1)
+    assert most(1.0) == most(8.9) == pytest.approx(1 + 0.9 * 0.9)
+    assert most(9.1) == pytest.approx(1 + 0.9 - 9.1)
 
 
 def test_a_draft_does_not_grow_beside_others() -> None:
@@ -420,7 +420,7 @@ def test_without_its_own_draft_a_text_expects_only_rounds_that_all_bear() -> Non
 
     nobody_drafts = passes.seconds(2) / 2
     assert plain(1.0, 0.0) < nobody_drafts
-    assert plain(0.0, 0.0) == plain(1.0, -9.0) == nobody_drafts
+    assert plain(0.0, 0.0) == plain(1.0, -20.0) == nobody_drafts
 
 
 def test_a_text_that_waits_for_others_loses_its_lead() -> None:
@@ -631,7 +631,7 @@ def test_no_text_is_ever_delayed_for_long(
 ) -> None:
     """The same adversary, and whoever writes beside it. Others always write what is right."""
     users = users_of_an_adversary(costs, patterns, lies, copies, shared=shared)
-    assert worst_delay(users, 300) <= 8
+    assert worst_delay(users, 300) <= 12
 
 
 @settings(max_examples=20)
