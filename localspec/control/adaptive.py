@@ -140,6 +140,8 @@ class AdaptivePolicy:
             self.explain(explanation(chosen, round_.plain, reason))
         if chosen and reason is _TRIED_AGAIN and round_.texts > 1:
             chosen = chosen.of_one_token()
+        if chosen:
+            round_.plan_others(chosen.plan)
         self._offer(options, chosen)
         if chosen is None:
             return PLAIN_STEP
@@ -274,6 +276,8 @@ class AdaptivePolicy:
         del survivals[self._affordable(survivals, drafting, catching_up) :]
         savings = candidate.savings(survivals, round_.table()) if self._overlaps(limit) else []
         late = catching_up / max(1, answer_backlog)
+        if prompt_backlog:
+            round_ = round_.jointly()
         best, best_rate = round_.best(survivals, drafting, late, catching_up, savings)
         if best and reading > candidate.affordable(tokens_left, round_.share / round_.texts):
             saved = round_.saved(best, best_rate, survivals, tokens_left)

@@ -32,7 +32,12 @@ class Drafting:
 
     def first(self, tokens: int) -> "Drafting":
         """That of drafts of so many tokens at most."""
-        return replace(self, alone=self.alone[: 1 + tokens] or (0.0,))
+        alone = self.alone[: 1 + tokens] or (0.0,)
+        return Drafting(alone, self.computer, self.cost, self.unread, self.name)
+
+    def after_reading(self) -> "Drafting":
+        """That once the prompt is read."""
+        return replace(self, unread=0.0) if self.unread else self
 
 
 NO_DRAFTING = Drafting()

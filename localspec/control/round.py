@@ -19,9 +19,10 @@ a number of rows the likeliest ones are the best. So the choices are the 0, 1, 2
 further rows of all texts. All of them are compared, as C rises in steps: where the next row does
 not pay, the next four may; and a text's row may cost nothing only because others draft.
 
-The texts decide one after the other. What a text has decided is certain for those that follow: what
-all of them draft is a choice that the last one has compared. Therefore no draft grows while it is
-drawn, as that of a text without others may.
+The texts decide one after the other. The first one that drafts has compared all choices, and so
+plans for all (`plan_others`); those that follow choose only the depth of their own draft, beside
+what is decided and planned for the others. Comparing all again would find hardly anything, and all
+would wait for it. No draft grows while it is drawn, as that of a text without others may.
 
 Nobody pays for the drafts of others, and nobody long for its own: a text bears a round of at most
 
@@ -34,12 +35,12 @@ is delayed by a few rounds, not by every draft of others. One that is behind, bu
 on beside others while its own drafts promise a gain. Rounds that some text does not bear are no
 choices. Where one text would be left out, all may still draft alike: these are choices too.
 
-With one text this is the rate (1 + S(1) + ... + S(k)) / (C(1 + k) + D(k)). Each text decides by
-itself, from what the others offered last, for its own part of the best choice.
+With one text this is the rate (1 + S(1) + ... + S(k)) / (C(1 + k) + D(k)).
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
@@ -102,6 +103,8 @@ class Round:
         self._sharing = Counter(id(each.drafting.computer) for each in others)
         self._costs = passes.table
         self.alone = not others
+        # Whether only the depth of this text is left to choose.
+        self._planned = own.planned or passes.unequal_apart
         self.texts = 1 + sum(not each.reading for each in others)
         self.share = self._bare = self._costs[1]
         if not others:
@@ -135,18 +138,32 @@ class Round:
     def _likeliest(self) -> "list[_Others]":
         """What the others bring with their 0, 1, 2, ... likeliest tokens."""
         certain = self._at(self._certain)
-        return [certain, *([self._now] if self._passes.unequal_apart else self._more(certain))]
-
-    def behind_prompts(self, *, read: bool) -> "Round":
-        """The round once all texts are behind their prompts. read: see Offer.behind_prompts."""
-        others = [each.behind_prompts(read=read) for each in self.others]
-        return Round(self._passes, self._own, others)
+        return [certain, *([self._now] if self._planned else self._more(certain))]
 
     def _best_without(self) -> float:
         """Seconds per token, by weight, of the best round in which this text does not draft."""
         certain, *choices = (self._plan(each, 0, 0.0, each.seconds) for each in self._likeliest)
         borne = (each for each in choices if each.seconds <= each.most)
         return min(each.seconds / (1.0 + each.tokens) for each in (certain, *borne))
+
+    def jointly(self) -> "Round":
+        """The same round, in which the drafts of others are to be chosen too."""
+        if self.alone or not self._own.planned:
+            return self
+        return Round(self._passes, replace(self._own, planned=False), self.others)
+
+    def behind_prompts(self, *, read: bool) -> "Round":
+        """The round once all texts are behind their prompts. read: see Offer.behind_prompts."""
+        others = [each.behind_prompts(read=read) for each in self.others]
+        return Round(self._passes, replace(self._own, planned=False), others)
+
+    def plan_others(self, chosen: Plan) -> None:
+        """Tell the others what they should draft, if nobody has. chosen: of this text."""
+        if self._planned or self.alone or any(each.drafting.unread for each in self.others):
+            return
+        for each, depth in zip(self.others, chosen.depths, strict=True):
+            if not each.decided:
+                each.depth, each.planned = min(depth, len(each.survivals)), True
 
     def table(self, others: Sequence[int] | None = None) -> list[float]:
         """Seconds of the decodes by this text's own rows, from 1 to WIDEST; entry 0 is unused.
@@ -188,9 +205,14 @@ class Round:
         of this text's tokens, and at most. savings: see Overlap; empty without.
         Returns it, or None, and its tokens per second.
         """
-        expected = list(accumulate(survivals, initial=1.0))
         best, best_rate = None, 0.0
+        if not survivals:
+            return best, best_rate
+        expected = list(accumulate(survivals, initial=1.0))
+        only_deeper = not savings and (self.alone or self._own.planned)
         for plan in self.plans(survivals, drafting):
+            if only_deeper and plan.tokens + expected[-1] <= best_rate * plan.seconds:
+                break  # even if all further tokens were free
             own = expected[plan.depth]
             seconds = plan.seconds + min(late * own, latest)
             if seconds > plan.most:
@@ -239,13 +261,15 @@ class Round:
         self, survivals: Sequence[float], drafting: Drafting
     ) -> Iterator[tuple[_Others, int, JointDrafting]]:
         """What the others bring, the depth of this text, and the drafts of all."""
-        if self._passes.unequal_apart:
+        if self._planned:
             joint = self._drafts([each.depth for each in self.others])
             for depth in range(1, len(survivals) + 1):
                 joint.add(drafting, depth)
                 yield self._now, depth, joint
         else:
             yield from self._merged(survivals, drafting)
+        if self._own.planned:
+            return
         # All bear more where none is left out, and equal rows are cheap where unequal ones are not.
         deepest = len(survivals)
         if not self._passes.unequal_apart:

@@ -28,7 +28,8 @@ class Offer:
     """What a text may bring to the next decode.
 
     survivals: the probabilities that the first 1, 2, ... tokens of its draft are all accepted.
-    drafting: what drafts of so many tokens take. depth: how many it drafts now, or drafted last.
+    drafting: what drafts of so many tokens take. depth: how many it drafts now, or drafted last, or
+    should draft. planned: whether it should, by the plan of a text that has decided before it.
     decided: whether it drafts them in the next decode. risk: the seconds that this draft may lose.
     host: seconds of a step outside the models. reading: whether the target still reads its prompt,
     so that it takes no step with the others. tokens: per step, lately. trial: whether its draft now
@@ -39,6 +40,7 @@ class Offer:
     survivals: Sequence[float] = ()
     drafting: Drafting = NO_DRAFTING
     depth: int = 0
+    planned: bool = False
     decided: bool = False
     risk: float = 0.0
     host: float = 0.0
@@ -56,7 +58,7 @@ class Offer:
         """
         offer = replace(self, decided=self.decided and not any(self.survivals), reading=False)
         if self.decided and self.depth:
-            offer.drafting = replace(self.drafting, unread=0.0)
+            offer.drafting = self.drafting.after_reading()
         elif not read and self.drafting.unread:
             offer.survivals, offer.drafting, offer.depth = (), NO_DRAFTING, 0
         return offer
@@ -65,7 +67,8 @@ class Offer:
         """Offer another draft. drafting may be of longer ones."""
         self.survivals = survivals
         self.drafting = drafting.first(len(survivals))
-        self.depth, self.decided, self.reading = depth, True, False
+        self.depth, self.decided = depth, True
+        self.planned = self.reading = False
 
 
 class RowBudget:
@@ -146,8 +149,8 @@ class RowShare:
         nobody: they pay later, and what may be spent on them is a share of the time of all.
         """
         offer = self.offer
-        if offer.depth:
-            offer.drafting = replace(offer.drafting, unread=0.0)
+        if offer.decided and offer.depth:
+            offer.drafting = offer.drafting.after_reading()
         offer.risk, offer.trial, offer.decided = 0.0, False, False
         offer.tokens += _NEWEST * (len(step.tokens) - offer.tokens)
         offer.host += _NEWEST * (step.host_seconds - offer.host)

@@ -3,6 +3,8 @@
 import itertools
 import random
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import pytest
@@ -331,6 +333,64 @@ def test_a_round_is_borne_by_what_each_text_gains_in_it() -> None:
         [rows] = plan.others
         gained = sum((0.8, 0.5)[: rows - 1])
         assert plan.most == pytest.approx(plain * (1 + gained) + 0.25 + 0.01)
+
+
+def test_the_first_text_that_drafts_plans_for_those_that_follow() -> None:
+    passes, drafting = PassCosts(COSTS["GPU"]), Drafting([0.0, 0.1, 0.2])
+    offers = [offered(0.9, 0.8), offered(0.7, 0.1), offered()]
+    decided = Offer([0.0], Drafting([0.0] * 2), depth=1, decided=True)
+    first = Round(passes, Offer(), [*offers, decided])
+    plan, _ = first.best([0.9, 0.8], drafting)
+    assert plan and plan.depths[:3] == (2, 1, 0)
+    first.plan_others(plan)
+    assert [each.depth for each in offers] == [2, 1, 0]
+    assert all(each.planned for each in offers) and not decided.planned
+    # The next one chooses a depth of its own, and no other choice is compared.
+    own, *others = offers
+    others.append(Offer((0.9, 0.8), drafting, depth=plan.depth, decided=True))
+    second = Round(passes, own, [*others, decided])
+    plans = list(second.plans([0.9, 0.8], drafting))
+    assert [each.depth for each in plans] == [1, 2]
+    assert {each.others for each in plans} == {(2 + 1 + 1 + plan.depth + 2,)}
+    # Whether to read a prompt is asked of all.
+    assert len(list(second.jointly().plans([0.9, 0.8], drafting))) > 2
+    own.bring((), drafting.first(0), 0)
+    assert not own.planned
+
+
+def test_nothing_is_planned_while_a_drafter_has_a_prompt_to_read() -> None:
+    """Its text decides by itself whether it reads."""
+    other = Offer((0.9,), Drafting([0.0, 0.1], unread=1.0))
+    round_ = Round(PassCosts(COSTS["GPU"]), Offer(), [other])
+    plan, _ = round_.best([0.9], Drafting([0.0, 0.1]))
+    assert plan
+    round_.plan_others(plan)
+    assert not other.planned
+
+
+@given(
+    chances_=st.lists(st.floats(0, 1), min_size=1, max_size=12),
+    others=st.lists(st.lists(st.floats(0, 1), max_size=4), max_size=3),
+    costs=st.sampled_from(sorted(COSTS)),
+    late=st.floats(0, 0.3),
+)
+def test_no_depth_that_would_be_better_is_left_out(
+    chances_: list[float], others: list[list[float]], costs: str, late: float
+) -> None:
+    """The search ends where no deeper draft can be better."""
+    survivals = list(accumulate(chances_, mul))
+    drafting = Drafting([0.1 * depth for depth in range(1 + len(survivals))])
+    offers = [offered(*accumulate(each, mul)) for each in others]
+    for offer in offers:
+        offer.depth = len(offer.survivals)
+    round_ = Round(PassCosts(COSTS[costs]), Offer(planned=True), offers)
+    expected = [1.0, *(1.0 + total for total in accumulate(survivals))]
+    rates = [
+        (plan.tokens + expected[plan.depth])
+        / (plan.seconds + min(late * expected[plan.depth], 0.5))
+        for plan in round_.plans(survivals, drafting)
+    ]
+    assert round_.best(survivals, drafting, late, 0.5)[1] == pytest.approx(max(rates))
 
 
 def test_what_others_have_decided_is_certain_for_those_that_follow() -> None:
