@@ -263,20 +263,21 @@ class AdaptivePolicy:
         """
         cost, round_ = candidate.cost, self._round
         backlog = candidate.backlog
-        prompt_backlog = max(0, backlog - self._generated)
-        if prompt_backlog and (pause := candidate.take_pause(round_.others)):
+        has_prompt_to_read = backlog > self._generated
+        if has_prompt_to_read and (pause := candidate.take_pause(round_.others)):
             self._drafts = self._drafts if self._drafts[0] else (pause.survivals, pause.drafting)
             return None
-        answer_backlog = backlog - prompt_backlog
+        # With the prompt it reads what was written since.
+        first_backlog, answer_backlog = (backlog, 0) if has_prompt_to_read else (0, backlog)
         slowdown = self._passes.reading_slowdown
-        reading = cost.reading_seconds(prompt_backlog, slowdown)
+        reading = cost.reading_seconds(first_backlog, slowdown)
         catching_up = cost.catch_up_seconds(answer_backlog, slowdown)
         survivals = candidate.survivals(limit)
         drafting = candidate.drafting(len(survivals), reading)
         del survivals[self._affordable(survivals, drafting, catching_up) :]
         savings = candidate.savings(survivals, round_.table()) if self._overlaps(limit) else []
         late = catching_up / max(1, answer_backlog)
-        if prompt_backlog:
+        if has_prompt_to_read:
             round_ = round_.jointly()
         best, best_rate = round_.best(survivals, drafting, late, catching_up, savings)
         if best and reading > candidate.affordable(tokens_left, round_.share / round_.texts):

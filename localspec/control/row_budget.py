@@ -145,8 +145,8 @@ class RowShare:
     def learn(self, step: Step, passes: PassCosts, prompt: float = 0.0) -> None:
         """Learn from a step of this text.
 
-        prompt: the expected seconds in which its drafter has read the prompt. They are charged to
-        nobody: they pay later, and what may be spent on them is a share of the time of all.
+        prompt: the expected seconds in which its drafter has first read the text. They are charged
+        to nobody: they pay later, and what may be spent on them is a share of the time of all.
         """
         offer = self.offer
         if offer.decided and offer.depth:

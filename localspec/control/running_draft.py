@@ -18,8 +18,9 @@ class Option:
 
     plan: what all texts draft then. expected: the expected number of committed tokens. rate: tokens
     per second of all texts, by weight, without `reading`. survivals, drafting: as in Offer.
-    reading: seconds to read the unread part of the prompt. catching_up: seconds to read the unread
-    part of the answer. slowdown: see `PassCosts.reading_slowdown`.
+    reading: seconds to read the prompt and what was written since, before the first draft.
+    catching_up: seconds to read the unread part of the answer, later. slowdown: see
+    `PassCosts.reading_slowdown`.
     """
 
     candidate: Candidate

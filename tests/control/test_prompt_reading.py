@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from localspec.bench.experiments.simulated_drafter import COSTS, User
+from localspec.bench.experiments.simulated_drafter import COSTS, READING, User
 from localspec.bench.experiments.simulated_users import SimulatedUsers, Speeds, auto, plain
 from localspec.control.acceptance import AcceptancePrior, DraftCounts
 from localspec.control.joint_drafting import Drafting
@@ -105,6 +105,17 @@ def test_a_prompt_is_read_once_the_draft_was_drawn() -> None:
         if each.draft:
             assert each.share.offer.drafting.unread == 0
             assert "drafter" in each.share.offer.read
+
+
+def test_who_reads_a_prompt_late_reads_what_was_written_since() -> None:
+    """All of it must be earned back by the coming tokens."""
+    users = SimulatedUsers(COSTS["Q4_0 A"], [User(0.3, prompt=100)] * 4, auto).run(50)
+    users.step()
+    for each in users.writers:
+        assert each.tokens == 51 and each.drafter.traits.backlog() == 100 + 51
+        # Up to four steps old, as it is asked now and then.
+        unread = each.share.offer.drafting.unread / READING
+        assert 100 + 46 <= round(unread) <= 100 + 50
 
 
 def test_one_text_reads_before_the_others() -> None:
