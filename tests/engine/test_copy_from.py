@@ -75,8 +75,9 @@ def test_a_file_that_nothing_copies_from_is_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "No such file"),
-        (b"\xff\xfe", "not UTF-8 text (byte 0 is 0xff)"),
+        (None, "No such file or directory; name a text file"),
+        (b"\xff\xfe", "it is not UTF-8, byte 0 is 0xff; convert it"),
+        (b"a\0b", "it is no text"),
         (b"abc " * 300_000, "at most 200,000"),
         (b"a" * (8 * 2**20 + 1), "larger than"),
     ],

@@ -79,7 +79,7 @@ finally:
         (["--top-p", "7"], "localspec: error: --top-p is 7.0; it must be above 0"),
         (["--draft-kv-type", "mud"], "localspec: error: --"),
         (["--ctx", "1"], "localspec: error: --ctx is 1; it must be at least 2"),
-        (["--copy-from", "gone.py"], "localspec: error: gone.py cannot be copied from: No such "),
+        (["--copy-from", "gone.py"], "localspec: error: --copy-from gone.py: No such file"),
     ],
 )
 def test_a_bad_option_is_one_line(arguments: list[str], line: str) -> None:
