@@ -52,7 +52,7 @@ def chat(
     resume: str | None,
     system: str | None,
     preset: str | None,
-    copy_from: tuple[str, ...],
+    copied_texts: tuple[str, ...],
     theme: str | None,
     web: bool,
     **options: Any,
@@ -75,14 +75,13 @@ def chat(
         web_chat.serve(_command())
         return 0
     _require_terminal()
-    _require_texts(copy_from)
     archive = Archive()
     session = _session(archive, resume, latest=latest)
     launch_options = LaunchOptions(
         model=model and absolute(model),
         draft=absolute_drafters(draft) if _is_given("draft") else None,
         runtime=runtime,
-        copy_from=copy_from,
+        copied_texts=copied_texts,
         sampling=chosen.options,
         system=chosen.system,
         session=session,
@@ -118,14 +117,6 @@ def _require_terminal() -> None:
         return
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise InvalidValueError("chat needs a terminal; localspec generate writes to anything")
-
-
-def _require_texts(copy_from: tuple[str, ...]) -> None:
-    """Refuse a file that cannot be copied from before the chat takes the screen."""
-    if copy_from:
-        from localspec.loading.copy_sources import read_texts
-
-        read_texts(copy_from)
 
 
 def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | None:

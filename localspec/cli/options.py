@@ -131,10 +131,24 @@ threads_option = click.option(
     type=int,
     help="CPU threads. [default: by model size, at most one per fast core]",
 )
+
+
+def _copied_texts(files: tuple[str, ...]) -> tuple[str, ...]:
+    if not files:
+        return ()
+    # `--help` must not wait for this import.
+    from localspec.loading.copy_sources import read_texts
+
+    return read_texts(files, "--copy-from")
+
+
+# Read here, once: a file may be a pipe, and a chat loads models again and again.
 copy_from_option = click.option(
     "--copy-from",
+    "copied_texts",
     multiple=True,
     metavar="FILE",
+    callback=lambda _context, _option, files: _copied_texts(files),
     help="Let drafts copy from this text, which is not in the prompt: an open file, or an older "
     "version. Repeatable.",
 )

@@ -38,16 +38,16 @@ class CopySources:
 NO_SOURCES = CopySources()
 
 
-def read_texts(files: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
-    """The texts of files, with line breaks as models write them.
+def read_texts(
+    files: str | Path | Iterable[str | Path], option: str = "copy_from"
+) -> tuple[str, ...]:
+    """The texts of files, with line breaks as models write them. option: what the files are of.
 
     Raises InvalidValueError for a file that cannot be read, is too large, or is no text.
     """
     files = [files] if isinstance(files, str | Path) else files
-    return tuple(
-        read_text_file("--copy-from", Path(file), "name a text file", most=_MOST_BYTES)
-        for file in files
-    )
+    remedy = "name a text file"
+    return tuple(read_text_file(option, Path(file), remedy, most=_MOST_BYTES) for file in files)
 
 
 def copy_sources(model: Model, past: PastTexts | None, texts: Iterable[str]) -> CopySources:

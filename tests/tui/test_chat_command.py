@@ -140,6 +140,22 @@ def test_relative_paths_are_kept_as_absolute_ones(
     assert split_names(started[1].draft) == [str(tmp_path / "a,b.gguf")]
 
 
+@pty
+def test_a_file_to_copy_from_is_read_once_and_may_be_a_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The chat, which loads models again and again, is given its text."""
+    monkeypatch.setenv("TEXTUAL_DRIVER", "none")
+    started: list[LaunchOptions] = []
+    monkeypatch.setattr(launch, "launch", lambda options, _: started.append(options) or 0)
+    outlet, inlet = os.pipe()
+    os.write(inlet, b"def main():\r\n")
+    os.close(inlet)
+    CliRunner().invoke(chat, ["--copy-from", f"/dev/fd/{outlet}"])
+    os.close(outlet)
+    assert [each.copied_texts for each in started] == [("def main():\n",)]
+
+
 def test_the_command_line_overrides_a_preset(home: Path) -> None:
     presets.add("mine", Preset("Be brief.", {"temperature": 0.1, "top_k": 5, "rule": "token"}))
     given = {"temperature": 0.7, "top_p": None, "rule": "coupled"}
