@@ -32,7 +32,11 @@ _SERVED = "TEXTUAL_DRIVER"
 @click.option("-c", "--continue", "latest", is_flag=True, help="Continue the latest conversation.")
 @click.option("--resume", metavar="ID", help="Continue this conversation; Ctrl-O lists them.")
 @click.option("--system", metavar="TEXT", help="System prompt.")
-@click.option("--preset", metavar="NAME", help="System prompt and sampling, as in presets.toml.")
+@click.option(
+    "--preset",
+    metavar="NAME",
+    help="System prompt and sampling that were kept under this name; F2 in the chat lists them.",
+)
 @click.option(
     "-n",
     "--max-tokens",
@@ -59,8 +63,8 @@ def chat(
 ) -> int:
     """Chat with MODEL: a pair's name (`localspec ls --all`), user/repo[:quant] or a GGUF's path.
 
-    With none named it is the model of the conversation that goes on, else the one used last, else
-    a tiny bundled pair that answers questions about the terminal.
+    Without MODEL, the chat uses the model of the conversation that --continue or --resume names,
+    else the one used last, else a tiny bundled pair that answers questions about the terminal.
     """
     # `--help` must not wait for these imports.
     from localspec_tui import web as web_chat
