@@ -1,10 +1,13 @@
 """What many tests share: a real pair, loaded once."""
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from fakes.pycode import PYCODE, make_known
+from fakes.smoke_tests import ForkedSmokeTests
 from hypothesis import settings
 
 from localspec.cli.settings import SETTINGS
@@ -12,6 +15,7 @@ from localspec.llama import extra_buffers
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
+from localspec.loading import load_check
 from localspec.loading.load_check import check_extra_buffers
 
 # No test may depend on how busy the machine is.
@@ -22,11 +26,14 @@ settings.load_profile("untimed")
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing that tests measure or write goes to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as undo:
         for setting in SETTINGS.values():
             patch.delenv(setting.variable, raising=False)
         patch.setenv("LOCALSPEC_HOME", str(tmp_path_factory.mktemp("cache")))
         make_known()
+        if hasattr(os, "fork"):
+            quick = undo.enter_context(ForkedSmokeTests())
+            patch.setattr(load_check, "run_smoke_test", quick.run)
         # Tests load models without the loader, which would do this, on any build there is.
         check_extra_buffers()
         # What it says of a build that crashes is not what other tests are about.

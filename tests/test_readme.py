@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -103,6 +104,15 @@ def headings(file: Path) -> set[str]:
     """The headings of a page as links name them."""
     lines = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
+def test_it_says_how_many_targets_are_listed_and_for_which_machines() -> None:
+    pairs = tomllib.loads((ROOT / "models.toml").read_text(encoding="utf-8"))["pairs"].values()
+    listed = [each for each in pairs if not each["target"].startswith("bundled:")]
+    # "for 16 GB", "on 8 to 16 GB"; what a drafter adds is no whole number.
+    memory = [int(n) for each in listed for n in re.findall(r"(?<![.\d])(\d+) GB", each["note"])]
+    said = f"lists {len(listed)} targets, for machines with {min(memory)} to {max(memory)} GB,"
+    assert said in README
 
 
 def test_two_commands_and_the_second_is_the_one_ci_runs() -> None:

@@ -137,7 +137,7 @@ class ChatApp(App[None]):
             options.model,
             self.settings.draft,
             when_full="stop",
-            copy_from=options.copy_from,
+            copied_texts=options.copied_texts,
             **options.runtime,
             **options.sampling,
         )

@@ -35,7 +35,7 @@ from localspec.cli.options import (
     comma_separated,
     drafter_place_options,
     flash_attention_option,
-    model_option,
+    model_option_of,
     pop_runtime_options,
     sampling_options,
     stacked,
@@ -61,7 +61,7 @@ def _depths(value: str) -> list[int | None]:
 
 
 _what_options = stacked(
-    model_option,
+    model_option_of("the demo's scaled pair, else the bundled target"),
     click.option(
         "--draft", metavar="MODEL", help="The drafter. [default: the one models.toml names]"
     ),
@@ -155,7 +155,7 @@ def bench(
     rates are kept from text to text, as in a session; the texts are not. Ctrl-C stops the benchmark
     and shows what was measured so far.
 
-    With --users it measures texts at once instead, as `localspec serve` writes them: the speed of
+    With --users it measures several texts written at once, as by `localspec serve`: the speed of
     all users and of each, and how long they wait, in plain decoding and with `auto`; with --peer
     over HTTP, beside llama-server.
 

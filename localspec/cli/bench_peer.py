@@ -24,7 +24,7 @@ peer_options = stacked(
     click.option(
         "--peer-drafts",
         metavar="LIST",
-        help="Its draft types, separated by commas, such as draft-simple:8,ngram-simple. "
+        help="The peer's draft types, separated by commas, such as draft-simple:8,ngram-simple. "
         f"[default: of {TOOL} all that can work, of llama-server none, that of the drafter, and "
         "ngram-simple]",
     ),

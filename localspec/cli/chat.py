@@ -32,7 +32,11 @@ _SERVED = "TEXTUAL_DRIVER"
 @click.option("-c", "--continue", "latest", is_flag=True, help="Continue the latest conversation.")
 @click.option("--resume", metavar="ID", help="Continue this conversation; Ctrl-O lists them.")
 @click.option("--system", metavar="TEXT", help="System prompt.")
-@click.option("--preset", metavar="NAME", help="System prompt and sampling, as in presets.toml.")
+@click.option(
+    "--preset",
+    metavar="NAME",
+    help="System prompt and sampling that were kept under this name; F2 in the chat lists them.",
+)
 @click.option(
     "-n",
     "--max-tokens",
@@ -52,15 +56,15 @@ def chat(
     resume: str | None,
     system: str | None,
     preset: str | None,
-    copy_from: tuple[str, ...],
+    copied_texts: tuple[str, ...],
     theme: str | None,
     web: bool,
     **options: Any,
 ) -> int:
     """Chat with MODEL: a pair's name (`localspec ls --all`), user/repo[:quant] or a GGUF's path.
 
-    With none named it is the model of the conversation that goes on, else the one used last, else
-    a tiny bundled pair that answers questions about the terminal.
+    Without MODEL, the chat uses the model of the conversation that --continue or --resume names,
+    else the one used last, else a tiny bundled pair that answers questions about the terminal.
     """
     # `--help` must not wait for these imports.
     from localspec_tui import web as web_chat
@@ -75,14 +79,13 @@ def chat(
         web_chat.serve(_command())
         return 0
     _require_terminal()
-    _require_texts(copy_from)
     archive = Archive()
     session = _session(archive, resume, latest=latest)
     launch_options = LaunchOptions(
         model=model and absolute(model),
         draft=absolute_drafters(draft) if _is_given("draft") else None,
         runtime=runtime,
-        copy_from=copy_from,
+        copied_texts=copied_texts,
         sampling=chosen.options,
         system=chosen.system,
         session=session,
@@ -118,14 +121,6 @@ def _require_terminal() -> None:
         return
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise InvalidValueError("chat needs a terminal; localspec generate writes to anything")
-
-
-def _require_texts(copy_from: tuple[str, ...]) -> None:
-    """Refuse a file that cannot be copied from before the chat takes the screen."""
-    if copy_from:
-        from localspec.loading.copy_sources import read_texts
-
-        read_texts(copy_from)
 
 
 def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | None:

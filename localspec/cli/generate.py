@@ -91,7 +91,7 @@ def generate(
     stats: bool,
     explain: bool,
     remember: bool,
-    copy_from: tuple[str, ...],
+    copied_texts: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Generate text from PROMPT, or standard input, or both.
@@ -105,7 +105,7 @@ def generate(
     # A wrong value is refused before a model is loaded, which can take a while.
     GenerationConfig.of(**options)
     with on_interrupt(exit_at_once):
-        engine = load(model, draft, remember=remember, copy_from=copy_from, **runtime)
+        engine = load(model, draft, remember=remember, copied_texts=copied_texts, **runtime)
     decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
         cancel = threading.Event()

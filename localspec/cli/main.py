@@ -28,7 +28,10 @@ _COMMANDS = {
     "pull": ("localspec.cli.pull:pull", "Fetch a model and its drafter from the Hub."),
     "generate": ("localspec.cli.generate:generate", "Generate text from a prompt."),
     "serve": ("localspec.cli.serve:serve", "Serve a model to other programs on this machine."),
-    "worker": ("localspec.cli.worker:worker", "Compute layers for localspec on another machine."),
+    "worker": (
+        "localspec.cli.worker:worker",
+        "Lend this machine to localspec on another one (--rpc).",
+    ),
     "pair": ("localspec.cli.pair:pair", "Check whether a drafter fits a target, or find one."),
     "convert": (
         "localspec.cli.convert:convert_command",
@@ -137,7 +140,11 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="localspec")
 def localspec() -> None:
-    """Speculative decoding for local GGUF models: faster, with the same text."""
+    """Speculative decoding for local GGUF models: faster, with the same text.
+
+    A small drafter guesses some tokens ahead, and your model, the target, checks all of them in one
+    pass. To see it on this machine, without a download: `localspec demo`, then `localspec chat`.
+    """
 
 
 def main() -> None:

@@ -32,13 +32,18 @@ def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
     return decorate
 
 
-model_option = click.option(
-    "-m",
-    "--model",
-    metavar="MODEL",
-    help="The target: a pair's name (`localspec ls --all`), user/repo[:quant] or a GGUF's path. "
-    "[default: the bundled target]",
-)
+def model_option_of(default: str) -> Callable[[Command], Command]:
+    """Return the option --model. default: what is used without it, for `--help`."""
+    return click.option(
+        "-m",
+        "--model",
+        metavar="MODEL",
+        help="The target: a pair's name (`localspec ls --all`), user/repo[:quant] or a GGUF's "
+        f"path. [default: {default}]",
+    )
+
+
+model_option = model_option_of("the bundled target")
 context_option = click.option(
     "--ctx",
     "context",
@@ -63,8 +68,8 @@ def _device_option(name: str, text: str) -> Callable[[Command], Command]:
 target_place_options = (
     _device_option(
         "--device",
-        "GPUs and workers for the target, by name (`localspec doctor`) or HOST:PORT; none is the "
-        "processor. [default: all GPUs]",
+        "GPUs and workers for the target, by name (`localspec doctor`) or HOST:PORT; `none` is "
+        "the processor. [default: all GPUs]",
     ),
     gpu_layers_option,
     click.option(
@@ -101,7 +106,11 @@ drafter_place_options = (
         "--draft-device",
         "The device of draft models and heads, as in --device. [default: a GPU of the target]",
     ),
-    click.option("--draft-gpu-layers", type=int, help="Layers of it there. [default: all]"),
+    click.option(
+        "--draft-gpu-layers",
+        type=int,
+        help="Layers of draft models and heads on that device. [default: all]",
+    ),
 )
 kv_type_option = click.option(
     "--kv-type",
@@ -131,10 +140,24 @@ threads_option = click.option(
     type=int,
     help="CPU threads. [default: by model size, at most one per fast core]",
 )
+
+
+def _copied_texts(files: tuple[str, ...]) -> tuple[str, ...]:
+    if not files:
+        return ()
+    # `--help` must not wait for this import.
+    from localspec.loading.copy_sources import read_texts
+
+    return read_texts(files, "--copy-from")
+
+
+# Read here, once: a file may be a pipe, and a chat loads models again and again.
 copy_from_option = click.option(
     "--copy-from",
+    "copied_texts",
     multiple=True,
     metavar="FILE",
+    callback=lambda _context, _option, files: _copied_texts(files),
     help="Let drafts copy from this text, which is not in the prompt: an open file, or an older "
     "version. Repeatable.",
 )
@@ -254,7 +277,7 @@ def sampling_options(command: Command) -> Command:
             "--rule",
             default="coupled",
             show_default=True,
-            type=str,
+            metavar="coupled|token|block",
             help="How drafts are accepted. `coupled`: a seed gives the text of plain decoding. "
             "`token`, `block`: a seed gives another text of the same distribution.",
         ),

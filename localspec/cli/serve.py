@@ -84,7 +84,7 @@ def serve(
     parallel: int,
     queue_limit: int,
     keep: bool,
-    copy_from: tuple[str, ...],
+    copied_texts: tuple[str, ...],
     alias: tuple[str, ...],
     api_key_file: Path | None,
     cors: tuple[str, ...],
@@ -119,7 +119,7 @@ def serve(
     opened = listen(address)
 
     def load_service() -> "Service":
-        engine = load(asked, draft, copy_from=copy_from, **runtime)
+        engine = load(asked, draft, copied_texts=copied_texts, **runtime)
         try:
             service = _service(engine, asked, alias, parallel, queue_limit, keep=keep)
         except BaseException:

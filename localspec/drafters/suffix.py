@@ -94,6 +94,9 @@ class Suffix:
             self._past.extend(text)
             self._past.end_text()
         self._in_past = NOWHERE
+        # Where the text repeats itself and the past: looked up once per token.
+        self._match: Match | None = None
+        self._past_match: Match | None = None
         self._passage: Passage | None = None
         # The texts that the passage is in.
         self._followed = self._automaton
@@ -109,7 +112,7 @@ class Suffix:
             start = self._cut(shared) if consistent else self._rebuild()
             self._in_past, known = NOWHERE, max(0, shared - CONTEXT)
         self._automaton.extend(tokens[start:])
-        self._find_in_past(tokens[known:])
+        self._find_matches(tokens[known:])
         self._text[shared:] = tokens[shared:]
         self._passage = None
         self._follow()
@@ -120,7 +123,8 @@ class Suffix:
         self._consistent = False
         self._rebuild()
         self._text = []
-        self._passage, self._in_past = None, NOWHERE
+        self._in_past = NOWHERE
+        self._match = self._past_match = self._passage = None
         self._consistent = True
 
     def propose(self, limit: Limit) -> Draft:
@@ -154,7 +158,7 @@ class Suffix:
             if self._passage and not self._passage.observe(token):
                 self._passage = None
             self._automaton.push(token)
-            self._find_in_past([token])
+            self._find_matches([token])
             self._follow()
         self._text.extend(outcome.tokens)
         self._consistent = True
@@ -165,8 +169,8 @@ class Suffix:
 
     def _copies(self) -> list[_Copy]:
         """All copies that may come next; of equally likely ones the first is better."""
-        match, past, rates = self._automaton.match(), self._past_match(), self.rates
-        copies = [passage] if (passage := self._passage_copy(match, past)) else []
+        match, past, rates = self._match, self._past_match, self.rates
+        copies = [passage] if (passage := self._passage_copy()) else []
         if match and passage:
             tables = rates.match, rates.match_disputed
             copies.append(_match_copy(self._automaton, match, tables, passage.token))
@@ -179,7 +183,7 @@ class Suffix:
             copies.append(_match_copy(self._past, past, (rates.past, rates.past_disputed), token))
         return copies
 
-    def _passage_copy(self, match: Match | None, past: Match | None) -> _Copy | None:
+    def _passage_copy(self) -> _Copy | None:
         passage, rates = self._passage, self.rates
         if passage is None or not passage.differs:
             return None
@@ -189,24 +193,24 @@ class Suffix:
         tables: Sequence[MatchTable] = (rates.replaced,)
         if not replaced:
             texts = self._followed
-            match = past if texts is self._past else match
+            match = self._past_match if texts is self._past else self._match
             agree = match is not None and texts.tokens[match.end + 1] == tokens[0]
             tables = (rates.agreed if agree else rates.disputed, rates.passage)
         return _Copy(passage.copy, tokens[0], passage.length, tables, rates.passage)
 
-    def _find_in_past(self, tokens: Iterable[int]) -> None:
+    def _find_matches(self, tokens: Iterable[int]) -> None:
+        """Look up the matches at the end of the text. tokens: those not looked for yet."""
         if self._past.tokens:
             for token in tokens:
                 self._in_past = self._past.advance(self._in_past, token)
-
-    def _past_match(self) -> Match | None:
-        return self._past.occurrence(self._in_past)
+        self._match = self._automaton.match()
+        self._past_match = self._past.occurrence(self._in_past)
 
     def _follow(self) -> None:
         """Follow the passage after the longest match, if that is long enough."""
         if not self._differences:
             return
-        match, past = self._automaton.match(), self._past_match()
+        match, past = self._match, self._past_match
         texts, longest = self._automaton, match
         if past and (match is None or past.length > match.length):
             texts, longest = self._past, past

@@ -253,6 +253,7 @@ def load(
     draft_gpu_layers: int | None = None,
     remember: bool = False,
     copy_from: str | Path | Sequence[str | Path] = (),
+    copied_texts: Sequence[str] = (),
 ) -> Engine:
     """Load a target and its drafters; use the engine in a `with`.
 
@@ -262,6 +263,7 @@ def load(
     remember: save the texts of this engine, up to a size limit, in the user's cache folder, and let
     the suffix drafter copy from the texts saved there; `localspec forget` deletes them.
     copy_from: text files, which are in no prompt, that the suffix drafter may copy from.
+    copied_texts: further such texts, themselves.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
     models are; see Placement. `device=["none"]` is the processor.
     The other options are those of RuntimeConfig; None lets localspec choose.
@@ -285,7 +287,7 @@ def load(
         draft_device=draft_device,
         draft_gpu_layers=draft_gpu_layers,
     )
-    texts = read_texts(copy_from)
+    texts = (*read_texts(copy_from), *copied_texts)
     return load_with(model, draft, runtime, remember=remember, copied_texts=texts)
 
 
@@ -297,7 +299,7 @@ def load_with(
     remember: bool = False,
     copied_texts: Sequence[str] = (),
 ) -> Engine:
-    """Load as `load` does, with options that were checked. copied_texts: those of files."""
+    """Load as `load` does, with options that were checked, and files that were read."""
     library.clear_pending_interrupt()
     engine = Engine(
         model, parse_draft(draft), runtime, remember=remember, copied_texts=copied_texts

@@ -206,7 +206,7 @@ class RuntimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """The arguments of `engine.load`, checked. copied_texts: those of files."""
+    """The arguments of `engine.load`, checked, and its files, read."""
 
     model: str | Path | None
     draft: DraftRequest

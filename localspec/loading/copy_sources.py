@@ -8,7 +8,7 @@ from localspec.drafters.suffix import Suffix
 from localspec.drafters.suffix_store import MOST_TOKENS, PastTexts
 from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
-from localspec.utils.bounded_file import read_at_most
+from localspec.utils.text_file import read_text_file
 
 # More could not have few enough tokens.
 _MOST_BYTES = 8 << 20
@@ -38,28 +38,16 @@ class CopySources:
 NO_SOURCES = CopySources()
 
 
-def read_texts(files: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
-    """The texts of files, with line breaks as models write them.
+def read_texts(
+    files: str | Path | Iterable[str | Path], option: str = "copy_from"
+) -> tuple[str, ...]:
+    """The texts of files, with line breaks as models write them. option: what the files are of.
 
     Raises InvalidValueError for a file that cannot be read, is too large, or is no text.
     """
     files = [files] if isinstance(files, str | Path) else files
-    return tuple(_text(Path(file)) for file in files)
-
-
-def _text(file: Path) -> str:
-    try:
-        text = read_at_most(file, _MOST_BYTES).decode("utf-8-sig")
-    except OSError as error:
-        raise InvalidValueError(
-            f"{file} cannot be copied from: {error.strerror or error}"
-        ) from error
-    except UnicodeDecodeError as error:
-        byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
-        raise InvalidValueError(
-            f"{file} cannot be copied from: it is not UTF-8 text ({byte})"
-        ) from error
-    return text.replace("\r\n", "\n")
+    remedy = "name a text file"
+    return tuple(read_text_file(option, Path(file), remedy, most=_MOST_BYTES) for file in files)
 
 
 def copy_sources(model: Model, past: PastTexts | None, texts: Iterable[str]) -> CopySources:

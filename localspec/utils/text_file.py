@@ -7,17 +7,24 @@ from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_at_most, read_reg
 from localspec.utils.format import printable
 
 
-def read_text_file(option: str, file: Path, remedy: str, *, only_regular: bool = False) -> str:
+def read_text_file(
+    option: str,
+    file: Path,
+    remedy: str,
+    *,
+    only_regular: bool = False,
+    most: int = MOST_TEXT_BYTES,
+) -> str:
     """Return the text of a UTF-8 file, with line feeds for CR LF and without a byte order mark.
 
     option: what the user named the file with. remedy: what to do instead. only_regular: refuse
-    pipes and devices, which may have to be waited for. Raises InvalidValueError for a file that
-    cannot be read, is larger than MOST_TEXT_BYTES, or is no text.
+    pipes and devices, which may have to be waited for. most: the largest size in bytes. Raises
+    InvalidValueError for a file that cannot be read, is larger, or is no text.
     """
     read = read_regular if only_regular else read_at_most
     try:
         # Some editors write a byte order mark, which is no part of the text.
-        text = read(file, MOST_TEXT_BYTES).decode("utf-8").removeprefix("\ufeff")
+        text = read(file, most).decode("utf-8").removeprefix("\ufeff")
         problem = "it is no text" if "\0" in text else None
     except OSError as error:
         problem = error.strerror or str(error)

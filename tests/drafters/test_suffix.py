@@ -185,6 +185,20 @@ def test_a_text_is_found_in_the_past_after_any_change(
         assert drafter._in_past == fresh._in_past
 
 
+def test_the_past_is_looked_up_once_per_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    drafter = begun([1, 2], past=[[1, 2, 3, 4, 5, 6]])
+    asked: list[object] = []
+    found = drafter._past.occurrence
+    monkeypatch.setattr(
+        drafter._past, "occurrence", lambda place: asked.append(place) or found(place)
+    )
+    for token in (3, 4, 5):
+        assert proposed(drafter, 1) == [token]
+        assert len(drafter.chances(1)) == 1
+        drafter.observe(Outcome([token], 0))
+    assert len(asked) == 3
+
+
 def test_an_interrupted_change_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupted(SuffixAutomaton):
         left = 5
@@ -211,6 +225,7 @@ def test_an_interrupted_change_is_repaired(monkeypatch: pytest.MonkeyPatch) -> N
     torn = Interrupted()
     torn.extend([1, 2])
     monkeypatch.setattr(drafter, "_automaton", torn)
+    monkeypatch.setattr(drafter, "_match", torn.match())
     with pytest.raises(KeyboardInterrupt):
         drafter.observe(Outcome([1, 2, 3, 4], 0))
     drafter.begin([1, 2, 3, 1, 2])

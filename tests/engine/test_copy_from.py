@@ -56,6 +56,15 @@ def test_texts_of_editors_are_read_as_models_write(tmp_path: Path, data: bytes) 
     assert read_texts(file) == read_texts([str(file)]) == ("one\ntwo",)
 
 
+def test_texts_may_be_given_instead_of_files(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("a file", encoding="utf-8")
+    options = {"copy_from": file, "copied_texts": ["a text", "another"], "draft": "suffix"}
+    with localspec.load(threads=1, context=64, **options) as engine:
+        texts = map(engine.detokenize, engine.slot.loaded.drafters.sources.files)
+        assert [text.strip() for text in texts] == ["a file", "a text", "another"]
+
+
 def test_an_empty_file_is_one(tmp_path: Path) -> None:
     file = tmp_path / "empty"
     file.touch()
@@ -75,8 +84,9 @@ def test_a_file_that_nothing_copies_from_is_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "No such file"),
-        (b"\xff\xfe", "not UTF-8 text (byte 0 is 0xff)"),
+        (None, "No such file or directory; name a text file"),
+        (b"\xff\xfe", "it is not UTF-8, byte 0 is 0xff; convert it"),
+        (b"a\0b", "it is no text"),
         (b"abc " * 300_000, "at most 200,000"),
         (b"a" * (8 * 2**20 + 1), "larger than"),
     ],

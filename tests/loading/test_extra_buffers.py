@@ -21,6 +21,7 @@ from localspec.llama.model import Model
 from localspec.llama.model_params import model_params
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.sequence import KVSequence
+from localspec.llama.smoke_test import run_smoke_test
 from localspec.loading import calibration, load_check
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.load_check import check_extra_buffers, loadable_header
@@ -36,17 +37,18 @@ def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(extra_buffers, "_results", {})
     monkeypatch.setattr(extra_buffers, "notes", NOTES)
+    # Children are real ones, which get a faulty library.
+    monkeypatch.setattr(load_check, "run_smoke_test", run_smoke_test)
 
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """The child processes started for checks: the file, and whether with extra buffers."""
     started: list[tuple[str, bool]] = []
-    run = load_check.run_smoke_test
 
     def counted(path: Path, *, extra_buffers: bool, **options: Any) -> Any:
         started.append((path.name, extra_buffers))
-        return run(path, extra_buffers=extra_buffers, **options)
+        return run_smoke_test(path, extra_buffers=extra_buffers, **options)
 
     monkeypatch.setattr(load_check, "run_smoke_test", counted)
     return started

@@ -13,12 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 from fakes.gguf_document import Document, parse
+from fakes.smoke_tests import ForkedSmokeTests
 from fakes.tiny import write_tiny
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.check import check_generative
 from localspec.gguf.reader import Header, read_header
 from localspec.gguf.types import TENSOR_TYPES
+from localspec.llama.smoke_test import BEGUN, run_smoke_test
 from localspec.loading import load_check
 from localspec.loading.load_check import require_loadable
 
@@ -27,7 +29,11 @@ Change = Callable[[Document], None]
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known of any file; of the library it is, from the session's start."""
+    """Nothing is known of any file; of the library it is, from the session's start.
+
+    Children are real ones.
+    """
+    monkeypatch.setattr(load_check, "run_smoke_test", run_smoke_test)
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
 
 
@@ -118,6 +124,22 @@ def test_both_checks_find_what_crashes_llama(case: str, tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match="stores tensor"):
         check_generative(path)
     assert "llama.cpp ended (" in refusal(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_forks_end_as_children_do(tmp_path: Path) -> None:
+    """Other tests have their files tried by forks."""
+    cut = tiny(tmp_path / "cut.gguf")
+    cut.write_bytes(cut.read_bytes()[:-100])
+    files = [tiny(tmp_path / "tiny.gguf"), cut, tiny(tmp_path / "half.gguf", rotating_half)]
+    options = {"extra_buffers": False, "seconds": 60}
+    with ForkedSmokeTests() as forks:
+        for file in files:
+            child, fork = run_smoke_test(file, **options), forks.run(file, **options)
+            assert (fork.exit_code, fork.last_error) == (child.exit_code, child.last_error)
+            assert BEGUN in fork.output
+        assert fork.crashed
+        assert forks.run(files[0], extra_buffers=False, seconds=0).timed_out
 
 
 def test_what_ended_llama_is_remembered(tmp_path: Path, no_child: Callable[[], None]) -> None:

@@ -45,5 +45,5 @@ def test_a_file_that_cannot_be_copied_from_ends_the_start(tmp_path: Path) -> Non
         check=False,
     )
     assert run.returncode == 2
-    assert "gone.py cannot be copied from: No such file" in run.stderr
+    assert "gone.py: No such file or directory; name a text file" in run.stderr
     assert "Traceback" not in run.stderr

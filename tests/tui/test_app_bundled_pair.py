@@ -78,12 +78,11 @@ def test_the_answer_after_a_stop_equals_that_of_a_fresh_engine(tmp_path: Path) -
         assert session.send("\n\ndef main():").result().content == said[3]
 
 
-def test_drafts_may_copy_from_files_that_are_in_no_prompt(tmp_path: Path) -> None:
-    file = tmp_path / "open.py"
-    file.write_text("def main():\n    return 1\n", encoding="utf-8")
+def test_drafts_may_copy_from_texts_that_are_in_no_prompt(tmp_path: Path) -> None:
+    text = "def main():\n    return 1\n"
 
     async def body() -> None:
-        start = LaunchOptions(runtime=RUNTIME, copy_from=(str(file),))
+        start = LaunchOptions(runtime=RUNTIME, copied_texts=(text,))
         app = ChatApp(EngineThread(), Archive(tmp_path / "sessions.sqlite3"), start)
         async with app.run_test(size=(100, 40)) as pilot:
             await loaded(ChatPilot(app, pilot))

@@ -79,7 +79,7 @@ finally:
         (["--top-p", "7"], "localspec: error: --top-p is 7.0; it must be above 0"),
         (["--draft-kv-type", "mud"], "localspec: error: --"),
         (["--ctx", "1"], "localspec: error: --ctx is 1; it must be at least 2"),
-        (["--copy-from", "gone.py"], "localspec: error: gone.py cannot be copied from: No such "),
+        (["--copy-from", "gone.py"], "localspec: error: --copy-from gone.py: No such file"),
     ],
 )
 def test_a_bad_option_is_one_line(arguments: list[str], line: str) -> None:
@@ -138,6 +138,22 @@ def test_relative_paths_are_kept_as_absolute_ones(
     assert [each.draft for each in started[2:]] == [None, "auto", "ngram"]
     assert started[0].draft == f"suffix,pard=3:{tmp_path / 'small.gguf'}"
     assert split_names(started[1].draft) == [str(tmp_path / "a,b.gguf")]
+
+
+@pty
+def test_a_file_to_copy_from_is_read_once_and_may_be_a_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The chat, which loads models again and again, is given its text."""
+    monkeypatch.setenv("TEXTUAL_DRIVER", "none")
+    started: list[LaunchOptions] = []
+    monkeypatch.setattr(launch, "launch", lambda options, _: started.append(options) or 0)
+    outlet, inlet = os.pipe()
+    os.write(inlet, b"def main():\r\n")
+    os.close(inlet)
+    CliRunner().invoke(chat, ["--copy-from", f"/dev/fd/{outlet}"])
+    os.close(outlet)
+    assert [each.copied_texts for each in started] == [("def main():\n",)]
 
 
 def test_the_command_line_overrides_a_preset(home: Path) -> None:

@@ -7,6 +7,8 @@ import pytest
 from fakes.pycode import PYCODE, load
 from fakes.tiny import write_tiny
 
+from localspec.llama.smoke_test import run_smoke_test
+from localspec.loading import load_check
 from localspec.loading.load_check import loadable_header
 from localspec.utils.progress import report_progress, watched
 
@@ -95,6 +97,7 @@ def test_the_child_that_tries_a_file_out_ends_too(
     child.write_text(f"#!/bin/sh\nsleep 60\ntouch {ended}\n")
     child.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(child))
+    monkeypatch.setattr(load_check, "run_smoke_test", run_smoke_test)  # no fork
     looks: list[str] = []
 
     def watcher(doing: str, _share: float | None) -> None:

@@ -65,6 +65,14 @@ def test_what_cannot_be_read(tmp_path: Path, make: Callable[[Path], Any], proble
         assert message.endswith(REMEDY)
 
 
+def test_a_reader_may_take_less_than_others(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("abc")
+    assert read_text_file("--x", file, REMEDY, most=3) == "abc"
+    with pytest.raises(InvalidValueError, match="it is larger than 2 bytes; name another"):
+        read_text_file("--x", file, REMEDY, most=2)
+
+
 def test_a_folder(tmp_path: Path) -> None:
     for only_regular in (True, False):
         with pytest.raises(InvalidValueError, match=f"^--x {re.escape(str(tmp_path))}: .*another$"):

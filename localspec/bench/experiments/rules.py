@@ -202,10 +202,11 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128, help="per text")
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=4, help="texts per prompt, a seed for each")
+    parser.add_argument("--prompts", type=int, default=20, help="the most prompts")
     options = parser.parse_args()
-    if min(options.tokens, options.depth, options.seeds) < 1:
-        parser.error("--tokens, --depth and --seeds must be 1 or more")
-    prompts = held_out_prompts()
+    if min(options.tokens, options.depth, options.seeds, options.prompts) < 1:
+        parser.error("--tokens, --depth, --seeds and --prompts must be 1 or more")
+    prompts = held_out_prompts()[: options.prompts]
     print(
         f"{len(prompts)} held-out prompts, {options.seeds} texts of {options.tokens} tokens each, "
         f"depth {options.depth}; tokens per step with 95 % intervals over prompts"
