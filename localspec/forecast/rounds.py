@@ -59,10 +59,12 @@ class Writer(ABC):
         return self.verified + 1
 
     @property
-    def shares_drafting(self) -> bool:
-        """Whether others that draft share the decodes of its drafter."""
+    def draft_computer(self) -> tuple[int, int] | None:
+        """Tells what computes its draft: equal ones share decodes. None: nothing is shared."""
         traits = self.decision.drafter and self.decision.drafter.traits
-        return bool(traits and traits.computer and not traits.parallel and len(self.draft))
+        if not traits or not traits.computer or traits.parallel or not len(self.draft):
+            return None
+        return id(traits.computer()), id(self.share.cache)
 
     def decide(self) -> None:
         """Decide about a draft, and draw it."""
@@ -177,12 +179,10 @@ class Rounds:
 
 def _share_drafting(writing: Sequence[Writer]) -> None:
     """Charge the drafts, of which the n-th tokens come from one decode of the drafter."""
-    sharing = [each for each in writing if each.shares_drafting]
-    lengths = [len(each.draft) for each in sharing]
+    sharing = [each for each in writing if each.draft_computer]
     for writer in writing:
-        texts = [
-            sum(each > place for each in lengths) if writer in sharing else 1
-            for place in range(len(writer.draft))
-        ]
+        with_it = [each for each in sharing if each.draft_computer == writer.draft_computer]
+        lengths = [len(each.draft) for each in with_it] or [len(writer.draft)]
+        texts = [sum(each > place for each in lengths) for place in range(len(writer.draft))]
         writer.drafting = writer.draft_seconds(texts) if writer.decision.drafter else 0.0
         writer.share.texts = max(1, len(sharing))

@@ -141,7 +141,7 @@ class World:
 
 
 def world_of(engine: Engine, scored: ScoredAnswers, costs: StepCosts, users: int) -> World:
-    """What is known for up to so many users; a draft model drafts at every token for it."""
+    """What is known of up to so many users; a draft model drafts at every token for it."""
     replayed = {each.name: each for each in scored.recorded}
     if model := scored.model:
         pairs = zip(scored.answers, scored.scored, strict=True)

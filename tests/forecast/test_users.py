@@ -162,6 +162,12 @@ def test_a_fixed_depth_takes_what_an_oracle_says(users: int, depth: int) -> None
 def test_where_texts_share_nothing_each_waits_for_the_others() -> None:
     [apart] = simulate(world([[0] * 4] * 3, shares_decodes=False), 3, fixed(0))
     assert apart.seconds == pytest.approx(12 * (pass_seconds(1) + HOST))
+    right = [list(range(7, -1, -1))]
+    [apart], [alone] = (
+        simulate(world(texts, shares_decodes=False), len(texts), fixed(3))
+        for texts in (right * 3, right)
+    )
+    assert apart.seconds == pytest.approx(3 * alone.seconds)
 
 
 def test_where_unequal_passes_share_nothing_only_equal_ones_do() -> None:
