@@ -23,8 +23,8 @@ def forecast_text(found: Forecast, *, everything: bool) -> str:
     """
     lines = found.configurations if everything else found.best_depths()
     rows = [_cells(line, best=line is found.best) for line in lines]
-    parts = [table_text(_HEADER, rows, _RIGHT), *_evidence(found), *users_lines(found.users)]
-    return "\n".join(parts) + "\n"
+    users = users_lines(found.users, everything=everything)
+    return "\n".join([table_text(_HEADER, rows, _RIGHT), *_evidence(found), *users]) + "\n"
 
 
 def _cells(line: ConfigurationForecast, *, best: bool) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from localspec.bench.median import Median
 from localspec.bench.report_text import speed_text, with_interval
 from localspec.cli.table import table_text
 from localspec.errors import InvalidValueError
-from localspec.forecast.users import ENOUGH_GROUPS, GroupRatio, UsersForecast
+from localspec.forecast.users import ENOUGH_GROUPS, GroupRatio, UsersForecast, best_depth
 
 # As many texts as a plan writes for one user.
 _ANSWERS = 6
@@ -50,28 +50,28 @@ def tasks_for(tasks: Sequence[Task], users: Sequence[int]) -> list[Task]:
     return list(islice(cycle(tasks), max(len(tasks), *users))) if users else list(tasks)
 
 
-def users_lines(found: Sequence[UsersForecast]) -> list[str]:
-    """Return the table and its legend; nothing without users."""
+def users_lines(found: Sequence[UsersForecast], *, everything: bool) -> list[str]:
+    """Return the table and its legend; nothing without users.
+
+    everything: show every depth, not the best one only.
+    """
     if not found:
         return []
-    lines = ["", table_text(_HEADER, [_cells(each) for each in found], _RIGHT).rstrip("\n")]
-    few = [count for count, rows in _by_users(found) if rows[0].groups < ENOUGH_GROUPS]
+    by_users = [list(rows) for _, rows in groupby(found, key=lambda each: each.users)]
+    shown = [row for rows in by_users for row in (rows if everything else best_depth(rows))]
+    lines = ["", table_text(_HEADER, [_cells(each) for each in shown], _RIGHT).rstrip("\n")]
+    few = [plain.users for plain, *_ in by_users if plain.groups < ENOUGH_GROUPS]
     if few:
-        numbers = ", ".join(map(str, few))
-        lines += [
-            f"no interval for {numbers} users: it takes {ENOUGH_GROUPS} groups of texts, "
-            f"--answers {ENOUGH_GROUPS * few[-1]} or more"
-        ]
+        lines.append(
+            f"no interval for {', '.join(map(str, few))} users: it takes {ENOUGH_GROUPS} groups of "
+            f"texts, --answers {ENOUGH_GROUPS * few[-1]} and as many prompts"
+        )
     return [*lines, _LEGEND, _ASSUMED]
 
 
 def users_record(found: Sequence[UsersForecast]) -> list[dict[str, Any]]:
-    """Return the same for `--json`."""
+    """Return every line for `--json`."""
     return [asdict(each) for each in found]
-
-
-def _by_users(found: Sequence[UsersForecast]) -> list[tuple[int, list[UsersForecast]]]:
-    return [(count, list(rows)) for count, rows in groupby(found, key=lambda each: each.users)]
 
 
 def _cells(row: UsersForecast) -> tuple[str, ...]:

@@ -173,7 +173,7 @@ def _reading(answers: Sequence[Answer]) -> float:
 
 
 def forecast_users(world: World, users: int) -> list[UsersForecast]:
-    """Plain decoding, `auto`, and the best of the fixed depths, the same for all users and steps.
+    """Plain decoding, `auto`, and every fixed depth, the same for all users and steps.
 
     users: at most as many as there are answers.
     """
@@ -181,11 +181,17 @@ def forecast_users(world: World, users: int) -> list[UsersForecast]:
     found = [_forecast(PLAIN, None, plain, plain)]
     if world.drafters:
         found.append(_forecast(AUTO, None, simulate(world, users, auto(world.guesses)), plain))
-        at_depths = [
+        found += [
             _forecast(AUTO, depth, simulate(world, users, fixed(depth)), plain) for depth in DEPTHS
         ]
-        found.append(max(at_depths, key=lambda each: each.speed_up.value))
     return found
+
+
+def best_depth(found: Sequence[UsersForecast]) -> list[UsersForecast]:
+    """Those of one number of users, and of the fixed depths the fastest alone."""
+    at_depths = [each for each in found if each.depth]
+    best = max(at_depths, key=lambda each: each.speed_up.value, default=None)
+    return [each for each in found if not each.depth or each is best]
 
 
 def auto(guesses: Mapping[str, float]) -> MakePolicy:

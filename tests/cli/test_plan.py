@@ -66,8 +66,15 @@ def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
 
 
 def test_every_depth_on_demand(tmp_path: Path) -> None:
-    done = run(tmp_path, "plan", *FEW, "--all", "--draft", "lookup", "--temperature", "0")
+    arguments = ("--all", "--draft", "lookup", "--temperature", "0", "--users", "2")
+    done = run(tmp_path, "plan", *FEW, *arguments)
     assert done.code == 0, done.err
+    assert [f"auto, depth {depth}" in done.out for depth in (0, 1, 8, 9)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
     depths = [line.split()[2] for line in done.out.splitlines() if line.startswith("lookup")]
     assert sorted(map(int, depths)) == list(range(1, 17))
     [bound, lost] = [line for line in done.out.splitlines() if "auto " in line and ": " in line]
@@ -96,14 +103,15 @@ def test_json_of_users_who_are_more_than_the_prompts(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     record = json.loads(done.out)
     assert record["answers"] == 3
-    plain, adaptive, best = record["users"]
+    plain, adaptive, *at_depths = record["users"]
     assert plain.keys() == {
         *("users", "drafter", "depth", "groups", "tokens_per_second", "each"),
         *("speed_up", "slowest", "acceptance"),
     }
     assert plain["speed_up"] == {"value": 1.0, "low": None, "high": None}
-    assert [each["drafter"] for each in (plain, adaptive, best)] == ["plain", "auto", "auto"]
-    assert plain["depth"] is adaptive["depth"] is None and 1 <= best["depth"] <= 8
+    assert (plain["drafter"], adaptive["drafter"]) == ("plain", "auto")
+    assert plain["depth"] is adaptive["depth"] is None
+    assert [each["depth"] for each in at_depths] == [*range(1, 9)]
     assert all(each["users"] == 3 and each["tokens_per_second"] > 0 for each in record["users"])
 
 

@@ -30,6 +30,7 @@ from localspec.forecast.users import (
     GroupRatio,
     World,
     auto,
+    best_depth,
     fixed,
     forecast_users,
     simulate,
@@ -204,7 +205,7 @@ def test_texts_whose_drafts_are_right_gain_most_at_the_deepest() -> None:
         host=0.0,
     )
     rights = [list(range(71, -1, -1))] * 6
-    plain, adaptive, best = forecast_users(world(rights, costs=free), 2)
+    plain, adaptive, best = best_depth(forecast_users(world(rights, costs=free), 2))
     assert (plain.drafter, plain.speed_up.value, plain.acceptance) == ("plain", 1.0, None)
     assert best.depth == max(DEPTHS) and best.speed_up.value == pytest.approx(9, rel=0.01)
     assert adaptive.depth is None and adaptive.speed_up.value > 4
@@ -213,7 +214,7 @@ def test_texts_whose_drafts_are_right_gain_most_at_the_deepest() -> None:
 
 def test_the_slowest_text_is_the_one_that_gains_least() -> None:
     rights = [list(range(39, -1, -1)), [0] * 40]
-    plain, _, best = forecast_users(world(rights), 2)
+    plain, _, best = best_depth(forecast_users(world(rights), 2))
     assert plain.slowest == plain.speed_up == GroupRatio(1.0)
     [before], [after] = (simulate(world(rights), 2, fixed(each)) for each in (0, best.depth or 0))
     assert best.slowest.value == pytest.approx(before.ended[1] / after.ended[1])
