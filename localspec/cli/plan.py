@@ -64,6 +64,11 @@ _what_options = stacked(
 _how_options = stacked(
     *truncation_options,
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first text."),
+    click.option(
+        "--ignore-eos",
+        is_flag=True,
+        help="Go on where the model would end the text: as in `bench`, all are equally long.",
+    ),
     context_option,
     *target_place_options,
     *drafter_place_options,

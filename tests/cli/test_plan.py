@@ -99,10 +99,11 @@ def test_users_at_once(tmp_path: Path) -> None:
 def test_json_of_users_who_are_more_than_the_prompts(tmp_path: Path) -> None:
     (tmp_path / "two.txt").write_text("def f(a):\n---\nclass A:\n")
     arguments = ("--prompts", str(tmp_path / "two.txt"), "--users", "3", "-n", "8", "--json")
+    arguments += ("--ignore-eos",)
     done = run(tmp_path, "plan", "--threads", "1", *arguments)
     assert done.code == 0, done.err
     record = json.loads(done.out)
-    assert record["answers"] == 3
+    assert (record["answers"], record["tokens"]) == (3, 24)
     plain, adaptive, *at_depths = record["users"]
     assert plain.keys() == {
         *("users", "drafter", "depth", "groups", "tokens_per_second", "each"),
