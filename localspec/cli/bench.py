@@ -29,7 +29,12 @@ from localspec.cli.bench_output import about_run, quick_target_line, report_text
 from localspec.cli.bench_peer import peer_of, peer_options, require_same_places
 from localspec.cli.bench_servers import measure_servers
 from localspec.cli.bench_tool import measure_tool
-from localspec.cli.bench_users import How, measure_users, require_texts_alone, users_option
+from localspec.cli.bench_users import (
+    How,
+    measure_users,
+    measured_users_option,
+    require_texts_alone,
+)
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
     comma_separated,
@@ -84,7 +89,7 @@ _what_options = stacked(
     click.option(
         "-n", "--tokens", type=int, default=96, show_default=True, help="Tokens of each text."
     ),
-    users_option,
+    measured_users_option,
     peer_options,
     click.option(
         "--rounds",

@@ -5,35 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import click
-
-from localspec.bench import MOST_USERS, LoadedSweep, UsersRun, UsersSummary, run_users
+from localspec.bench import LoadedSweep, UsersRun, UsersSummary, run_users
 from localspec.cli.bench_output import with_progress
-from localspec.cli.options import comma_separated
 from localspec.cli.output import join_facts
+from localspec.cli.users_option import users_option, users_text
 from localspec.engine.slot import Slot
-from localspec.errors import ExactnessError, InvalidValueError
+from localspec.errors import ExactnessError
 
-
-def _counts(value: str | None) -> list[int]:
-    try:
-        counts = sorted({int(each) for each in comma_separated(value or "")})
-    except ValueError:
-        counts = [0]
-    if counts and not 1 <= counts[0] <= counts[-1] <= MOST_USERS:
-        raise InvalidValueError(
-            f"users is {value!r}; it must be numbers from 1 to {MOST_USERS} with commas between, "
-            "such as 1,2,4,8"
-        )
-    return counts
-
-
-users_option = click.option(
-    "--users",
-    metavar="N,...",
-    callback=lambda _context, _option, value: _counts(value),
-    help="Measure so many users at once against the same users one after the other, such as "
-    "1,2,4,8. [default drafter: auto]",
+measured_users_option = users_option(
+    "Measure so many users at once against the same users one after the other, such as "
+    "1,2,4,8. [default drafter: auto]"
 )
 
 
@@ -86,5 +67,4 @@ def require_texts_alone(rows: Sequence[UsersSummary]) -> int:
 
 
 def _about(run: UsersRun) -> str:
-    users = f"{run.users} user{'s' if run.users > 1 else ''}"
-    return join_facts([f"round {run.round + 1}", users, run.configuration])
+    return join_facts([f"round {run.round + 1}", users_text(run.users), run.configuration])

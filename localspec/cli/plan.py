@@ -22,7 +22,9 @@ from localspec.cli.options import (
 )
 from localspec.cli.output import Output
 from localspec.cli.plan_output import forecast_record, forecast_text
+from localspec.cli.plan_users import answers_for, tasks_for
 from localspec.cli.prompt_set_options import prompt_set_options
+from localspec.cli.users_option import users_option
 from localspec.engine.engine import Engine, load
 from localspec.errors import InvalidValueError
 from localspec.forecast.forecast import Forecast, forecast
@@ -47,19 +49,26 @@ _what_options = stacked(
     click.option(
         "--answers",
         type=int,
-        default=6,
-        show_default=True,
         help="How many texts are written, each for another prompt; the sets take turns. More "
-        "texts make the intervals narrower.",
+        "texts make the intervals narrower. [default: 6, with --users whole groups of the most]",
     ),
     click.option(
         "-n", "--tokens", type=int, default=96, show_default=True, help="Longest text, in tokens."
+    ),
+    users_option(
+        "Predict too what so many users at once gain, as `bench --users` measures it, such as "
+        "1,2,4,8."
     ),
 )
 
 _how_options = stacked(
     *truncation_options,
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first text."),
+    click.option(
+        "--ignore-eos",
+        is_flag=True,
+        help="Go on where the model would end the text: as in `bench`, all are equally long.",
+    ),
     context_option,
     *target_place_options,
     *drafter_place_options,
@@ -79,8 +88,9 @@ def plan(
     draft: str,
     sets: str | None,
     file: str | None,
-    answers: int,
+    answers: int | None,
     tokens: int,
+    users: list[int],
     everything: bool,
     as_json: bool,
     **options: Any,
@@ -91,14 +101,18 @@ def plan(
     cost. Then it counts which tokens of these texts each drafter would have guessed right: this
     tells how many passes that drafter would save. A head, and a drafter with another vocabulary or
     with drafts of one pass, drafts at every token while the texts are written once more.
+
+    With --users the same texts are dealt out to so many users, who write them side by side in
+    simulated time: a real policy for each, the measured costs, and decodes with the rows of all.
     """
     output = Output()
+    answers = answers_for(answers, users)
     require("answers", answers, _MIN_COUNT)
     require("tokens", tokens, _MIN_COUNT)
     running = pop_runtime_options(options)
     options["max_tokens"] = tokens
     GenerationConfig.of(**options)
-    tasks = _tasks(model, sets, file, answers)
+    tasks = tasks_for(_tasks(model, sets, file, answers), users)
     with on_interrupt(exit_at_once):
         engine = load(model, draft, **running)
     with engine:
@@ -109,7 +123,10 @@ def plan(
         for note in engine.notes:
             output.note(note)
         prompts = [task.prompt_for(engine) for task in tasks]
-        found = forecast(engine, prompts, cast("GenerationOptions", options), output.note)
+        if users and (apart := engine.slot.loaded.never_shares):
+            output.note(apart)
+        settings = cast("GenerationOptions", options)
+        found = forecast(engine, prompts, settings, output.note, users=users)
         kept = _stored(engine, found, GenerationConfig.of(**options), output)
         files = engine.model.path, engine.drafter_set.model_paths
     if as_json:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from localspec.cli.plan_users import users_lines, users_record
 from localspec.cli.table import table_text
 from localspec.forecast.clairvoyant_text import clairvoyant_lines, clairvoyant_record
 from localspec.forecast.forecast import ConfigurationForecast, Forecast
@@ -22,7 +23,8 @@ def forecast_text(found: Forecast, *, everything: bool) -> str:
     """
     lines = found.configurations if everything else found.best_depths()
     rows = [_cells(line, best=line is found.best) for line in lines]
-    return "\n".join([table_text(_HEADER, rows, _RIGHT), *_evidence(found)]) + "\n"
+    users = users_lines(found.users, everything=everything)
+    return "\n".join([table_text(_HEADER, rows, _RIGHT), *_evidence(found), *users]) + "\n"
 
 
 def _cells(line: ConfigurationForecast, *, best: bool) -> tuple[str, ...]:
@@ -84,6 +86,7 @@ def forecast_record(
         "assumed": {},
         "without_flash_attention": found.flash and asdict(found.flash),
         "clairvoyant": found.clairvoyant and clairvoyant_record(found.clairvoyant),
+        "users": users_record(found.users),
         "seconds": {
             "plain_token": costs.plain,
             "host_per_token": costs.host,

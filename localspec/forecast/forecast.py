@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from localspec.control.drafter_cost import DrafterCost
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO
-from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.against_clairvoyant import AgainstClairvoyant, against_clairvoyant
 from localspec.forecast.answers import Answer
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
-from localspec.forecast.model_free import count_steps
+from localspec.forecast.model_free import count_steps, fresh
 from localspec.forecast.recorded_drafts import ReplayedDrafter
 from localspec.forecast.replay import expected_steps
 from localspec.forecast.scored_answers import Progress, ScoredAnswers, score_answers
@@ -29,13 +28,13 @@ from localspec.forecast.simulated_run import (
 )
 from localspec.forecast.simulation import Simulation
 from localspec.forecast.timing import DEEPEST, StepCosts, measure_costs
+from localspec.forecast.users import PLAIN, UsersForecast, forecast_users, world_of
 from localspec.forecast.without_flash import WithoutFlash, without_flash
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.loading.drafter_set import DrafterSet
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES
 
-_PLAIN = "plain"
 _COUPLED = "coupled"
 DEPTHS = range(1, DEEPEST + 1)
 
@@ -62,7 +61,8 @@ class Forecast:
     """The forecasts of all configurations, the fastest first, and what they rest on.
 
     rates: as in ScoredAnswers. answers, tokens: how many were generated. clairvoyant: None
-    where `auto` has no drafter. flash: None where it was not compared.
+    where `auto` has no drafter. flash: None where it was not compared. users: of several users at
+    once, those of each number together.
     """
 
     configurations: list[ConfigurationForecast]
@@ -72,6 +72,7 @@ class Forecast:
     tokens: int
     clairvoyant: AgainstClairvoyant | None = None
     flash: WithoutFlash | None = None
+    users: Sequence[UsersForecast] = ()
 
     @property
     def best(self) -> ConfigurationForecast:
@@ -87,11 +88,17 @@ class Forecast:
 
 
 def forecast(
-    engine: Engine, prompts: Sequence[Prompt], options: GenerationOptions, progress: Progress
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    options: GenerationOptions,
+    progress: Progress,
+    *,
+    users: Sequence[int] = (),
 ) -> Forecast:
     """Generate an answer to each prompt, try the drafters on it, and measure the costs.
 
-    prompts: two at least. options: how answers are sampled; the seed is that of the first answer,
+    prompts: two at least, and one for each user. users: how many ask at once, each number by
+    itself. options: how answers are sampled; the seed is that of the first answer,
     and each further one has the next.
     """
     drafting = engine.drafter_set
@@ -117,10 +124,32 @@ def forecast(
         found.append(forecast_auto(steps, costs))
         names = [each.name for each in drafting.drafters]
         clairvoyant = against_clairvoyant(names, steps, scored, costs)
-    tokens = sum(len(answer.tokens) for answer in scored.answers)
     return Forecast(
-        ranked(found), scored.rates, costs, len(scored.answers), tokens, clairvoyant, flash
+        ranked(found),
+        scored.rates,
+        costs,
+        len(scored.answers),
+        sum(len(answer.tokens) for answer in scored.answers),
+        clairvoyant,
+        flash,
+        _of_users(engine, scored, costs, users, progress) if users else (),
     )
+
+
+def _of_users(
+    engine: Engine,
+    scored: ScoredAnswers,
+    costs: StepCosts,
+    users: Sequence[int],
+    progress: Progress,
+) -> list[UsersForecast]:
+    progress("drafting at every token, for several users")
+    world = world_of(engine, scored, costs, max(users))
+    found = list[UsersForecast]()
+    for count in users:
+        progress(f"simulating {count} user{'s' if count > 1 else ''}")
+        found += forecast_users(world, count)
+    return found
 
 
 def _costs_of(engine: Engine, heads: Sequence[ReplayedDrafter]) -> dict[str, DrafterCost]:
@@ -138,7 +167,7 @@ def _forget(drafters: DrafterSet) -> Callable[[], object]:
 def forecast_plain(answers: Sequence[Answer], costs: StepCosts) -> ConfigurationForecast:
     """Plain decoding, with which all others are compared."""
     runs = [plain_run(answer, costs) for answer in answers]
-    return _configuration(_PLAIN, None, None, runs, costs)
+    return _configuration(PLAIN, None, None, runs, costs)
 
 
 def forecast_model_free(scored: ScoredAnswers, costs: StepCosts) -> Iterable[ConfigurationForecast]:
@@ -195,10 +224,12 @@ def simulated_auto(
     costs: StepCosts,
 ) -> list[list[SimulatedStep]]:
     """The steps of the adaptive policy in each answer, starting from the rates known now."""
-    # No drafter may copy from the answers themselves.
-    fresh = [Suffix(max_replaced=0) if isinstance(each, Suffix) else each for each in drafters]
     instead: dict[str, Drafter] = {head.name: head for head in scored.recorded}
-    simulation = Simulation([instead.get(each.name, each) for each in fresh], costs, scored.rates)
+    own = [
+        fresh(each) if each.name in MODEL_FREE else instead.get(each.name, each)
+        for each in drafters
+    ]
+    simulation = Simulation(own, costs, scored.rates)
     return [simulation.run(answer) for answer in scored.answers]
 
 

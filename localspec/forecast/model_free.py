@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from localspec.drafters.model_free import MODEL_FREE
+from localspec.drafters.suffix import Suffix
 from localspec.forecast.answers import Answer
 from localspec.forecast.replay import StepCounts
 from localspec.speculation.drafter import Drafter, Limit, Outcome, proposal
@@ -43,6 +45,14 @@ def replay_drafts(drafter: Drafter, answer: Answer, depth: int) -> ReplayedDraft
         correct.append(common_prefix(tokens, answer.tokens[place:]))
         drafter.observe(Outcome([token], 0))
     return ReplayedDrafts(np.array(drafted), np.array(correct), answer.limit)
+
+
+def fresh(drafter: Drafter) -> Drafter:
+    """Another model-free drafter, which has seen no text.
+
+    `suffix` keeps none either: no drafter may copy from the answers themselves.
+    """
+    return Suffix(max_replaced=0) if isinstance(drafter, Suffix) else MODEL_FREE[drafter.name]()
 
 
 def count_steps(drafts: ReplayedDrafts, depth: int, *, first_plain: bool = False) -> StepCounts:

@@ -3,6 +3,9 @@
 A head drafts from hidden rows of its target, and a drafter with another vocabulary from its own
 spelling of the text, so neither can be tried on a text afterwards. The engine's own loop writes the
 text instead: at each token the drafter drafts, the draft is noted, and none of it is verified.
+
+The drafts of a draft model are drawn when the text is written: with shared noise all drafts that
+begin before its next wrong token go on alike, so each end is drawn once.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +18,19 @@ from localspec.control.pass_costs import WIDEST
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Prompt
 from localspec.forecast.answers import Answer
+from localspec.forecast.clairvoyant import right_runs
 from localspec.forecast.model_free import ReplayedDrafts
 from localspec.generation_config import GenerationOptions
 from localspec.loading.drafter_set import SequenceDrafter
 from localspec.models.kinds import THROUGH_TEXT
 from localspec.speculation.draft import Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome
+from localspec.speculation.drafter import Drafter, Limit, Outcome, proposal
+from localspec.speculation.passes import run
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step
 from localspec.utils.tokens import common_prefix
 
 # The most tokens of a recorded draft of a drafter that takes a pass for each.
-_TOKENS = 8
+DEEPEST_RECORD = 8
 
 
 def must_be_recorded(member: SequenceDrafter) -> bool:
@@ -99,7 +104,7 @@ class EveryPlace:
 def deepest_record(drafter: Drafter) -> int:
     """The most tokens of a recorded draft."""
     traits = drafter.traits
-    return min(traits.deepest or WIDEST - 1, WIDEST - 1 if traits.parallel else _TOKENS)
+    return min(traits.deepest or WIDEST - 1, WIDEST - 1 if traits.parallel else DEEPEST_RECORD)
 
 
 def record_drafts(
@@ -125,6 +130,39 @@ def record_drafts(
     return tokens_written, policy.drafts
 
 
+def drafts_of_text(drafter: Drafter, answer: Answer, drawn: Sequence[bool]) -> list[RecordedDraft]:
+    """What a draft model drafts at each token of an answer.
+
+    drawn: as in ScoredText. A draft ends some tokens behind its first wrong one, which it can only
+    follow in vain.
+    """
+    found: list[RecordedDraft] = []
+    right = right_runs(drawn)
+    while (place := len(found)) < len(answer.tokens):
+        depth = int(right[place]) + 1 + DEEPEST_RECORD
+        draft = _draft_at(drafter, answer, place, depth)
+        same = common_prefix(draft.tokens, answer.tokens[place:])
+        found += [
+            RecordedDraft(draft.tokens[at:], draft.confidences[at:])
+            for at in range(max(1, min(same + 1, len(draft.tokens))))
+        ]
+    return found[: len(answer.tokens)]
+
+
+def _draft_at(drafter: Drafter, answer: Answer, place: int, depth: int) -> RecordedDraft:
+    confidences: list[float] = []
+
+    def go_on(confidence: float) -> bool:
+        confidences.append(confidence)
+        return True
+
+    text = [*answer.prompt, *answer.tokens[:place]]
+    drafter.begin(text)
+    limit = Limit(depth, answer.sampler.prefix(text), answer.sampler, go_on=go_on)
+    draft = run(proposal(drafter, limit))
+    return RecordedDraft(tuple(draft.tokens), tuple(confidences))
+
+
 class ReplayedDrafter:
     """A drafter that is played from its recorded drafts.
 
@@ -139,7 +177,9 @@ class ReplayedDrafter:
         self.name = drafter.name
         self.reads_prompt = drafter.traits.backlog is not None
         backlog = self._backlog if self.reads_prompt else None
-        self.traits = replace(drafter.traits, reads_hidden=(), gives_probs=False, backlog=backlog)
+        self.traits = replace(
+            drafter.traits, reads_hidden=(), gives_probs=False, backlog=backlog, ready=None
+        )
         self._answers, self._drafts = answers, drafts
         self._number, self._place = -1, 0
         # How many tokens of the text it has read, and the tokens of its last draft.
@@ -153,6 +193,11 @@ class ReplayedDrafter:
         ]
         drafted = [len(each.tokens) for each in drafts]
         return ReplayedDrafts(np.array(drafted), np.array(correct), answer.limit)
+
+    def of_answers(self, numbers: Sequence[int]) -> "ReplayedDrafter":
+        """Another one for some of the answers, in this order."""
+        answers = [self._answers[number] for number in numbers]
+        return ReplayedDrafter(self, answers, [self._drafts[number] for number in numbers])
 
     def begin(self, tokens: Sequence[int]) -> None:
         """Start on one of the answers; `tokens` is its prompt."""

@@ -1,11 +1,11 @@
-"""Simulation: the adaptive policy over answers that are already generated.
+"""Simulation: real policies over answers that are already generated.
 
 With the rule `coupled` a text does not depend on its drafts. So the real policy and the real
 drafters run over the answer, without the target: the answer tells which drafts are accepted, and
 the measured costs how long passes and drafts take.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 
 from localspec.control.acceptance import AcceptancePrior
@@ -13,14 +13,14 @@ from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import PassCosts
+from localspec.control.row_budget import RowBudget, RowShare
 from localspec.forecast.answers import Answer
+from localspec.forecast.rounds import Rounds, Writer
 from localspec.forecast.simulated_run import SimulatedStep
 from localspec.forecast.timing import StepCosts
-from localspec.speculation.draft import NOTHING, Draft
-from localspec.speculation.drafter import Drafter, Limit, Outcome, backlog, proposal
-from localspec.speculation.passes import run
-from localspec.speculation.policy import Decision, Step
-from localspec.utils.tokens import common_prefix
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Drafter, Limit, backlog
+from localspec.speculation.policy import Policy, Step
 
 
 class _Known(DrafterCost):
@@ -40,6 +40,146 @@ class _Known(DrafterCost):
         """Nothing to learn."""
 
 
+def cost_model(costs: StepCosts, *, unequal_apart: bool = False) -> CostModel:
+    """What a policy knows of the costs: those of drafters for good, passes to start from.
+
+    What it learns as the time of a pass is that of its step, without the drafting.
+    """
+    passes = {rows: each + costs.host for rows, each in costs.passes.items()}
+    drafters: dict[str, DrafterCost] = {
+        name: _Known(cost.first, cost.further, cost.reading, cost.similar)
+        for name, cost in costs.drafters.items()
+    }
+    return CostModel(PassCosts(passes, unequal_apart=unequal_apart), drafters)
+
+
+class Decodes:
+    """Seconds of decodes of the target by their rows, one after the other.
+
+    switching: what the last one took longer because the one before had other rows.
+    """
+
+    def __init__(self, costs: StepCosts) -> None:
+        self._passes, self._switch = PassCosts(costs.passes), costs.switch
+        self._rows = 0
+        self.switching = 0.0
+
+    def seconds(self, rows: int) -> float:
+        """Seconds of the next one."""
+        self.switching = self._switch if rows != self._rows else 0.0
+        self._rows = rows
+        return self._passes.unpadded(rows) + self.switching
+
+
+class AnswerWriter(Writer):
+    """Writes answers, one after the other, in rounds.
+
+    model: what the policy knows of the costs, and what its drafts really take. host: as in
+    StepCosts. steps: of the answer so far. clock: measures how long the policy decides.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        share: RowShare,
+        model: CostModel,
+        decodes: Decodes,
+        *,
+        host: float,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        super().__init__(policy, share)
+        self.steps: list[SimulatedStep] = []
+        self._model, self._decodes, self._host, self._clock = model, decodes, host, clock
+        self._answer: Answer | None = None
+        self._done = self._unread = 0
+        self._deciding = self._reading = 0.0
+
+    def begin(self, answer: Answer, cache: object = None) -> None:
+        """Start on an answer. cache: only texts of one cache share decodes."""
+        self.share.begin(cache)
+        self.policy.begin()
+        for drafter in self.policy.drafters:
+            drafter.begin(answer.prompt)
+        self._answer, self._done, self.steps = answer, 0, []
+        self._prefix = answer.sampler.prefix(answer.prompt)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether tokens of the answer are left."""
+        return self._answer is not None and self._done < len(self._answer.tokens)
+
+    def limit(self) -> Limit:
+        """As in an engine: the first step does not wait until a drafter has read the prompt."""
+        assert self._answer
+        left = self._answer.limit - self._done - 1
+        return Limit(left, self._prefix, self._answer.sampler, hurried=not self._done)
+
+    def coming(self, count: int) -> Sequence[int]:
+        """The next tokens of the answer."""
+        assert self._answer
+        return self._answer.tokens[self._done : self._done + count]
+
+    def host_seconds(self, tokens: int) -> float:
+        """As measured."""
+        return tokens * self._host
+
+    def decide(self) -> None:
+        """Decide about a draft and draw it; only deciding takes the policy's time."""
+        self._unread, self._reading, self._deciding = 0, 0.0, -self._clock()
+        super().decide()
+        self._deciding += self._clock()
+
+    def draw(self, drafter: Drafter, limit: Limit) -> Draft:
+        """Draw what was decided."""
+        began, self._unread = self._clock(), backlog(drafter)
+        draft = super().draw(drafter, limit)
+        self._deciding -= self._clock() - began
+        return draft
+
+    def draft_seconds(self, texts: Sequence[int]) -> float:
+        """Those of the known costs, with what the drafter had to read."""
+        drafter = self.decision.drafter
+        assert drafter
+        cost = self._model.drafter(drafter.name)
+        if drafter.traits.cheap:
+            return cost.first
+        if not texts:
+            return 0.0
+        self._reading = cost.catch_up_seconds(self._unread)
+        if drafter.traits.parallel:
+            return self._reading + cost.of(self.decision.depth)
+        first, *further = (cost.part(each) for each in texts)
+        return self._reading + cost.first * first + cost.further * sum(further)
+
+    def learn(self, others: Sequence[int], padding: int, seconds: float) -> None:
+        """Commit what is right; learning takes the policy's time too."""
+        self._deciding -= self._clock()
+        super().learn(others, padding, seconds)
+
+    def commit(self, step: Step, accepted: int) -> None:
+        """Note the step, and go on behind it: the policy has learnt."""
+        self._deciding += self._clock()
+        self.beside += self._deciding
+        drafter = self.decision.drafter
+        self.steps.append(
+            SimulatedStep(
+                drafter.name if drafter else None,
+                self.verified,
+                accepted,
+                len(step.tokens),
+                step.seconds,
+                self._reading,
+                self._decodes.switching,
+                self._deciding,
+            )
+        )
+        super().commit(step, accepted)
+        self._done += len(step.tokens)
+        for token in step.tokens:
+            self._prefix = self._prefix.then(token)
+
+
 class Simulation:
     """One adaptive policy, which learns from answer to answer as in an engine.
 
@@ -50,81 +190,13 @@ class Simulation:
     def __init__(
         self, drafters: Sequence[Drafter], costs: StepCosts, guesses: Mapping[str, float]
     ) -> None:
-        self._costs = costs
-        self._drafting: dict[str, DrafterCost] = {
-            name: _Known(cost.first, cost.further, cost.reading)
-            for name, cost in costs.drafters.items()
-        }
-        self._passes = PassCosts(costs.passes)
-        # What the policy learns as the time of a pass is that of its step, without the drafting.
-        self._learnt = PassCosts({rows: each + costs.host for rows, each in costs.passes.items()})
-        self._policy = AdaptivePolicy(
-            drafters, CostModel(self._learnt, self._drafting), prior=AcceptancePrior(guesses)
-        )
-        self._rows = 0
+        model, share = cost_model(costs), RowBudget().new_share()
+        self.policy = AdaptivePolicy(drafters, model, prior=AcceptancePrior(guesses), rows=share)
+        self._decodes = Decodes(costs)
+        self._writer = AnswerWriter(self.policy, share, model, self._decodes, host=costs.host)
 
     def run(self, answer: Answer) -> list[SimulatedStep]:
         """Simulate the steps of one answer."""
-        self._policy.begin()
-        for drafter in self._policy.drafters:
-            drafter.begin(answer.prompt)
-        prefix, done = answer.sampler.prefix(answer.prompt), 0
-        steps = []
-        while done < len(answer.tokens):
-            limit = Limit(answer.limit - done - 1, prefix, answer.sampler)
-            step = self._step(limit, answer.tokens[done:])
-            steps.append(step)
-            for token in answer.tokens[done : done + step.tokens]:
-                prefix = prefix.then(token)
-            done += step.tokens
-        return steps
-
-    def _step(self, limit: Limit, rest: Sequence[int]) -> SimulatedStep:
-        """One step. rest: the answer from here on."""
-        began = perf_counter()
-        decision = self._policy.decide(limit)
-        planned = perf_counter()
-        drafting, reading, proposed = self._draft(decision, limit)
-        drafted = perf_counter()
-        verified = self._policy.keep(proposed)
-        accepted = common_prefix(proposed.tokens[:verified], rest)
-        tokens = list(rest[: accepted + 1])
-        rows = self._learnt.padded(verified + 1)
-        switching = self._costs.switch if rows != self._rows else 0.0
-        self._rows = rows
-        drafting += reading
-        seconds = (
-            self._passes.unpadded(rows) + switching + len(tokens) * self._costs.host + drafting
-        )
-        self._policy.learn(Step(proposed.tokens, verified, rows, tokens, seconds, drafting))
-        deciding = perf_counter() - drafted + planned - began
-        for drafter in self._policy.drafters:
-            drafter.observe(Outcome(tokens, accepted if drafter is decision.drafter else 0))
-        return SimulatedStep(
-            decision.drafter.name if decision.drafter else None,
-            verified,
-            accepted,
-            len(tokens),
-            seconds,
-            reading,
-            switching,
-            deciding,
-        )
-
-    def _draft(self, decision: Decision, limit: Limit) -> tuple[float, float, Draft]:
-        """The seconds of the draft and of what the drafter had to read, and the draft."""
-        if not decision.drafter:
-            return 0.0, 0.0, NOTHING
-        unread = backlog(decision.drafter)
-        draft = decision.draft or run(
-            proposal(decision.drafter, limit.to(decision.depth, decision.go_on))
-        )
-        draft = draft.first(decision.depth)
-        cost = self._drafting[decision.drafter.name]
-        if decision.drafter.traits.cheap:
-            return cost.first, 0.0, draft
-        if not len(draft):
-            return 0.0, 0.0, draft
-        parallel = decision.drafter.traits.parallel
-        rows = decision.depth if parallel else len(draft)
-        return cost.of(rows), cost.catch_up_seconds(unread), draft
+        self._writer.begin(answer)
+        Rounds([self._writer], self._decodes.seconds).run()
+        return self._writer.steps

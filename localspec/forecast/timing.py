@@ -20,6 +20,8 @@ _WIDTHS = (*range(1, DEEPEST + 2), 24, 32)
 # The fewest and the most rounds over all widths, and the seconds after which no further one begins.
 _ROUNDS = (2, 9)
 _SECONDS = 3.0
+# How many texts may share a decode of their drafter; other numbers are interpolated.
+_TEXTS = (1, 2, 3, 4, 6, 8, 12, 16)
 # Tokens in the two drafts whose difference is the cost of a further token.
 _FEW, _MANY = 1, 5
 
@@ -96,6 +98,37 @@ def measure_costs(
     return StepCosts({**passes, 1: plain}, switch, max(0.0, token - plain), drafters)
 
 
+def shared_decodes(drafter: KVSequence, answers: Sequence[Answer], most: int) -> dict[int, float]:
+    """Seconds of a drafter's decode by the texts that share it, each with a row; most: of them.
+
+    A row costs the same, whether it belongs to the same text or to another one.
+    """
+    answer = max(answers, key=lambda each: len(each.tokens))
+    text, place = answer.text, len(answer.prompt) + len(answer.tokens) // 2
+    drafter.set_tokens(text[:place])
+    widths = sorted({*(each for each in _TEXTS if each < most), most})
+    samples: dict[int, list[float]] = {width: [] for width in widths}
+    began = perf_counter()
+    for number in range(_ROUNDS[1]):
+        if number >= _ROUNDS[0] and perf_counter() - began > _SECONDS:
+            break
+        for width, seconds in samples.items():
+            _pass_seconds(drafter, text, place, width)
+            seconds.append(_pass_seconds(drafter, text, place, width))
+    return {width: _typical(seconds) for width, seconds in samples.items()}
+
+
+def _pass_seconds(sequence: KVSequence, text: Sequence[int], place: int, rows: int) -> float:
+    """The seconds of a pass over tokens of the text: which experts run depends on them."""
+    tokens = [*text[place:], *text][:rows]
+    began = perf_counter()
+    sequence.score(tokens[0], Draft(tokens[1:]))
+    sequence.commit(())
+    seconds = perf_counter() - began
+    sequence.truncate(place)
+    return seconds
+
+
 def _typical(seconds: Sequence[float]) -> float:
     """The largest of the fastest quarter, because other programs on the machine only add time."""
     return sorted(seconds)[len(seconds) // 4]
@@ -150,15 +183,7 @@ class _Measurement:
         self._count += 1
 
     def _pass_seconds(self, rows: int) -> float:
-        """The seconds of a pass over tokens of the text: which experts run depends on them."""
-        text = self._answer.text
-        tokens = [*text[self._place :], *text][:rows]
-        began = perf_counter()
-        self._context.score(tokens[0], Draft(tokens[1:]))
-        self._context.commit(())
-        seconds = perf_counter() - began
-        self._context.truncate(self._place)
-        return seconds
+        return _pass_seconds(self._context, self._answer.text, self._place, rows)
 
     def _draft_seconds(self, place: int, depth: int) -> float:
         if not self._model:

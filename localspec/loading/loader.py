@@ -113,9 +113,14 @@ class LoadedModels:
         """Why a text in this place shares no decode with others; None if it does."""
         if place.sequence.context is self.target.context:
             return None
+        return self.never_shares or f"{_NO_ROOM} {place.shortage}"
+
+    @property
+    def never_shares(self) -> str | None:
+        """Why texts share no decode however much memory there is; None if they may."""
         if self.runtime.reproducible:
             return _REPRODUCIBLE
-        return _NO_FLASH if self.runtime.flash is False else f"{_NO_ROOM} {place.shortage}"
+        return _NO_FLASH if self.runtime.flash is False else None
 
     def new_target(self) -> KVSequence:
         """Make another cache of the target, for one text; the caller closes it."""

@@ -49,9 +49,9 @@ def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
     record = json.loads(done.out)
     assert record.keys() == {
         *("model", "lines", "answers", "tokens", "rates", "assumed"),
-        *("clairvoyant", "without_flash_attention", "seconds", "plan"),
+        *("clairvoyant", "without_flash_attention", "seconds", "plan", "users"),
     }
-    assert record["assumed"] == {} and record["clairvoyant"] is None
+    assert record["assumed"] == {} and record["clairvoyant"] is None and record["users"] == []
     assert record["answers"] == 2 and record["model"]["drafter"] is None
     # Nothing drafts, so there is no `auto`; copying can be predicted all the same.
     assert {line["drafter"] for line in record["lines"]} == {"plain", "suffix", "lookup", "ngram"}
@@ -66,17 +66,62 @@ def test_json_has_every_line_and_the_plan(tmp_path: Path) -> None:
 
 
 def test_every_depth_on_demand(tmp_path: Path) -> None:
-    done = run(tmp_path, "plan", *FEW, "--all", "--draft", "lookup", "--temperature", "0")
+    arguments = ("--all", "--draft", "lookup", "--temperature", "0", "--users", "2")
+    done = run(tmp_path, "plan", *FEW, *arguments)
     assert done.code == 0, done.err
+    assert [f"auto, depth {depth}" in done.out for depth in (0, 1, 8, 9)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
     depths = [line.split()[2] for line in done.out.splitlines() if line.startswith("lookup")]
     assert sorted(map(int, depths)) == list(range(1, 17))
     [bound, lost] = [line for line in done.out.splitlines() if "auto " in line and ": " in line]
     assert bound.startswith("who knew which drafts are right: ") and lost.startswith("what auto ")
 
 
+def test_users_at_once(tmp_path: Path) -> None:
+    done = run(tmp_path, "plan", *FEW, "--users", "2,1", "--temperature", "0.8")
+    assert done.code == 0, done.err
+    _, _, users = done.out.split("\n\n")
+    header, *rows = users.splitlines()
+    assert header.split()[:2] == ["users", "drafter"]
+    first, second = [row.split() for row in rows[:3]], [row.split() for row in rows[3:6]]
+    assert [row[:2] for row in first] == [["1", "plain"], ["1", "auto"], ["1", "auto,"]]
+    assert {row[0] for row in second} == {"2"}
+    assert first[0][3:5] == second[0][3:5] == ["1.00", "1.00"]
+    assert "no interval for 1, 2 users: it takes 3 groups of texts" in users
+    assert "all ask at once" in users
+    assert "simulating 1 user\n" in done.err and "simulating 2 users\n" in done.err
+
+
+def test_json_of_users_who_are_more_than_the_prompts(tmp_path: Path) -> None:
+    (tmp_path / "two.txt").write_text("def f(a):\n---\nclass A:\n")
+    arguments = ("--prompts", str(tmp_path / "two.txt"), "--users", "3", "-n", "8", "--json")
+    arguments += ("--ignore-eos",)
+    done = run(tmp_path, "plan", "--threads", "1", *arguments)
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert (record["answers"], record["tokens"]) == (3, 24)
+    plain, adaptive, *at_depths = record["users"]
+    assert plain.keys() == {
+        *("users", "drafter", "depth", "groups", "tokens_per_second", "each"),
+        *("speed_up", "slowest", "acceptance"),
+    }
+    assert plain["speed_up"] == {"value": 1.0, "low": None, "high": None}
+    assert (plain["drafter"], adaptive["drafter"]) == ("plain", "auto")
+    assert plain["depth"] is adaptive["depth"] is None
+    assert [each["depth"] for each in at_depths] == [*range(1, 9)]
+    assert all(each["users"] == 3 and each["tokens_per_second"] > 0 for each in record["users"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
+        (["--users", "0"], 2, "users is '0'; it must be numbers from 1 to 16"),
+        (["--users", "2,x"], 2, "users is '2,x'; it must be numbers from 1 to 16"),
+        (["--users", "4", "--answers", "3"], 2, "--answers is 3; it must be at least 4"),
         (["--answers", "1"], 2, "--answers is 1; it must be at least 2"),
         (["--tokens", "0"], 2, "--tokens is 0; it must be at least 2"),
         (["--set", "poems"], 2, "there is no such set"),

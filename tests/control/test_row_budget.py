@@ -17,8 +17,8 @@ from localspec.bench.experiments.simulated_users import (
     DEPTHS,
     MakePolicy,
     SimulatedUsers,
+    SimulatedWriter,
     Speeds,
-    Writer,
     auto,
     fixed,
     plain,
@@ -592,15 +592,15 @@ def test_what_others_drafted_last_leaves_room_until_they_decide() -> None:
 def test_a_trial_beside_others_is_of_one_token_and_they_know_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    decide, depths = Writer.decide, list[tuple[int, int]]()
+    decide, depths = SimulatedWriter.decide, list[tuple[int, int]]()
 
-    def watched(writer: Writer) -> None:
+    def watched(writer: SimulatedWriter) -> None:
         decide(writer)
         offer = writer.policy.rows.offer  # type: ignore[attr-defined]
         if offer.trial:
             depths.append((offer.depth, len(writer.draft)))
 
-    monkeypatch.setattr(Writer, "decide", watched)
+    monkeypatch.setattr(SimulatedWriter, "decide", watched)
     SimulatedUsers(COSTS["F16 B"], [User(0.5)] * 8, auto).run(150)
     assert len(depths) > 3 and set(depths) == {(1, 1)}
 

@@ -186,15 +186,21 @@ def test_the_simulation_takes_the_steps_of_a_real_loop(
     predicted = [SimulatedRun.of(simulation.run(answer)) for answer in answers]
     # The real one, in the same world.
     other = Simulation([Suffix(max_replaced=0), model], known, {})
-    policy = PolicyOfKnownCosts(other._policy, known)
+    policy = PolicyOfKnownCosts(other.policy, known)
     with engine.slot.new_context(GenerationConfig.of(**options(temperature))) as context:
-        context.padded = other._learnt.padded
+        context.padded = other.policy.padded
         for answer, run in zip(answers, predicted, strict=True):
             stats, policy.left = Stats(), len(answer.tokens)
             held = context.truncate(context.shared(answer.prompt[:-1]))
             context.extend(answer.prompt[held:-1])
             loop = Decoder(
-                context, policy, RULES["coupled"], answer.sampler, list(answer.prompt), stats
+                context,
+                policy,
+                RULES["coupled"],
+                answer.sampler,
+                list(answer.prompt),
+                stats,
+                quick_first_token=True,
             )
             made = [each.id for each in itertools.islice(loop.run(LENGTH), len(answer.tokens))]
             assert made == answer.tokens

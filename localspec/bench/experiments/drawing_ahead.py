@@ -24,6 +24,7 @@ from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import PassCosts
+from localspec.control.row_budget import RowBudget
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix
@@ -46,7 +47,7 @@ class SimulatedAhead(SimulatedDrafter):
     """
 
     def __init__(self, rate: float, each: float, random: Random, *, ahead: bool) -> None:
-        super().__init__(User(rate), random, lambda _rows: 1.0)
+        super().__init__(User(rate), random, lambda _rows: 1.0, RowBudget().new_share())
         self.each = each
         self.drawn = self.used = 0
         if ahead:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from localspec.control.row_budget import RowShare
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 
@@ -58,21 +59,22 @@ MIXES: dict[str, Sequence[User]] = {
 class SimulatedDrafter:
     """Proposes 1 for a right token and 0 for a wrong one; the target's token is always 1.
 
-    decode: returns the seconds of a decode by its rows. seconds: those spent on drafting so far.
-    texts: how many texts drafted in the last round. reading: the seconds of `seconds` in which it
-    read a prompt.
+    decode: returns the seconds of a decode by its rows. share: that of the text, which knows how
+    many texts drafted in the last round. seconds: those spent on drafting so far. reading: the
+    seconds of `seconds` in which it read a prompt.
     """
 
     name = "drafter"
 
-    def __init__(self, user: User, random: Random, decode: Callable[[int], float]) -> None:
+    def __init__(
+        self, user: User, random: Random, decode: Callable[[int], float], share: RowShare
+    ) -> None:
         computer = None if user.copies else lambda: _COMPUTER
         self.traits = Traits(cheap=user.copies, computer=computer, backlog=lambda: self._unread)
         self._unread = user.prompt
         self.reading = 0.0
         self.seconds = 0.0
-        self.texts = 1
-        self._user, self._random, self._decode = user, random, decode
+        self._user, self._random, self._decode, self._share = user, random, decode, share
         # By place from here on: whether the token is right, and the drafter's confidence in it.
         self._coming: list[tuple[bool, float]] = []
         self._found = 0
@@ -97,7 +99,7 @@ class SimulatedDrafter:
                 self._coming.append(self.draw())
             right, margin = self._coming[len(tokens)]
             if not self._user.copies:
-                self.seconds += self._share_of(self.texts) * (FURTHER if tokens else FIRST)
+                self.seconds += self._share_of(self._share.texts) * (FURTHER if tokens else FIRST)
             tokens.append(int(right))
             if limit.go_on and not self._user.copies and not limit.go_on(margin):
                 break
@@ -105,6 +107,8 @@ class SimulatedDrafter:
 
     def seconds_of(self, texts: Sequence[int]) -> float:
         """Seconds of a draft. texts: for each of its tokens, how many texts share its decode."""
+        if self._user.copies:
+            return 0.0
         return sum(
             self._share_of(each) * (FURTHER if number else FIRST)
             for number, each in enumerate(texts)

@@ -32,13 +32,13 @@ from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import DrafterSeconds
 from localspec.control.fixed_depth import FixedDepth
-from localspec.control.pass_costs import WIDEST_DECODE, PassCosts
+from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowBudget, RowShare
+from localspec.forecast.rounds import Rounds, Writer
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
-from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit, Outcome
 from localspec.speculation.policy import Policy, Step
 
@@ -47,58 +47,37 @@ DEPTHS = (1, 2, 3, 4, 6, 8, 12)
 _SAMPLER = Sampler(SamplingParams(), Noise(0))
 
 
-@dataclass
-class Writer:
-    """A user's text: its policy, its drafter, the tokens so far, and those that are left.
+class SimulatedWriter(Writer):
+    """A user's text, of which every token is 1.
 
-    share: its part of the rows of all texts.
+    drafter: the user's. tokens, left: how many there are so far, and how many may follow.
     """
 
-    policy: Policy
-    drafter: SimulatedDrafter
-    share: RowShare
-    tokens: int = 0
-    left: int = 1001
-    draft: Draft = NOTHING
-    verified: int = 0
-    drafting: float = 0.0
-
-    def decide(self) -> None:
-        """Decide about a draft, and draw it."""
-        began = self.drafter.seconds
-        limit = Limit(self.left - 1, Prefix(0), _SAMPLER)
-        decision, self.draft = self.policy.decide(limit), NOTHING
-        if decision.drafter:
-            self.draft = decision.draft or self.drafter.propose(
-                limit.to(decision.depth, decision.go_on)
-            )
-            self.draft = self.draft.first(decision.depth)
-        self.verified = self.policy.keep(self.draft)
-        self.drafting = self.drafter.seconds - began
+    def __init__(self, policy: Policy, drafter: SimulatedDrafter, share: RowShare) -> None:
+        super().__init__(policy, share)
+        self.drafter = drafter
+        self.tokens, self.left = 0, 1001
 
     @property
-    def rows(self) -> int:
-        """The rows of its pass."""
-        return self.verified + 1
+    def is_written(self) -> bool:
+        """It has no end."""
+        return True
 
-    def learn(self, others: Sequence[int], padding: int, seconds: float) -> None:
-        """Commit what is right. seconds: of the decode. padding: rows of padding in its pass."""
-        right = self.draft.tokens[: self.verified]
-        accepted = next((at for at, token in enumerate(right) if not token), self.verified)
-        width = self.rows + padding
-        share = seconds * width / (width + sum(others))
-        step = Step(
-            self.draft.tokens,
-            self.verified,
-            width,
-            [1] * (accepted + 1),
-            share + self.drafting,
-            self.drafting,
-            others=tuple(others),
-            decode_seconds=seconds,
-            share=share,
-        )
-        self.policy.learn(step)
+    def limit(self) -> Limit:
+        """As many tokens as are left."""
+        return Limit(self.left - 1, Prefix(0), _SAMPLER)
+
+    def coming(self, count: int) -> Sequence[int]:
+        """The right tokens."""
+        return [1] * count
+
+    def draft_seconds(self, texts: Sequence[int]) -> float:
+        """Those that the drafter has, with its reading; copies take no time."""
+        reading, self.drafter.reading = self.drafter.reading, 0.0
+        return self.drafter.seconds_of(texts) + reading
+
+    def commit(self, step: Step, accepted: int) -> None:
+        """Tell the drafter of the step, also where it does not draft by its policy."""
         self.drafter.observe(Outcome(step.tokens, accepted))
         self.tokens += len(step.tokens)
 
@@ -114,7 +93,7 @@ class SimulatedUsers:
     PassCosts. equal_work: whether the same tokens are right for all users. seed: of what is right.
     believed: the costs that policies begin with; None: the true ones. shared_drafting: whether a
     decode of the drafter for several texts takes longer than for one by as many times as one of the
-    target; else by as many times as there are texts. seconds: the simulated time so far.
+    target; else by as many times as there are texts.
     """
 
     costs: Mapping[int, float]
@@ -125,15 +104,16 @@ class SimulatedUsers:
     seed: int = 0
     believed: Mapping[int, float] | None = None
     shared_drafting: bool = True
-    seconds: float = 0.0
-    writers: list[Writer] = field(init=False, default_factory=list)
+    rounds: Rounds = field(init=False)
+    writers: list[SimulatedWriter] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         budget = RowBudget()
         for number, user in enumerate(self.users):
             random = Random(self.seed + (0 if self.equal_work else number))
             decode = self._seconds if self.shared_drafting else float
-            drafter = SimulatedDrafter(user, random, decode)
+            share = budget.new_share()
+            drafter = SimulatedDrafter(user, random, decode, share)
             passes = self.believed or self.costs
             first, further = (0.0, 0.0) if user.copies else (FIRST, FURTHER)
             alone = DrafterSeconds(first, further, READING)
@@ -141,10 +121,15 @@ class SimulatedUsers:
                 PassCosts(passes, unequal_apart=self.unequal_apart),
                 {drafter.name: alone.cost(passes)},
             )
-            share = budget.new_share()
             policy = self.make(drafter, costs, share)
             policy.begin()
-            self.writers.append(Writer(policy, drafter, share))
+            self.writers.append(SimulatedWriter(policy, drafter, share))
+        self.rounds = Rounds(self.writers, self._seconds, unequal_apart=self.unequal_apart)
+
+    @property
+    def seconds(self) -> float:
+        """The simulated time so far."""
+        return self.rounds.seconds
 
     def run(self, tokens: int) -> "SimulatedUsers":
         """Go on until each user has so many tokens on average."""
@@ -153,26 +138,8 @@ class SimulatedUsers:
         return self
 
     def step(self) -> None:
-        """One round: all decide and draft, then their passes are computed."""
-        for writer in self.writers:
-            writer.decide()
-        self._share_drafting()
-        self.seconds += sum(writer.drafting for writer in self.writers)
-        for members in self._decodes():
-            self._decode(members)
-
-    def _share_drafting(self) -> None:
-        """Charge the drafts, of which the n-th tokens come from one decode of the drafter."""
-        drafting = [each for each in self.writers if each.drafting > 0]
-        lengths = sorted((len(each.draft) for each in drafting), reverse=True)
-        # By the number of a token, how many texts draft so many.
-        texts = [sum(each > at for each in lengths) for at in range(max(lengths, default=0))]
-        for writer in drafting:
-            writer.drafting = writer.drafter.seconds_of(texts[: len(writer.draft)])
-            writer.drafting += writer.drafter.reading
-            writer.drafter.reading = 0.0
-        for writer in self.writers:
-            writer.drafter.texts = writer.share.texts = max(1, len(drafting))
+        """One round."""
+        self.rounds.step()
 
     def _seconds(self, rows: int) -> float:
         """Seconds of a decode, linear between the known numbers of rows and behind the last."""
@@ -180,34 +147,6 @@ class SimulatedUsers:
         if rows > last:
             return most + (most - less) * (rows - last) / (last - before)
         return float(np.interp(rows, list(self.costs), list(self.costs.values())))
-
-    def _decodes(self) -> list[list[Writer]]:
-        """The texts of each decode."""
-        decodes: list[list[Writer]] = []
-        for writer in self.writers:
-            for members in decodes:
-                total = sum(each.rows for each in members) + writer.rows
-                equal = not self.unequal_apart or members[0].rows == writer.rows
-                if equal and total <= WIDEST_DECODE:
-                    members.append(writer)
-                    break
-            else:
-                decodes.append([writer])
-        return decodes
-
-    def _decode(self, members: Sequence[Writer]) -> None:
-        rows = [each.rows for each in members]
-        total = sum(rows)
-        # The last pass is padded, by its own policy.
-        padding = 0 if self.unequal_apart else members[-1].policy.padded(total) - total
-        seconds = self._seconds(total + padding)
-        self.seconds += seconds
-        for place, writer in enumerate(members):
-            last = place == len(members) - 1
-            others = [*rows[:place], *rows[place + 1 :]]
-            if not last:
-                others[-1] += padding
-            writer.learn(others, padding if last else 0, seconds)
 
 
 def plain(_drafter: SimulatedDrafter, _costs: CostModel, _rows: RowShare) -> Policy:
