@@ -1,5 +1,7 @@
 """Block maxima: the largest logits of a row, found without reading the whole row again."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,23 @@ _GROUPS = 6
 _NONE = np.float32(-np.inf)
 # Quicker than the method `max`, which calls it.
 _maximum = np.maximum.reduce
+
+
+def likeliest(values: Row, ids: Ids, k: int) -> tuple[Row, Ids]:
+    """The k largest of these entries, largest first; of equal ones, the lower id first.
+
+    ids: ascending.
+    """
+    order = (-values).argsort(kind="stable")[:k]
+    return values.take(order), ids.take(order)
+
+
+class Candidates(NamedTuple):
+    """All entries of a row that are at least `bound`, by id."""
+
+    logits: Row
+    ids: Ids
+    bound: np.floating
 
 
 class BlockMaxima:
@@ -75,8 +94,13 @@ class BlockMaxima:
                 if ids.size == 1:
                     return values, ids
             values, ids = self.found(tops[-k])
-        order = (-values).argsort(kind="stable")[:k]
-        return values.take(order), ids.take(order)
+        return likeliest(values, ids, k)
+
+    def candidates(self, k: int, least: np.floating) -> Candidates:
+        """Entries among which are all of the k largest that are at least `least`."""
+        if np.count_nonzero(self._maxima >= least) > k:
+            least = max(least, self._tops_of_groups(k)[-k])
+        return Candidates(*self.found(least), least)
 
     def _tops_of_groups(self, k: int) -> Row:
         """The largest entries of at least k groups of blocks, ascending.
@@ -94,12 +118,13 @@ class BlockMaxima:
 
     def found(self, bound: np.floating) -> tuple[Row, Ids]:
         """The entries that are at least `bound`, and their ids, ascending. bound: no NaN."""
-        (alive,) = (self._maxima >= bound).nonzero()
+        level = np.array(bound)  # quicker to compare with than a scalar
+        (alive,) = (self._maxima >= level).nonzero()
         if alive.size > _MOST_ALIVE * self._maxima.size:
             ids = (self.entries >= bound).nonzero()[0]
             return self.entries.take(ids), ids
         entries = self._blocks.take(alive, axis=1).ravel()
-        (found,) = (entries >= bound).nonzero()
+        (found,) = (entries >= level).nonzero()
         values, ids = entries.take(found), self._ids(found, alive)
         if not self._rest.size:
             return values, ids

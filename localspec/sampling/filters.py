@@ -6,13 +6,14 @@ needs the same code for both models. Of equal logits, the lower token id comes f
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
-from localspec.sampling.block_maxima import BlockMaxima, Ids, Row
+from localspec.sampling.block_maxima import BlockMaxima, Candidates, Ids, Row, likeliest
 from localspec.sampling.distribution import Distribution, Thresholded
 from localspec.sampling.params import SamplingParams
 
@@ -20,6 +21,8 @@ from localspec.sampling.params import SamplingParams
 _TOP_P_GUESS = 1024
 # Tokens that min-p alone leaves are looked up if they are so many at most.
 _FEW_LEFT = 4096
+# Up to this many candidates are not sorted before somebody asks.
+_FEW = 1024
 # llama.cpp stores temperatures as float32, where values up to this round to zero.
 _GREEDY_UP_TO = 2.0**-150
 
@@ -30,6 +33,84 @@ class NoTokenError(LocalspecError):
 
 class BrokenLogitsError(LocalspecError):
     """The logits contain NaN or infinity."""
+
+
+class TopK(NamedTuple):
+    """top-k, top-p and min-p for one row. least: the least logit that min-p leaves."""
+
+    k: int
+    top_p: float
+    least: np.float32
+
+    def of(self, values: Row, ids: Ids) -> tuple[Row, Ids]:
+        """What they leave of the k largest. values: likeliest first."""
+        return _min_p(*_top_p(values, ids, self.top_p), self.least)
+
+
+class Truncated(Distribution):
+    """softmax(logits / temperature) over what top-k, top-p and min-p leave of a row.
+
+    They are sorted when somebody asks for them: noise finds its winner among the candidates, and
+    mostly it is plain that the filters leave that one. Until then `row` may be a view of a model's
+    own buffer.
+
+    row: the block maxima of the row. candidates: all that may be left.
+    """
+
+    row: BlockMaxima
+    candidates: Candidates
+    filters: TopK
+
+    def __init__(
+        self, row: BlockMaxima, candidates: Candidates, filters: TopK, temperature: float
+    ) -> None:
+        vars(self).update(
+            row=row, candidates=candidates, filters=filters, temperature=temperature, known=None
+        )
+
+    def leaves(self, index: int) -> bool:
+        """Whether the filters leave this candidate."""
+        return self._surely_leaves(index) or self.index(int(self.candidates.ids[index])) is not None
+
+    def _surely_leaves(self, index: int) -> bool:
+        """Whether it is plain that the filters leave this candidate.
+
+        top-p does if less than its share of the weight of top-k comes before the candidate. Behind
+        it comes at least the bound's weight for each place.
+        """
+        logits, top = self.candidates.logits.tolist(), float(self.row.top)
+        logit = logits[index]
+        ahead = [math.exp(each - top) for each in logits if each >= logit]
+        places = min(self.filters.k, len(logits)) - len(ahead)
+        if places < 0:
+            return False
+        own = math.exp(logit - top)
+        behind = own + places * math.exp(float(self.candidates.bound) - top)
+        # The margin covers rounding errors.
+        top_p = self.filters.top_p
+        return (sum(ahead) - own) * (1 - top_p) < 0.999 * behind * top_p
+
+    @cached_property
+    def _left(self) -> tuple[Row, Ids]:
+        values, ids, _ = self.candidates
+        k, _, least = self.filters
+        if ids.size >= k:
+            return self.filters.of(*likeliest(values, ids, k))
+        return self.filters.of(*self.row.largest(k, least))
+
+    @cached_property
+    def logits(self) -> Row:
+        """(n,) float32, n >= 1, likeliest first."""
+        return self._left[0]
+
+    @cached_property
+    def ids(self) -> Ids:
+        """(n,) token ids."""
+        return self._left[1]
+
+    def kept(self) -> Distribution:
+        """One that stays valid after the next decode."""
+        return Distribution(self.logits, self.ids, self.temperature)
 
 
 def distribution(logits: Row, params: SamplingParams, recent: Sequence[int] = ()) -> Distribution:
@@ -126,7 +207,7 @@ def _truncated(row: Row, params: SamplingParams) -> Distribution:
     elif whole:
         values, ids = _top_p_of_all(maxima, top_p, least)
     else:
-        values, ids = _top_p(*maxima.largest(params.top_k, least), top_p)
+        return _top_k(maxima, TopK(params.top_k, top_p, least), params.temperature)
     return Distribution(*_min_p(values, ids, least), params.temperature)
 
 
@@ -156,6 +237,17 @@ def _min_p_of_all(maxima: BlockMaxima, least: np.float32, temperature: float) ->
     if maxima.has_more(_FEW_LEFT, least):
         return Thresholded(maxima, least, temperature)
     return Distribution(*maxima.found(least), temperature)
+
+
+def _top_k(row: BlockMaxima, filters: TopK, temperature: float) -> Distribution:
+    """Which of a few candidates the filters leave is not found out yet."""
+    if filters.k <= _FEW:
+        candidates = row.candidates(filters.k, filters.least)
+        if candidates.ids.size == 1:
+            return Distribution(candidates.logits, candidates.ids, temperature)
+        if candidates.ids.size <= _FEW:
+            return Truncated(row, candidates, filters, temperature)
+    return Distribution(*filters.of(*row.largest(filters.k, filters.least)), temperature)
 
 
 def _likeliest_first(values: Row, ids: Ids) -> tuple[Row, Ids]:

@@ -1,17 +1,20 @@
 """Keyed hash: words of 32 bits that are a pure function of (seed, position, token id)."""
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 Words = NDArray[np.uint32]
+Keys = Words | list[Words]
 Ids = NDArray[np.integer]
 
-_MASK64 = (1 << 64) - 1
+_MASK32, _MASK64 = (1 << 32) - 1, (1 << 64) - 1
+_SPREAD_BY, _FIRST_BY, _SECOND_BY = 0x9E3779B1, 0x7FEB352D, 0x846CA68B
 # Arrays without a dimension: numpy is twice as quick with them as with its scalars.
 _SPREAD, _FIRST, _SECOND, _15, _16 = (
-    np.array(word, np.uint32) for word in (0x9E3779B1, 0x7FEB352D, 0x846CA68B, 15, 16)
+    np.array(word, np.uint32) for word in (_SPREAD_BY, _FIRST_BY, _SECOND_BY, 15, 16)
 )
 # Words per operation, so that its arrays stay in the processor's cache.
 _CHUNK = 16384
@@ -23,18 +26,32 @@ def keys_of(seed: int, position: int) -> Words:
 
     seed: 0 to 2**64 - 1.
     """
-    state = _splitmix(_splitmix(seed) ^ (position & _MASK64))
-    words = []
-    for _ in range(3):
-        state = _splitmix(state)
-        words += [state & 0xFFFFFFFF, state >> 32]
-    coarse, fine = words[:3], words[3:]
-    # The first shift of the hash, which `mixed` has done for the tokens.
-    coarse[0] ^= coarse[0] >> 16
-    fine[0] ^= fine[0] >> 16
+    words = _words(seed, position)
+    coarse, fine = _word_keys(words), _word_keys(words)
     keys = np.array([*zip(coarse, fine, strict=True)], np.uint32).reshape(3, 2, 1)
     keys.flags.writeable = False
     return keys
+
+
+@lru_cache(1024)
+def coarse_keys_of(seed: int, position: int) -> list[int]:
+    """The three keys of a token's coarse word."""
+    return _word_keys(_words(seed, position))
+
+
+def _words(seed: int, position: int) -> Iterator[int]:
+    state = _splitmix(_splitmix(seed) ^ (position & _MASK64))
+    while True:
+        state = _splitmix(state)
+        yield state & _MASK32
+        yield state >> 32
+
+
+def _word_keys(words: Iterator[int]) -> list[int]:
+    """The keys of one word of noise."""
+    first = next(words)
+    # The first shift of the hash, which `mixed` has done for the tokens.
+    return [first ^ (first >> 16), next(words), next(words)]
 
 
 def derive_seed(seed: int, *numbers: int) -> int:
@@ -52,10 +69,10 @@ def mixed(ids: Ids) -> Words:
     return spread
 
 
-def hashed(tokens: Words, keys: Words) -> Words:
+def hashed(tokens: Words, keys: Keys) -> Words:
     """A keyed bijection of 32-bit words: multiply-xorshift rounds with a key between them.
 
-    tokens: (n,) from `mixed`. keys: (3, 1) -> (n,), or (3, 2, 1) -> (2, n).
+    tokens: (n,) from `mixed`. keys: (3,) or (3, 1) -> (n,), or (3, 2, 1) -> (2, n).
     """
     words: Words = tokens ^ keys[0]
     scratch = np.empty_like(words)
@@ -63,6 +80,16 @@ def hashed(tokens: Words, keys: Words) -> Words:
     np.right_shift(words, _16, out=scratch)
     words ^= scratch
     return words
+
+
+def coarse_word(token: int, keys: Sequence[int]) -> int:
+    """The hash of one token, in Python's own numbers. keys: three, from `coarse_keys_of`."""
+    word = token * _SPREAD_BY & _MASK32
+    word ^= (word >> 16) ^ keys[0]
+    word = word * _FIRST_BY + keys[1] & _MASK32
+    word ^= word >> 15
+    word = word * _SECOND_BY + keys[2] & _MASK32
+    return word ^ (word >> 16)
 
 
 def tokens_below(bound: int, n_vocab: int, keys: Words) -> NDArray[np.intp]:
@@ -81,7 +108,7 @@ def tokens_below(bound: int, n_vocab: int, keys: Words) -> NDArray[np.intp]:
     return np.concatenate(found)
 
 
-def _rounds(words: Words, keys: Words, scratch: Words) -> None:
+def _rounds(words: Words, keys: Keys, scratch: Words) -> None:
     """All of the hash between its first and its last shift, in place."""
     words *= _FIRST
     words += keys[1]

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import InvalidValueError
-from localspec.sampling import gumbel
+from localspec.sampling import gumbel, race
 from localspec.sampling.block_maxima import BlockMaxima, Row
 from localspec.sampling.distribution import Distribution, Thresholded, relative_scores
-from localspec.sampling.keyed_hash import Ids, hashed, keys_of, mixed
+from localspec.sampling.filters import Truncated
+from localspec.sampling.keyed_hash import Ids, coarse_keys_of, hashed, keys_of, mixed
 from localspec.sampling.lucky_tokens import NOISE_WITHOUT_LUCK, LuckyTokens
 
-# Up to this many tokens, all noise is computed; beyond, only that of tokens that can win.
+# Up to this many tokens, the noise of all is looked at; beyond, only that of tokens that can win.
 _FEW = 1024
 _LEAST_FLOAT32 = np.finfo(np.float32).min
 # Where more than so many are in blocks with tokens that can win, those with a score above this
@@ -61,15 +62,27 @@ class Noise:
             return self._sample_from_row(
                 distribution.row, distribution.bound, temperature, position
             )
+        if isinstance(distribution, Truncated):
+            (logits, ids, _), top = distribution.candidates, distribution.row.top
+            first = race.first(logits, ids, top, temperature, coarse_keys_of(self.seed, position))
+            if first is not None and distribution.leaves(first):
+                return int(ids[first])
         if len(distribution) == 1:
             return distribution.token(0)
         if len(distribution) <= _FEW:
             ids = np.arange(len(distribution)) if distribution.ids is None else distribution.ids
-            return int(ids[(distribution.scores() + self.gumbel(position, ids)).argmax()])
+            return self._sample_from_few(distribution, ids, position)
         if distribution.ids is None:
             maxima = distribution.maxima()
             return self._sample_from_row(maxima, _LEAST_FLOAT32, temperature, position)
         return self._sample_from_many(distribution, distribution.ids, position)
+
+    def _sample_from_few(self, distribution: Distribution, ids: Ids, position: int) -> int:
+        logits, keys = distribution.logits, coarse_keys_of(self.seed, position)
+        first = race.first(logits, ids, logits.max(), distribution.temperature, keys)
+        if first is None:
+            first = int((distribution.scores() + self.gumbel(position, ids)).argmax())
+        return int(ids[first])
 
     def _sample_from_row(
         self, row: BlockMaxima, bound: np.float32, temperature: float, position: int

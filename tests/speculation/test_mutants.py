@@ -45,6 +45,7 @@ from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 from localspec.drafters.chain import Chain
 from localspec.drafters.draft_model import DraftModel
 from localspec.generation_config import GenerationConfig
+from localspec.sampling import keyed_hash
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
@@ -556,7 +557,7 @@ def test_noise_by_another_key_leaves_the_distribution_unchanged(edit: Edit) -> N
 @pytest.mark.parametrize(
     "edit",
     [
-        Edit(Noise.gumbel, "keys_of(self.seed, position)", "keys_of(0, position)"),
+        Edit(keyed_hash._words, "_splitmix(seed)", "0"),
         Edit(GenerationConfig, "secrets.randbits(32)", "0"),
     ],
     ids=["noise without its seed", "seed drawn once for all"],
