@@ -299,6 +299,8 @@ class AdaptivePolicy:
 
     def _affordable(self, survivals: list[float], drafting: Drafting, catching_up: float) -> int:
         """How many tokens of a draft may be worth their seconds, and are within the budgets."""
+        if not survivals:
+            return 0
         passes, part = self._round.table(), self._round.part(drafting)
         most_seconds = passes[1] + self._available()
         for depth, survival in enumerate(survivals, start=1):

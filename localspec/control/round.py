@@ -47,6 +47,7 @@ from typing import NamedTuple
 
 from localspec.control.joint_drafting import Drafting, JointDrafting, Parts
 from localspec.control.pass_costs import WIDEST, WIDEST_DECODE, PassCosts
+from localspec.control.plan import Plan
 from localspec.control.row_budget import Offer
 
 # The deepest drafts that are considered for all texts alike.
@@ -60,27 +61,8 @@ _TRUSTED = 3.0
 _FAR_BEHIND, _CATCHING_UP = 9.0, 0.9
 
 
-class Plan(NamedTuple):
-    """A choice of drafts for all texts.
-
-    depth: of this text's draft. others: rows of the other texts' passes. tokens: those that the
-    others may expect, by their weights, where a token of this text has the weight 1. seconds: of
-    the round. most: those that all bear. depths: of the others' drafts.
-    """
-
-    depth: int
-    others: tuple[int, ...]
-    tokens: float
-    seconds: float
-    most: float
-    depths: Sequence[int] = ()
-
-
 class _Others(NamedTuple):
-    """What the other texts bring and bear: as in Plan, but the seconds outside the target's decode.
-
-    Those are what they are if this text does not draft.
-    """
+    """What the other texts bring and bear. seconds: outside the target's decode; see Plan."""
 
     rows: tuple[int, ...]
     tokens: float
@@ -111,12 +93,14 @@ class Round:
             return
         self._round = passes.of_round((1,) * self.texts)
         self.share = self._round / self.texts
-        # Seconds outside models, but not of prompts: those are read whatever others draft.
-        self._beside = sum(each.host for each in others)
+        # Who reads a prompt counts as if it took a plain step: that is what a second is worth soon.
+        all_written = passes.of_round((1,) * (1 + len(others)))
+        # Seconds of the others outside the decode.
+        self._beside = sum(each.host for each in others) + all_written - self._round
         self._weights = [own.tokens / each.tokens for each in others]
         # What a token is worth, in seconds of all texts.
-        self._token = self._round / (1.0 + sum(self._weights))
-        self._bare = self._token + self._beside / (1.0 + sum(self._weights))
+        self._token = all_written / (1.0 + sum(self._weights))
+        self._bare = (self._round + self._beside) / (1.0 + sum(self._weights))
         # The depths that are certain: no other is before a text has decided.
         self._certain = [each.depth if each.decided else 0 for each in others]
         # The tokens that `_likeliest` adds, and what each is worth.
@@ -135,10 +119,15 @@ class Round:
         return self._at([each.depth for each in self.others])
 
     @cached_property
+    def _settled(self) -> "_Others":
+        """What the others bring with the drafts that they have decided on."""
+        return self._at(self._certain)
+
+    @cached_property
     def _likeliest(self) -> "list[_Others]":
         """What the others bring with their 0, 1, 2, ... likeliest tokens."""
-        certain = self._at(self._certain)
-        return [certain, *([self._now] if self._planned else self._more(certain))]
+        more = [self._now] if self._planned else self._more(self._settled)
+        return [self._settled, *more]
 
     def _best_without(self) -> float:
         """Seconds per token, by weight, of the best round in which this text does not draft."""
@@ -173,7 +162,7 @@ class Round:
         """
         if not self.others:
             return self._costs
-        certain = self._now if self._passes.unequal_apart else self._likeliest[0]
+        certain = self._now if self._passes.unequal_apart else self._settled
         beside = certain.rows if others is None else tuple(others)
         return [0.0, *(self._decode(beside, own) for own in range(1, WIDEST + 1))]
 
@@ -209,7 +198,10 @@ class Round:
         if not survivals:
             return best, best_rate
         expected = list(accumulate(survivals, initial=1.0))
-        only_deeper = not savings and (self.alone or self._own.planned)
+        beside = sum(self._now.rows) if self._own.planned and self.others else 0
+        # Only this text's depth grows, and up to WIDEST rows no wider decode is quicker.
+        only_deeper = self.alone or beside > 0
+        only_deeper &= not savings and beside + len(survivals) < WIDEST
         for plan in self.plans(survivals, drafting):
             if only_deeper and plan.tokens + expected[-1] <= best_rate * plan.seconds:
                 break  # even if all further tokens were free

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from localspec.control.candidate import Candidate, DraftTimer
 from localspec.control.joint_drafting import Drafting
-from localspec.control.round import Plan
+from localspec.control.plan import Plan
 from localspec.control.row_budget import RowShare
 
 # Depths whose last token is accepted with a lower probability are not considered.

@@ -113,11 +113,18 @@ class Truncated(Distribution):
         return Distribution(self.logits, self.ids, self.temperature)
 
 
-def distribution(logits: Row, params: SamplingParams, recent: Sequence[int] = ()) -> Distribution:
+def distribution(
+    logits: Row,
+    params: SamplingParams,
+    recent: Sequence[int] = (),
+    *,
+    only_sampled: bool = False,
+) -> Distribution:
     """The distribution of the next token.
 
     logits: (n_vocab,) float32, not modified. recent: the tokens before this one, at least the last
-    `params.penalty_window` of them (read only when a penalty is on).
+    `params.penalty_window` of them (read only when a penalty is on). only_sampled: whether it is
+    used for one sample, and no more; then it may be a `Truncated`.
     Raises NoTokenError if every token is forbidden, and BrokenLogitsError for NaN and infinity.
     """
     row = _adjusted(logits, params, recent)
@@ -127,7 +134,7 @@ def distribution(logits: Row, params: SamplingParams, recent: Sequence[int] = ()
         logit = row.take(token)
         _require_possible(logit[0])
         return Distribution(logit, token)
-    left = _truncated(row, params)
+    left = _truncated(row, params, only_sampled=only_sampled and not greedy)
     if not greedy:
         return left
     values, ids = left.logits, left.ids
@@ -189,7 +196,7 @@ def _penalise(row: Row, params: SamplingParams, recent: Sequence[int]) -> None:
     )
 
 
-def _truncated(row: Row, params: SamplingParams) -> Distribution:
+def _truncated(row: Row, params: SamplingParams, *, only_sampled: bool) -> Distribution:
     """The tokens that survive top-k, typical-p, top-p and min-p, at the sampler's temperature."""
     maxima = BlockMaxima(row)
     _require_possible(maxima.top)
@@ -207,7 +214,11 @@ def _truncated(row: Row, params: SamplingParams) -> Distribution:
     elif whole:
         values, ids = _top_p_of_all(maxima, top_p, least)
     else:
-        return _top_k(maxima, TopK(params.top_k, top_p, least), params.temperature)
+        filters = TopK(params.top_k, top_p, least)
+        if only_sampled and params.top_k <= _FEW:
+            return _top_k(maxima, filters, params.temperature)
+        values, ids = maxima.largest(params.top_k, least)
+        return Distribution(*filters.of(values, ids), params.temperature)
     return Distribution(*_min_p(values, ids, least), params.temperature)
 
 
@@ -241,12 +252,11 @@ def _min_p_of_all(maxima: BlockMaxima, least: np.float32, temperature: float) ->
 
 def _top_k(row: BlockMaxima, filters: TopK, temperature: float) -> Distribution:
     """Which of a few candidates the filters leave is not found out yet."""
-    if filters.k <= _FEW:
-        candidates = row.candidates(filters.k, filters.least)
-        if candidates.ids.size == 1:
-            return Distribution(candidates.logits, candidates.ids, temperature)
-        if candidates.ids.size <= _FEW:
-            return Truncated(row, candidates, filters, temperature)
+    candidates = row.candidates(filters.k, filters.least)
+    if candidates.ids.size == 1:
+        return Distribution(candidates.logits, candidates.ids, temperature)
+    if candidates.ids.size <= _FEW:
+        return Truncated(row, candidates, filters, temperature)
     return Distribution(*filters.of(*row.largest(filters.k, filters.least)), temperature)
 
 

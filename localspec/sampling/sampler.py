@@ -37,6 +37,11 @@ class Sampler:
         """The distribution of the token after `prefix`. logits: (n,) float32, n <= n_vocab."""
         return distribution(self._permitted(logits, prefix), self.params, prefix.recent)
 
+    def sampled_once(self, logits: Row, prefix: Prefix) -> Distribution:
+        """The same, of which one sample is taken before the next decode, and nothing more."""
+        row = self._permitted(logits, prefix)
+        return distribution(row, self.params, prefix.recent, only_sampled=True)
+
     def sample(self, distribution: Distribution, prefix: Prefix) -> int:
         """Sample the token after `prefix`."""
         return self.randomness.sample(distribution, prefix.position)

@@ -304,7 +304,8 @@ class Decoder:
                 prefixes[node] = prefix_at(draft.parent(node)).then(draft.tokens[node])
             return prefixes[node]
 
-        return lambda node: self.sampler.distribution(scores.logits[node + 1], prefix_at(node))
+        law = self.sampler.sampled_once if self.rule.same_text else self.sampler.distribution
+        return lambda node: law(scores.logits[node + 1], prefix_at(node))
 
     def _timing(self, phase: Phase) -> Timing:
         return self.stats.timing(phase, self.clock)

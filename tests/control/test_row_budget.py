@@ -145,15 +145,27 @@ def test_texts_that_had_less_come_first() -> None:
     assert depth(1.0, 2.0) > depth(2.0, 1.0)
 
 
-def test_a_prompt_that_is_read_meanwhile_makes_no_draft_cheaper() -> None:
-    """It takes its time whatever is drafted, so what a draft must bring is what it always must."""
-    passes = PassCosts(COSTS["F16 B"])
-    none, reads = Round(passes, Offer(), ()), Round(passes, Offer(), [offered(reading=True)])
+@pytest.mark.parametrize("readers", [1, 3])
+@pytest.mark.parametrize("costs", COSTS)
+def test_while_others_read_prompts_a_draft_must_save_more_than_all_could_write(
+    costs: str, readers: int
+) -> None:
+    """Their reading takes its time whatever is drafted, but they wait for the draft."""
+    passes, survivals = PassCosts(COSTS[costs]), chances(0.8, 8)
+    drafting = Drafting([0.1 * depth for depth in range(9)])
+    none = Round(passes, Offer(), ())
+    reads = Round(passes, Offer(), [offered(reading=True)] * readers)
     assert reads.texts == 1 and reads.share == none.share
-    assert reads.plain == pytest.approx(passes.seconds(1) / 2)
-    survivals, drafting = chances(0.6, 8), Drafting([0.1 * depth for depth in range(9)])
-    alone, beside = (round_.best(survivals, drafting)[0] for round_ in (none, reads))
-    assert alone and beside and 0 < beside.depth <= alone.depth
+    # Seconds per token once all are written.
+    worth = passes.seconds(1 + readers) / (1 + readers)
+    assert reads.plain == pytest.approx(worth)
+    saved = [
+        sum(survivals[:depth]) * worth - passes.seconds(1 + depth) - drafting.alone[depth]
+        for depth in range(9)
+    ]
+    plan, rate = reads.best(survivals, drafting)
+    assert plan
+    assert (rate * worth > 1) == (max(saved) > saved[0])
 
 
 def test_only_texts_of_one_cache_that_are_written_count() -> None:
