@@ -58,7 +58,7 @@ _TRUSTED = 3.0
 # A text that is behind, but by fewer rounds than this, bears a round that takes no longer than this
 # part of what it may gain: so it catches up sooner than by waiting. Fewer rounds would end what all
 # gain at the first bad luck of one of them.
-_FAR_BEHIND, _CATCHING_UP = 9.0, 0.9
+_FAR_BEHIND, _CATCHING_UP = 6.0, 0.9
 
 
 class _Others(NamedTuple):

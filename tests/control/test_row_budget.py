@@ -458,8 +458,8 @@ def test_a_text_that_is_behind_goes_on_while_it_gains() -> None:
         return plan.most / plain
 
     assert most(0.01) == pytest.approx(1 + 0.9 - 0.01)
-    assert most(1.0) == most(8.9) == pytest.approx(1 + 0.9 * 0.9)
-    assert most(9.1) == pytest.approx(1 + 0.9 - 9.1)
+    assert most(1.0) == most(5.9) == pytest.approx(1 + 0.9 * 0.9)
+    assert most(6.1) == pytest.approx(1 + 0.9 - 6.1)
 
 
 def test_a_draft_does_not_grow_beside_others() -> None:
@@ -703,7 +703,7 @@ def test_no_text_is_ever_delayed_for_long(
 ) -> None:
     """The same adversary, and whoever writes beside it. Others always write what is right."""
     users = users_of_an_adversary(costs, patterns, lies, copies, shared=shared)
-    assert worst_delay(users, 300) <= 12
+    assert worst_delay(users, 300) <= 10
 
 
 @settings(max_examples=20)
