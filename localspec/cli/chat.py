@@ -47,7 +47,10 @@ _SERVED = "TEXTUAL_DRIVER"
 @sampling_options
 @copy_from_option
 @click.option("--theme", metavar="NAME", help="Colour theme. [default: the one used last]")
-@click.option("--web", is_flag=True, help="Open the chat in a browser on this machine.")
+# Eager: --copy-from must know of it.
+@click.option(
+    "--web", is_flag=True, is_eager=True, help="Open the chat in a browser on this machine."
+)
 def chat(
     *,
     model: str | None,

@@ -253,7 +253,7 @@ def load(
     draft_gpu_layers: int | None = None,
     remember: bool = False,
     copy_from: str | Path | Sequence[str | Path] = (),
-    copied_texts: Sequence[str] = (),
+    copied_texts: str | Sequence[str] = (),
 ) -> Engine:
     """Load a target and its drafters; use the engine in a `with`.
 
@@ -263,7 +263,7 @@ def load(
     remember: save the texts of this engine, up to a size limit, in the user's cache folder, and let
     the suffix drafter copy from the texts saved there; `localspec forget` deletes them.
     copy_from: text files, which are in no prompt, that the suffix drafter may copy from.
-    copied_texts: further such texts, themselves.
+    copied_texts: further such texts, themselves; a string is one text.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
     models are; see Placement. `device=["none"]` is the processor.
     The other options are those of RuntimeConfig; None lets localspec choose.
@@ -287,7 +287,8 @@ def load(
         draft_device=draft_device,
         draft_gpu_layers=draft_gpu_layers,
     )
-    texts = (*read_texts(copy_from), *copied_texts)
+    further = [copied_texts] if isinstance(copied_texts, str) else copied_texts
+    texts = (*read_texts(copy_from), *further)
     return load_with(model, draft, runtime, remember=remember, copied_texts=texts)
 
 

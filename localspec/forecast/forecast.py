@@ -118,11 +118,11 @@ def forecast(
         *(each for head in scored.recorded for each in forecast_head(head, scored.answers, costs)),
     ]
     clairvoyant = None
-    if drafting.drafters:
+    if scored.drafters:
         progress("simulating auto")
-        steps = simulated_auto(drafting.drafters, scored, costs)
+        steps = simulated_auto(scored.drafters, scored, costs)
         found.append(forecast_auto(steps, costs))
-        names = [each.name for each in drafting.drafters]
+        names = [each.name for each in scored.drafters]
         clairvoyant = against_clairvoyant(names, steps, scored, costs)
     return Forecast(
         ranked(found),

@@ -32,7 +32,8 @@ class ScoredAnswers:
 
     drafts: of each model-free drafter, by name: one entry per answer. model: the drafter that is a
     model, if there is one. scored: by it, one entry per answer; empty without it. recorded: the
-    drafters that drafted while the answers were written, such as heads.
+    drafters that drafted while the answers were written, such as heads. drafters: those of the
+    engine that were tried; of several draft models only the first is.
     """
 
     answers: list[Answer]
@@ -40,6 +41,7 @@ class ScoredAnswers:
     scored: list[ScoredText] = field(default_factory=list)
     model: Drafter | None = None
     recorded: list[ReplayedDrafter] = field(default_factory=list)
+    drafters: list[Drafter] = field(default_factory=list)
 
     @property
     def rates(self) -> dict[str, float]:
@@ -62,10 +64,11 @@ def score_answers(
     options: GenerationOptions,
     progress: Progress = lambda _: None,
 ) -> ScoredAnswers:
-    """Generate an answer to each prompt, and try every drafter on it.
+    """Generate an answer to each prompt, and try the drafters on it.
 
-    context: another cache of the engine's target. options: the seed is that of the first answer;
-    each further one has the next.
+    Drafters that cannot be tried are left out, and `progress` is told which. context: another cache
+    of the engine's target. options: the seed is that of the first answer; each further one has the
+    next.
     """
     with_model = next(
         (
@@ -78,6 +81,10 @@ def score_answers(
     small = with_model.sequence if with_model else None
     found = ScoredAnswers([], model=with_model.drafter if with_model else None)
     heads = [each.drafter for each in engine.drafter_set.members if must_be_recorded(each)]
+    tried = {*MODEL_FREE, *([found.model.name] if found.model else []), *(h.name for h in heads)}
+    found.drafters = [each for each in engine.drafter_set.drafters if each.name in tried]
+    if left_out := [name for name in engine.drafter_set.names if name not in tried]:
+        progress(f"left out: {', '.join(left_out)}; a plan tries only the first draft model")
     recorded: list[list[list[RecordedDraft]]] = [[] for _ in heads]
     first_seed = GenerationConfig.of(**options).seed
     for number, prompt in enumerate(prompts):

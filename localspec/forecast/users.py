@@ -141,14 +141,15 @@ class World:
 
 
 def world_of(engine: Engine, scored: ScoredAnswers, costs: StepCosts, users: int) -> World:
-    """What is known of up to so many users; a draft model drafts at every token for it."""
+    """What is known of up to so many users; a draft model drafts at every token for it.
+
+    The users' drafters are those that were tried on the answers.
+    """
     replayed = {each.name: each for each in scored.recorded}
     if model := scored.model:
-        pairs = zip(scored.answers, scored.scored, strict=True)
-        drafts = [
-            drafts_of_text(model, answer, [] if each.drawn is None else [*each.drawn])
-            for answer, each in pairs
-        ]
+        drawn = [[*each.drawn] for each in scored.scored if each.drawn is not None]
+        pairs = zip(scored.answers, drawn, strict=True)
+        drafts = [drafts_of_text(model, answer, each) for answer, each in pairs]
         replayed[model.name] = ReplayedDrafter(model, scored.answers, drafts)
         similar = shared_decodes(engine.drafter_set.sequences[model.name], scored.answers, users)
         known = costs.drafters[model.name]
@@ -157,7 +158,7 @@ def world_of(engine: Engine, scored: ScoredAnswers, costs: StepCosts, users: int
     loaded = engine.slot.loaded
     return World(
         scored.answers,
-        [replayed.get(each.name, each) for each in engine.drafter_set.drafters],
+        [replayed.get(each.name, each) for each in scored.drafters],
         costs,
         scored.rates,
         shares_decodes=loaded.never_shares is None,

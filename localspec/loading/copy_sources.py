@@ -46,8 +46,16 @@ def read_texts(
     Raises InvalidValueError for a file that cannot be read, is too large, or is no text.
     """
     files = [files] if isinstance(files, str | Path) else files
-    remedy = "name a text file"
-    return tuple(read_text_file(option, Path(file), remedy, most=_MOST_BYTES) for file in files)
+    return tuple(
+        read_text_file(
+            option,
+            Path(file),
+            "name a text file",
+            most=_MOST_BYTES,
+            if_larger="name a shorter text file",
+        )
+        for file in files
+    )
 
 
 def copy_sources(model: Model, past: PastTexts | None, texts: Iterable[str]) -> CopySources:

@@ -65,6 +65,12 @@ def test_texts_may_be_given_instead_of_files(tmp_path: Path) -> None:
         assert [text.strip() for text in texts] == ["a file", "a text", "another"]
 
 
+def test_a_string_is_one_text() -> None:
+    with localspec.load(threads=1, context=64, copied_texts="abc", draft="suffix") as engine:
+        [tokens] = engine.slot.loaded.drafters.sources.files
+        assert engine.detokenize(tokens).strip() == "abc"
+
+
 def test_an_empty_file_is_one(tmp_path: Path) -> None:
     file = tmp_path / "empty"
     file.touch()
@@ -88,7 +94,7 @@ def test_a_file_that_nothing_copies_from_is_noted(tmp_path: Path) -> None:
         (b"\xff\xfe", "it is not UTF-8, byte 0 is 0xff; convert it"),
         (b"a\0b", "it is no text"),
         (b"abc " * 300_000, "at most 200,000"),
-        (b"a" * (8 * 2**20 + 1), "larger than"),
+        (b"a" * (8 * 2**20 + 1), "MB; name a shorter text file"),
     ],
 )
 def test_a_file_that_cannot_be_copied_from_is_refused(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes.prompts import PROMPTS
-from fakes.pycode import load
+from fakes.pycode import PYCODE, load
 
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.drafter_cost import DrafterCost
@@ -268,6 +268,18 @@ def test_the_whole_measures_and_ranks(engine: Engine) -> None:
     shown = [(each.drafter, each.rule) for each in found.best_depths()]
     assert len({*shown}) == len(shown) == 2 + len(MODEL_FREE) + 3
     assert len(said) == 4
+
+
+def test_of_two_draft_models_the_first_is_planned_and_a_note_names_the_other() -> None:
+    said: list[str] = []
+    draft = [str(PYCODE.drafter), str(PYCODE.target)]
+    with load(draft=draft, threads=1, context=512) as engine:
+        settings: GenerationOptions = {**options(0.8), "max_tokens": 8}
+        found = forecast(engine, PROMPTS[:2], settings, said.append, users=[2])
+    assert found.users and found.clairvoyant
+    assert "pycode-7m-q8_0" not in found.costs.drafters
+    [note] = [each for each in said if each.startswith("left out")]
+    assert note == "left out: pycode-7m-q8_0; a plan tries only the first draft model"
 
 
 def test_short_proposals_are_beginnings_of_long_ones(scored: Mapping[float, ScoredAnswers]) -> None:

@@ -14,6 +14,7 @@ from fakes.terminal import on_terminal
 from localspec.cli.chat import _merged_preset, chat
 from localspec.conversation.turns import Conversation, Turn
 from localspec.drafters.spec import split_names
+from localspec.errors import InvalidValueError
 from localspec.utils.paths import data_folder
 from localspec_tui import launch, presets
 from localspec_tui.archive import Archive
@@ -154,6 +155,21 @@ def test_a_file_to_copy_from_is_read_once_and_may_be_a_pipe(
     CliRunner().invoke(chat, ["--copy-from", f"/dev/fd/{outlet}"])
     os.close(outlet)
     assert [each.copied_texts for each in started] == [("def main():\n",)]
+
+
+@pty
+@pytest.mark.parametrize("last", [(), ("--web",)])
+def test_a_pipe_to_copy_from_is_refused_for_a_browser(last: tuple[str, ...]) -> None:
+    outlet, inlet = os.pipe()
+    os.write(inlet, b"text")
+    os.close(inlet)
+    file = f"/dev/fd/{outlet}"
+    arguments = ["--copy-from", file, *last] if last else ["--web", "--copy-from", file]
+    done = CliRunner().invoke(chat, arguments)
+    assert isinstance(done.exception, InvalidValueError)
+    assert str(done.exception).startswith(f"--copy-from {file}: it is no regular file, and with")
+    assert os.read(outlet, 4) == b"text"
+    os.close(outlet)
 
 
 def test_the_command_line_overrides_a_preset(home: Path) -> None:
