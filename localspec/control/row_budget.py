@@ -1,7 +1,7 @@
 """Row budget: the rows of shared decodes, spent on the drafts that pay most, of all texts.
 
-Each text decides from what the others offered last (`Round` says how), and tells what it offers; the
-first one that drafts plans for all. So no two texts take the same row.
+Each text decides from what the others offered last (`Round` says how), and tells what it offers.
+The first one that drafts plans for all. So no two texts take the same row.
 """
 
 from collections.abc import Callable, Sequence
