@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from localspec.bench.report_text import speed_text, with_interval
 from localspec.bench.served_summary import ServedSummary, fastest_peers
 from localspec.bench.users_text import duration_text
+from localspec.utils.format import counted
 
 SERVED_COLUMNS = (
     "users",
@@ -42,7 +43,7 @@ def fastest_peer_lines(rows: Sequence[ServedSummary]) -> list[str]:
     """How ours compares with the fastest peer, a line for each number of users."""
     ours = [row.configuration for row in rows if not row.is_peer][-1:]
     return [
-        f"{row.users} user{'s' if row.users > 1 else ''}: {name} is {with_interval(row.ours)} "
+        f"{counted(row.users, 'user')}: {name} is {with_interval(row.ours)} "
         f"times as fast as {row.configuration}, the fastest of its kind"
         for name in ours
         for row in fastest_peers(rows)

@@ -8,6 +8,7 @@ from localspec.bench.plots import shortened
 from localspec.bench.served_summary import ServedSummary
 from localspec.bench.svg import bar, drawing, line, text, ticks
 from localspec.bench.users_summary import UsersSummary
+from localspec.utils.format import counted
 
 _WIDTH = 720.0
 # The widths of the number of users, of names, and of figures on the right.
@@ -27,7 +28,7 @@ def users_chart(rows: Sequence[UsersSummary | ServedSummary]) -> str:
 
     parts, top = list[str](), 8.0
     for users, group in groupby(rows, key=lambda row: row.users):
-        parts.append(text(0, top + 11, f"{users} user{'s' if users > 1 else ''}"))
+        parts.append(text(0, top + 11, counted(users, "user")))
         for row in group:
             parts += _row(row, left, top, x)
             top += _ROW

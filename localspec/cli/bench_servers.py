@@ -30,6 +30,7 @@ from localspec.gguf.reader import read_header
 from localspec.llama import extra_buffers
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading.config import RuntimeConfig
+from localspec.utils.format import counted
 
 
 def measure_servers(
@@ -112,5 +113,4 @@ def _prepared(
 
 
 def _about(run: ServedRun) -> str:
-    users = f"{run.users} user{'s' if run.users > 1 else ''}"
-    return join_facts([f"round {run.round + 1}", users, run.configuration])
+    return join_facts([f"round {run.round + 1}", counted(run.users, "user"), run.configuration])

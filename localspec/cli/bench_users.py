@@ -8,9 +8,10 @@ from typing import Any
 from localspec.bench import LoadedSweep, UsersRun, UsersSummary, run_users
 from localspec.cli.bench_output import with_progress
 from localspec.cli.output import join_facts
-from localspec.cli.users_option import users_option, users_text
+from localspec.cli.users_option import users_option
 from localspec.engine.slot import Slot
 from localspec.errors import ExactnessError
+from localspec.utils.format import counted
 
 measured_users_option = users_option(
     "Measure so many users at once against the same users one after the other, such as "
@@ -67,4 +68,4 @@ def require_texts_alone(rows: Sequence[UsersSummary]) -> int:
 
 
 def _about(run: UsersRun) -> str:
-    return join_facts([f"round {run.round + 1}", users_text(run.users), run.configuration])
+    return join_facts([f"round {run.round + 1}", counted(run.users, "user"), run.configuration])

@@ -20,11 +20,6 @@ def users_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[...,
     )
 
 
-def users_text(count: int) -> str:
-    """So many users, as people say it."""
-    return f"{count} user{'s' if count > 1 else ''}"
-
-
 def _counts(value: str | None) -> list[int]:
     try:
         counts = sorted({int(each) for each in comma_separated(value or "")})

@@ -74,7 +74,6 @@ class AdaptivePolicy:
         ]
         self._passes = costs.passes
         self._round = Round(self._passes, self.rows.offer, ())
-        self._step_seconds = StepSeconds(self._passes, 1)
         self._running: RunningDraft | None = None
         # Survivals and drafting (see Offer) of a candidate that found no round.
         self._drafts: tuple[Sequence[float], Drafting] = ((), NO_DRAFTING)
@@ -84,7 +83,7 @@ class AdaptivePolicy:
     def use_costs(self, costs: CostModel) -> None:
         """Decide by other costs, between two generations; acceptance rates are kept."""
         self._passes = costs.passes
-        self._step_seconds = StepSeconds(self._passes, 1)
+        self._round = Round(self._passes, self.rows.offer, ())
         self.loss_budget = LossBudget()
         for candidate in self.candidates:
             candidate.cost = costs.drafter(candidate.drafter.name)
@@ -120,7 +119,6 @@ class AdaptivePolicy:
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
         self._round = round_ = Round(self._passes, self.rows.offer, self.rows.others)
-        self._step_seconds = StepSeconds(self._passes, round_.texts)
         self._learn_from_others()
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
@@ -189,7 +187,8 @@ class AdaptivePolicy:
         self._generated += len(step.tokens)
         running = self._running
         self.rows.learn(step, self._passes, running.reading if running else 0.0)
-        plain, seconds = self._step_seconds.plain(step), self._step_seconds.own_seconds(step)
+        step_seconds = self._step_seconds
+        plain, seconds = step_seconds.plain(step), step_seconds.own_seconds(step)
         self._charge(step, seconds, plain)
         self._steps_since_plain = self._steps_since_plain + 1 if step.verified else 0
         for candidate in self.candidates:
@@ -211,6 +210,10 @@ class AdaptivePolicy:
     def plain_time(self, step: Step) -> float | None:
         """Seconds that plain steps would have taken for the tokens of a step; None: unknown."""
         return self._step_seconds.plain_time(step)
+
+    @property
+    def _step_seconds(self) -> StepSeconds:
+        return StepSeconds(self._passes, self._round.texts)
 
     def _charge(self, step: Step, seconds: float, plain: float) -> None:
         """Charge a step to the loss budgets. seconds: its own. plain: those of a plain step."""

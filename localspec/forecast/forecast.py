@@ -34,6 +34,7 @@ from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.loading.drafter_set import DrafterSet
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES
+from localspec.utils.format import counted
 
 _COUPLED = "coupled"
 DEPTHS = range(1, DEEPEST + 1)
@@ -147,7 +148,7 @@ def _of_users(
     world = world_of(engine, scored, costs, max(users))
     found = list[UsersForecast]()
     for count in users:
-        progress(f"simulating {count} user{'s' if count > 1 else ''}")
+        progress(f"simulating {counted(count, 'user')}")
         found += forecast_users(world, count)
     return found
 

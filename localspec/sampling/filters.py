@@ -215,10 +215,7 @@ def _truncated(row: Row, params: SamplingParams, *, only_sampled: bool) -> Distr
         values, ids = _top_p_of_all(maxima, top_p, least)
     else:
         filters = TopK(params.top_k, top_p, least)
-        if only_sampled and params.top_k <= _FEW:
-            return _top_k(maxima, filters, params.temperature)
-        values, ids = maxima.largest(params.top_k, least)
-        return Distribution(*filters.of(values, ids), params.temperature)
+        return _top_k(maxima, filters, params.temperature, late=only_sampled)
     return Distribution(*_min_p(values, ids, least), params.temperature)
 
 
@@ -250,13 +247,14 @@ def _min_p_of_all(maxima: BlockMaxima, least: np.float32, temperature: float) ->
     return Distribution(*maxima.found(least), temperature)
 
 
-def _top_k(row: BlockMaxima, filters: TopK, temperature: float) -> Distribution:
-    """Which of a few candidates the filters leave is not found out yet."""
-    candidates = row.candidates(filters.k, filters.least)
-    if candidates.ids.size == 1:
-        return Distribution(candidates.logits, candidates.ids, temperature)
-    if candidates.ids.size <= _FEW:
-        return Truncated(row, candidates, filters, temperature)
+def _top_k(row: BlockMaxima, filters: TopK, temperature: float, *, late: bool) -> Distribution:
+    """late: which of a few candidates the filters leave need not be found out yet."""
+    if late and filters.k <= _FEW:
+        candidates = row.candidates(filters.k, filters.least)
+        if candidates.ids.size == 1:
+            return Distribution(candidates.logits, candidates.ids, temperature)
+        if candidates.ids.size <= _FEW:
+            return Truncated(row, candidates, filters, temperature)
     return Distribution(*filters.of(*row.largest(filters.k, filters.least)), temperature)
 
 

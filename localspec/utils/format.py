@@ -42,12 +42,17 @@ def format_seconds(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return "1 user", "2 users" and the like."""
+    return f"{number} {noun}{'s' if number > 1 else ''}"
+
+
 def ago(moment: float) -> str:
     """Return "3 weeks ago" and the like for a time in seconds since 1970."""
     passed = time.time() - moment
     for unit, name in _AGES:
         if number := int(passed // unit):
-            return f"{number} {name}{'s' if number > 1 else ''} ago"
+            return f"{counted(number, name)} ago"
     return "just now"
 
 

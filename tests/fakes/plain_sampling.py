@@ -14,6 +14,27 @@ Row = NDArray[np.float32]
 Ids = NDArray[np.intp]
 
 
+def row_of_levels(
+    rng: np.random.Generator,
+    *,
+    size: int,
+    spread: float,
+    step: float,
+    forbidden: float,
+    peak: float,
+) -> Row:
+    """A random row. step: of the levels that its logits have, so that many are equal; 0: of none.
+
+    forbidden: the share of -inf. peak: one of the logits.
+    """
+    row = rng.standard_normal(size) * spread
+    if step:
+        row = np.round(row / step) * step
+    row[rng.random(size) < forbidden] = -np.inf
+    row[rng.integers(size)] = peak
+    return row.astype(np.float32)
+
+
 def plain_distribution(row: Row, params: SamplingParams) -> Distribution:
     """The filters without penalties and biases, for a row without NaN and infinity."""
     typical_p, top_p = np.float32(params.typical_p), np.float32(params.top_p)

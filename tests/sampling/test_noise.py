@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from fakes.plain_sampling import row_of_levels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -309,13 +310,9 @@ def test_choosing_among_more_than_a_few(
     position: int,
 ) -> None:
     rng = np.random.default_rng(seed)
-    row = rng.standard_normal(n) * scale
-    if levels:
-        row = np.round(row / levels) * levels
-    row[rng.random(n) < forbidden] = -np.inf
-    row[rng.integers(n)] = peak
+    row = row_of_levels(rng, size=n, spread=scale, step=levels, forbidden=forbidden, peak=peak)
     ids = rng.permutation(200_000)[:n] if with_ids else None
-    drawn_from = Distribution(row.astype(np.float32), ids, temperature)
+    drawn_from = Distribution(row, ids, temperature)
     noise = Noise(seed)
     assert noise.sample(drawn_from, position) == argmax_of_all(noise, drawn_from, position)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes.plain_sampling import plain_choice, plain_distribution
+from fakes.plain_sampling import plain_choice, plain_distribution, row_of_levels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -40,17 +40,8 @@ ROWS = {
 }
 
 
-def row_of(
-    *, size: int, spread: float, step: float, forbidden: float, peak: float, seed: int
-) -> Row:
-    """A random row; step: of the levels that its logits have, so that many are equal."""
-    rng = np.random.default_rng(seed)
-    row = rng.standard_normal(size) * spread
-    if step:
-        row = np.round(row / step) * step
-    row[rng.random(size) < forbidden] = -np.inf
-    row[rng.integers(size)] = peak
-    return row.astype(np.float32)
+def row_of(*, seed: int, **chosen: Any) -> Row:
+    return row_of_levels(np.random.default_rng(seed), **chosen)
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes.plain_sampling import plain_choice, plain_distribution
+from fakes.plain_sampling import plain_choice, plain_distribution, row_of_levels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -24,14 +24,8 @@ MOST = 2**32 - 1
 
 
 def row_of(size: int, spread: float, step: float, forbidden: float, seed: int) -> Row:
-    """A random row; step: of the levels that its logits have, so that many are equal."""
     rng = np.random.default_rng(seed)
-    row = rng.standard_normal(size) * spread
-    if step:
-        row = np.round(row / step) * step
-    row[rng.random(size) < forbidden] = -np.inf
-    row[rng.integers(size)] = spread
-    return row.astype(np.float32)
+    return row_of_levels(rng, size=size, spread=spread, step=step, forbidden=forbidden, peak=spread)
 
 
 def raced(row: Row, ids: NDArray[np.intp], temperature: float, seed: int) -> int | None:

@@ -13,6 +13,7 @@ from textual.screen import Screen
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError, LocalspecError
+from localspec.utils.format import counted
 from localspec_tui.completion import completion, objection
 from localspec_tui.editor import edit
 from localspec_tui.event_handler import EngineEventHandler
@@ -283,7 +284,7 @@ class ChatScreen(Screen[None]):
     def action_drop_queued(self) -> None:
         """Drop the messages that wait. Up brings them back."""
         if count := self.outbox.drop():
-            self.view.note(f"{count} queued message{'s' if count > 1 else ''} dropped")
+            self.view.note(f"{counted(count, 'queued message')} dropped")
 
     def action_stop(self) -> None:
         """Stop the answer that is being written, or the loading of a model."""

@@ -6,6 +6,8 @@ from rich.console import Group
 from rich.text import Text
 from textual.widgets import Static
 
+from localspec.utils.format import counted
+
 _MAX_SHOWN = 3
 
 
@@ -30,7 +32,7 @@ class MessageQueue(Static):
 
 
 def _title(count: int, held: str | None) -> str:
-    messages = f"{count} message{'s' if count > 1 else ''}"
+    messages = counted(count, "message")
     keys = "Up edits the last, Esc drops all" if count > 1 else "Up edits it, Esc drops it"
     if held:
         return f"{messages} not sent, {held} (Enter sends, {keys})"
