@@ -10,7 +10,7 @@ if _OWN:
 
 import signal  # noqa: E402
 
-from localspec.cli.interrupt import INTERRUPTED  # noqa: E402
+from localspec.cli.interrupt import INTERRUPTED, come_again_where_ignored  # noqa: E402
 from localspec.cli.main import main  # noqa: E402
 
 
@@ -18,6 +18,7 @@ def run() -> None:
     """Run the command line and exit; Ctrl-C at any time, and any number of them, is no error."""
     if not _OWN:
         main()
+    come_again_where_ignored()
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         main()

@@ -1,6 +1,7 @@
 """What many tests share: a real pair, loaded once."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +22,11 @@ from localspec.loading.load_check import check_extra_buffers
 # No test may depend on how busy the machine is.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+# Shells start what runs in the background without Ctrl-C; the programs that tests start have it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,9 @@
 """Ctrl-C: what it does while models load, and while text is generated."""
 
+import _thread
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,24 @@ def on_interrupt(handler: Handler) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def come_again_where_ignored() -> None:
+    """Let a Ctrl-C come again, right after, where Python would print its exception and go on.
+
+    That is what it does in callbacks of weak references, of which each import has one, in
+    finalisers, and in callbacks from C.
+    """
+    report = sys.unraisablehook
+
+    def hook(ignored: "sys.UnraisableHookArgs") -> None:
+        if ignored.exc_type is KeyboardInterrupt:
+            # Raised in here it would be ignored as well.
+            threading.Timer(0.01, _thread.interrupt_main).start()
+        else:
+            report(ignored)
+
+    sys.unraisablehook = hook
 
 
 def exit_at_once(_signal: int, _frame: object) -> None:

@@ -1,10 +1,7 @@
 """Names that name nothing are one clear line, wherever a command takes a name."""
 
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -95,26 +92,6 @@ def test_a_full_output_is_one_line(arguments: list[str]) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("localspec: error: standard output cannot be written: No space")
     assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
-@pytest.mark.parametrize("arguments", [["ls"], ["generate", "-n", "400", "--ignore-eos", "a"]])
-@pytest.mark.parametrize("wait", [0.5, 1.0, 1.6])
-def test_five_quick_interrupts_are_no_error(arguments: list[str], wait: float) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-m", "localspec", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    time.sleep(wait)
-    for _ in range(5):
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGINT)
-        time.sleep(0.01)
-    _, errors = child.communicate(timeout=60)
-    assert child.returncode in (0, 130, -signal.SIGINT)
-    assert b"Traceback" not in errors and b"unexpected" not in errors, errors.decode()
 
 
 @pytest.mark.parametrize("key", ["/proc/self/mem", "/dev/zero", "/dev/full"])
