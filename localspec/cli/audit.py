@@ -1,6 +1,7 @@
 """`localspec audit`: checks that a text is what its seed gives."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,7 +18,7 @@ from localspec.cli.options import (
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
-from localspec.engine.audit import Recorded, Report, audit
+from localspec.engine.audit import Divergence, Recorded, Report, audit
 from localspec.engine.engine import load
 from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
@@ -138,7 +139,7 @@ def _recorded(record: Mapping[str, Any]) -> Recorded:
 def _report_text(report: Report, names: Mapping[int, str]) -> str:
     lines = [
         f"{each.verdict}: token {each.index} is {names[each.recorded]!r}, plain decoding draws "
-        f"{names[each.plain]!r}; gap {each.gap:.2g}, a tie is up to {report.tolerance:.2g}"
+        f"{names[each.plain]!r}; {_gap_text(each, report)}"
         for each in report.divergences
     ]
     good = report.tokens - len(report.divergences)
@@ -150,6 +151,12 @@ def _report_text(report: Report, names: Mapping[int, str]) -> str:
         f"passes of the step's width and of one row is {report.largest_difference:.2g}"
     )
     return "\n".join(lines) + "\n"
+
+
+def _gap_text(divergence: Divergence, report: Report) -> str:
+    if math.isinf(divergence.gap):
+        return "its filters leave the former out"
+    return f"gap {divergence.gap:.2g}, a tie is up to {report.tolerance:.2g}"
 
 
 def _report_record(report: Report) -> dict[str, Any]:

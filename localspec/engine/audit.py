@@ -7,7 +7,7 @@ difference measured between the two contexts (the divergence certificate), or th
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -34,8 +34,9 @@ class Divergence:
 
     index: the number of the generated token, from 0. recorded: the token in the text. plain: the
     token of plain decoding. gap: the plain token's score (logit / temperature + noise) minus the
-    recorded token's. verdict: NUMERIC if `gap` is within `Report.tolerance`, or if the logits of
-    the repeated pass give the recorded token; else BUG.
+    recorded token's; infinite if plain decoding's filters leave the latter out. verdict: NUMERIC if
+    the logits of the repeated pass give the recorded token, or plain decoding's do when they are
+    changed by no more than `Report.largest_difference`; else BUG.
     """
 
     index: int
@@ -51,8 +52,8 @@ class Report:
 
     tokens: the number of scored tokens. same_text: whether each token had to be the one that the
     seed gives; if False, it only had to be possible. largest_difference: the largest difference of
-    a logit between the two contexts. tolerance: the largest gap of a near-tie:
-    2 * largest_difference / temperature.
+    a logit between the two contexts. tolerance: the largest gap of a near-tie of two tokens that
+    the filters keep: 2 * largest_difference / temperature.
     """
 
     tokens: int
@@ -100,6 +101,14 @@ class _Scored:
         both = np.isfinite(self.plain) & np.isfinite(self.stepped)
         return float(np.abs(self.plain[both] - self.stepped[both]).max(initial=0.0))
 
+    def kept(self) -> "_Scored":
+        """The same with rows of its own, which the next pass leaves alone."""
+        return replace(self, plain=self.plain.copy(), stepped=self.stepped.copy())
+
+
+# Whether these logits give the recorded token: sampler, logits, and what is recorded.
+_Gives = Callable[[Sampler, Row, _Scored], bool]
+
 
 def audit(engine: Engine, recorded: Recorded) -> Report:
     """Score a recorded text again with the engine's target.
@@ -111,20 +120,19 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
     settings = recipe.settings(seed=recorded.seed, rule=recorded.rule)
     sampler = engine.slot.sampler(settings, len(recipe.prompt_token_ids))
     same_text = settings.verification.same_text
-    check = _check_drawn if same_text else _check_possible
-    scored_tokens, difference, divergences = 0, 0.0, []
+    gives = _draws if same_text else _keeps
+    scored_tokens, difference, others = 0, 0.0, list[_Scored]()
     with engine.slot.new_context(settings) as plain, engine.slot.new_context(settings) as stepped:
         for scored in _score_again(recorded, sampler, plain, stepped):
             scored_tokens += 1
             difference = max(difference, scored.difference)
-            divergence = check(scored, sampler)
-            if divergence:
-                divergences.append(divergence)
+            if not gives(sampler, scored.plain, scored):
+                others.append(scored.kept())
             if scored.violates_grammar:
                 break  # after this token the grammar allows none, so nothing can be checked
+    divergences = [_divergence(sampler, each, gives, difference) for each in others]
     tolerance = 2 * difference / (sampler.params.temperature or 1.0)
-    judged = [_near_tie_is_numeric(each, tolerance) for each in divergences]
-    return Report(scored_tokens, same_text, difference, tolerance, judged)
+    return Report(scored_tokens, same_text, difference, tolerance, divergences)
 
 
 def _score_again(
@@ -185,16 +193,37 @@ def _recorded_steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:
         yield tokens, max(len(tokens), next(widths, 0))
 
 
-def _check_drawn(scored: _Scored, sampler: Sampler) -> Divergence | None:
-    """A divergence unless the seed draws this token with plain decoding's logits."""
-    plain = sampler.distribution(scored.plain, scored.prefix)
-    drawn = sampler.sample(plain, scored.prefix)
-    if drawn == scored.token:
-        return None
-    stepped = sampler.distribution(scored.stepped, scored.prefix)
-    explained = sampler.sample(stepped, scored.prefix) == scored.token
-    gap = _gap(scored, drawn, sampler) if plain.index(scored.token) is not None else math.inf
-    return Divergence(scored.index, scored.token, drawn, gap, "NUMERIC" if explained else "BUG")
+def _draws(sampler: Sampler, logits: Row, scored: _Scored) -> bool:
+    """Whether the seed draws the recorded token from these logits."""
+    return _drawn(sampler, logits, scored) == scored.token
+
+
+def _keeps(sampler: Sampler, logits: Row, scored: _Scored) -> bool:
+    """Whether the recorded token is possible with these logits."""
+    return sampler.distribution(logits, scored.prefix).index(scored.token) is not None
+
+
+def _drawn(sampler: Sampler, logits: Row, scored: _Scored) -> int:
+    return sampler.sample(sampler.distribution(logits, scored.prefix), scored.prefix)
+
+
+def _divergence(sampler: Sampler, scored: _Scored, gives: _Gives, difference: float) -> Divergence:
+    """Describe a token that plain decoding's logits do not give.
+
+    difference: how much logits differ by rounding.
+    """
+    if gives is _draws:
+        drawn = _drawn(sampler, scored.plain, scored)
+    else:
+        drawn = sampler.distribution(scored.plain, scored.prefix).token(0)
+    possible = gives is _draws and _keeps(sampler, scored.plain, scored)
+    gap = _gap(scored, drawn, sampler) if possible else math.inf
+    # This one as much higher and all others as much lower as rounding allows: nothing within it
+    # favours the recorded token more, in any filter but typical-p.
+    favoured = scored.plain.copy()
+    favoured[scored.token] += 2 * difference
+    numeric = any(gives(sampler, logits, scored) for logits in (scored.stepped, favoured))
+    return Divergence(scored.index, scored.token, drawn, gap, "NUMERIC" if numeric else "BUG")
 
 
 def _gap(scored: _Scored, drawn: int, sampler: Sampler) -> float:
@@ -205,20 +234,3 @@ def _gap(scored: _Scored, drawn: int, sampler: Sampler) -> float:
         scores = scores / sampler.params.temperature
         scores += sampler.randomness.gumbel(scored.prefix.position, ids)
     return float(scores[0] - scores[1])
-
-
-def _check_possible(scored: _Scored, sampler: Sampler) -> Divergence | None:
-    """A divergence unless this token is possible with plain decoding's logits."""
-    plain = sampler.distribution(scored.plain, scored.prefix)
-    if plain.index(scored.token) is not None:
-        return None
-    stepped = sampler.distribution(scored.stepped, scored.prefix)
-    verdict: DivergenceKind = "BUG" if stepped.index(scored.token) is None else "NUMERIC"
-    return Divergence(scored.index, scored.token, plain.token(0), math.inf, verdict)
-
-
-def _near_tie_is_numeric(divergence: Divergence, tolerance: float) -> Divergence:
-    """The divergence, as NUMERIC if the two tokens are a near-tie."""
-    if divergence.gap > tolerance:
-        return divergence
-    return replace(divergence, verdict="NUMERIC")

@@ -1,6 +1,7 @@
 """Audit: a true text passes, a touched one is a bug, floats are told from bugs."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from threading import Thread
 from typing import Any
@@ -107,11 +108,15 @@ def test_an_impossible_token_is_a_bug_under_any_rule(engine: Engine) -> None:
 
 
 class Shaky:
-    """A context whose logits depend on the width of the pass, as on many GPUs."""
+    """A context whose logits depend on the width of the pass, as on many GPUs.
 
-    def __init__(self, context, size: float) -> None:  # type: ignore[no-untyped-def]
+    order: of the cells, on which they depend too.
+    """
+
+    def __init__(self, context, size: float, order: int = 0) -> None:  # type: ignore[no-untyped-def]
         self._context = context
         self._size = size
+        self._order = order
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._context, name)
@@ -139,7 +144,7 @@ class Shaky:
     def _shaken(self, scores: Scores) -> Scores:
         rows = scores.logits
         # The audit drafts what generating padded: in both the pass is as wide.
-        noise = np.random.default_rng([len(self._context.tokens), scores.width])
+        noise = np.random.default_rng([len(self._context.tokens), scores.width, self._order])
         shaken = rows + (noise.normal(size=rows.shape) * self._size).astype(np.float32)
         return Scores(shaken, scores.padding)
 
@@ -152,11 +157,19 @@ class Padded(FixedDepth):
 
 
 def shaken(
-    engine: Engine, size: float, monkeypatch: pytest.MonkeyPatch, *, padded: bool
+    engine: Engine,
+    size: float,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    padded: bool = False,
+    order: int = 0,
+    touch: Callable[[Recorded], Recorded] = lambda text: text,
+    **options: object,
 ) -> list[Report]:
     """Texts generated on shaky logits, audited on logits as shaky.
 
-    padded: passes are of 1, 3, 5 or 7 rows.
+    padded: passes are of 1, 3, 5 or 7 rows. order: of the audit's cells; those of the texts are in
+    order 0. touch: changes each text before it is audited. options: of the texts; greedy without.
     """
     if padded:
         policy = Padded(engine.drafter_set.drafters, 3)
@@ -167,9 +180,12 @@ def shaken(
         engine.slot, "loaded", dataclasses.replace(engine.slot.loaded, target=shaky)
     )
     new_context: Callable[[GenerationConfig], object] = engine.slot.new_context
-    monkeypatch.setattr(engine.slot, "new_context", lambda each: Shaky(new_context(each), size))
+    monkeypatch.setattr(
+        engine.slot, "new_context", lambda each: Shaky(new_context(each), size, order)
+    )
+    options = {"temperature": 0, **options}
     return [
-        audit(engine, recorded(engine, prompt, seed=5, temperature=0, ignore_eos=True))
+        audit(engine, touch(recorded(engine, prompt, seed=5, ignore_eos=True, **options)))
         for prompt in PROMPTS
     ]
 
@@ -185,6 +201,40 @@ def test_differences_of_floats_are_numeric(
         assert not report.has_bug
     if size == 0.3:
         assert any(report.divergences for report in reports)
+
+
+FILTERS = [
+    {"top_k": 3, "top_p": 1.0, "min_p": 0.0},
+    {"top_k": 0, "top_p": 0.7, "min_p": 0.0},
+    {"top_k": 0, "top_p": 1.0, "min_p": 0.5},
+]
+
+
+@pytest.mark.parametrize("rule", ["coupled", "token"])
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+def test_a_near_tie_with_what_a_filter_removes_is_numeric(
+    engine: Engine, filters: dict[str, Any], rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = shaken(engine, 0.3, monkeypatch, order=1, temperature=3.0, rule=rule, **filters)
+    assert not any(report.has_bug for report in reports)
+    assert any(math.isinf(each.gap) for report in reports for each in report.divergences)
+
+
+@pytest.mark.parametrize("rule", ["coupled", "token"])
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+def test_a_token_far_behind_a_filter_is_a_bug(
+    engine: Engine, filters: dict[str, Any], rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for report in shaken(
+        engine,
+        0.05,
+        monkeypatch,
+        touch=lambda text: touched(text, 5, 4000),
+        temperature=1.5,
+        rule=rule,
+        **filters,
+    ):
+        assert (5, "BUG") in [(each.index, each.verdict) for each in report.divergences]
 
 
 def test_another_model_or_version_is_refused(engine: Engine, drafter_path) -> None:  # type: ignore[no-untyped-def]
