@@ -154,7 +154,9 @@ def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator
         yield engine.drafter_set.past.problem
     if stats:
         why = nothing_ahead(engine.drafter_set, running.settings.verification, running.stats)
-        yield stats_line(running, engine.equal_digits, engine.plain_seconds, why)
+        yield stats_line(
+            running, engine.equal_digits, engine.plain_seconds, why, engine.short_waits
+        )
 
 
 def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:

@@ -83,11 +83,13 @@ def stats_line(
     digits: EqualDigits | None = None,
     plain_seconds: float | None = None,
     nothing_ahead: str | None = None,
+    short_waits: int = 0,
 ) -> str:
     """Return one line of counts and times (`--stats`).
 
     digits: what a trial of the model found. plain_seconds: of a step without a draft, as measured.
-    nothing_ahead: why nothing was drawn ahead, where that could be expected.
+    nothing_ahead: why nothing was drawn ahead, where that could be expected. short_waits: passes
+    whose threads waited shortly.
     """
     stats, seconds = running.stats, running.stats.seconds
     ratio = (stats.tokens_per_second or 0) * (plain_seconds or 0)
@@ -102,6 +104,7 @@ def stats_line(
             f"load {seconds.load:.2f} s, prompt {seconds.prompt:.2f} s, "
             f"generate {seconds.generate:.2f} s = draft {seconds.draft:.2f} "
             f"+ verify {seconds.verify:.2f} + host {seconds.host:.2f}",
+            f"{short_waits} passes with short waits beside busy programs" if short_waits else "",
             str(digits) if digits else "",
             too_quick_text(plain_seconds or 0, ratio),
         ]

@@ -14,7 +14,7 @@ from localspec.engine.slot import Slot
 from localspec.engine.slots import Slots
 from localspec.engine.texts import Texts
 from localspec.errors import LocalspecError, WorkerError
-from localspec.llama import library
+from localspec.llama import library, wait_policy
 from localspec.llama.model import Model
 from localspec.llama.placement import SPLIT_MODES
 from localspec.loading.calibration import forget
@@ -108,6 +108,14 @@ class Engine(Closing, Texts):
     def equal_digits(self) -> EqualDigits | None:
         """In which passes the target's logits have equal bits; None if that was never tried."""
         return self.slot.loaded.digits
+
+    @property
+    def short_waits(self) -> int:
+        """How many passes of this process so far had threads that soon sleep while they wait.
+
+        They do where that is quicker, beside programs that keep the cores busy.
+        """
+        return wait_policy.of_process().short_passes
 
     @property
     def plan_ignored(self) -> str | None:

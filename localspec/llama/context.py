@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, ModelLoadError
-from localspec.llama import compute_thread, library, moves
+from localspec.llama import compute_thread, library, moves, wait_policy
 from localspec.llama.batch import Batch, require_at_most, split_rows
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, context_params, new_context
 from localspec.llama.hidden_states import HiddenStates, output_wanted
@@ -157,8 +157,7 @@ class Context:
 
     def shape(self, threads: int) -> dict[str, Any]:
         """The arguments for a context that reads this cache. threads: of its own."""
-        kept = ("flash_attention", "kv_type")
-        options = {name: self._options[name] for name in kept}
+        options = {name: self._options[name] for name in ("flash_attention", "kv_type")}
         return {**options, "threads": threads, "n_ctx": self._n_ctx}
 
     def leave(self, sequence: KVSequence) -> None:
@@ -288,13 +287,14 @@ class Context:
     def _timed_run(self) -> float:
         """Compute the batch; return the seconds."""
         self.model.clear_log()
-        began = perf_counter()
-        status = compute_thread.run(self._run_batch, self.model.thread)
+        began, rows = perf_counter(), len(self._batch)
+        with wait_policy.of_process().during((id(self), rows), self._options["threads"]):
+            status = compute_thread.run(self._run_batch, self.model.thread)
         self.model.require_workers()
         if status != 0:
             raise LocalspecError(
-                f"llama.cpp could not evaluate {int(self._batch.struct.n_tokens)} tokens "
-                f"(status {status}{', ' + library.first_error() if library.first_error() else ''})"
+                f"llama.cpp could not evaluate {rows} tokens (status {status}"
+                f"{', ' + library.first_error() if library.first_error() else ''})"
             )
         return perf_counter() - began
 

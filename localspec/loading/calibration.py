@@ -19,8 +19,8 @@ from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import machine_signature
-from localspec.loading.threads import BUSY, busy_cores
-from localspec.utils.busy_cores import BusyCores, allowed_cores
+from localspec.loading.threads import busy_cores
+from localspec.utils.busy_cores import BUSY, BusyCores, allowed_cores
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 

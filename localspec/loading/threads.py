@@ -7,13 +7,13 @@ from localspec.llama.batch_invariance import seconds_of_pass
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig, threads_for
-from localspec.utils.busy_cores import BusyCores
+from localspec.utils.busy_cores import BUSY, BusyCores
 from localspec.utils.progress import report_progress
 
 # Seconds over which the use of the cores is measured at load.
 _WATCHED = 0.15
-# From this many busy cores on, fewer threads are tried out. The share of a core that counts as one.
-BUSY, _SHARE = 0.4, 0.4
+# The share of a core that counts as one; from BUSY cores on, fewer threads are tried out.
+_SHARE = 0.4
 # A trial alternates between both numbers of threads: for so many seconds, and rounds at least. Then
 # it ends early if one number takes so many times as long.
 _SECONDS, _ROUNDS, _CLEAR = 0.6, 2, 4

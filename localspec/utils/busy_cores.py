@@ -5,6 +5,9 @@ import time
 
 import psutil
 
+# From this many busy cores on, what other programs use matters.
+BUSY = 0.4
+
 
 class BusyCores:
     """Measures how many of the cores of this process are used, from call to call."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.ahead import give_each_model_a_device
+from fakes.busy_machine import busy_policy
 from fakes.command_line import Run
 from fakes.generate_runs import (
     BOTH,
@@ -21,6 +22,8 @@ from fakes.terminal import on_terminal
 
 from localspec.control.quick_target import too_quick_text
 from localspec.engine.engine import Engine
+from localspec.llama import wait_policy
+from localspec.llama.wait_policy import WaitPolicy
 
 pytestmark = pytest.mark.usefixtures("bare_environment")
 
@@ -172,6 +175,21 @@ def test_stats_say_why_nothing_was_drawn_ahead(
                 why = "· nothing drawn ahead: under rule token the target draws the token after"
                 assert (why in line) == (has_own_device and rule == "token")
                 assert ("used ·" in line) == (has_own_device and rule == "coupled")
+
+
+def test_short_waits_change_no_text_and_are_said(
+    generate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = PROMPT, "--stats", "-n", "60", "--seed", "3", "--threads", "2", "--depth", "3"
+    policy = WaitPolicy(None)
+    monkeypatch.setattr(wait_policy, "of_process", lambda: policy)
+    expected = generate(*arguments)
+    assert "short waits" not in expected.err
+    policy = busy_policy()
+    done = generate(*arguments)
+    assert done.out == expected.out
+    assert policy.short_passes > 10
+    assert f"· {policy.short_passes} passes with short waits beside busy programs" in done.lines[-1]
 
 
 @pytest.mark.parametrize(
