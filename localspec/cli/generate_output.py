@@ -104,7 +104,9 @@ def stats_line(
             f"load {seconds.load:.2f} s, prompt {seconds.prompt:.2f} s, "
             f"generate {seconds.generate:.2f} s = draft {seconds.draft:.2f} "
             f"+ verify {seconds.verify:.2f} + host {seconds.host:.2f}",
-            f"{short_waits} passes with short waits beside busy programs" if short_waits else "",
+            f"{short_waits} passes so far with short waits beside busy programs"
+            if short_waits
+            else "",
             str(digits) if digits else "",
             too_quick_text(plain_seconds or 0, ratio),
         ]

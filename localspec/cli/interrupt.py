@@ -36,11 +36,19 @@ def come_again_where_ignored() -> None:
     def hook(ignored: "sys.UnraisableHookArgs") -> None:
         if ignored.exc_type is KeyboardInterrupt:
             # Raised in here it would be ignored as well.
-            threading.Timer(0.01, _thread.interrupt_main).start()
+            threading.Timer(0.01, _interrupt_main).start()
         else:
             report(ignored)
 
     sys.unraisablehook = hook
+
+
+def _interrupt_main() -> None:
+    if sys.platform == "win32":
+        _thread.interrupt_main()
+    else:
+        # It also ends a wait.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def exit_at_once(_signal: int, _frame: object) -> None:

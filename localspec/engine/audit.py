@@ -7,7 +7,7 @@ difference measured between the two contexts (the divergence certificate), or th
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -26,6 +26,9 @@ from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.rules import BONUS, CORRECTED, PLAIN
 
 DivergenceKind = Literal["NUMERIC", "BUG"]
+# So many divergences are judged at the end, when the largest difference is known; where there are
+# more, the earliest by what was found until then, as each keeps two rows of the vocabulary.
+_MOST_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,8 @@ class Divergence:
     index: the number of the generated token, from 0. recorded: the token in the text. plain: the
     token of plain decoding. gap: the plain token's score (logit / temperature + noise) minus the
     recorded token's; infinite if plain decoding's filters leave the latter out. verdict: NUMERIC if
-    the logits of the repeated pass give the recorded token, or plain decoding's do when they are
-    changed by no more than `Report.largest_difference`; else BUG.
+    the logits of the repeated pass give the recorded token, or plain decoding's do when none is
+    changed by more than `Report.largest_difference`; else BUG.
     """
 
     index: int
@@ -101,13 +104,9 @@ class _Scored:
         both = np.isfinite(self.plain) & np.isfinite(self.stepped)
         return float(np.abs(self.plain[both] - self.stepped[both]).max(initial=0.0))
 
-    def kept(self) -> "_Scored":
+    def copied(self) -> "_Scored":
         """The same with rows of its own, which the next pass leaves alone."""
         return replace(self, plain=self.plain.copy(), stepped=self.stepped.copy())
-
-
-# Whether these logits give the recorded token: sampler, logits, and what is recorded.
-_Gives = Callable[[Sampler, Row, _Scored], bool]
 
 
 def audit(engine: Engine, recorded: Recorded) -> Report:
@@ -120,17 +119,20 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
     settings = recipe.settings(seed=recorded.seed, rule=recorded.rule)
     sampler = engine.slot.sampler(settings, len(recipe.prompt_token_ids))
     same_text = settings.verification.same_text
-    gives = _draws if same_text else _keeps
-    scored_tokens, difference, others = 0, 0.0, list[_Scored]()
+    judge = _Judge(sampler, same_text=same_text)
+    scored_tokens, difference = 0, 0.0
+    divergences, unjudged = list[Divergence](), list[_Scored]()
     with engine.slot.new_context(settings) as plain, engine.slot.new_context(settings) as stepped:
         for scored in _score_again(recorded, sampler, plain, stepped):
             scored_tokens += 1
             difference = max(difference, scored.difference)
-            if not gives(sampler, scored.plain, scored):
-                others.append(scored.kept())
+            if not judge.gives(scored.plain, scored):
+                unjudged.append(scored.copied())
+            if len(unjudged) > _MOST_ROWS:
+                divergences.append(judge.divergence(unjudged.pop(0), difference))
             if scored.violates_grammar:
                 break  # after this token the grammar allows none, so nothing can be checked
-    divergences = [_divergence(sampler, each, gives, difference) for each in others]
+    divergences += (judge.divergence(each, difference) for each in unjudged)
     tolerance = 2 * difference / (sampler.params.temperature or 1.0)
     return Report(scored_tokens, same_text, difference, tolerance, divergences)
 
@@ -193,37 +195,61 @@ def _recorded_steps(recorded: Recorded) -> Iterator[tuple[list[int], int]]:
         yield tokens, max(len(tokens), next(widths, 0))
 
 
-def _draws(sampler: Sampler, logits: Row, scored: _Scored) -> bool:
-    """Whether the seed draws the recorded token from these logits."""
-    return _drawn(sampler, logits, scored) == scored.token
+class _Judge:
+    """Tells whether rounding explains a token that plain decoding's logits do not give.
 
-
-def _keeps(sampler: Sampler, logits: Row, scored: _Scored) -> bool:
-    """Whether the recorded token is possible with these logits."""
-    return sampler.distribution(logits, scored.prefix).index(scored.token) is not None
-
-
-def _drawn(sampler: Sampler, logits: Row, scored: _Scored) -> int:
-    return sampler.sample(sampler.distribution(logits, scored.prefix), scored.prefix)
-
-
-def _divergence(sampler: Sampler, scored: _Scored, gives: _Gives, difference: float) -> Divergence:
-    """Describe a token that plain decoding's logits do not give.
-
-    difference: how much logits differ by rounding.
+    same_text: whether the seed must draw the recorded token; else it must only be possible.
     """
-    if gives is _draws:
-        drawn = _drawn(sampler, scored.plain, scored)
-    else:
-        drawn = sampler.distribution(scored.plain, scored.prefix).token(0)
-    possible = gives is _draws and _keeps(sampler, scored.plain, scored)
-    gap = _gap(scored, drawn, sampler) if possible else math.inf
-    # This one as much higher and all others as much lower as rounding allows: nothing within it
-    # favours the recorded token more, in any filter but typical-p.
-    favoured = scored.plain.copy()
-    favoured[scored.token] += 2 * difference
-    numeric = any(gives(sampler, logits, scored) for logits in (scored.stepped, favoured))
-    return Divergence(scored.index, scored.token, drawn, gap, "NUMERIC" if numeric else "BUG")
+
+    def __init__(self, sampler: Sampler, *, same_text: bool) -> None:
+        self._sampler = sampler
+        self._same_text = same_text
+
+    def gives(self, logits: Row, scored: _Scored) -> bool:
+        """Whether these logits give the recorded token."""
+        if self._same_text:
+            return self._drawn(logits, scored) == scored.token
+        return self._keeps(logits, scored)
+
+    def divergence(self, scored: _Scored, difference: float) -> Divergence:
+        """Describe the token. difference: how much logits differ by rounding."""
+        sampler, is_kept = self._sampler, self._keeps(scored.plain, scored)
+        if self._same_text:
+            drawn = self._drawn(scored.plain, scored)
+        else:
+            drawn = sampler.distribution(scored.plain, scored.prefix).token(0)
+        greedy = not sampler.params.temperature
+        gap = _gap(scored, drawn, sampler) if is_kept or greedy else math.inf
+        explained = self.gives(scored.stepped, scored) or self._is_rounding(scored, difference)
+        return Divergence(scored.index, scored.token, drawn, gap, "NUMERIC" if explained else "BUG")
+
+    def _is_rounding(self, scored: _Scored, difference: float) -> bool:
+        """Whether logits give the token that differ from plain decoding's by no more than that.
+
+        The token is higher. Those before it are lower and those behind it higher, which favours it
+        in top-p, or all are lower, which favours it in the others, or those are that are drawn in
+        its place, so that others take their places in what the filters keep.
+        """
+        plain, token = scored.plain, scored.token
+        low, high = plain - difference, plain + difference
+        for row in (low.copy(), np.where(plain > plain[token], low, high), high.copy()):
+            row[token] = high[token]
+            while not self.gives(row, scored):
+                drawn = self._drawn(row, scored)
+                if row[drawn] <= low[drawn]:
+                    break
+                row[drawn] = low[drawn]
+            else:
+                return True
+        return False
+
+    def _keeps(self, logits: Row, scored: _Scored) -> bool:
+        """Whether the recorded token is possible with these logits."""
+        return self._sampler.distribution(logits, scored.prefix).index(scored.token) is not None
+
+    def _drawn(self, logits: Row, scored: _Scored) -> int:
+        distribution = self._sampler.distribution(logits, scored.prefix)
+        return self._sampler.sample(distribution, scored.prefix)
 
 
 def _gap(scored: _Scored, drawn: int, sampler: Sampler) -> float:

@@ -12,8 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from localspec.llama import openmp
+
 _Result = TypeVar("_Result")
-_LIBRARIES = ("libgomp.so.1", "libomp.so", "libomp.dylib", "libiomp5.so")
+_LIBRARIES = ("libomp.so", "libomp.dylib", "libiomp5.so")
 _SOFT = 1
 _NAME = "localspec-compute"
 _threads: list[ThreadPoolExecutor] = []
@@ -123,6 +125,9 @@ class Task(Generic[_Result]):
 
 def _give_up_team() -> None:
     """End the worker threads of the calling thread, where OpenMP 5 is what the library uses."""
+    if library := openmp.gnu_library():
+        library.omp_pause_resource_all(_SOFT)
+        return
     for name in _LIBRARIES:
         with suppress(OSError, AttributeError):
             ctypes.CDLL(name).omp_pause_resource_all(_SOFT)

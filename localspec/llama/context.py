@@ -77,8 +77,7 @@ class Context:
         }
         self.sequences: list[KVSequence] = []
         # The last array of logits, and its address and rows.
-        self._view = np.empty((0, 0), np.float32)
-        self._view_place = (0, 0)
+        self._view, self._view_place = np.empty((0, 0), np.float32), (0, 0)
         self._handle: Any = self.new_handle(texts)
         self._set_up()
         try:
@@ -264,8 +263,7 @@ class Context:
     def _free_branches(self) -> list[int]:
         """The sequence ids of branches that no text uses."""
         used = {branch for sequence in self.sequences for branch in sequence.branch_ids}
-        ids = range(self.texts, self.texts + self.branches)
-        return [each for each in ids if each not in used]
+        return [each for each in range(self.texts, self.texts + self.branches) if each not in used]
 
     def _pad(self, passes: Sequence[Pass], last: KVSequence) -> int:
         """Add padding rows to the text whose rows are the last; return how many."""
@@ -287,16 +285,19 @@ class Context:
     def _timed_run(self) -> float:
         """Compute the batch; return the seconds."""
         self.model.clear_log()
-        began, rows = perf_counter(), len(self._batch)
-        with wait_policy.of_process().during((id(self), rows), self._options["threads"]):
+        rows = len(self._batch)
+        kind = (self.model.path, self._n_ctx, rows)
+        with wait_policy.of_process().during(kind, self._options["threads"]):
+            began = perf_counter()
             status = compute_thread.run(self._run_batch, self.model.thread)
+            seconds = perf_counter() - began
         self.model.require_workers()
-        if status != 0:
-            raise LocalspecError(
-                f"llama.cpp could not evaluate {rows} tokens (status {status}"
-                f"{', ' + library.first_error() if library.first_error() else ''})"
-            )
-        return perf_counter() - began
+        if status == 0:
+            return seconds
+        reason = library.first_error() or "no reason given"
+        raise LocalspecError(
+            f"llama.cpp could not evaluate {rows} tokens (status {status}, {reason})"
+        )
 
     def _run_batch(self) -> int:
         """Decode the batch; return the library's status."""
@@ -374,8 +375,7 @@ class Context:
         return context_params(self._n_ctx, texts=texts, branches=self.branches, **self._options)
 
     def _set_up(self) -> None:
-        size = int(llama_cpp.llama_n_ctx(self._handle))
-        self.n_cells = min(self._n_ctx, size // self.texts)
+        self.n_cells = min(self._n_ctx, int(llama_cpp.llama_n_ctx(self._handle)) // self.texts)
         self._memory = llama_cpp.llama_get_memory(self._handle)
         self._view_place = (0, 0)
         self._batch = Batch(self.chunk + MAX_DEPTH, self.texts + self.branches)

@@ -8,55 +8,52 @@ threads soon sleep. Which of the two is quicker is found out while text is writt
 both kinds. It changes no digit: the same threads compute the same rows.
 """
 
-import ctypes
-import math
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 
+from localspec.llama.wait_switch import WaitSwitch, wait_switch
 from localspec.utils.busy_cores import BUSY, BusyCores, allowed_cores
 
 # The least seconds between two looks at what other programs use.
 _BETWEEN_LOOKS = 0.5
 # Passes in either way that are compared, the latest ones: now and then one takes many times as long
-# as the others, and that is the point. So many are needed of each way, and anew after some seconds.
-_LATEST, _LEAST, _SECONDS = 24, 6, 60.0
+# as the others, and that is the point. So many are needed of each way.
+_LATEST, _LEAST = 24, 6
+# The other way is tried again after so many seconds, or after so many times what its passes took.
+_SECONDS, _SHARE = 60.0, 20
 # Short waits must save this share of the time.
 _GAIN = 0.1
-_MAPS = Path("/proc/self/maps")
-
-Switch = Callable[[bool], None]
 
 
 class WaitPolicy:
     """Lets the threads of passes wait shortly where that is quicker; one object per process.
 
     switch: makes waits short, or long again; None where the library has no such choice. cores:
-    measures what other programs use of so many `core_count`. short: how waits are now.
-    short_passes: how many passes had short waits.
+    measures what other programs use of so many `core_count`. short_passes: how many passes had
+    short waits.
     """
 
     def __init__(
         self,
-        switch: Switch | None,
+        switch: WaitSwitch | None,
         cores: BusyCores | None = None,
         core_count: int | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self.short = False
         self.short_passes = 0
         self._switch = switch
         self._cores = cores or BusyCores()
         self._core_count = core_count or len(allowed_cores())
         self._clock = clock
-        self._looked = -math.inf
-        self._seen: _Seen | None = None
-        # Two models may compute at a time.
+        self._looked, self._busy = clock(), 0.0
+        self._times = _WaitTimes()
+        # The passes that have begun, and those that have not ended: two models may compute at once.
+        self._begun = self._running = 0
         self._lock = threading.Lock()
 
     @contextmanager
@@ -66,44 +63,49 @@ class WaitPolicy:
             yield
             return
         with self._lock:
-            now = self._clock()
-            if now - self._looked >= _BETWEEN_LOOKS:
-                self._look(now, threads)
-            self._set(self._seen is not None and self._seen.next(kind, now))
-            seen, short, began = self._seen, self.short, self._clock()
+            kind = (kind, threads)
+            tells = self._choose(self._switch, kind, threads) and not self._running
+            short, began = self._switch.is_short, self._clock()
             self.short_passes += short
-        yield
-        if seen:
+            self._begun += 1
+            self._running += 1
+            number = self._begun
+        ended = False
+        try:
+            yield
+            ended = True
+        finally:
             with self._lock:
-                seen.add(kind, short, self._clock() - began)
+                self._running -= 1
+                if ended and tells and number == self._begun:
+                    self._times.add(kind, short, self._clock() - began)
 
-    def _look(self, now: float, threads: int) -> None:
-        """Find out whether other programs leave too little room for the threads."""
-        self._looked, busy = now, self._cores.mean() or 0.0
-        if busy < BUSY or busy + threads <= self._core_count:
-            self._seen = None
-        elif self._seen is None:
-            self._seen = _Seen(now)
+    def _choose(self, switch: WaitSwitch, kind: Hashable, threads: int) -> bool:
+        """Make waits long or short for a pass; return whether its time tells something."""
+        now = self._clock()
+        if now - self._looked >= _BETWEEN_LOOKS:
+            self._looked, self._busy = now, self._cores.mean() or 0.0
+        if self._busy < BUSY:
+            self._times = _WaitTimes()
+            switch.make(short=False, threads=threads)
+            return False
+        if self._busy + threads <= self._core_count:
+            return False  # for this model there is room
+        # The first pass behind a change tells nothing: threads have yet to wake, or to end.
+        return not switch.make(short=self._times.next(kind, now), threads=threads)
 
-    def _set(self, short: bool) -> None:
-        if short != self.short and self._switch:
-            self._switch(short)
-            self.short = short
 
-
-class _Seen:
+class _WaitTimes:
     """What passes took with long and with short waits since other programs became busy."""
 
-    def __init__(self, now: float) -> None:
-        self._since = now
+    def __init__(self) -> None:
         self._prefers_short = False
+        # When both ways were known, and the other one is to be tried again.
+        self._again: float | None = None
         self._seconds = {way: defaultdict[Hashable, deque[float]](_latest) for way in (False, True)}
 
     def next(self, kind: Hashable, now: float) -> bool:
         """Whether the next pass of this kind should have short waits."""
-        if now - self._since > _SECONDS:
-            self._since = now
-            self._seconds[not self._prefers_short].clear()
         long, short = (sum(map(len, self._seconds[way].values())) for way in (False, True))
         if long < _LEAST:
             return False
@@ -111,6 +113,12 @@ class _Seen:
             # What one kind took says nothing of another.
             return self._prefers_short or len(self._seconds[False][kind]) > 1
         self._prefers_short = self._short_is_quicker()
+        other = self._seconds[not self._prefers_short]
+        if self._again is None:
+            self._again = now + max(_SECONDS, _SHARE * sum(map(sum, other.values())))
+        elif now > self._again:
+            self._again = None
+            other.clear()
         return self._prefers_short
 
     def add(self, kind: Hashable, short: bool, seconds: float) -> None:
@@ -129,54 +137,7 @@ def _latest() -> deque[float]:
     return deque(maxlen=_LATEST)
 
 
-class GnuSwitch:
-    """Makes the waits of GNU's OpenMP short, and long again.
-
-    The library makes them a thousandth as long as soon as it has more threads than cores, in use
-    or not. So a thread of ours keeps a team as large as the machine, which does nothing.
-
-    libraries: those of OpenMP in this process.
-    """
-
-    def __init__(self, libraries: list[ctypes.CDLL]) -> None:
-        self._libraries = libraries
-        self._thread: threading.Thread | None = None
-        self._end = threading.Event()
-
-    def __call__(self, short: bool) -> None:
-        """Make waits short or long. Where no thread can be had, they stay long."""
-        if self._thread:
-            self._end.set()
-            self._thread.join()
-            self._thread = None
-        if short:
-            self._end, ready = threading.Event(), threading.Event()
-            thread = threading.Thread(target=self._keep_team, args=(self._end, ready), daemon=True)
-            with suppress(RuntimeError):
-                thread.start()
-                ready.wait()
-                self._thread = thread
-
-    def _keep_team(self, end: threading.Event, ready: threading.Event) -> None:
-        nothing = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p)
-        for library in self._libraries:
-            library.GOMP_parallel(nothing, None, max(2, len(allowed_cores())), 0)
-        ready.set()
-        # The team ends with this thread.
-        end.wait()
-
-
 @cache
 def of_process() -> WaitPolicy:
     """The policy for all passes of this process; the library must have been loaded."""
-    return WaitPolicy(gnu_switch())
-
-
-def gnu_switch() -> GnuSwitch | None:
-    """Return the switch of this process; None where GNU's OpenMP is not what it loaded."""
-    with suppress(OSError):
-        paths = {line.split()[-1] for line in _MAPS.read_text().splitlines() if "/libgomp" in line}
-        libraries = [ctypes.CDLL(path) for path in sorted(paths)]
-        if libraries and all(hasattr(each, "GOMP_parallel") for each in libraries):
-            return GnuSwitch(libraries)
-    return None
+    return WaitPolicy(wait_switch())

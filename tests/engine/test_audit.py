@@ -237,6 +237,19 @@ def test_a_token_far_behind_a_filter_is_a_bug(
         assert (5, "BUG") in [(each.index, each.verdict) for each in report.divergences]
 
 
+def test_a_text_of_another_seed_keeps_few_rows(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a large vocabulary take a megabyte for each token."""
+    monkeypatch.setattr(audit_module, "_MOST_ROWS", 3)
+    original = recorded(engine, PROMPTS[1], seed=1, temperature=1.5)
+    report = audit(engine, dataclasses.replace(original, seed=2))
+    indices = [each.index for each in report.divergences]
+    assert len(indices) > 10
+    assert indices == sorted(set(indices))
+    assert {each.verdict for each in report.divergences} == {"BUG"}
+
+
 def test_another_model_or_version_is_refused(engine: Engine, drafter_path) -> None:  # type: ignore[no-untyped-def]
     recipe = recorded(engine, PROMPTS[0], seed=1).recipe
     runtime = engine.slot.loaded.runtime

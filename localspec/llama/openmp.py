@@ -1,0 +1,32 @@
+"""OpenMP: the library in whose threads the processor's passes are computed, where it is GNU's."""
+
+import ctypes
+import os
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+_MAPS = Path("/proc/self/maps")
+
+
+@cache
+def gnu_library() -> ctypes.CDLL | None:
+    """The GNU OpenMP that llama.cpp uses in this process; None for another one, or none.
+
+    Other packages bring their own; llama.cpp's is beside it, or that of the system.
+    """
+    paths = {
+        os.fsdecode(line.split(maxsplit=5)[5]) for line in _mapped_files() if b"/libgomp" in line
+    }
+    own = [each for each in paths if "llama_cpp" in each]
+    of_system = [each for each in paths if "site-packages" not in each]
+    for path in sorted(own or of_system):
+        with suppress(OSError):
+            return ctypes.CDLL(path)
+    return None
+
+
+def _mapped_files() -> list[bytes]:
+    with suppress(OSError):
+        return _MAPS.read_bytes().splitlines()
+    return []
