@@ -94,6 +94,7 @@ class AdaptivePolicy:
             self._expected_tokens = (self._expected_tokens + self._generated) / 2
         self._generated = 0
         self.rows.offer.risk = 0.0
+        self.rows.ask_all()
         for candidate in self.candidates:
             candidate.begin_text()
 
@@ -118,10 +119,16 @@ class AdaptivePolicy:
 
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
-        self._round = round_ = Round(self._passes, self.rows.offer, self.rows.others)
-        self._learn_from_others()
+        others = self.rows.others
+        self._round = round_ = Round(self._passes, self.rows.offer, others)
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
+        if self.rows.rests(len(others)) and not any(
+            each.is_surer(limit) for each in self.candidates
+        ):
+            return self._rest()
+        for candidate in self.candidates:
+            candidate.learn_from_others(self.rows)
         self._running, self._drafts = None, ((), NO_DRAFTING)
         options = [
             option
@@ -139,20 +146,20 @@ class AdaptivePolicy:
         if chosen and reason is _TRIED_AGAIN and round_.texts > 1:
             chosen = chosen.of_one_token()
         if chosen:
+            self.rows.budget.idle_rounds.end()
             round_.plan_others(chosen.plan)
         self._offer(options, chosen)
         if chosen is None:
             return PLAIN_STEP
         return self._start(chosen, limit, max(chosen.rate, 1 / round_.plain))
 
-    def _learn_from_others(self) -> None:
-        """What other texts see of a drafter is what this one expects before it has seen much."""
-        for candidate in self.candidates:
-            name, rates = candidate.drafter.name, candidate.acceptance_rates
-            # One that begins anew has seen nothing yet, but the text before it has.
-            if rates.seen.tried:
-                self.rows.seen[name] = rates.seen
-            rates.expect(self.rows.seen_by_others(name))
+    def _rest(self) -> Decision:
+        """Take a plain step, as nobody drafted lately."""
+        self._running = None
+        self.rows.offer.rest()
+        if self.explain:
+            self.explain(explanation(None, self._round.plain, "nobody drafted lately"))
+        return PLAIN_STEP
 
     def keep(self, draft: Draft) -> int:
         """How many of the drafted tokens are worth verifying."""

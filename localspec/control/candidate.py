@@ -36,6 +36,8 @@ _EXPLORATION_SHARE, _KNOWN_SHARE = 0.02, 0.005
 _FEWEST_TOKENS = 24
 # Where reading a prompt did not pay, it hardly does in the next steps.
 _PAUSE = 4
+# How much likelier the first token of a copy must be to be worth a look.
+_SURER = 0.1
 # A head may read hidden rows for as long as so many plain steps take, before its drafts save time.
 _MOST_READING = 4.0
 
@@ -91,6 +93,7 @@ class Candidate:
         self._unpaid = 0.0
         self._stopped = self._resumed = False
         self._shadow: Draft | None = None
+        self._first_chance = 0.0
         self._waited = 0
         self._wait = 1
         # Whether the drafter has drafted nothing in this text.
@@ -148,7 +151,32 @@ class Candidate:
             chances = self.acceptance_rates.chances(len(self._shadow))
         else:
             chances = self.acceptance_rates.chances(depth)
-        return list(accumulate(chances, mul))
+        survivals = list(accumulate(chances, mul))
+        self._first_chance = survivals[0] if survivals else 0.0
+        return survivals
+
+    def is_surer(self, limit: Limit) -> bool:
+        """Whether a cheap drafter's first token is clearly likelier than when it was asked last.
+
+        Called in a round in which all rest.
+        """
+        before = self._first_chance
+        # A trial is due as soon as if it were asked in every round.
+        self._waited += 1
+        if self.cheap and limit.depth:
+            self.survivals(limit.to(1))
+        return self._first_chance > before + _SURER
+
+    def learn_from_others(self, rows: RowShare) -> None:
+        """What other texts see of it is what this one expects before it has seen much.
+
+        rows: of this text.
+        """
+        name, rates = self.drafter.name, self.acceptance_rates
+        # One that begins anew has seen nothing yet, but the text before it has.
+        if rates.seen.tried:
+            rows.seen[name] = rates.seen
+        rates.expect(rows.seen_by_others(name))
 
     def shadow_draft(self, depth: int) -> Draft | None:
         """The draft that `survivals` requested to estimate its chances, cut to `depth`; or None."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from localspec.control.acceptance import Tally
+from localspec.control.idle_rounds import IdleRounds
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST, PassCosts
@@ -70,15 +71,20 @@ class Offer:
         self.depth, self.decided = depth, True
         self.planned = self.reading = False
 
+    def rest(self) -> None:
+        """Draft nothing now, without another offer."""
+        self.depth, self.decided = 0, True
+
 
 class RowBudget:
     """What the texts of a scheduler know of each other.
 
-    loss_budget: for the drafts of all texts together.
+    loss_budget: for the drafts of all texts together. idle_rounds: those without any.
     """
 
     def __init__(self) -> None:
         self.loss_budget = LossBudget(OVERDRAFT)
+        self.idle_rounds = IdleRounds()
         self._shares: list[RowShare] = []
 
     def new_share(self, is_written: Callable[[], bool] = lambda: True) -> "RowShare":
@@ -128,6 +134,21 @@ class RowShare:
         self.cache: object = None
         self.seen: dict[str, Tally] = {}
         self.texts = 1
+        # The last round in which it was asked, and how many others there were.
+        self._asked = self._others = 0
+
+    def ask_all(self) -> None:
+        """Let all decide in the next round of this text."""
+        self._others = -1
+
+    def rests(self, others: int) -> bool:
+        """Whether it takes a plain step without deciding. others: how many there are."""
+        idle_rounds = self.budget.idle_rounds
+        if others != self._others:
+            idle_rounds.end()
+        rests = others > 0 and idle_rounds.rests(self._asked, others)
+        self._asked, self._others = idle_rounds.number, others
+        return rests
 
     @property
     def others(self) -> list[Offer]:
