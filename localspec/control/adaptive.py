@@ -114,8 +114,9 @@ class AdaptivePolicy:
         return candidate.reads
 
     def padded(self, rows: int) -> int:
-        """The fastest number of rows for a pass over `rows`, at most that of the deepest draft."""
-        return max(rows, min(self._passes.padded(rows), self._deepest + 1))
+        """The fastest number of rows for a pass over `rows`; none that no draft may have."""
+        padded = self._passes.padded(rows)
+        return padded if padded <= self._deepest + 1 else rows
 
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""

@@ -67,7 +67,8 @@ class FixedDepth:
         """The fastest number of rows for a decode with other texts; alone, no padding."""
         if not (self._passes and self._rows and self._rows.others):
             return rows
-        return max(rows, min(self._passes.padded(rows), self._widest))
+        padded = self._passes.padded(rows)
+        return padded if padded <= self._widest else rows
 
     def keep(self, draft: Draft) -> int:
         """The whole draft."""

@@ -9,6 +9,8 @@ from fakes.machine import CURVES, MARGIN_OF, CheapDrafter, CostlyDrafter, FakeCl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.cost_model import CostModel
 from localspec.control.explanation import Explanation
 from localspec.control.loss_budget import LossBudget
 from localspec.speculation.policy import Step
@@ -91,6 +93,16 @@ def test_a_pass_is_padded_to_a_wider_one_that_is_faster(clock: FakeClock) -> Non
     costs = machine.policy()._passes
     assert [costs.padded(n) for n in (1, 2, 3, 4, 6, 8)] == [1, 4, 4, 4, 8, 8]
     assert costs.seconds(2) == costs.seconds(4) == pytest.approx(1.7)
+
+
+@pytest.mark.parametrize(("deepest", "widths"), [(3, [1, 4, 4, 4]), (2, [1, 2, 3]), (1, [1, 2])])
+def test_no_pass_is_padded_to_a_width_that_nobody_chose(
+    clock: FakeClock, deepest: int, widths: list[int]
+) -> None:
+    """Four rows are quicker than two or three; three are not."""
+    costs = CostModel(Machine(clock, "stairs").policy()._passes, {})
+    policy = AdaptivePolicy([], costs, deepest=deepest)
+    assert [policy.padded(rows) for rows in range(1, deepest + 2)] == widths
 
 
 def test_fewer_are_verified_than_drafted_where_that_is_cheaper(clock: FakeClock) -> None:
