@@ -124,8 +124,8 @@ class AdaptivePolicy:
         self._round = round_ = Round(self._passes, self.rows.offer, others)
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
-        if self.rows.rests(len(others)) and not any(
-            each.is_surer(limit) for each in self.candidates
+        if self.rows.rests(others) and all(
+            [each.may_rest(limit, others) for each in self.candidates]
         ):
             return self._rest()
         for candidate in self.candidates:
@@ -147,7 +147,7 @@ class AdaptivePolicy:
         if chosen and reason is _TRIED_AGAIN and round_.texts > 1:
             chosen = chosen.of_one_token()
         if chosen:
-            self.rows.budget.idle_rounds.end()
+            self.rows.ask_all()
             round_.plan_others(chosen.plan)
         self._offer(options, chosen)
         if chosen is None:

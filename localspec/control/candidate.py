@@ -1,6 +1,6 @@
 """Candidate: a drafter that a policy may choose, with its cost and its acceptance rates."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import mul
 from typing import NamedTuple, cast
@@ -36,8 +36,9 @@ _EXPLORATION_SHARE, _KNOWN_SHARE = 0.02, 0.005
 _FEWEST_TOKENS = 24
 # Where reading a prompt did not pay, it hardly does in the next steps.
 _PAUSE = 4
-# How much likelier the first token of a copy must be to be worth a look.
-_SURER = 0.1
+# How likely the first token of a copy must be to be asked about in a round in which texts rest, and
+# how much likelier than when it was asked last.
+_LIKELY, _LIKELIER = 0.5, 0.1
 # A head may read hidden rows for as long as so many plain steps take, before its drafts save time.
 _MOST_READING = 4.0
 
@@ -155,17 +156,23 @@ class Candidate:
         self._first_chance = survivals[0] if survivals else 0.0
         return survivals
 
-    def is_surer(self, limit: Limit) -> bool:
-        """Whether a cheap drafter's first token is clearly likelier than when it was asked last.
+    def may_rest(self, limit: Limit, others: Sequence[Offer]) -> bool:
+        """Whether it need not be asked in a round in which all texts rest.
 
-        Called in a round in which all rest.
+        others: the offers of the other texts. It must be where a copy has become likely, and where
+        it is shown a row for a trial.
         """
-        before = self._first_chance
-        # A trial is due as soon as if it were asked in every round.
+        if self._stopped:
+            return not self._shown
+        # Trials and pauses end as soon as if it were asked.
         self._waited += 1
-        if self.cheap and limit.depth:
-            self.survivals(limit.to(1))
-        return self._first_chance > before + _SURER
+        self.take_pause(others)
+        if not self.cheap or not limit.depth:
+            return True
+        before = self._first_chance
+        self.survivals(limit.to(1))
+        now, self._first_chance = self._first_chance, before
+        return now < max(_LIKELY, before + _LIKELIER)
 
     def learn_from_others(self, rows: RowShare) -> None:
         """What other texts see of it is what this one expects before it has seen much.
@@ -284,18 +291,11 @@ class Candidate:
 
     # While it drafts.
 
-    def start_draft(
-        self, depth: int, slowdown: float, clock: Callable[[], float], rows: RowShare
-    ) -> "DraftTimer":
-        """Return a timer for a draft that starts now.
-
-        depth: the most tokens of the draft. slowdown: PassCosts.reading_slowdown. clock: returns
-        the time in seconds. rows: the text's share, which knows how many texts share a decode.
-        """
+    def start_draft(self) -> None:
+        """Note that a draft starts now."""
         self._exploration_budget = 0.0
         self._idle = False
         self._margins = []
-        return DraftTimer(self, slowdown, clock, rows, depth if self.parallel else None)
 
     def add_margin(self, margin: float) -> float:
         """Record a token drawn with this margin; return the probability that it is accepted."""
@@ -354,45 +354,3 @@ class Candidate:
         if paid:
             self._wait_texts = 1
             self._unpaid, self._stopped = 0.0, False
-
-
-class DraftTimer:
-    """Measures the seconds of each token of one draft, for the drafter's cost.
-
-    share: the text's, which knows how many texts share a decode. rows: of the pass that all tokens
-    are drawn from; None: each token takes a pass of its own.
-    """
-
-    def __init__(
-        self,
-        candidate: Candidate,
-        slowdown: float,
-        clock: Callable[[], float],
-        share: RowShare,
-        rows: int | None = None,
-    ) -> None:
-        # Texts share no pass that draws a whole draft, nor what runs in no computer.
-        self._share = None if candidate.parallel or not candidate.drafter.traits.computer else share
-        self._cost = candidate.cost
-        self._ready = candidate.ready
-        self._backlog = candidate.backlog
-        self._slowdown = slowdown
-        self._rows = rows
-        self._count = 0
-        self._clock = clock
-        self._last = clock()
-
-    def tick(self) -> None:
-        """Record that a token was drawn just now."""
-        now = self._clock()
-        texts = self._share.texts if self._share else 1
-        if self._count < self._ready or not texts:
-            pass
-        elif self._count:
-            self._cost.learn_further(now - self._last, texts)
-        elif self._rows is not None:
-            self._cost.learn_pass(now - self._last, self._rows, self._backlog, self._slowdown)
-        else:
-            self._cost.learn_first(now - self._last, self._backlog, self._slowdown, texts)
-        self._count += 1
-        self._last = now

@@ -85,6 +85,8 @@ class FixedDepth:
         if self._rows and self._passes:
             self._rows.learn(step, self._passes)
             self._offer()
+            if step.drafted:
+                self._rows.ask_all()
 
     def _offer(self) -> None:
         """Tell the other texts of the next draft: that is decided, whatever they do."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from localspec.control.acceptance import Tally
-from localspec.control.idle_rounds import IdleRounds
 from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST, PassCosts
@@ -20,6 +19,9 @@ OVERDRAFT = 4.0
 DELAY = 1.0
 # A text never has to make up for more: drafts of a fixed depth beside it ask nobody.
 _LARGEST_DEBT = 10.0
+# So many decisions in a row in which nobody drafts let a text rest for one round more. As deciding
+# takes longer the more texts there are, it rests for as many as there are others at most.
+_IN_VAIN = 2
 # The weight of the newest step in the tokens per step.
 _NEWEST = 1 / 32
 
@@ -74,17 +76,17 @@ class Offer:
     def rest(self) -> None:
         """Draft nothing now, without another offer."""
         self.depth, self.decided = 0, True
+        self.planned = self.reading = False
 
 
 class RowBudget:
     """What the texts of a scheduler know of each other.
 
-    loss_budget: for the drafts of all texts together. idle_rounds: those without any.
+    loss_budget: for the drafts of all texts together.
     """
 
     def __init__(self) -> None:
         self.loss_budget = LossBudget(OVERDRAFT)
-        self.idle_rounds = IdleRounds()
         self._shares: list[RowShare] = []
 
     def new_share(self, is_written: Callable[[], bool] = lambda: True) -> "RowShare":
@@ -134,26 +136,33 @@ class RowShare:
         self.cache: object = None
         self.seen: dict[str, Tally] = {}
         self.texts = 1
-        # The last round in which it was asked, and how many others there were.
-        self._asked = self._others = 0
-
-    def ask_all(self) -> None:
-        """Let all decide in the next round of this text."""
-        self._others = -1
-
-    def rests(self, others: int) -> bool:
-        """Whether it takes a plain step without deciding. others: how many there are."""
-        idle_rounds = self.budget.idle_rounds
-        if others != self._others:
-            idle_rounds.end()
-        rests = others > 0 and idle_rounds.rests(self._asked, others)
-        self._asked, self._others = idle_rounds.number, others
-        return rests
+        # Whether it rests in this round, the rounds in a row in which it did, and those in a row in
+        # which nobody drafted though it was asked; how many other texts there were.
+        self._resting = False
+        self._rested = self._in_vain = self._company = 0
 
     @property
     def others(self) -> list[Offer]:
         """The offers of the other texts."""
         return self.budget.others(self)
+
+    def ask_all(self) -> None:
+        """Let all texts decide: one drafts, or there are other ones."""
+        for each in (self, *self.budget.sharing(self)):
+            each._in_vain = each._rested = 0
+
+    def rests(self, others: Sequence[Offer]) -> bool:
+        """Whether the text takes a plain step without deciding, as nobody drafted lately.
+
+        others: the offers of the other texts. To decide takes a part of a millisecond, in which all
+        wait, and a pass of a GPU only ten or twenty.
+        """
+        if len(others) != self._company:
+            self.ask_all()
+            self._company = len(others)
+        writing = sum(not each.reading for each in others)
+        self._resting = self._rested < min(self._in_vain // _IN_VAIN, writing)
+        return self._resting
 
     def seen_by_others(self, drafter: str) -> Tally:
         """What the other texts have seen of a drafter."""
@@ -169,6 +178,9 @@ class RowShare:
         prompt: the expected seconds in which its drafter has first read the text. They are charged
         to nobody: they pay later, and what may be spent on them is a share of the time of all.
         """
+        # Behind all decisions of the round, so that texts that are asked together remain so.
+        self._rested = self._rested + 1 if self._resting else 0
+        self._in_vain += not self._resting
         offer = self.offer
         if offer.decided and offer.depth:
             offer.drafting = offer.drafting.after_reading()

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from localspec.control.candidate import Candidate, DraftTimer
+from localspec.control.candidate import Candidate
+from localspec.control.draft_timer import DraftTimer
 from localspec.control.joint_drafting import Drafting
 from localspec.control.plan import Plan
 from localspec.control.row_budget import RowShare
@@ -79,7 +80,8 @@ class RunningDraft:
         self.plain_or_best_rate = plain_or_best_rate
         self.reading, self.catching_up = option.reading, option.catching_up
         self.survivals: list[float] = []
-        self.timer: DraftTimer = candidate.start_draft(deepest, option.slowdown, clock, rows)
+        candidate.start_draft()
+        self.timer = DraftTimer(candidate, deepest, option.slowdown, clock, rows)
         self.passes = passes
         self._ready, self._paid = candidate.ready, paid
         # The rates stay the same during one draft.

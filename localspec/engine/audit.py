@@ -29,6 +29,8 @@ DivergenceKind = Literal["NUMERIC", "BUG"]
 # So many divergences are judged at the end, when the largest difference is known; where there are
 # more, the earliest by what was found until then, as each keeps two rows of the vocabulary.
 _MOST_ROWS = 64
+# So many tokens that are drawn instead of the recorded one are made less likely.
+_MOST_RIVALS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class Divergence:
     token of plain decoding. gap: the plain token's score (logit / temperature + noise) minus the
     recorded token's; infinite if plain decoding's filters leave the latter out. verdict: NUMERIC if
     the logits of the repeated pass give the recorded token, or plain decoding's do when none is
-    changed by more than `Report.largest_difference`; else BUG.
+    changed by more than `Report.largest_difference` (as far as it is known by then, where there are
+    many divergences); else BUG.
     """
 
     index: int
@@ -234,13 +237,13 @@ class _Judge:
         low, high = plain - difference, plain + difference
         for row in (low.copy(), np.where(plain > plain[token], low, high), high.copy()):
             row[token] = high[token]
-            while not self.gives(row, scored):
+            for _ in range(_MOST_RIVALS):
+                if self.gives(row, scored):
+                    return True
                 drawn = self._drawn(row, scored)
                 if row[drawn] <= low[drawn]:
                     break
                 row[drawn] = low[drawn]
-            else:
-                return True
         return False
 
     def _keeps(self, logits: Row, scored: _Scored) -> bool:

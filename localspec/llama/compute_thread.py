@@ -126,7 +126,8 @@ class Task(Generic[_Result]):
 def _give_up_team() -> None:
     """End the worker threads of the calling thread, where OpenMP 5 is what the library uses."""
     if library := openmp.gnu_library():
-        library.omp_pause_resource_all(_SOFT)
+        with suppress(AttributeError):
+            library.omp_pause_resource_all(_SOFT)
         return
     for name in _LIBRARIES:
         with suppress(OSError, AttributeError):

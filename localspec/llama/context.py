@@ -286,7 +286,7 @@ class Context:
         """Compute the batch; return the seconds."""
         self.model.clear_log()
         rows = len(self._batch)
-        kind = (self.model.path, self._n_ctx, rows)
+        kind = (type(self), self.model.path, self._n_ctx, rows)
         with wait_policy.of_process().during(kind, self._options["threads"]):
             began = perf_counter()
             status = compute_thread.run(self._run_batch, self.model.thread)

@@ -6,6 +6,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+import llama_cpp
+
 _MAPS = Path("/proc/self/maps")
 
 
@@ -18,8 +20,9 @@ def gnu_library() -> ctypes.CDLL | None:
     paths = {
         os.fsdecode(line.split(maxsplit=5)[5]) for line in _mapped_files() if b"/libgomp" in line
     }
-    own = [each for each in paths if "llama_cpp" in each]
-    of_system = [each for each in paths if "site-packages" not in each]
+    # In the package, or in the folder of libraries beside it, whose name begins like it.
+    own = [each for each in paths if each.startswith(str(Path(llama_cpp.__file__).parent))]
+    of_system = [each for each in paths if "-packages" not in each]
     for path in sorted(own or of_system):
         with suppress(OSError):
             return ctypes.CDLL(path)

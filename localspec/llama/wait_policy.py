@@ -8,6 +8,7 @@ threads soon sleep. Which of the two is quicker is found out while text is writt
 both kinds. It changes no digit: the same threads compute the same rows.
 """
 
+import math
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator
@@ -26,6 +27,8 @@ _BETWEEN_LOOKS = 0.5
 _LATEST, _LEAST = 24, 6
 # The other way is tried again after so many seconds, or after so many times what its passes took.
 _SECONDS, _SHARE = 60.0, 20
+# After so many seconds in which all passes found room, waits are long.
+_ROOMY = 5.0
 # Short waits must save this share of the time.
 _GAIN = 0.1
 
@@ -51,6 +54,8 @@ class WaitPolicy:
         self._core_count = core_count or len(allowed_cores())
         self._clock = clock
         self._looked, self._busy = clock(), 0.0
+        # When a pass last found too little room.
+        self._crowded = -math.inf
         self._times = _WaitTimes()
         # The passes that have begun, and those that have not ended: two models may compute at once.
         self._begun = self._running = 0
@@ -89,8 +94,13 @@ class WaitPolicy:
             self._times = _WaitTimes()
             switch.make(short=False, threads=threads)
             return False
-        if self._busy + threads <= self._core_count:
-            return False  # for this model there is room
+        if self._busy + threads > self._core_count:
+            self._crowded = now
+        elif now - self._crowded > _ROOMY:
+            switch.make(short=False, threads=threads)
+            return False
+        else:
+            return True  # there is room for this one, but waits are also those of another model
         # The first pass behind a change tells nothing: threads have yet to wake, or to end.
         return not switch.make(short=self._times.next(kind, now), threads=threads)
 

@@ -9,7 +9,17 @@ from localspec.llama import openmp
 from localspec.utils.busy_cores import allowed_cores
 
 # Who sets these has decided how threads wait, or how many there may be.
-_DECIDED = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_DYNAMIC", "OMP_THREAD_LIMIT"
+_DECIDED = (
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "OMP_DYNAMIC",
+    "OMP_THREAD_LIMIT",
+    "OMP_PROC_BIND",
+    "OMP_PLACES",
+    "GOMP_CPU_AFFINITY",
+)
+# Threads that there must be room for beside those that are needed: others may begin meanwhile.
+_SPARE = 4
 
 
 class WaitSwitch(Protocol):
@@ -18,7 +28,7 @@ class WaitSwitch(Protocol):
     is_short: bool
 
     def make(self, *, short: bool, threads: int) -> bool:
-        """Make waits short, or long again; return whether that changed anything.
+        """Make waits short, or long again; return whether anything was done for it.
 
         threads: those of the coming passes, 2 or more.
         """
@@ -40,19 +50,19 @@ class GnuSwitch:
         self._size = 0
 
     def make(self, *, short: bool, threads: int) -> bool:
-        """Make waits short, or long again; return whether that changed anything."""
+        """Make waits short, or long again; return whether anything was done for it."""
         size = max(2, len(allowed_cores()) - threads + 2) if short else 0
         if size <= self._size and short == bool(self._size):
             return False
-        before, self._size = self.is_short, size
         if self._team:
-            self.is_short = False
+            self.is_short, self._size = False, 0
             self._team.close()
             self._team = None
         if short:
-            self._team = _IdleTeam(self._library, self._size)
+            self._team = _IdleTeam(self._library, size)
             self.is_short = self._team.start()
-        return self.is_short != before
+            self._size = size
+        return True
 
 
 class _IdleTeam:
@@ -98,7 +108,7 @@ class _IdleTeam:
         """Whether so many threads can be made: OpenMP ends the process where they cannot."""
         end, threads = threading.Event(), list[threading.Thread]()
         try:
-            for _ in range(self._size):
+            for _ in range(self._size + _SPARE):
                 threads.append(threading.Thread(target=end.wait, daemon=True))
                 threads[-1].start()
         except RuntimeError:

@@ -24,6 +24,7 @@ from localspec.bench.experiments.simulated_users import (
 from localspec.control.candidate import Candidate
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
+from localspec.control.draft_timer import DraftTimer
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.joint_drafting import Drafting, JointDrafting, Parts
 from localspec.control.pass_costs import PassCosts
@@ -107,7 +108,7 @@ def test_what_is_known_of_no_text_alone_is_estimated_from_several() -> None:
 def draw(candidate: Candidate, clock: FakeClock, *tokens: tuple[int, float]) -> None:
     """Time a draft. tokens: for each, how many texts share its decode, and its seconds."""
     share = SimpleNamespace(texts=1)
-    timer = candidate.start_draft(len(tokens), 1.0, clock, share)  # type: ignore[arg-type]
+    timer = DraftTimer(candidate, len(tokens), 1.0, clock, share)  # type: ignore[arg-type]
     for texts, seconds in tokens:
         share.texts = texts
         clock.now += seconds

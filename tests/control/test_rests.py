@@ -1,0 +1,266 @@
+"""Rests: texts that draft nothing seldom decide, and miss nothing by it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from localspec.bench.experiments.simulated_drafter import COSTS, SimulatedDrafter, User
+from localspec.bench.experiments.simulated_users import SimulatedUsers, auto
+from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.cost_model import CostModel
+from localspec.control.explanation import Explanation
+from localspec.control.fixed_depth import FixedDepth
+from localspec.control.pass_costs import PassCosts
+from localspec.control.row_budget import RowBudget, RowShare
+from localspec.drafters.suffix import Suffix
+from localspec.speculation.draft import Draft
+from localspec.speculation.drafter import Limit, Outcome
+from localspec.speculation.policy import Step
+
+USELESS = User(0.02)
+
+
+def shares(texts: int, budget: RowBudget | None = None) -> list[RowShare]:
+    """Texts of one cache."""
+    budget, cache = budget or RowBudget(), object()
+    made = [budget.new_share() for _ in range(texts)]
+    for each in made:
+        each.begin(cache)
+    return made
+
+
+def asked_in(texts: Sequence[RowShare], rounds: int) -> list[int]:
+    """How many of the texts decide in each round; nobody drafts."""
+    asked, passes = list[int](), PassCosts(COSTS["GPU"])
+    step = Step((), 0, 1, [1], 1.0, 0.0, others=(1,) * (len(texts) - 1))
+    for _ in range(rounds):
+        asked.append(sum(not each.rests(each.others) for each in texts))
+        for each in texts:
+            each.learn(step, passes)
+    return asked
+
+
+@pytest.mark.parametrize("texts", [2, 3, 5, 9])
+def test_more_and_more_rounds_rest_and_all_texts_in_the_same_ones(texts: int) -> None:
+    asked = asked_in(shares(texts), 200)
+    assert set(asked) == {0, texts}
+    assert asked[:2] == [texts] * 2
+    # In the end one round in as many as there are texts.
+    assert asked[-4 * texts :].count(texts) == 4
+    assert 200 / texts < asked.count(texts) < 200 / texts + 2 * texts
+
+
+def test_one_round_more_rests_for_every_two_decisions_in_vain() -> None:
+    asked = asked_in(shares(5), 16)
+    assert [each // 5 for each in asked] == [1, 1, 0, 1, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1]
+
+
+def test_all_are_asked_again_at_once() -> None:
+    four = shares(4)
+    asked_in(four, 50)
+    four[2].ask_all()
+    assert asked_in(four, 2) == [4, 4]
+    asked_in(four, 50)
+    joined = [*four, four[0].budget.new_share()]
+    joined[-1].begin(four[0].cache)
+    assert asked_in(joined, 2) == [5, 5]
+
+
+def test_a_text_at_half_the_pace_is_asked_as_often() -> None:
+    quick, slow = shares(2)
+    asked_in([quick, slow], 20)
+    asked = {quick: 0, slow: 0}
+    for _ in range(60):
+        for each in (quick, quick, slow):
+            asked[each] += sum(asked_in([each], 1))
+    assert 55 <= asked[quick] <= 65
+    assert 28 <= asked[slow] <= 32
+
+
+def test_texts_of_another_cache_rest_by_themselves() -> None:
+    budget = RowBudget()
+    here, there = shares(3, budget), shares(2, budget)
+    asked_in(here, 50)
+    asked_in(there, 50)
+    there[0].ask_all()
+    assert asked_in(there, 2) == [2, 2]
+    assert sum(asked_in(here, 30)) == 3 * 10
+
+
+def test_beside_texts_that_read_prompts_one_is_asked_each_time() -> None:
+    texts = shares(8)
+    for each in texts[1:]:
+        each.offer.reading = True
+    assert asked_in(texts[:1], 50) == [1] * 50
+    texts[1].offer.reading = False
+    assert sum(asked_in(texts[:1], 50)) < 30
+
+
+class Counted:
+    """Counts the decisions of each round, and those without any search."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        real = AdaptivePolicy._chosen
+
+        def chosen(policy: AdaptivePolicy, options: Any) -> Any:
+            self.asked += 1
+            return real(policy, options)
+
+        monkeypatch.setattr(AdaptivePolicy, "_chosen", chosen)
+
+    def in_step(self, users: SimulatedUsers) -> int:
+        self.asked = 0
+        users.step()
+        return self.asked
+
+    def go_to_a_rest(self, users: SimulatedUsers) -> None:
+        """The first of several rounds in a row that rest has just been."""
+        for _ in range(100):
+            if self.in_step(users) and not self.in_step(users):
+                return
+        pytest.fail("no round rested")
+
+
+@pytest.mark.parametrize("users", [2, 4, 8])
+def test_useless_drafters_are_seldom_asked(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    simulated = SimulatedUsers(COSTS["GPU"], [USELESS] * users, auto).run(400)
+    asked = [counted.in_step(simulated) for _ in range(100)]
+    # A trial now and then has all asked again.
+    assert 90 <= sum(asked) < 100 + 12 * users
+
+
+def test_one_text_alone_is_asked_for_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    simulated = SimulatedUsers(COSTS["GPU"], [USELESS], auto).run(200)
+    assert [counted.in_step(simulated) for _ in range(50)] == [1] * 50
+
+
+def test_who_drafts_has_all_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    simulated = SimulatedUsers(COSTS["GPU"], [User(0.9)] * 2, auto).run(100)
+    assert [counted.in_step(simulated) for _ in range(30)] == [2] * 30
+
+
+class Copies(SimulatedDrafter):
+    """Has a copy only when it is told to."""
+
+    found = False
+
+    def propose(self, limit: Limit) -> Draft:
+        return Draft([1] * limit.depth if self.found else [])
+
+
+def with_copies(monkeypatch: pytest.MonkeyPatch) -> SimulatedUsers:
+    monkeypatch.setattr(SimulatedDrafter, "propose", Copies.propose)
+    monkeypatch.setattr(SimulatedDrafter, "found", False, raising=False)
+    return SimulatedUsers(COSTS["GPU"], [User(1.0, copies=True)] * 5, auto).run(60)
+
+
+def test_a_copy_is_drafted_in_the_round_in_which_it_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulated, counted = with_copies(monkeypatch), Counted(monkeypatch)
+    counted.go_to_a_rest(simulated)
+    # The next round would rest as well.
+    for writer in simulated.writers:
+        writer.drafter.found = True  # type: ignore[attr-defined]
+    simulated.step()
+    assert any(len(writer.draft) for writer in simulated.writers)
+
+
+def test_a_copy_that_does_not_pay_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated, counted = with_copies(monkeypatch), Counted(monkeypatch)
+    for writer in simulated.writers:
+        writer.drafter.found = True  # type: ignore[attr-defined]
+        rates = writer.policy.candidates[0].acceptance_rates  # type: ignore[attr-defined]
+        monkeypatch.setattr(rates, "chances", lambda depth: [0.3] * depth)
+    monkeypatch.setattr(AdaptivePolicy, "_affordable", lambda *_given: 0)
+    asked = [counted.in_step(simulated) for _ in range(60)]
+    assert sum(asked[-30:]) <= 5 * 8
+
+
+def test_a_trial_is_due_as_soon_as_if_all_rounds_were_asked() -> None:
+    writer = SimulatedUsers(COSTS["GPU"], [USELESS] * 2, auto).writers[0]
+    candidate = writer.policy.candidates[0]  # type: ignore[attr-defined]
+    candidate.end_trial(paid=False)
+    for _ in range(2):
+        assert candidate.may_rest(writer.limit(), [])
+    assert candidate.is_trial_due()
+    candidate.end_trial(paid=False)
+    assert not candidate.is_trial_due()
+
+
+def test_a_head_that_is_shown_a_row_for_a_trial_may_not_rest() -> None:
+    writer = SimulatedUsers(COSTS["GPU"], [USELESS] * 2, auto).writers[0]
+    candidate = writer.policy.candidates[0]  # type: ignore[attr-defined]
+    candidate._stopped, candidate._shown = True, False
+    assert candidate.may_rest(writer.limit(), [])
+    candidate._shown = True
+    assert not candidate.may_rest(writer.limit(), [])
+    assert candidate._waited == 0
+
+
+def test_a_pause_goes_on_in_rests() -> None:
+    writer = SimulatedUsers(COSTS["GPU"], [USELESS] * 2, auto).writers[0]
+    candidate, others = writer.policy.candidates[0], writer.share.others  # type: ignore[attr-defined]
+    candidate.pause(others, [0.5], writer.share.offer.drafting)
+    for _ in range(4):
+        candidate.may_rest(writer.limit(), others)
+    assert candidate.take_pause(others) is None
+
+
+def test_copies_that_become_likelier_bit_by_bit_are_asked_about() -> None:
+    """With the real drafter, whose chances grow with the length of the match."""
+    source = [(7 * place) % 61 + 100 * (place % 3) for place in range(120)]
+    suffix = Suffix(max_replaced=0)
+    policy = AdaptivePolicy([suffix], CostModel(PassCosts(COSTS["GPU"])))
+    candidate, text = policy.candidates[0], [*source, 9999]
+    suffix.begin(text)
+    limit = SimulatedUsers(COSTS["GPU"], [USELESS], auto).writers[0].limit()
+    candidate.survivals(limit)
+    asked = []
+    for place, token in enumerate(source[:60]):
+        suffix.observe(Outcome([token], 0))
+        if not candidate.may_rest(limit, []):
+            asked.append(place)
+            candidate.survivals(limit)  # which deciding does
+    assert asked
+    assert asked[0] < 12
+    assert len(asked) < 12
+
+
+def test_drafts_of_a_fixed_depth_keep_the_others_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+
+    def one_fixed(drafter: SimulatedDrafter, costs: Any, share: RowShare) -> Any:
+        if fixed:
+            return auto(drafter, costs, share)
+        fixed.append(FixedDepth([drafter], 1, rows=share, passes=costs.passes))
+        return fixed[0]
+
+    fixed = list[FixedDepth]()
+    simulated = SimulatedUsers(COSTS["GPU"], [USELESS] * 3, one_fixed).run(100)
+    assert [counted.in_step(simulated) for _ in range(20)] == [2] * 20
+
+
+def test_a_text_that_begins_has_all_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    simulated = SimulatedUsers(COSTS["GPU"], [USELESS] * 3, auto).run(300)
+    counted.go_to_a_rest(simulated)
+    simulated.writers[0].policy.begin()
+    assert counted.in_step(simulated) == 3
+
+
+def test_resting_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = SimulatedUsers(COSTS["GPU"], [USELESS] * 3, auto).run(300)
+    told = list[Explanation]()
+    policy = simulated.writers[0].policy
+    policy.explain = told.append  # type: ignore[attr-defined]
+    for _ in range(10):
+        simulated.step()
+    reasons: Sequence[str] = [each.reason for each in told]
+    assert len(reasons) == 10
+    assert reasons.count("nobody drafted lately") >= 5
