@@ -18,6 +18,9 @@ WIDEST_DECODE = MAX_DEPTH + 1
 _FADING = 0.98
 # A width becomes the anchor when it was seen this many times as often as the anchor.
 _TAKES_OVER = 1.5
+# Passes of other widths tell their cost beside passes of the anchor; where so many of them follow
+# each other, what slows all passes may have changed meanwhile.
+_BESIDE = 4
 # A cost is stale once the factor has changed more than this many times.
 _STALE_CHANGE = 1.1
 # A profile is wrong when plain passes take this many times longer, or shorter, than it says.
@@ -57,6 +60,8 @@ class PassCosts:
         self._observed_factor = [1.0] * len(self._base)
         self._frequency = [0.0] * len(self._base)
         self._anchor = 1
+        # Width and seconds of the passes since the last one of the anchor.
+        self._beside: list[tuple[int, float]] = []
         # By width: the factor when the base cost was last confirmed by passes; None before that.
         self._confirmed_factor: list[float | None] = [None] * len(self._base)
         self._best = list(self._base)
@@ -122,14 +127,27 @@ class PassCosts:
         self._seen[width].add(seconds)
         if self._frequency[width] > _TAKES_OVER * self._frequency[self._anchor]:
             self._anchor = width
+            self._beside.clear()
         # Before the factor is known, a change of it would be taken for one of the base cost.
         if len(self._seen[self._anchor]) < ENOUGH:
             return
         if width == self._anchor:
             self._factor = self._seen[width].median / self._base[width]
             self._confirmed_factor[width] = self._factor
+            for other, took in self._beside:
+                self._learn_base(other, took / self._factor)
+            self._beside.clear()
         else:
-            self._learn_base(width, seconds / self._factor)
+            self._beside.append((width, seconds))
+            if len(self._beside) > _BESIDE:
+                self._change_anchor()
+
+    def _change_anchor(self) -> None:
+        """Go on from the passes since the last one of the anchor."""
+        factors = sorted(took / self._base[width] for width, took in self._beside)
+        self._factor = factors[len(factors) // 2]
+        [(self._anchor, _)] = Counter(width for width, _ in self._beside).most_common(1)
+        self._beside.clear()
 
     @property
     def reading_slowdown(self) -> float:

@@ -80,6 +80,36 @@ def test_a_longer_text_slows_unseen_widths_too() -> None:
     assert costs.seconds(4) == pytest.approx(40.4, rel=0.2)
 
 
+@pytest.mark.parametrize(("drafting", "after"), [(2.0, 1.0), (1.0, 2.0)])
+def test_a_slow_spell_that_begins_or_ends_between_drafts_and_plain_steps(
+    drafting: float, after: float
+) -> None:
+    """No pass of four rows is computed after it; it takes as much longer or less all the same."""
+    costs = PassCosts(STAIRS)
+    for number in range(60):
+        width = 1 if number % 8 == 7 else 4
+        costs.learn(width, drafting * STAIRS[width])
+    assert costs.seconds(4) == pytest.approx(drafting * STAIRS[4])
+    for _ in range(12):
+        costs.learn(1, after * STAIRS[1])
+    assert costs.seconds(1) == pytest.approx(after * STAIRS[1])
+    assert costs.seconds(4) == pytest.approx(after * STAIRS[4])
+    for _ in range(12):
+        costs.learn(4, after * STAIRS[4])
+    assert costs.seconds(1) == pytest.approx(after * STAIRS[1])
+
+
+@pytest.mark.parametrize("every", [2, 3, 4, 5])
+def test_a_shape_that_differs_is_learnt_beside_the_most_frequent_width(every: int) -> None:
+    """Four rows take twice what the profile says; a plain step comes now and then."""
+    costs = PassCosts(STAIRS)
+    for number in range(10 * every):
+        width = 1 if number % every == 0 else 4
+        costs.learn(width, STAIRS[1] if width == 1 else 2 * STAIRS[4])
+    assert costs.seconds(1) == pytest.approx(STAIRS[1], rel=0.01)
+    assert costs.unpadded(4) == pytest.approx(2 * STAIRS[4], rel=0.01)
+
+
 def test_impossible_passes_are_not_learnt() -> None:
     costs = PassCosts(STAIRS)
     for width, seconds in ((0, 1.0), (-1, 1.0), (1, 0.0), (1, -3.0), (65, 1.0)):
