@@ -115,8 +115,7 @@ class AdaptivePolicy:
 
     def padded(self, rows: int) -> int:
         """The fastest number of rows for a pass over `rows`; none that no draft may have."""
-        padded = self._passes.padded(rows)
-        return padded if padded <= self._deepest + 1 else rows
+        return self._passes.padded(rows, self._deepest + 1)
 
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
@@ -157,7 +156,7 @@ class AdaptivePolicy:
     def _rest(self) -> Decision:
         """Take a plain step, as nobody drafted lately."""
         self._running = None
-        self.rows.offer.rest()
+        self.rows.offer.decide(0)
         if self.explain:
             self.explain(explanation(None, self._round.plain, "nobody drafted lately"))
         return PLAIN_STEP

@@ -67,8 +67,7 @@ class FixedDepth:
         """The fastest number of rows for a decode with other texts; alone, no padding."""
         if not (self._passes and self._rows and self._rows.others):
             return rows
-        padded = self._passes.padded(rows)
-        return padded if padded <= self._widest else rows
+        return self._passes.padded(rows, self._widest)
 
     def keep(self, draft: Draft) -> int:
         """The whole draft."""

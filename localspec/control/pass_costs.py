@@ -6,6 +6,7 @@ steps, as kernels compute four rows at once; on a GPU it hardly rises at first. 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 from localspec.control.recent_median import ENOUGH, RecentMedian
 from localspec.speculation.draft import MAX_DEPTH
@@ -91,12 +92,13 @@ class PassCosts:
             return sum(self.seconds(count * each) for each, count in Counter(rows).items())
         return self.seconds(sum(rows))
 
-    def padded(self, width: int) -> int:
+    def padded(self, width: int, most: int = WIDEST) -> int:
         """The fastest number of rows for a pass over `width` rows; ask once per pass.
 
-        A wrong cost of the narrower pass would never show if it were always padded.
+        most: where that would be more rows, the pass is not padded. A wrong cost of the narrower
+        pass would never show if it were always padded.
         """
-        if width > WIDEST or self._padded[width] == width:
+        if width > WIDEST or self._padded[width] == width or self._padded[width] > most:
             return width
         if self._confirmed_factor[1 if width == self._least_rows else width] is None:
             self._padded_passes[width] += 1
@@ -144,8 +146,7 @@ class PassCosts:
 
     def _change_anchor(self) -> None:
         """Go on from the passes since the last one of the anchor."""
-        factors = sorted(took / self._base[width] for width, took in self._beside)
-        self._factor = factors[len(factors) // 2]
+        self._factor = median(took / self._base[width] for width, took in self._beside)
         [(self._anchor, _)] = Counter(width for width, _ in self._beside).most_common(1)
         self._beside.clear()
 

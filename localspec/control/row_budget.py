@@ -70,12 +70,11 @@ class Offer:
         """Offer another draft. drafting may be of longer ones."""
         self.survivals = survivals
         self.drafting = drafting.first(len(survivals))
-        self.depth, self.decided = depth, True
-        self.planned = self.reading = False
+        self.decide(depth)
 
-    def rest(self) -> None:
-        """Draft nothing now, without another offer."""
-        self.depth, self.decided = 0, True
+    def decide(self, depth: int) -> None:
+        """Draft so many tokens in the next decode."""
+        self.depth, self.decided = depth, True
         self.planned = self.reading = False
 
 

@@ -19,6 +19,7 @@ from localspec.engine.recipe import Recipe
 from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.llama.sequence import KVSequence
 from localspec.sampling.block_maxima import Row
+from localspec.sampling.distribution import Distribution
 from localspec.sampling.noise import Noise
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
@@ -210,19 +211,14 @@ class _Judge:
 
     def gives(self, logits: Row, scored: _Scored) -> bool:
         """Whether these logits give the recorded token."""
-        if self._same_text:
-            return self._drawn(logits, scored) == scored.token
-        return self._keeps(logits, scored)
+        return self._holds(self._law(logits, scored), scored)
 
     def divergence(self, scored: _Scored, difference: float) -> Divergence:
         """Describe the token. difference: how much logits differ by rounding."""
-        sampler, is_kept = self._sampler, self._keeps(scored.plain, scored)
-        if self._same_text:
-            drawn = self._drawn(scored.plain, scored)
-        else:
-            drawn = sampler.distribution(scored.plain, scored.prefix).token(0)
-        greedy = not sampler.params.temperature
-        gap = _gap(scored, drawn, sampler) if is_kept or greedy else math.inf
+        sampler, plain = self._sampler, self._law(scored.plain, scored)
+        drawn = sampler.sample(plain, scored.prefix) if self._same_text else plain.token(0)
+        has_gap = plain.index(scored.token) is not None or not sampler.params.temperature
+        gap = _gap(scored, drawn, sampler) if has_gap else math.inf
         explained = self.gives(scored.stepped, scored) or self._is_rounding(scored, difference)
         return Divergence(scored.index, scored.token, drawn, gap, "NUMERIC" if explained else "BUG")
 
@@ -238,21 +234,23 @@ class _Judge:
         for row in (low.copy(), np.where(plain > plain[token], low, high), high.copy()):
             row[token] = high[token]
             for _ in range(_MOST_RIVALS):
-                if self.gives(row, scored):
+                law = self._law(row, scored)
+                if self._holds(law, scored):
                     return True
-                drawn = self._drawn(row, scored)
+                drawn = self._sampler.sample(law, scored.prefix)
                 if row[drawn] <= low[drawn]:
                     break
                 row[drawn] = low[drawn]
         return False
 
-    def _keeps(self, logits: Row, scored: _Scored) -> bool:
-        """Whether the recorded token is possible with these logits."""
-        return self._sampler.distribution(logits, scored.prefix).index(scored.token) is not None
+    def _law(self, logits: Row, scored: _Scored) -> Distribution:
+        return self._sampler.distribution(logits, scored.prefix)
 
-    def _drawn(self, logits: Row, scored: _Scored) -> int:
-        distribution = self._sampler.distribution(logits, scored.prefix)
-        return self._sampler.sample(distribution, scored.prefix)
+    def _holds(self, law: Distribution, scored: _Scored) -> bool:
+        """Whether the recorded token is the one that is drawn, or is possible where that is all."""
+        if self._same_text:
+            return self._sampler.sample(law, scored.prefix) == scored.token
+        return law.index(scored.token) is not None
 
 
 def _gap(scored: _Scored, drawn: int, sampler: Sampler) -> float:

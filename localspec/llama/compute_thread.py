@@ -5,18 +5,14 @@ teams together have more threads than the machine has cores, they no longer wait
 other, and a pass takes a fifth longer. One thread that decodes for all others needs one team.
 """
 
-import ctypes
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from typing import Generic, TypeVar
 
 from localspec.llama import openmp
 
 _Result = TypeVar("_Result")
-_LIBRARIES = ("libomp.so", "libomp.dylib", "libiomp5.so")
-_SOFT = 1
 _NAME = "localspec-compute"
 _threads: list[ThreadPoolExecutor] = []
 
@@ -25,7 +21,7 @@ def start() -> None:
     """From now on, `run` uses the compute thread; the calling thread gives up its own team."""
     if not _threads:
         _threads.append(ThreadPoolExecutor(1, _NAME))
-        _give_up_team()
+        openmp.give_up_team()
 
 
 def is_current() -> bool:
@@ -121,15 +117,3 @@ class Task(Generic[_Result]):
         self.wait()
         assert self._future is not None
         return self._future.result()
-
-
-def _give_up_team() -> None:
-    """End the worker threads of the calling thread, where OpenMP 5 is what the library uses."""
-    if library := openmp.gnu_library():
-        with suppress(AttributeError):
-            library.omp_pause_resource_all(_SOFT)
-        return
-    for name in _LIBRARIES:
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(name).omp_pause_resource_all(_SOFT)
-            return

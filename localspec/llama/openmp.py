@@ -1,4 +1,4 @@
-"""OpenMP: the library in whose threads the processor's passes are computed, where it is GNU's."""
+"""OpenMP: the library in whose threads the processor's passes are computed."""
 
 import ctypes
 import os
@@ -9,6 +9,8 @@ from pathlib import Path
 import llama_cpp
 
 _MAPS = Path("/proc/self/maps")
+_OTHERS = "libomp.so", "libomp.dylib", "libiomp5.so"
+_SOFT = 1
 
 
 @cache
@@ -27,6 +29,18 @@ def gnu_library() -> ctypes.CDLL | None:
         with suppress(OSError):
             return ctypes.CDLL(path)
     return None
+
+
+def give_up_team() -> None:
+    """End the worker threads of the calling thread, where OpenMP 5 is what the library uses."""
+    if library := gnu_library():
+        with suppress(AttributeError):
+            library.omp_pause_resource_all(_SOFT)
+        return
+    for name in _OTHERS:
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(name).omp_pause_resource_all(_SOFT)
+            return
 
 
 def _mapped_files() -> list[bytes]:

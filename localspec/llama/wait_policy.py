@@ -90,8 +90,9 @@ class WaitPolicy:
         now = self._clock()
         if now - self._looked >= _BETWEEN_LOOKS:
             self._looked, self._busy = now, self._cores.mean() or 0.0
+            if self._busy < BUSY:
+                self._times = _WaitTimes()
         if self._busy < BUSY:
-            self._times = _WaitTimes()
             switch.make(short=False, threads=threads)
             return False
         if self._busy + threads > self._core_count:

@@ -113,9 +113,9 @@ def test_who_reads_a_prompt_late_reads_what_was_written_since() -> None:
     users.step()
     for each in users.writers:
         assert each.tokens == 51 and each.drafter.traits.backlog() == 100 + 51
-        # Up to twenty steps old: all are asked in each fourth round, and it in each fifth of those.
+        # Up to eight steps old: all are asked in each fourth round, and it in each second of those.
         unread = each.share.offer.drafting.unread / READING
-        assert 100 + 30 <= round(unread) <= 100 + 50
+        assert 100 + 43 <= round(unread) <= 100 + 50
 
 
 def test_one_text_reads_before_the_others() -> None:

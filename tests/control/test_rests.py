@@ -98,7 +98,7 @@ def test_beside_texts_that_read_prompts_one_is_asked_each_time() -> None:
 
 
 class Counted:
-    """Counts the decisions of each round, and those without any search."""
+    """Counts the decisions of each round."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = 0
