@@ -1,19 +1,17 @@
 """Context: one KV cache of a model, with one text or several in it."""
 
-import ctypes
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
 import llama_cpp
-import numpy as np
-from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError, ModelLoadError
 from localspec.llama import compute_thread, library, moves, wait_policy
-from localspec.llama.batch import Batch, require_at_most, split_rows
+from localspec.llama.batch import Batch, require_at_most
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, context_params, new_context
 from localspec.llama.hidden_states import HiddenStates, output_wanted
+from localspec.llama.logits import Logits
 from localspec.llama.model import Model
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.sequence import KVSequence, sequence_of
@@ -76,8 +74,6 @@ class Context:
             "snapshots": snapshots,
         }
         self.sequences: list[KVSequence] = []
-        # The last array of logits, and its address and rows.
-        self._view, self._view_place = np.empty((0, 0), np.float32), (0, 0)
         self._handle: Any = self.new_handle(texts)
         self._set_up()
         try:
@@ -315,7 +311,8 @@ class Context:
         seconds: float,
     ) -> list[Scores]:
         lengths = [sequence.rows_in_pass for sequence in sequences]
-        logits = self._logits_of(passes, lengths)
+        every = self._gives_all_logits(passes)
+        logits = self._logits.of_passes(passes, lengths, of_every_row=every)
         hidden = self.hidden.of_passes(passes, lengths, padding)
         if len(passes) == 1:
             again = sequences[0].again
@@ -336,34 +333,9 @@ class Context:
             for i, sequence in enumerate(sequences)
         ]
 
-    def _logits_of(
-        self, passes: Sequence[Pass], lengths: Sequence[int]
-    ) -> list[NDArray[np.float32]]:
-        """The rows of logits that each pass wanted. lengths: the rows of each pass."""
-        if self.hidden.gives_output:
-            return self._last_logits(passes, lengths)
-        wanted = [each.wanted for each in passes]
-        found = self.logits(sum(wanted))
-        return [found] if len(passes) == 1 else split_rows(found, wanted)
-
-    def _last_logits(
-        self, passes: Sequence[Pass], lengths: Sequence[int]
-    ) -> list[NDArray[np.float32]]:
-        """As `_logits_of`, of a decode that gave the logits of every row."""
-        every = split_rows(self.logits(sum(lengths)), lengths)
-        return [rows[len(rows) - one.wanted :] for rows, one in zip(every, passes, strict=True)]
-
-    def logits(self, count: int) -> NDArray[np.float32]:
-        """The first rows of logits of the last decode, (count, n_vocab) float32: a view."""
-        if not count:
-            return np.empty((0, self.n_vocab), np.float32)
-        pointer = llama_cpp.llama_get_logits(self.handle)
-        # Making an array of a pointer takes longer than all else here; the place rarely changes.
-        place = ctypes.addressof(pointer.contents), count
-        if place != self._view_place:
-            self._view = np.ctypeslib.as_array(pointer, shape=(count, self.n_vocab))
-            self._view_place = place
-        return self._view
+    def _gives_all_logits(self, passes: Sequence[Pass]) -> bool:
+        """Whether a decode of these passes gives the logits of every row."""
+        return self.hidden.gives_output
 
     # Making the context.
 
@@ -377,9 +349,9 @@ class Context:
     def _set_up(self) -> None:
         self.n_cells = min(self._n_ctx, int(llama_cpp.llama_n_ctx(self._handle)) // self.texts)
         self._memory = llama_cpp.llama_get_memory(self._handle)
-        self._view_place = (0, 0)
         self._batch = Batch(self.chunk + MAX_DEPTH, self.texts + self.branches)
         self.hidden = HiddenStates(self._handle)
+        self._logits = Logits(self._handle, self.n_vocab)
 
     def _probe_rollback(self) -> None:
         if not self.memory:

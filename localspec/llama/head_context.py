@@ -5,7 +5,6 @@ from typing import Any
 
 import llama_cpp
 import numpy as np
-from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 from localspec.llama.context import Context
@@ -142,12 +141,8 @@ class HeadContext(Context):
             return int(llama_cpp.llama_encode(self.handle, self._batch.struct))
         return super()._run_batch()
 
-    def _logits_of(
-        self, passes: Sequence[Pass], lengths: Sequence[int]
-    ) -> list[NDArray[np.float32]]:
-        if not any(each.wanted for each in passes):
-            return super()._logits_of(passes, lengths)
-        return self._last_logits(passes, lengths)
+    def _gives_all_logits(self, passes: Sequence[Pass]) -> bool:
+        return super()._gives_all_logits(passes) or any(each.wanted for each in passes)
 
     def _params(self, texts: int) -> Any:
         params = super()._params(texts)
