@@ -36,11 +36,21 @@ def come_again_where_ignored() -> None:
     def hook(ignored: "sys.UnraisableHookArgs") -> None:
         if ignored.exc_type is KeyboardInterrupt:
             # Raised in here it would be ignored as well.
-            threading.Timer(0.01, _interrupt_main).start()
+            _interrupt_soon()
         else:
             report(ignored)
 
     sys.unraisablehook = hook
+
+
+def _interrupt_soon() -> None:
+    while True:
+        try:
+            threading.Timer(0.01, _interrupt_main).start()
+            return
+        except KeyboardInterrupt:
+            # It came while this thread waited for the timer's to start, or it is another one.
+            continue
 
 
 def _interrupt_main() -> None:

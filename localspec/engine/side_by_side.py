@@ -38,5 +38,6 @@ def side_by_side(
                 text.result()  # raises the error of the text
             return [text.result() for text in texts]
         finally:
-            stop.set()
+            # First, so that no other text begins when one ends.
             pool.shutdown(wait=False, cancel_futures=True)
+            stop.set()

@@ -2,10 +2,11 @@
 
 import threading
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from fakes.company import hold_until_awaited
 from fakes.pycode import PYCODE
 
 from localspec.bench import users as measured
@@ -94,7 +95,16 @@ def test_both_ways_take_turns_and_texts_in_company_are_those_alone(sweep: Loaded
             assert 0 < text.first_token < text.last_token
 
 
-def test_texts_share_decodes_and_begin_with_empty_caches(sweep: LoadedSweep) -> None:
+def test_texts_share_decodes_and_begin_with_empty_caches(
+    sweep: LoadedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = measured.side_by_side
+
+    def begun_together(work: Sequence[Any], *how: Any) -> Any:
+        hold_until_awaited(work[0].slot.lock, len(work))
+        return usual(work, *how)
+
+    monkeypatch.setattr(measured, "side_by_side", begun_together)
     [plain, _auto] = runs_of(sweep, 3, rounds=1)
     for text in (*plain.together, *plain.in_turn):
         assert text.stats.prompt_evaluated == text.stats.prompt_tokens

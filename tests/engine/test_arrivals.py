@@ -3,7 +3,6 @@
 Without `reproducible`, up to near-ties, which are certified and counted (see test_company).
 """
 
-import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes.company import PATIENCE, Threads
+from fakes.company import PATIENCE, Threads, hold_until_awaited
 from fakes.stateful import examples, run_machine
 from fakes.tiny import tiny_model
 from hypothesis import Phase
@@ -194,18 +193,19 @@ def test_drafts_of_several_texts_share_the_decodes_of_their_drafter(
     usual, decodes = Context.decode, list[list[int]]()
 
     def decode(self: Context, passes: list[Pass]) -> list[Scores]:
+        sleep(0.002)  # as with a larger model: the other texts arrive meanwhile
         if id(self) in drafters:
             decodes.append([len(each) for each in passes])
         return usual(self, passes)
 
     monkeypatch.setattr(Context, "decode", decode)
-    threads, ready = Threads(), threading.Barrier(TEXTS)
+    threads = Threads()
 
     def write(number: int) -> None:
-        ready.wait(PATIENCE)
         asked = {"max_tokens": LENGTH, "ignore_eos": True, "seed": number, "depth": 3}
         slots[number].start([1, 260 + number, 261], GenerationConfig.of(**asked)).result()
 
+    hold_until_awaited(engine.scheduler.lock, TEXTS)
     for number in range(TEXTS):
         threads.start(write, number)
     threads.join()

@@ -54,16 +54,21 @@ def text_threads() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name.startswith("localspec-text")]
 
 
+def wait_for_threads() -> None:
+    """Wait until the threads of all texts have ended."""
+    until = monotonic() + PATIENCE
+    while text_threads():
+        assert monotonic() < until
+        sleep(0.01)
+
+
 @pytest.fixture
 def engine(shared: Engine) -> Iterator[Engine]:
     """No test leaves a thread or a slot behind, and the caches are as they should be."""
     known = shared.generate("abc", **OPTIONS).token_ids
     yield shared
     gc.collect()
-    until = monotonic() + PATIENCE
-    while text_threads():
-        assert monotonic() < until
-        sleep(0.01)
+    wait_for_threads()
     assert shared.generate("abc", **OPTIONS).token_ids == known
     assert not shared._slots.further
     assert not shared._slots._with_text
@@ -214,6 +219,7 @@ def test_a_stream_that_is_left(engine: Engine) -> None:
 
     for work in (forgotten, closed, never_begun):
         run(work)
+        wait_for_threads()
 
 
 def test_a_loop_that_is_closed_in_mid_stream(engine: Engine) -> None:
@@ -222,10 +228,7 @@ def test_a_loop_that_is_closed_in_mid_stream(engine: Engine) -> None:
     running = engine.astream("abc", **LONG)
     loop.run_until_complete(anext(running))
     loop.close()
-    until = monotonic() + PATIENCE
-    while text_threads():
-        assert monotonic() < until
-        sleep(0.01)
+    wait_for_threads()
     assert not engine._slots._with_text
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from time import perf_counter, sleep
 
 import pytest
-from fakes.company import PATIENCE, FakeContext, Threads, Writer
+from fakes.company import PATIENCE, FakeContext, Threads, Writer, hold_until_awaited
+from fakes.machine import FakeClock
 
 from localspec.engine import scheduler as scheduler_module
 from localspec.engine.scheduler import Scheduler
@@ -22,6 +23,14 @@ def scheduler() -> Scheduler:
     return Scheduler()
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The scheduler's, which only decodes set forward."""
+    clock = FakeClock()
+    monkeypatch.setattr(scheduler_module, "perf_counter", clock)
+    return clock
+
+
 def at_rest(scheduler: Scheduler) -> bool:
     """Whether nothing is left of any step."""
     return not (scheduler._waiting or scheduler._busy or scheduler._steps)
@@ -32,12 +41,12 @@ def write_together(
 ) -> list[Writer]:
     """Texts whose passes have so many rows, each written by a thread."""
     writers = [Writer(scheduler, context) for _ in rows]
-    threads, ready = Threads(), threading.Barrier(len(rows))
+    threads = Threads()
 
     def write(number: int) -> None:
-        ready.wait(PATIENCE)
         writers[number].write([100 * number + step for step in range(steps)], rows[number])
 
+    hold_until_awaited(scheduler.lock, len(rows))
     for number in range(len(rows)):
         threads.start(write, number)
     threads.join()
@@ -81,8 +90,9 @@ def test_scores_are_read_before_the_next_decode(scheduler: Scheduler) -> None:
 def test_a_decode_waits_for_threads_that_wait_for_the_lock(scheduler: Scheduler) -> None:
     """Where reading the scores of all texts takes longer than a decode."""
     context, threads = FakeContext(seconds=0.001), Threads()
-    for number in range(TEXTS):
-        writer = Writer(scheduler, context)
+    writers = [Writer(scheduler, context) for _ in range(TEXTS)]
+    hold_until_awaited(scheduler.lock, TEXTS)
+    for number, writer in enumerate(writers):
         threads.start(writer.write, range(100 * number, 100 * number + 20), 1, 0.002)
     threads.join()
     assert len(context.decodes) < 0.4 * TEXTS * 20
@@ -119,11 +129,11 @@ def test_contexts_have_decodes_of_their_own_and_small_models_come_first(
 ) -> None:
     """Texts that draft with a small model then reach the target together."""
     large, small = FakeContext(size=100, seconds=0.002), FakeContext(size=10)
-    threads, ready = Threads(), threading.Barrier(3)
+    threads = Threads()
+    pairs = [(Writer(scheduler, large), Writer(scheduler, small)) for _ in range(3)]
 
     def write(number: int) -> None:
-        target, drafter = Writer(scheduler, large), Writer(scheduler, small)
-        ready.wait(PATIENCE)
+        target, drafter = pairs[number]
         for step in range(20):
             with target.scheduled.step():
                 for token in range(number):
@@ -131,6 +141,7 @@ def test_contexts_have_decodes_of_their_own_and_small_models_come_first(
                     target.scheduled.compute(requested)
                 target.compute(100 * number + step)
 
+    hold_until_awaited(scheduler.lock, 3)
     for number in range(3):
         threads.start(write, number)
     threads.join()
@@ -345,7 +356,11 @@ def test_a_slow_reader_does_not_stop_the_others(scheduler: Scheduler) -> None:
             sleep(0.3)
             counts.append(quick.steps)
 
-    threads.start(quick.write, range(100, 5000))
+    def write_until_read() -> None:
+        while len(counts) < 4:
+            quick.write([100])
+
+    threads.start(write_until_read)
     threads.start(read_slowly)
     threads.join()
     assert counts[-1] > 100
@@ -356,10 +371,10 @@ def test_a_long_prompt_lets_a_text_go_on(scheduler: Scheduler) -> None:
     context, threads = FakeContext(seconds=0.002), Threads()
     reader, writer = Writer(scheduler, context), Writer(scheduler, context)
     waited: list[int] = []
-    done = threading.Event()
+    written, done = threading.Event(), threading.Event()
 
     def read() -> None:
-        sleep(0.02)
+        assert written.wait(PATIENCE)
         rows = 4000
         while rows > 0:
             with reader.scheduled.step():
@@ -374,6 +389,8 @@ def test_a_long_prompt_lets_a_text_go_on(scheduler: Scheduler) -> None:
                 before = context.rows
                 writer.compute(1)
                 waited.append(context.rows - before - 1)
+            if len(waited) == 10:
+                written.set()
 
     threads.start(write)
     threads.start(read)
@@ -384,10 +401,10 @@ def test_a_long_prompt_lets_a_text_go_on(scheduler: Scheduler) -> None:
 
 @pytest.mark.parametrize(("seconds", "most"), [(0.2, 128), (0.001, 512)])
 def test_a_text_that_begins_waits_for_a_quick_prompt_pass(
-    scheduler: Scheduler, seconds: float, most: int
+    scheduler: Scheduler, clock: FakeClock, seconds: float, most: int
 ) -> None:
     """Also where no other text is written, a prompt is read in passes of a tenth of a second."""
-    context = FakeContext(seconds=seconds)
+    context = FakeContext(seconds=seconds, clock=clock)
     reader = Writer(scheduler, context)
     assert reader.scheduled.chunk() > 512, "nobody else can begin"
     other = Writer(scheduler, context)
@@ -421,7 +438,7 @@ def test_other_texts_know_who_reads_a_prompt(scheduler: Scheduler) -> None:
 
 def test_the_waiting_is_not_the_text_s_own_time(scheduler: Scheduler) -> None:
     """Each text's clock shows its part of the decodes; together these are the decodes' time."""
-    context, threads = FakeContext(seconds=0.01), Threads()
+    context, threads = FakeContext(seconds=0.03), Threads()
     writers = [Writer(scheduler, context) for _ in range(3)]
     spent = [0.0] * 3
     began = perf_counter()
@@ -432,10 +449,11 @@ def test_the_waiting_is_not_the_text_s_own_time(scheduler: Scheduler) -> None:
         writers[number].write(range(100 * number, 100 * number + 10))
         spent[number] = clock() - before
 
+    hold_until_awaited(scheduler.lock, 3)
     for number in range(3):
         threads.start(write, number)
     threads.join()
-    decodes = len(context.decodes) * 0.01
+    decodes = len(context.decodes) * 0.03
     assert decodes * 0.9 < sum(spent) < perf_counter() - began + decodes
 
 

@@ -2,15 +2,17 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from time import sleep
+from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from fakes.machine import FakeClock
 
 from localspec.engine.scheduler import ScheduledText, Scheduler
 from localspec.errors import LocalspecError
 from localspec.speculation.passes import Pass, Scores
+from localspec.utils.fair_lock import FairLock
 
 PATIENCE = 30.0
 # Tokens that a decode does not survive: the library refuses it, our code fails, Ctrl-C.
@@ -31,7 +33,8 @@ class FakeSequence:
 class FakeContext:
     """Computes passes into one buffer, which each decode overwrites, as the library does.
 
-    decodes: the first tokens and the rows of the passes of each decode.
+    seconds: of each decode; a clock is set forward by them instead, where there is one. decodes:
+    the first tokens and the rows of the passes of each decode.
     """
 
     def __init__(
@@ -42,12 +45,13 @@ class FakeContext:
         splits_unequal: bool = False,
         is_offloaded: bool = False,
         seconds: float = 0.0,
+        clock: FakeClock | None = None,
     ) -> None:
         self.model = SimpleNamespace(size=size, is_offloaded=is_offloaded)
         self.splits_unequal = splits_unequal
         self.decodes: list[list[tuple[int, int]]] = []
         self._most_rows = most_rows
-        self._seconds = seconds
+        self._seconds, self._clock = seconds, clock
         self._buffer = np.zeros((64, 1), np.float32)
 
     @property
@@ -63,7 +67,10 @@ class FakeContext:
 
     def decode(self, passes: Sequence[Pass]) -> list[Scores]:
         assert self.fits(passes)
-        sleep(self._seconds)
+        if self._clock:
+            self._clock.now += self._seconds
+        else:
+            sleep(self._seconds)
         for requested in passes:
             if requested.tokens[0] in POISON:
                 raise POISON[requested.tokens[0]]
@@ -100,6 +107,24 @@ class Writer:
             with self.scheduled.step():
                 self.compute(token, rows, reading)
             self.steps += 1
+
+
+def hold_until_awaited(lock: FairLock, count: int) -> None:
+    """Have the lock held until so many threads wait for it; returns when it is held.
+
+    So texts begin together, however busy the machine is.
+    """
+    held = threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            until = monotonic() + PATIENCE
+            while len(lock._waiting) < count and monotonic() < until:
+                sleep(0.0001)
+
+    threading.Thread(target=hold, daemon=True).start()
+    assert held.wait(PATIENCE)
 
 
 class Threads:
