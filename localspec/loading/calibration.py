@@ -9,8 +9,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import psutil
-
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.pass_costs import WIDEST
 from localspec.llama.batch_invariance import seconds_of_pass
@@ -20,7 +18,7 @@ from localspec.llama.shared_context import SharedSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import machine_signature
 from localspec.loading.threads import busy_cores
-from localspec.utils.busy_cores import BUSY, BusyCores, allowed_cores
+from localspec.utils.busy_cores import BUSY, BusyCores
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 
@@ -69,7 +67,7 @@ def calibrate(
     ways = _ways(drafters)
     snapshots = _snapshots(target)
     before = remembered(target.model.path, paths, runtime, ways, snapshots)
-    if before and (known or not before.busy or not _is_quiet()):
+    if before and (known or not before.busy or busy_cores() >= BUSY):
         return before
     cores = BusyCores()
     passes = known.passes if known else _passes(target)
@@ -112,13 +110,6 @@ def forget(target: KVSequence, drafters: Mapping[str, Measured], runtime: Runtim
 
 def _ways(drafters: Mapping[str, Measured]) -> list[str]:
     return [each.way for each in drafters.values() if each.way]
-
-
-def _is_quiet() -> bool:
-    """Whether other programs leave the cores alone. It takes a moment if that is likely."""
-    with suppress(OSError):
-        return psutil.getloadavg()[0] < len(allowed_cores()) and busy_cores() < BUSY
-    return False
 
 
 def _snapshots(target: KVSequence) -> int:

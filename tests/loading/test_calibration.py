@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import astuple
 from pathlib import Path
 
-import psutil
 import pytest
 from fakes.assistant import write_assistant
 from fakes.assistant import write_target as write_gemma4
@@ -42,7 +41,7 @@ def one_by_one(cache: KVSequence) -> Measured:
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    monkeypatch.setattr(psutil, "getloadavg", lambda: (99.0, 1.0, 1.0))
+    monkeypatch.setattr(BusyCores, "mean", lambda self, least=0: 0.0)
     return cache_folder("costs")
 
 
@@ -75,7 +74,6 @@ def test_what_was_measured_on_a_busy_machine_is_measured_again_on_a_quiet_one(
     # The machine is as busy as it was.
     assert calibrate(target, {}, RuntimeConfig()) is not first
     assert calibrate(target, {}, RuntimeConfig()) == first
-    monkeypatch.setattr(psutil, "getloadavg", lambda: (0.1, 1.0, 1.0))
     monkeypatch.setattr(BusyCores, "mean", lambda self, least=0: 0.0)
     again = calibrate(target, {}, RuntimeConfig())
     assert not again.busy
