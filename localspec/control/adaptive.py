@@ -154,11 +154,11 @@ class AdaptivePolicy:
         return self._start(chosen, limit, max(chosen.rate, 1 / round_.plain))
 
     def _rest(self) -> Decision:
-        """Take a plain step, as nobody drafted lately."""
+        """Take a plain step, as nothing was drafted lately."""
         self._running = None
         self.rows.offer.decide(0)
         if self.explain:
-            self.explain(explanation(None, self._round.plain, "nobody drafted lately"))
+            self.explain(explanation(None, self._round.plain, "nothing was drafted lately"))
         return PLAIN_STEP
 
     def keep(self, draft: Draft) -> int:

@@ -15,12 +15,8 @@ from localspec.speculation.draft import MAX_DEPTH
 WIDEST = 32
 # The most rows of a decode whose cost is learnt: several texts may share it.
 WIDEST_DECODE = MAX_DEPTH + 1
-# How often each width was seen: with each pass, older passes count this much less.
-_FADING = 0.98
-# A width becomes the anchor when it was seen this many times as often as the anchor.
-_TAKES_OVER = 1.5
-# Passes of other widths tell their cost beside passes of the anchor; where so many of them follow
-# each other, what slows all passes may have changed meanwhile.
+# Passes of other widths tell their cost beside passes of the anchor. Where more of them follow each
+# other, what slows all passes may have changed meanwhile.
 _BESIDE = 4
 # A cost is stale once the factor has changed more than this many times.
 _STALE_CHANGE = 1.1
@@ -39,7 +35,7 @@ class PassCosts:
 
     A cost is the product of a factor, which all widths share, and of a base cost per width. The
     factor is for what slows all widths alike: a longer text, a busier machine. It is learnt from
-    the anchor, the width seen most often recently. Passes of other widths correct their base cost.
+    the anchor, a width that is seen often. Passes of other widths correct their base cost.
     The cost of a width that was not seen for long is uncertain: see `is_stale`.
 
     Where several texts share a decode, its width is that of all of them. unequal_apart: whether the
@@ -59,7 +55,6 @@ class PassCosts:
         self._base_seen = [RecentMedian() for _ in self._base]
         # By width: the factor when the base cost was last measured.
         self._observed_factor = [1.0] * len(self._base)
-        self._frequency = [0.0] * len(self._base)
         self._anchor = 1
         # Width and seconds of the passes since the last one of the anchor.
         self._beside: list[tuple[int, float]] = []
@@ -124,21 +119,11 @@ class PassCosts:
             return
         if width == self._least_rows:
             width = 1
-        self._frequency = [_FADING * each for each in self._frequency]
-        self._frequency[width] += 1
         self._seen[width].add(seconds)
-        if self._frequency[width] > _TAKES_OVER * self._frequency[self._anchor]:
-            self._anchor = width
-            self._beside.clear()
-        # Before the factor is known, a change of it would be taken for one of the base cost.
-        if len(self._seen[self._anchor]) < ENOUGH:
-            return
-        if width == self._anchor:
+        if width == self._anchor and len(self._seen[width]) >= ENOUGH:
             self._factor = self._seen[width].median / self._base[width]
             self._confirmed_factor[width] = self._factor
-            for other, took in self._beside:
-                self._learn_base(other, took / self._factor)
-            self._beside.clear()
+            self._learn_beside()
         else:
             self._beside.append((width, seconds))
             if len(self._beside) > _BESIDE:
@@ -148,6 +133,13 @@ class PassCosts:
         """Go on from the passes since the last one of the anchor."""
         self._factor = median(took / self._base[width] for width, took in self._beside)
         [(self._anchor, _)] = Counter(width for width, _ in self._beside).most_common(1)
+        self._learn_beside()
+
+    def _learn_beside(self) -> None:
+        """Learn from the passes of other widths since the last one of the anchor."""
+        for width, took in self._beside:
+            if width != self._anchor:
+                self._learn_base(width, took / self._factor)
         self._beside.clear()
 
     @property
@@ -218,5 +210,8 @@ def _interpolated(profile: Mapping[int, float]) -> list[float]:
     for width in range(1, WIDEST_DECODE + 1):
         following = next((i for i, (w, _) in enumerate(known) if w >= width), len(known) - 1)
         (w0, s0), (w1, s1) = known[max(following, 1) - 1], known[max(following, 1)]
-        seconds[width] = max(s0 + (s1 - s0) * (width - w0) / (w1 - w0), min(s0, s1) / 2)
+        if width > w1 and s1 < s0:
+            # Where the last width was cheaper than the one before, wider ones will not be.
+            w0, s0 = known[0][0], min(known[0][1], s1)
+        seconds[width] = s0 + (s1 - s0) * (width - w0) / (w1 - w0)
     return seconds

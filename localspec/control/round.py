@@ -83,12 +83,11 @@ class Round:
         self._parts = Parts()
         # How many of the others have each computer.
         self._sharing = Counter(id(each.drafting.computer) for each in others)
-        self._costs = passes.table
         self.alone = not others
         # Whether only the depth of this text is left to choose.
         self._planned = own.planned or passes.unequal_apart
         self.texts = 1 + sum(not each.reading for each in others)
-        self.share = self._bare = self._costs[1]
+        self.share = self._bare = passes.seconds(1)
         if not others:
             return
         self._round = passes.of_round((1,) * self.texts)
@@ -107,6 +106,11 @@ class Round:
         self._added, self._worths = list[tuple[Drafting, int]](), list[float]()
 
     # These are computed when they are first needed, and before others decide anew.
+
+    @cached_property
+    def _costs(self) -> list[float]:
+        """Seconds of decodes by their rows."""
+        return self._passes.table
 
     @cached_property
     def plain(self) -> float:

@@ -22,6 +22,8 @@ _LARGEST_DEBT = 10.0
 # So many decisions in a row in which nobody drafts let a text rest for one round more. As deciding
 # takes longer the more texts there are, it rests for as many as there are others at most.
 _IN_VAIN = 2
+# The same of a text alone, which rests for so many steps at most.
+_IN_VAIN_ALONE, _RESTS_ALONE = 4, 3
 # The weight of the newest step in the tokens per step.
 _NEWEST = 1 / 32
 
@@ -154,13 +156,16 @@ class RowShare:
         """Whether the text takes a plain step without deciding, as nobody drafted lately.
 
         others: the offers of the other texts. To decide takes a part of a millisecond, in which all
-        wait, and a pass of a GPU only ten or twenty.
+        wait, and a plain pass only ten or twenty.
         """
         if len(others) != self._company:
             self.ask_all()
             self._company = len(others)
-        writing = sum(not each.reading for each in others)
-        self._resting = self._rested < min(self._in_vain // _IN_VAIN, writing)
+        if others:
+            most, in_vain = sum(not each.reading for each in others), _IN_VAIN
+        else:
+            most, in_vain = _RESTS_ALONE, _IN_VAIN_ALONE
+        self._resting = self._rested < min(self._in_vain // in_vain, most)
         return self._resting
 
     def seen_by_others(self, drafter: str) -> Tally:

@@ -17,6 +17,14 @@ def test_costs_between_measured_widths_are_interpolated() -> None:
     assert costs.seconds(16) == 88
 
 
+def test_a_fall_to_the_last_measured_width_does_not_go_on() -> None:
+    """Wider passes rise as all measured ones did on the whole."""
+    costs = PassCosts({1: 10.0, 4: 40.0, 8: 31.0})
+    assert [costs.unpadded(n) for n in (8, 9, 16, 32)] == [31, 34, 55, 103]
+    costs = PassCosts({1: 10.0, 4: 9.0, 8: 6.0})
+    assert [costs.unpadded(n) for n in (8, 9, 32)] == [6, 6, 6]
+
+
 def test_one_measured_width_is_enough_to_start() -> None:
     assert PassCosts({1: 10.0}).seconds(4) == pytest.approx(40.0)
 
