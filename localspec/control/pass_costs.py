@@ -6,6 +6,7 @@ steps, as kernels compute four rows at once; on a GPU it hardly rises at first. 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 
 from localspec.control.recent_median import ENOUGH, RecentMedian
@@ -47,7 +48,9 @@ class PassCosts:
         self, profile: Mapping[int, float], *, unequal_apart: bool = False, pads: bool = True
     ) -> None:
         self.unequal_apart, self._pads = unequal_apart, pads
-        self._base = _interpolated(profile)
+        # By width: the base costs that were measured; others are interpolated.
+        self._measured = {width: each for width, each in profile.items() if width <= WIDEST}
+        self._base = _interpolated(self._measured)
         self._profiled = self._base[1]
         self._factor = 1.0
         self._least_rows = 1
@@ -105,10 +108,11 @@ class PassCosts:
         """From now on every pass has at least `least_rows` rows, a plain pass too."""
         if least_rows == self._least_rows:
             return
-        self._least_rows = least_rows
-        self._base[1:least_rows] = [self._base[least_rows]] * (least_rows - 1)
-        self._profiled = self._base[1]
-        self._update_padding()
+        self._least_rows, plain = least_rows, self._base[least_rows]
+        wider = {width: each for width, each in self._measured.items() if width > least_rows}
+        self._measured = {1: plain, least_rows: plain, **wider}
+        self._set_base()
+        self._profiled = plain
 
     def learn(self, width: int, seconds: float) -> None:
         """Learn from a pass over `width` rows, those of all texts that share it.
@@ -181,9 +185,15 @@ class PassCosts:
         if len(self._base_seen[width]) < ENOUGH:
             return
         if abs(self._base_seen[width].median / self._base[width] - 1) > _NOTABLE_CHANGE:
-            self._base[width] = self._base_seen[width].median
-            self._update_padding()
+            self._measured[width] = self._base_seen[width].median
+            self._measured[self._least_rows] = self._measured[1]
+            self._set_base()
         self._confirmed_factor[width] = self._factor
+
+    def _set_base(self) -> None:
+        """Interpolate the base costs anew."""
+        self._base = _interpolated(self._measured)
+        self._update_padding()
 
     def _moved(self, before: float) -> bool:
         return not 1 / _STALE_CHANGE < self._factor / before < _STALE_CHANGE
@@ -201,17 +211,21 @@ class PassCosts:
             self._best[width], self._padded[width] = self._base[best], best
 
 
-def _interpolated(profile: Mapping[int, float]) -> list[float]:
-    """Seconds by width, entry 0 unused: linear between the known widths, and beyond the last."""
-    known = sorted((width, seconds) for width, seconds in profile.items() if width <= WIDEST)
-    seconds = [0.0] * (WIDEST_DECODE + 1)
+def _interpolated(measured: Mapping[int, float]) -> list[float]:
+    """Seconds by width, entry 0 unused: linear between the measured widths, and beyond the last.
+
+    Beyond it they rise as from the width before, or as from the first one if that is steeper: what
+    is a little wrong there would be far more so for wide passes.
+    """
+    known = sorted(measured.items())
     if len(known) == 1:
-        known.append((WIDEST, known[0][1] * WIDEST / known[0][0]))
-    for width in range(1, WIDEST_DECODE + 1):
-        following = next((i for i, (w, _) in enumerate(known) if w >= width), len(known) - 1)
-        (w0, s0), (w1, s1) = known[max(following, 1) - 1], known[max(following, 1)]
-        if width > w1 and s1 < s0:
-            # Where the last width was cheaper than the one before, wider ones will not be.
-            w0, s0 = known[0][0], min(known[0][1], s1)
-        seconds[width] = s0 + (s1 - s0) * (width - w0) / (w1 - w0)
+        known.insert(0, (0, 0.0))
+    (first, least), (before, below), (last, most) = known[0], known[-2], known[-1]
+    rise = max((most - below) / (last - before), (most - least) / (last - first), 0.0)
+    seconds = [0.0] * (WIDEST_DECODE + 1)
+    for (w0, s0), (w1, s1) in pairwise(known):
+        for width in range(w0, w1 + 1):
+            seconds[width] = s0 + (s1 - s0) * (width - w0) / (w1 - w0)
+    for width in range(last + 1, WIDEST_DECODE + 1):
+        seconds[width] = most + rise * (width - last)
     return seconds

@@ -17,12 +17,35 @@ def test_costs_between_measured_widths_are_interpolated() -> None:
     assert costs.seconds(16) == 88
 
 
-def test_a_fall_to_the_last_measured_width_does_not_go_on() -> None:
-    """Wider passes rise as all measured ones did on the whole."""
-    costs = PassCosts({1: 10.0, 4: 40.0, 8: 31.0})
+@pytest.mark.parametrize("before", [40.0, 30.0])
+def test_a_fall_to_the_last_measured_width_does_not_go_on(before: float) -> None:
+    """Nor a small step: wider passes rise at least as all measured ones did on the whole."""
+    costs = PassCosts({1: 10.0, 4: before, 8: 31.0})
     assert [costs.unpadded(n) for n in (8, 9, 16, 32)] == [31, 34, 55, 103]
     costs = PassCosts({1: 10.0, 4: 9.0, 8: 6.0})
     assert [costs.unpadded(n) for n in (8, 9, 32)] == [6, 6, 6]
+
+
+def test_what_is_learnt_of_a_width_holds_between_it_and_its_neighbours() -> None:
+    """Copies are of all lengths, and each would be believed cheap until it was made three times."""
+    costs = PassCosts({1: 10.0, 8: 24.0, 16: 40.0})
+    assert [costs.seconds(n) for n in (24, 32)] == [56, 72]
+    for _ in range(3):
+        costs.learn(1, 10.0)
+        costs.learn(32, 104.0)
+    costs.learn(1, 10.0)
+    assert [costs.seconds(n) for n in (8, 16, 24, 32, 33)] == [24, 40, 72, 104, 108]
+
+
+def test_what_is_learnt_of_plain_passes_holds_for_all_that_are_padded_to_their_rows() -> None:
+    costs = PassCosts({1: 10.0, 4: 20.0, 8: 30.0})
+    costs.set_least_rows(4)
+    for _ in range(6):
+        costs.learn(8, 30.0)
+    for _ in range(3):
+        costs.learn(4, 24.0)
+    costs.learn(8, 30.0)
+    assert [costs.seconds(n) for n in (1, 2, 3, 4, 6, 8)] == [24, 24, 24, 24, 27, 30]
 
 
 def test_one_measured_width_is_enough_to_start() -> None:
