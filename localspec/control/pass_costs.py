@@ -137,6 +137,8 @@ class PassCosts:
         """Go on from the passes since the last one of the anchor."""
         self._factor = median(took / self._base[width] for width, took in self._beside)
         [(self._anchor, _)] = Counter(width for width, _ in self._beside).most_common(1)
+        # The factor holds for this base cost, which must not move with those of others.
+        self._measured.setdefault(self._anchor, self._base[self._anchor])
         self._learn_beside()
 
     def _learn_beside(self) -> None:

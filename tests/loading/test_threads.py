@@ -22,7 +22,7 @@ from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
-from localspec.loading import config, equal_digits, threads
+from localspec.loading import calibration, config, equal_digits, threads
 from localspec.loading.calibration import remembered
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.matrix_heads import LoadedMatrixHead
@@ -40,7 +40,8 @@ class Trials:
         # Seconds of the first pass of all, if it is another than those after it.
         self.cold: float | None = None
         self.tried: list[int] = []
-        patch.setattr(threads, "busy_cores", lambda: self.busy)
+        for module in (threads, calibration):
+            patch.setattr(module, "busy_cores", lambda: self.busy)
         patch.setattr(threads, "_SECONDS", 0.0)
         patch.setattr(threads, "seconds_of_pass", self._seconds)
         for module in (threads, config):
