@@ -14,8 +14,8 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from localspec.utils.format import format_bytes
@@ -52,15 +52,13 @@ class WorkerProcess:
         """
         line = json.dumps(request).encode() + b"\n"
         with self._lock:
-            process, watch = self._running()
-            watch.begin()
             try:
-                answer = _exchange(process, line)
+                process, watch = self._running()
+                with watch.request():
+                    answer = _exchange(process, line)
             except BaseException:
                 self._close()
                 raise
-            finally:
-                watch.end()
             if answer:
                 return json.loads(answer)
             self._close()
@@ -86,6 +84,9 @@ class WorkerProcess:
             atexit.register(self.close)
             self._watch = _Watch(self._process, self._seconds, self._memory)
             self._watch.start()
+            # What it imports before it is ready is no part of a request.
+            assert self._process.stdout
+            self._process.stdout.readline()
         return self._process, self._watch
 
     def _close(self) -> None:
@@ -113,18 +114,18 @@ class _Watch(threading.Thread):
         self.requests = queue.SimpleQueue[threading.Event | None]()
         self._process = process
         self._seconds, self._memory = seconds, memory
-        self._answered = threading.Event()
         self._deciding = threading.Lock()
 
-    def begin(self) -> None:
-        """A request is sent now."""
-        self._answered = threading.Event()
-        self.requests.put(self._answered)
-
-    def end(self) -> None:
-        """The request was answered, or the worker is dead; nothing is killed after this."""
-        with self._deciding:
-            self._answered.set()
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Watch a request until it is answered, or the worker is dead; nothing is killed after."""
+        answered = threading.Event()
+        self.requests.put(answered)
+        try:
+            yield
+        finally:
+            with self._deciding:
+                answered.set()
 
     def run(self) -> None:
         """Watch one request after the other."""
@@ -168,10 +169,15 @@ def _seconds_used(process: Any) -> float:
 
 
 def serve(answer: Callable[[Any], Any]) -> None:
-    """In the worker: answer all requests; end with the parent. A MemoryError is for `answer`."""
+    """In the worker: answer all requests; end with the parent. A MemoryError is for `answer`.
+
+    An empty line says that the worker is ready.
+    """
     seconds, memory = float(sys.argv[1]), int(sys.argv[2])
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     _limit_memory(memory)
+    answers.write(b"\n")
+    answers.flush()
     for line in requests:
         _limit_time(2 * seconds)
         answers.write(json.dumps(answer(json.loads(line))).encode() + b"\n")

@@ -168,14 +168,14 @@ def test_a_pair_comes_whole_and_together(shell: Shell) -> None:
 
 @posix
 def test_killed_at_half_it_goes_on_and_then_works_offline(shell: Shell) -> None:
-    shell.hub.faults.bytes_per_second = 4e6
+    shell.hub.faults.bytes_per_second = 1e6
     with shell.running("pull", "snake") as process:
-        wait_for(lambda: shell.hub.sent > BOTH // 2)
+        wait_for(lambda: shell.kept() > BOTH // 2)
         process.kill()
         assert end_of(process).code == -signal.SIGKILL
     shell.hub.faults.bytes_per_second = None
     kept = shell.kept()
-    assert BOTH // 4 < kept < BOTH
+    assert BOTH // 2 < kept < BOTH
     done, rest = shell.pull_rest("snake")
     assert rest == BOTH - kept
     assert "of it here already" in done.err
@@ -349,9 +349,9 @@ def test_files_of_this_disk_need_no_hub(shell: Shell) -> None:
 
 @posix
 def test_ctrl_c_keeps_what_was_fetched(shell: Shell) -> None:
-    shell.hub.faults.bytes_per_second = 2e6
+    shell.hub.faults.bytes_per_second = 1e6
     with shell.running("pull", "snake") as process:
-        wait_for(lambda: shell.hub.sent > BOTH // 4)
+        wait_for(lambda: shell.kept() > BOTH // 4)
         process.send_signal(signal.SIGINT)
         done = end_of(process)
     assert (done.code, done.out) == (130, "")
@@ -361,7 +361,7 @@ def test_ctrl_c_keeps_what_was_fetched(shell: Shell) -> None:
     shell.hub.faults.bytes_per_second = None
     kept = shell.kept()
     _, rest = shell.pull_rest("snake")
-    assert kept > BOTH // 8 and rest == BOTH - kept
+    assert kept > BOTH // 4 and rest == BOTH - kept
 
 
 def test_a_connection_that_breaks_goes_on_where_it_broke(shell: Shell) -> None:
@@ -415,9 +415,10 @@ def test_lines_where_there_is_no_terminal(shell: Shell) -> None:
         "localspec: snake-7m-Q8_0.gguf: checking",
         "localspec: snake-7m-Q8_0.gguf: whole and right",
     ]
-    step = r"localspec: snake-7m-Q8_0\.gguf: \d+% · .* of 8\.1 MB · [\d.]+ MB/s · \d+ s left"
+    share, rest = r"\d+% · .* of 8\.1 MB", r"[\d.]+ [kM]B/s · \d+ (s|min) left"
+    step = rf"localspec: snake-7m-Q8_0\.gguf: {share} · {rest}"
     assert lines[1:-2] and all(re.fullmatch(step, line) for line in lines[1:-2])
-    assert len(lines) <= 12 and "\x1b" not in done.err and "\r" not in done.err
+    assert len(lines) <= 13 and "\x1b" not in done.err and "\r" not in done.err
 
 
 def test_when_a_line_is_written() -> None:

@@ -162,19 +162,22 @@ def test_cancelling_takes_one_pass_at_most(
 def test_stop_from_another_thread(pair: Engine) -> None:
     with Session(pair, temperature=0, ignore_eos=True) as session:
         answer = session.send("for i in range(10):")
-        begun = threading.Event()
+        begun, stopped = threading.Event(), threading.Event()
         events: list[Event] = []
 
         def read() -> None:
             for event in answer:
                 events.append(event)
-                if isinstance(event, Piece):
+                if isinstance(event, Piece) and not begun.is_set():
                     begun.set()
+                    # Else the text might have ended by itself.
+                    stopped.wait(60)
 
         reader = threading.Thread(target=read)
         reader.start()
         assert begun.wait(60)
         session.stop()
+        stopped.set()
         reader.join(60)
         assert isinstance(events[-1], Ended) and events[-1].stop_reason == "cancelled"
         assert texts(session)[1] == answer.text

@@ -71,10 +71,11 @@ def _forked(path: str, extra_buffers: bool, seconds: float) -> tuple[int, str, s
         ends, hung, ended = monotonic() + seconds, False, (0, 0)
         while not ended[0]:
             sleep(0.002)
-            ended = os.waitpid(child, os.WNOHANG)
+            # A child that has ended can be killed as long as nobody has waited for it.
             if not hung and monotonic() > ends:
                 hung = True
                 os.kill(child, 9)
+            ended = os.waitpid(child, os.WNOHANG)
         written = [os.pread(each.fileno(), 1 << 20, 0) for each in (output, errors)]
         said, wrong = (each.decode("utf-8", "replace") for each in written)
         return os.waitstatus_to_exitcode(ended[1]), said, wrong, hung

@@ -192,11 +192,11 @@ def test_huggingface_hub_waits_for_us(hub: Hub, child: Child) -> None:
 
 
 def test_we_wait_for_huggingface_hub(hub: Hub, child: Child) -> None:
-    states = set()
-    hub.faults.bytes_per_second = 10e6
+    states, model = set(), look_up(SNAKE)
+    hub.faults.bytes_per_second = 2e6
     with child.running(SNAKE.id, "low/snake-Q8_0.gguf", code=FETCH_BY_HUGGINGFACE) as theirs:
         wait_for(lambda: hub.sent > 0)
-        (path,) = download([look_up(SNAKE)], lambda told: states.add(told.state), lambda: False)
+        (path,) = download([model], lambda told: states.add(told.state), lambda: False)
         assert theirs.communicate()[0].strip() == str(path)
     assert states == {"waiting", "done"} and hub.sent == SIZE
 

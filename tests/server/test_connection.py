@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any
 
@@ -58,12 +58,17 @@ def listening(app: Any, **options: Any) -> Iterator[int]:
 
 
 @pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(connection, "_SECONDS", 0.5)
-    monkeypatch.setattr(connection, "_UNREAD_SECONDS", 0.5)
+def port() -> Iterator[int]:
     GONE.clear()
     with listening(_fine) as port:
         yield port
+
+
+def received(client: socket.socket, most: int) -> bytes:
+    """What has come; it fails if the server has hung up."""
+    data = client.recv(most)
+    assert data
+    return data
 
 
 @pytest.mark.parametrize(
@@ -76,7 +81,10 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     ],
     ids=["silent", "headers", "second request", "body"],
 )
-def test_who_never_ends_a_request_is_hung_up_on(port: int, begins: bytes, goes_on: bytes) -> None:
+def test_who_never_ends_a_request_is_hung_up_on(
+    port: int, begins: bytes, goes_on: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_SECONDS", 0.5)
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.settimeout(0.1)
         client.sendall(begins)
@@ -99,25 +107,30 @@ def test_who_comes_again_is_answered_again(port: int) -> None:
             client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             answer = b""
             while not answer.endswith(b"fine"):
-                answer += client.recv(1000)
+                answer += received(client, 1000)
             assert answer.startswith(b"HTTP/1.1 200")
 
 
-def test_who_takes_nothing_of_an_answer_is_hung_up_on(port: int) -> None:
+def test_who_takes_nothing_of_an_answer_is_hung_up_on(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise it would keep a slot for ever."""
+    monkeypatch.setattr(connection, "_UNREAD_SECONDS", 0.5)
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
         assert GONE.wait(20)
 
 
-def test_who_is_slow_gets_it_all(port: int) -> None:
+def test_who_is_slow_gets_it_all(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes something within each limit, and longer than a limit for all."""
+    monkeypatch.setattr(connection, "_UNREAD_SECONDS", 3)
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
         for _ in range(8):
-            sleep(0.2)
+            sleep(0.5)
             taken = 0
             while taken < 2**21:
-                taken += len(client.recv(2**16))
+                taken += len(received(client, 2**16))
         assert not GONE.is_set()
 
 
@@ -126,12 +139,15 @@ def test_connections_beyond_the_limit_are_told_so_or_closed(
 ) -> None:
     monkeypatch.setattr(connection, "_TOLD", 2)
     with listening(_fine, limit_concurrency=4) as port, ExitStack() as stack:
+        address = ("127.0.0.1", port)
         clients = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(8)
+            stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(8)
         ]
+        # Once the last is closed, the server has taken all of them.
+        with suppress(ConnectionError):
+            assert clients[-1].recv(1) == b""
         answers = []
         for client in clients:
-            client.settimeout(5)
             try:
                 client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 answers.append(client.recv(12)[9:12])

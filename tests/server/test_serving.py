@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,36 +12,53 @@ import httpx
 import pytest
 from fakes.command_line import localspec
 from fakes.served import Served, serving, wait_for
+from fakes.tiny import write_tiny
 
+CONTEXT = 2**15
+# No such text of the model `wordy` ends by itself while a test looks at it.
 LONG: dict[str, Any] = {
     "prompt": "ls",
-    "max_tokens": 900,
+    "max_tokens": CONTEXT - 100,
     "ignore_eos": True,
     "temperature": 1,
     "stream": True,
 }
 
 
-def test_a_reader_who_goes_away_frees_its_slot(served: Served) -> None:
+@pytest.fixture(scope="module")
+def wordy(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """What serves a model whose texts may be long."""
+    file = tmp_path_factory.mktemp("wordy") / "wordy.gguf"
+    model = write_tiny(file, "llama", context=CONTEXT)
+    return (str(model), "--ctx", str(CONTEXT), "--threads", "1")
+
+
+@pytest.fixture
+def talking(wordy: tuple[str, ...]) -> Iterator[Served]:
+    with serving(*wordy, "--parallel", "3") as served:
+        yield served
+
+
+def test_a_reader_who_goes_away_frees_its_slot(talking: Served) -> None:
     for _ in range(4):
-        with httpx.stream("POST", f"{served.url}/v1/completions", json=LONG, timeout=60) as answer:
+        with httpx.stream("POST", f"{talking.url}/v1/completions", json=LONG, timeout=60) as answer:
             lines = answer.iter_lines()
             next(lines)
-            assert served.busy == 1
-        served.wait_until_free()
+            assert talking.busy == 1
+        talking.wait_until_free()
     # Also one that waits for a whole answer.
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{served.url}/v1/completions", json={**LONG, "stream": False}, timeout=0.3)
-    served.wait_until_free()
+        httpx.post(f"{talking.url}/v1/completions", json={**LONG, "stream": False}, timeout=0.3)
+    talking.wait_until_free()
     # And one that leaves while it waits for a slot.
     body = {**LONG, "n": 3}
-    with httpx.stream("POST", f"{served.url}/v1/completions", json=body, timeout=60) as answer:
+    with httpx.stream("POST", f"{talking.url}/v1/completions", json=body, timeout=60) as answer:
         lines = answer.iter_lines()
         next(lines)
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{served.url}/v1/completions", json={"prompt": "x"}, timeout=0.5)
-    served.wait_until_free()
-    assert served.post("/v1/completions", {"prompt": "x", "max_tokens": 2}).status_code == 200
+            httpx.post(f"{talking.url}/v1/completions", json={"prompt": "x"}, timeout=0.5)
+    talking.wait_until_free()
+    assert talking.post("/v1/completions", {"prompt": "x", "max_tokens": 2}).status_code == 200
 
 
 def test_who_may_use_it(served: Served) -> None:
@@ -148,10 +166,10 @@ def test_metrics_add_up(served: Served) -> None:
     assert after["llamacpp:requests_processing"] == 0
 
 
-def test_a_queue_has_an_end_and_a_key_is_asked_for(tmp_path: Path) -> None:
+def test_a_queue_has_an_end_and_a_key_is_asked_for(wordy: tuple[str, ...], tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("secret\n")
-    options = ["--threads", "1", "--parallel", "1", "--queue", "1", "--api-key-file", str(key)]
+    options = [*wordy, "--parallel", "1", "--queue", "1", "--api-key-file", str(key)]
     with serving(*options, "--json-logs", "--cors", "https://page.example") as served:
         url, given = f"{served.url}/v1/completions", {"Authorization": "Bearer secret"}
         assert httpx.post(url, json=LONG).status_code == 401
@@ -203,10 +221,10 @@ def test_streams_end_properly_when_it_ends(sent: int) -> None:
     assert not any("Traceback" in line for line in served.lines)
 
 
-def test_who_waits_when_it_ends_is_told_so() -> None:
-    with serving("--threads", "1", "--parallel", "1") as served, ThreadPoolExecutor(1) as pool:
+def test_who_waits_when_it_ends_is_told_so(wordy: tuple[str, ...]) -> None:
+    with serving(*wordy, "--parallel", "1") as served, ThreadPoolExecutor(1) as pool:
         url = f"{served.url}/v1/completions"
-        with httpx.stream("POST", url, json={**LONG, "max_tokens": 1900}, timeout=60) as answer:
+        with httpx.stream("POST", url, json=LONG, timeout=60) as answer:
             next(lines := answer.iter_lines())
             waits = pool.submit(httpx.post, url, json={"prompt": "x"}, timeout=60)
             wait_for(lambda: "requests_deferred 1" in served.get("/metrics").text)

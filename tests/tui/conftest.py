@@ -1,13 +1,18 @@
 """Engine threads with scripted engines and with the bundled pair; an empty archive."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
-from fakes.event_recorder import EventRecorder, event_names
+from fakes.event_recorder import TIMEOUT, EventRecorder, event_names
 from fakes.scripted import Script
 
+from localspec.conversation.answer import Answer
+from localspec.engine.scheduler import ScheduledText
+from localspec.speculation.passes import Pass, Scores
 from localspec_tui.archive import Archive
 from localspec_tui.engine_events import ModelReady
 from localspec_tui.engine_thread import EngineThread
@@ -53,6 +58,25 @@ def bundled_pair(loaded_pair: EventRecorder) -> EventRecorder:
     )
     assert isinstance(loaded_pair.wait_done()[-1], ModelReady)
     return loaded_pair
+
+
+@pytest.fixture
+def held_until_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The 20th pass waits until an answer is stopped, so that none has ended by itself before."""
+    passes, stopped = count(1), threading.Event()
+    compute, stop = ScheduledText.compute, Answer.stop
+
+    def held(text: ScheduledText, requested: Pass) -> Scores:
+        if next(passes) == 20:
+            assert stopped.wait(TIMEOUT)
+        return compute(text, requested)
+
+    def noted(answer: Answer) -> None:
+        stop(answer)
+        stopped.set()
+
+    monkeypatch.setattr(ScheduledText, "compute", held)
+    monkeypatch.setattr(Answer, "stop", noted)
 
 
 @pytest.fixture

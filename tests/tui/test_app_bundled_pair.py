@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from fakes.pilot import ChatPilot
 
 from localspec import load
@@ -48,6 +49,7 @@ def test_first_launch_message_comparison_and_origin_view(tmp_path: Path) -> None
     asyncio.run(body())
 
 
+@pytest.mark.usefixtures("held_until_stopped")
 def test_the_answer_after_a_stop_equals_that_of_a_fresh_engine(tmp_path: Path) -> None:
     said: list[str] = []
 

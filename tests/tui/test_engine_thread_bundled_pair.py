@@ -13,6 +13,7 @@ from localspec_tui.engine_thread import EngineThread
 CODE = "def add(a, b):\n    return"
 
 
+@pytest.mark.usefixtures("held_until_stopped")
 def test_an_answer_is_stopped_and_its_question_edited(bundled_pair: EventRecorder) -> None:
     bundled_pair.engine_thread.switch(max_tokens=400, ignore_eos=True)
     bundled_pair.engine_thread.send(CODE)
@@ -68,6 +69,7 @@ def test_a_context_beyond_the_model_is_its_own_and_said() -> None:
     assert any(note.startswith("context 2048: 1000000 is more than") for note in ready.notes)
 
 
+@pytest.mark.usefixtures("held_until_stopped")
 def test_close_ends_an_answer_and_frees_the_models() -> None:
     recorder = EventRecorder(EngineThread())
     recorder.engine_thread.load(context=2048, threads=1, ignore_eos=True)

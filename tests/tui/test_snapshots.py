@@ -115,15 +115,22 @@ def show_again(chat: ChatPilot) -> None:
 
 async def settle(chat: ChatPilot) -> None:
     """Wait until the screen does not change any more."""
+    await chat.wait_idle()
+    # A thread finds the models that the settings list.
+    await chat.app.workers.wait_for_complete()
+    seen: list[str] = []
+    while len(seen) < 3 or len({*seen[-3:]}) > 1:
+        show_cursors(chat)
+        await chat.pilot.pause(0.05)
+        seen.append(snapshot(chat.app))
+
+
+def show_cursors(chat: ChatPilot) -> None:
+    """Let no box of the screen be in the middle of a blink."""
     for box in chat.app.screen.query("Input, TextArea"):
         assert isinstance(box, (Input, TextArea))
         box.cursor_blink = False
-        box._cursor_visible = True  # it may be in the middle of a blink
-    await chat.wait_idle()
-    seen = [snapshot(chat.app)]
-    while seen[-3:] != [seen[-1]] * 3:
-        await chat.pilot.pause(0.05)
-        seen.append(snapshot(chat.app))
+        box._cursor_visible = True
 
 
 def expected(file: Path) -> str:

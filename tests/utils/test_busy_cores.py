@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from time import perf_counter, sleep
+from time import sleep
 
 import pytest
 
@@ -48,13 +48,13 @@ def test_the_share_of_all_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_not_too_often() -> None:
-    cores, began = BusyCores(), perf_counter()
+    cores = BusyCores()
     assert cores.mean(least_seconds=60) is None
     sleep(0.02)
     found = cores.mean(least_seconds=0.01)
     assert found is not None
     assert 0 <= found <= len(allowed_cores())
-    assert cores.mean(least_seconds=perf_counter() - began + 1) is None
+    assert cores.mean(least_seconds=60) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux")

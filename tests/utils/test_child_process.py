@@ -63,9 +63,16 @@ def test_how_it_ends(program: Write, code: str, exit_code: int, crashed: bool, r
     assert (found.exit_code, found.crashed, found.reason) == (exit_code, crashed, reason)
 
 
-def test_a_time_limit_keeps_what_was_written(program: Write) -> None:
-    program("import time\nprint('here', flush=True)\ntime.sleep(600)")
-    found = ended(seconds=1.5)
+def test_a_time_limit_keeps_what_was_written(program: Write, tmp_path: Path) -> None:
+    marker = tmp_path / "written"
+    program(
+        "import pathlib, sys, time\nprint('here', flush=True)\n"
+        "pathlib.Path(sys.argv[1]).touch()\ntime.sleep(600)"
+    )
+    with ChildProcess(MODULE, str(marker)) as child:
+        while not marker.exists():
+            assert child.ended(0.01) is None
+        found = child.wait(seconds=0.2)
     assert (found.timed_out, found.crashed, found.output) == (True, False, "here\n")
 
 

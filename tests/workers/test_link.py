@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 
 import pytest
-from fakes.workers import PlayedWorker, Proxy, sized
+from fakes.workers import Listener, PlayedWorker, Proxy, sized
 
 from localspec.errors import InvalidValueError
 from localspec.workers import protocol
@@ -83,18 +83,20 @@ def all_stand_ins(library: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("answer", "timeout", "why"),
     [
-        (lambda *_: None, "it closed the connection"),
-        (lambda *_: sized(b"1234567"), "its answer has another size than it must have"),
-        (lambda *_: protocol.SIZE.pack(4), "it did not answer for 0.2 seconds"),
+        (lambda *_: None, None, "it closed the connection"),
+        (lambda *_: sized(b"1234567"), None, "its answer has another size than it must have"),
+        (lambda *_: protocol.SIZE.pack(4), 0.2, "it did not answer for 0.2 seconds"),
     ],
     ids=["closes", "answers wrongly", "is silent"],
 )
-def test_a_worker_that_is_gone(answer: Callable[[int, bytes], bytes | None], why: str) -> None:
+def test_a_worker_that_is_gone(
+    answer: Callable[[int, bytes], bytes | None], timeout: float | None, why: str
+) -> None:
     with (
         PlayedWorker(answer) as worker,
-        connected(link := Link(worker.address, timeout=0.2)) as library,
+        connected(link := Link(worker.address, timeout)) as library,
     ):
         assert asked(library, protocol.DEVICE_COUNT) == bytes(4)
         assert link.lost == why
@@ -105,15 +107,17 @@ def test_a_worker_that_is_gone(answer: Callable[[int, bytes], bytes | None], why
 
 
 def test_an_answer_that_breaks_off_is_filled_up() -> None:
-    begun = protocol.SIZE.pack(3_000_000) + b"\7" * 2_000_000
-    answers = iter([begun, None])
-    with (
-        PlayedWorker(lambda *_: next(answers)) as worker,
-        connected(link := Link(worker.address, timeout=0.2)) as library,
-    ):
-        answer = asked(library, protocol.GET_TENSOR, tensor(3_000_000))
+    wanted = tensor(3_000_000)
+
+    def break_off(connection: socket.socket) -> None:
+        with connection.makefile("rb") as requests:
+            requests.read(protocol.REQUEST.size + len(wanted))
+        connection.sendall(protocol.SIZE.pack(3_000_000) + b"\7" * 2_000_000)
+
+    with Listener(break_off) as worker, connected(link := Link(worker.address)) as library:
+        answer = asked(library, protocol.GET_TENSOR, wanted)
         assert answer.rstrip(b"\0") == b"\7" * 2**20
-    assert link.lost
+    assert link.lost == "it closed the connection"
 
 
 def test_nobody_listens() -> None:
