@@ -119,13 +119,10 @@ class AdaptivePolicy:
 
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
-        others = self.rows.others
-        self._round = round_ = Round(self._passes, self.rows.offer, others)
+        self._round = round_ = Round(self._passes, self.rows.offer, self.rows.others)
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
-        if self.rows.rests(others) and all(
-            [each.may_rest(limit, others) for each in self.candidates]
-        ):
+        if self.rows.rests(round_.others) and self._all_may_rest(limit):
             return self._rest()
         for candidate in self.candidates:
             candidate.learn_from_others(self.rows)
@@ -153,10 +150,17 @@ class AdaptivePolicy:
             return PLAIN_STEP
         return self._start(chosen, limit, max(chosen.rate, 1 / round_.plain))
 
+    def _all_may_rest(self, limit: Limit) -> bool:
+        # A text alone is asked about a copy as soon as a row for it may pay.
+        row = self._passes.seconds(2) / self._passes.seconds(1) - 1 if self._round.alone else 1.0
+        return all(each.may_rest(limit, row) for each in self.candidates)
+
     def _rest(self) -> Decision:
         """Take a plain step, as nothing was drafted lately."""
         self._running = None
         self.rows.offer.decide(0)
+        for candidate in self.candidates:
+            candidate.rest(self._round.others)
         if self.explain:
             self.explain(explanation(None, self._round.plain, "nothing was drafted lately"))
         return PLAIN_STEP
@@ -356,10 +360,8 @@ class AdaptivePolicy:
                     return option, _TRIED_AGAIN
                 if self._is_worth_a_look(option):
                     return option, "one token is worth drawing, to see how sure the drafter is"
-        return (
-            None,
-            "nothing promises more" if options else "nothing to draft, or the loss budget is spent",
-        )
+        spent = "nothing to draft, or the loss budget is spent"
+        return None, "nothing promises more" if options else spent
 
     def _is_trial_due(self, option: Option) -> bool:
         """Whether to try a drafter that does not seem to pay.

@@ -36,8 +36,8 @@ _EXPLORATION_SHARE, _KNOWN_SHARE = 0.02, 0.005
 _FEWEST_TOKENS = 24
 # Where reading a prompt did not pay, it hardly does in the next steps.
 _PAUSE = 4
-# How likely the first token of a copy must be to be asked about in a round in which texts rest, and
-# how much likelier than when it was asked last.
+# How likely the first token of a copy must be to be asked about in a round in which texts rest,
+# where its row does not pay sooner, and how much likelier than when it was asked last.
 _LIKELY, _LIKELIER = 0.5, 0.1
 # A head may read hidden rows for as long as so many plain steps take, before its drafts save time.
 _MOST_READING = 4.0
@@ -156,23 +156,28 @@ class Candidate:
         self._first_chance = survivals[0] if survivals else 0.0
         return survivals
 
-    def may_rest(self, limit: Limit, others: Sequence[Offer]) -> bool:
+    def may_rest(self, limit: Limit, row: float = 1.0) -> bool:
         """Whether it need not be asked in a round in which all texts rest.
 
-        others: the offers of the other texts. It must be where a copy has become likely, and where
-        it is shown a row for a trial.
+        It must be where a copy has become likely, and where it is shown a row for a trial. row: the
+        cost of a further row, in plain passes.
         """
         if self._stopped:
             return not self._shown
-        # Trials and pauses end as soon as if it were asked.
-        self._waited += 1
-        self.take_pause(others)
         if not self.cheap or not limit.depth:
             return True
         before = self._first_chance
         self.survivals(limit.to(1))
         now, self._first_chance = self._first_chance, before
-        return now < max(_LIKELY, before + _LIKELIER)
+        return now < max(min(_LIKELY, row), before + _LIKELIER)
+
+    def rest(self, others: Sequence[Offer]) -> None:
+        """Rest in this round. Trials and pauses end as soon as if it were asked.
+
+        others: the offers of the other texts.
+        """
+        self._waited += not self._stopped
+        self.take_pause(others)
 
     def learn_from_others(self, rows: RowShare) -> None:
         """What other texts see of it is what this one expects before it has seen much.

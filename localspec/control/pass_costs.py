@@ -135,10 +135,16 @@ class PassCosts:
 
     def _change_anchor(self) -> None:
         """Go on from the passes since the last one of the anchor."""
+        before, known = self._factor, self.knows(self._anchor)
         self._factor = median(took / self._base[width] for width, took in self._beside)
         [(self._anchor, _)] = Counter(width for width, _ in self._beside).most_common(1)
-        # The factor holds for this base cost, which must not move with those of others.
-        self._measured.setdefault(self._anchor, self._base[self._anchor])
+        self._seen[self._anchor] = RecentMedian()
+        for width, took in self._beside:
+            if width == self._anchor:
+                self._seen[width].add(took)
+        if known and self._moved(before):
+            # Some of them may be from before the change.
+            self._beside.clear()
         self._learn_beside()
 
     def _learn_beside(self) -> None:
@@ -194,7 +200,9 @@ class PassCosts:
 
     def _set_base(self) -> None:
         """Interpolate the base costs anew."""
-        self._base = _interpolated(self._measured)
+        # The factor holds for the anchor's base cost, which must not move with those of others.
+        anchor = {self._anchor: self._base[self._anchor]}
+        self._base = _interpolated({**anchor, **self._measured})
         self._update_padding()
 
     def _moved(self, before: float) -> bool:
@@ -216,14 +224,15 @@ class PassCosts:
 def _interpolated(measured: Mapping[int, float]) -> list[float]:
     """Seconds by width, entry 0 unused: linear between the measured widths, and beyond the last.
 
-    Beyond it they rise as from the width before, or as from the first one if that is steeper: what
-    is a little wrong there would be far more so for wide passes.
+    Beyond it they rise as from half that width on, or as from the first one if that is steeper:
+    what is a little wrong, or a step, would be far more so for wide passes.
     """
     known = sorted(measured.items())
     if len(known) == 1:
         known.insert(0, (0, 0.0))
-    (first, least), (before, below), (last, most) = known[0], known[-2], known[-1]
-    rise = max((most - below) / (last - before), (most - least) / (last - first), 0.0)
+    last, most = known[-1]
+    half = max(each for each in known if each[0] <= last // 2)
+    rise = max(0.0, *((most - below) / (last - before) for before, below in (known[0], half)))
     seconds = [0.0] * (WIDEST_DECODE + 1)
     for (w0, s0), (w1, s1) in pairwise(known):
         for width in range(w0, w1 + 1):

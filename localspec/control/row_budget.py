@@ -153,7 +153,7 @@ class RowShare:
             each._in_vain = each._rested = 0
 
     def rests(self, others: Sequence[Offer]) -> bool:
-        """Whether the text takes a plain step without deciding, as nobody drafted lately.
+        """Whether the text takes a plain step without deciding, as nothing was drafted lately.
 
         others: the offers of the other texts. To decide takes a part of a millisecond, in which all
         wait, and a plain pass only ten or twenty.

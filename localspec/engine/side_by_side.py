@@ -38,6 +38,8 @@ def side_by_side(
                 text.result()  # raises the error of the text
             return [text.result() for text in texts]
         finally:
-            # First, so that no other text begins when one ends.
-            pool.shutdown(wait=False, cancel_futures=True)
-            stop.set()
+            try:
+                # First, so that no other text begins when one ends.
+                pool.shutdown(wait=False, cancel_futures=True)
+            finally:
+                stop.set()

@@ -37,6 +37,50 @@ def test_what_is_learnt_of_a_width_holds_between_it_and_its_neighbours() -> None
     assert [costs.seconds(n) for n in (8, 16, 24, 32, 33)] == [24, 40, 72, 104, 108]
 
 
+def test_a_step_of_the_last_two_widths_is_no_slope() -> None:
+    costs = PassCosts({n: seconds for n, seconds in STAIRS.items() if n in (1, 2, 4, 8)})
+    for _ in range(3):
+        costs.learn(1, 12.0)
+        costs.learn(9, 48.0)
+    costs.learn(1, 12.0)
+    assert costs.unpadded(9) == 48
+    assert costs.unpadded(16) < 90
+
+
+def test_a_change_of_the_machine_between_two_anchors_is_none_of_their_costs() -> None:
+    costs = PassCosts({1: 10.0, 5: 20.0, 8: 30.0})
+    for _ in range(8):
+        costs.learn(5, 20.0)
+    for width, seconds in ((1, 10.0), (1, 10.0), (8, 60.0), (8, 60.0), (8, 60.0)):
+        costs.learn(width, seconds)
+    for width, seconds in ((8, 60.0), (1, 20.0), (8, 60.0)):
+        costs.learn(width, seconds)
+    assert [costs.seconds(n) for n in (1, 5, 8)] == [20, 40, 60]
+
+
+def test_what_an_anchor_took_before_a_change_does_not_come_back() -> None:
+    costs = PassCosts({1: 10.0, 4: 18.0, 5: 20.0, 6: 22.0, 7: 24.0})
+    for _ in range(9):
+        costs.learn(5, 40.0)
+    for _ in range(9):
+        costs.learn(1, 20.0)
+    for width in (5, 6, 5, 7, 4, 5):
+        costs.learn(width, 10.0 + 2 * width)
+    assert costs.seconds(5) == 20
+
+
+def test_only_the_present_anchor_keeps_a_cost_that_was_interpolated() -> None:
+    costs = PassCosts({1: 10.0, 8: 24.0, 16: 40.0})
+    for width in (20, 21, 22, 23, 24):
+        costs.learn(width, 8.0 + 2 * width)
+    for _ in range(6):
+        costs.learn(1, 10.0)
+    for _ in range(3):
+        costs.learn(32, 104.0)
+        costs.learn(1, 10.0)
+    assert [costs.seconds(n) for n in (16, 20, 24, 32)] == [40, 56, 72, 104]
+
+
 def test_what_is_learnt_of_plain_passes_holds_for_all_that_are_padded_to_their_rows() -> None:
     costs = PassCosts({1: 10.0, 4: 20.0, 8: 30.0})
     costs.set_least_rows(4)

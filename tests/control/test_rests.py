@@ -179,6 +179,29 @@ def test_a_copy_is_drafted_in_the_round_in_which_it_is_found(
     assert any(len(writer.draft) for writer in simulated.writers)
 
 
+def test_a_text_alone_is_asked_about_a_copy_as_soon_as_its_row_may_pay() -> None:
+    """Beside others not before it is likely: they would all be asked too."""
+    users = SimulatedUsers(COSTS["GPU"], [User(0.3, copies=True)], auto).run(200)
+    candidate = users.writers[0].policy.candidates[0]  # type: ignore[attr-defined]
+    candidate._first_chance, candidate.acceptance_rates.chances = 0.0, lambda depth: [0.3] * depth
+    candidate.drafter.propose = lambda limit: Draft([1] * limit.depth)
+    limit = users.writers[0].limit()
+    assert not candidate.may_rest(limit, 0.02)
+    assert candidate.may_rest(limit, 0.8)
+    assert candidate.may_rest(limit)
+
+
+def test_a_likely_copy_in_a_rest_makes_no_trial_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated, counted = with_copies(monkeypatch, 1), Counted(monkeypatch)
+    counted.go_to_a_rest(simulated)
+    [writer] = simulated.writers
+    writer.drafter.found = True  # type: ignore[attr-defined]
+    candidate = writer.policy.candidates[0]  # type: ignore[attr-defined]
+    waited = candidate._waited
+    assert counted.in_step(simulated)
+    assert candidate._waited <= waited + 1
+
+
 def test_a_copy_that_does_not_pay_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated, counted = with_copies(monkeypatch), Counted(monkeypatch)
     for writer in simulated.writers:
@@ -195,7 +218,8 @@ def test_a_trial_is_due_as_soon_as_if_all_rounds_were_asked() -> None:
     candidate = writer.policy.candidates[0]  # type: ignore[attr-defined]
     candidate.end_trial(paid=False)
     for _ in range(2):
-        assert candidate.may_rest(writer.limit(), [])
+        assert candidate.may_rest(writer.limit())
+        candidate.rest([])
     assert candidate.is_trial_due()
     candidate.end_trial(paid=False)
     assert not candidate.is_trial_due()
@@ -205,9 +229,10 @@ def test_a_head_that_is_shown_a_row_for_a_trial_may_not_rest() -> None:
     writer = SimulatedUsers(COSTS["GPU"], [USELESS] * 2, auto).writers[0]
     candidate = writer.policy.candidates[0]  # type: ignore[attr-defined]
     candidate._stopped, candidate._shown = True, False
-    assert candidate.may_rest(writer.limit(), [])
+    assert candidate.may_rest(writer.limit())
+    candidate.rest([])
     candidate._shown = True
-    assert not candidate.may_rest(writer.limit(), [])
+    assert not candidate.may_rest(writer.limit())
     assert candidate._waited == 0
 
 
@@ -216,7 +241,7 @@ def test_a_pause_goes_on_in_rests() -> None:
     candidate, others = writer.policy.candidates[0], writer.share.others  # type: ignore[attr-defined]
     candidate.pause(others, [0.5], writer.share.offer.drafting)
     for _ in range(4):
-        candidate.may_rest(writer.limit(), others)
+        candidate.rest(others)
     assert candidate.take_pause(others) is None
 
 
@@ -232,7 +257,7 @@ def test_copies_that_become_likelier_bit_by_bit_are_asked_about() -> None:
     asked = []
     for place, token in enumerate(source[:60]):
         suffix.observe(Outcome([token], 0))
-        if not candidate.may_rest(limit, []):
+        if not candidate.may_rest(limit):
             asked.append(place)
             candidate.survivals(limit)  # which deciding does
     assert asked

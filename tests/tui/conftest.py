@@ -62,12 +62,12 @@ def bundled_pair(loaded_pair: EventRecorder) -> EventRecorder:
 
 @pytest.fixture
 def held_until_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The 20th pass waits until an answer is stopped, so that none has ended by itself before."""
+    """The 60th pass waits until an answer is stopped, so that none has ended by itself before."""
     passes, stopped = count(1), threading.Event()
     compute, stop = ScheduledText.compute, Answer.stop
 
     def held(text: ScheduledText, requested: Pass) -> Scores:
-        if next(passes) == 20:
+        if next(passes) == 60:
             assert stopped.wait(TIMEOUT)
         return compute(text, requested)
 
