@@ -115,7 +115,7 @@ class Round:
     @cached_property
     def plain(self) -> float:
         """Seconds per token, by weight, of all texts if this one does not draft."""
-        return self._costs[1] if self.alone else self._best_without()
+        return self.share if self.alone else self._best_without()
 
     @cached_property
     def _now(self) -> "_Others":

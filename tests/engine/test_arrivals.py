@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes.company import PATIENCE, Threads, hold_until_awaited
+from fakes.company import PATIENCE, Threads, run_together
 from fakes.stateful import examples, run_machine
 from fakes.tiny import tiny_model
 from hypothesis import Phase
@@ -199,16 +199,12 @@ def test_drafts_of_several_texts_share_the_decodes_of_their_drafter(
         return usual(self, passes)
 
     monkeypatch.setattr(Context, "decode", decode)
-    threads = Threads()
 
     def write(number: int) -> None:
         asked = {"max_tokens": LENGTH, "ignore_eos": True, "seed": number, "depth": 3}
         slots[number].start([1, 260 + number, 261], GenerationConfig.of(**asked)).result()
 
-    hold_until_awaited(engine.scheduler.lock, TEXTS)
-    for number in range(TEXTS):
-        threads.start(write, number)
-    threads.join()
+    run_together(engine.scheduler.lock, TEXTS, write)
     for slot in slots:
         engine.leave(slot)
     narrow = [rows for rows in decodes if max(rows) <= 4]

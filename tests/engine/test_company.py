@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes.company import Threads, hold_until_awaited
+from fakes.company import Threads, run_together
 from fakes.prompts import PROMPTS
 from fakes.pycode import load
 from fakes.stateful import examples, run_machine
@@ -92,15 +92,11 @@ def written(
 ) -> list[Result]:
     """What the slots write at the same time."""
     results: dict[int, Result] = {}
-    threads = Threads()
 
     def write(number: int) -> None:
         results[number] = slots[number].start(prompts[number], configs[number]).result()
 
-    hold_until_awaited(slots[0].lock, len(slots))
-    for number in range(len(slots)):
-        threads.start(write, number)
-    threads.join()
+    run_together(slots[0].lock, len(slots), write)
     return [results[number] for number in range(len(slots))]
 
 

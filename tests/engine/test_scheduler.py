@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter, sleep
 
 import pytest
-from fakes.company import PATIENCE, FakeContext, Threads, Writer, hold_until_awaited
+from fakes.company import PATIENCE, FakeContext, Threads, Writer, run_together
 from fakes.machine import FakeClock
 
 from localspec.engine import scheduler as scheduler_module
@@ -41,15 +41,11 @@ def write_together(
 ) -> list[Writer]:
     """Texts whose passes have so many rows, each written by a thread."""
     writers = [Writer(scheduler, context) for _ in rows]
-    threads = Threads()
 
     def write(number: int) -> None:
         writers[number].write([100 * number + step for step in range(steps)], rows[number])
 
-    hold_until_awaited(scheduler.lock, len(rows))
-    for number in range(len(rows)):
-        threads.start(write, number)
-    threads.join()
+    run_together(scheduler.lock, len(rows), write)
     assert at_rest(scheduler)
     return writers
 
@@ -89,12 +85,13 @@ def test_scores_are_read_before_the_next_decode(scheduler: Scheduler) -> None:
 
 def test_a_decode_waits_for_threads_that_wait_for_the_lock(scheduler: Scheduler) -> None:
     """Where reading the scores of all texts takes longer than a decode."""
-    context, threads = FakeContext(seconds=0.001), Threads()
+    context = FakeContext(seconds=0.001)
     writers = [Writer(scheduler, context) for _ in range(TEXTS)]
-    hold_until_awaited(scheduler.lock, TEXTS)
-    for number, writer in enumerate(writers):
-        threads.start(writer.write, range(100 * number, 100 * number + 20), 1, 0.002)
-    threads.join()
+
+    def write(number: int) -> None:
+        writers[number].write(range(100 * number, 100 * number + 20), 1, 0.002)
+
+    run_together(scheduler.lock, TEXTS, write)
     assert len(context.decodes) < 0.4 * TEXTS * 20
 
 
@@ -129,7 +126,6 @@ def test_contexts_have_decodes_of_their_own_and_small_models_come_first(
 ) -> None:
     """Texts that draft with a small model then reach the target together."""
     large, small = FakeContext(size=100, seconds=0.002), FakeContext(size=10)
-    threads = Threads()
     pairs = [(Writer(scheduler, large), Writer(scheduler, small)) for _ in range(3)]
 
     def write(number: int) -> None:
@@ -141,10 +137,7 @@ def test_contexts_have_decodes_of_their_own_and_small_models_come_first(
                     target.scheduled.compute(requested)
                 target.compute(100 * number + step)
 
-    hold_until_awaited(scheduler.lock, 3)
-    for number in range(3):
-        threads.start(write, number)
-    threads.join()
+    run_together(scheduler.lock, 3, write)
     together = [decode for decode in large.decodes if len(decode) == 3]
     assert len(together) >= 10
 
@@ -438,7 +431,7 @@ def test_other_texts_know_who_reads_a_prompt(scheduler: Scheduler) -> None:
 
 def test_the_waiting_is_not_the_text_s_own_time(scheduler: Scheduler) -> None:
     """Each text's clock shows its part of the decodes; together these are the decodes' time."""
-    context, threads = FakeContext(seconds=0.03), Threads()
+    context = FakeContext(seconds=0.03)
     writers = [Writer(scheduler, context) for _ in range(3)]
     spent = [0.0] * 3
     began = perf_counter()
@@ -449,10 +442,7 @@ def test_the_waiting_is_not_the_text_s_own_time(scheduler: Scheduler) -> None:
         writers[number].write(range(100 * number, 100 * number + 10))
         spent[number] = clock() - before
 
-    hold_until_awaited(scheduler.lock, 3)
-    for number in range(3):
-        threads.start(write, number)
-    threads.join()
+    run_together(scheduler.lock, 3, write)
     decodes = len(context.decodes) * 0.03
     assert decodes * 0.9 < sum(spent) < perf_counter() - began + decodes
 

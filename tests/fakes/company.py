@@ -154,3 +154,15 @@ class Threads:
             assert not thread.is_alive(), "a thread waits for ever"
         if self.errors:
             raise self.errors[0]
+
+
+def run_together(lock: FairLock, count: int, work: Callable[[int], Any]) -> None:
+    """Call `work` with 0, 1, ... in so many threads, which begin together; wait for them.
+
+    lock: what each of them takes first.
+    """
+    threads = Threads()
+    hold_until_awaited(lock, count)
+    for number in range(count):
+        threads.start(work, number)
+    threads.join()
