@@ -54,11 +54,11 @@ class PassCosts:
         self._profiled = self._base[1]
         self._factor = 1.0
         self._least_rows = 1
-        self._seen = [RecentMedian() for _ in self._base]
         self._base_seen = [RecentMedian() for _ in self._base]
         # By width: the factor when the base cost was last measured.
         self._observed_factor = [1.0] * len(self._base)
         self._anchor = 1
+        self._anchor_seen = RecentMedian()
         # Width and seconds of the passes since the last one of the anchor.
         self._beside: list[tuple[int, float]] = []
         # By width: the factor when the base cost was last confirmed by passes; None before that.
@@ -123,9 +123,10 @@ class PassCosts:
             return
         if width == self._least_rows:
             width = 1
-        self._seen[width].add(seconds)
-        if width == self._anchor and len(self._seen[width]) >= ENOUGH:
-            self._factor = self._seen[width].median / self._base[width]
+        if width == self._anchor:
+            self._anchor_seen.add(seconds)
+        if width == self._anchor and len(self._anchor_seen) >= ENOUGH:
+            self._factor = self._anchor_seen.median / self._base[width]
             self._confirmed_factor[width] = self._factor
             self._learn_beside()
         else:
@@ -138,10 +139,10 @@ class PassCosts:
         before, known = self._factor, self.knows(self._anchor)
         self._factor = median(took / self._base[width] for width, took in self._beside)
         [(self._anchor, _)] = Counter(width for width, _ in self._beside).most_common(1)
-        self._seen[self._anchor] = RecentMedian()
+        self._anchor_seen = RecentMedian()
         for width, took in self._beside:
             if width == self._anchor:
-                self._seen[width].add(took)
+                self._anchor_seen.add(took)
         if known and self._moved(before):
             # Some of them may be from before the change.
             self._beside.clear()
@@ -166,10 +167,7 @@ class PassCosts:
     @property
     def profile_is_wrong(self) -> bool:
         """Whether plain passes take much more, or much less, time than the profile says."""
-        return (
-            len(self._seen[1]) >= ENOUGH
-            and not 1 / _WRONG_PROFILE < self._slowdown < _WRONG_PROFILE
-        )
+        return self.knows(1) and not 1 / _WRONG_PROFILE < self._slowdown < _WRONG_PROFILE
 
     @property
     def _slowdown(self) -> float:

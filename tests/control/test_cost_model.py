@@ -6,7 +6,7 @@ import pytest
 
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import WIDEST, PassCosts
-from localspec.control.recent_median import RecentMedian
+from localspec.control.recent_median import ENOUGH, RecentMedian
 
 STAIRS = {1: 12.0, 2: 21.5, 3: 30.1, 4: 20.2, 5: 30.5, 6: 38.7, 7: 46.9, 8: 36.1, 16: 50.7}
 
@@ -199,9 +199,21 @@ def test_impossible_passes_are_not_learnt() -> None:
 def test_a_wrong_profile_is_recognised(seconds: float, wrong: bool) -> None:
     costs = PassCosts(STAIRS)
     assert not costs.profile_is_wrong
-    for _ in range(9):
+    for _ in range(ENOUGH - 1):
         costs.learn(1, seconds)
+        assert not costs.profile_is_wrong  # so few passes may be slow by chance
+    costs.learn(1, seconds)
     assert costs.profile_is_wrong is wrong
+
+
+def test_a_wrong_profile_is_recognised_where_plain_passes_are_rare() -> None:
+    costs = PassCosts(STAIRS)
+    for _ in range(ENOUGH):
+        assert not costs.profile_is_wrong
+        costs.learn(1, 4 * STAIRS[1])
+        for _ in range(7):
+            costs.learn(4, 4 * STAIRS[4])
+    assert costs.profile_is_wrong
 
 
 def test_a_slowdown_counts_once() -> None:
