@@ -216,6 +216,13 @@ def test_a_wrong_profile_is_recognised_where_plain_passes_are_rare() -> None:
     assert costs.profile_is_wrong
 
 
+def test_the_factor_is_of_the_new_anchor_alone() -> None:
+    costs = PassCosts(STAIRS)
+    for width in [1] * 9 + [4, 4, 4, 8, 8] + [4]:
+        costs.learn(width, STAIRS[width])
+        assert costs.seconds(4) == pytest.approx(STAIRS[4])
+
+
 def test_a_slowdown_counts_once() -> None:
     """All passes take three times as long as in the profile, from the first on."""
     costs = PassCosts(STAIRS)
