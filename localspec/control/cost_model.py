@@ -23,8 +23,8 @@ class CostModel:
 
     @classmethod
     def of(cls, profile: CostProfile, *, unequal_apart: bool = False) -> "CostModel":
-        """Start from a measured profile. unequal_apart: see PassCosts."""
-        passes = profile.passes
+        """Start from what a profile expects. unequal_apart: see PassCosts."""
+        passes = profile.expected
         drafters = {name: seconds.cost(passes) for name, seconds in profile.drafters.items()}
         return cls(PassCosts(passes, unequal_apart=unequal_apart), drafters)
 

@@ -173,6 +173,17 @@ class PassCosts:
     def _slowdown(self) -> float:
         return self.seconds(1) / self._profiled
 
+    @property
+    def has_learnt(self) -> bool:
+        """Whether passes wider than plain ones were measured while decoding, up to WIDEST."""
+        wider = self._confirmed_factor[2 : WIDEST + 1]
+        return self._least_rows == 1 and any(each is not None for each in wider)
+
+    @property
+    def now(self) -> dict[int, float]:
+        """Seconds of a pass as they are now, by measured width: a profile for other texts."""
+        return {width: self._factor * each for width, each in sorted(self._measured.items())}
+
     def is_stale(self, width: int) -> bool:
         """Whether the factor has changed much since this width was last confirmed by passes."""
         confirmed = self._confirmed_factor[width]

@@ -17,7 +17,6 @@ from localspec.errors import LocalspecError, WorkerError
 from localspec.llama import library, wait_policy
 from localspec.llama.model import Model
 from localspec.llama.placement import SPLIT_MODES
-from localspec.loading.calibration import forget
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.copy_sources import read_texts
 from localspec.loading.drafter_set import DrafterSet
@@ -209,8 +208,7 @@ class Engine(Closing, Texts):
     def _free(self) -> None:
         """Free all models and KV caches, those of the engine's own slot last."""
         loaded = self.slot.loaded
-        if self.pass_costs and self.pass_costs.profile_is_wrong:
-            forget(loaded.target, loaded.drafter_set.measured, loaded.runtime)
+        loaded.keep_costs()
         for slot in reversed(self._slots.all):
             slot.loaded.close_caches()
         loaded.drafters.close()
@@ -231,6 +229,7 @@ class Engine(Closing, Texts):
             load()
 
     def _load_drafters(self) -> None:
+        self.slot.loaded.keep_costs()
         for slot in reversed(self._slots.all):
             slot.loaded.keep_learnt()
             slot.loaded.drafter_set.close()

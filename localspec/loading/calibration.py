@@ -3,14 +3,14 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
-from localspec.control.pass_costs import WIDEST
+from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.llama.batch_invariance import seconds_of_pass
 from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.llama.sequence import KVSequence
@@ -70,10 +70,10 @@ def calibrate(
     if before and (known or not before.busy or busy_cores() >= BUSY):
         return before
     cores = BusyCores()
-    passes = known.passes if known else _passes(target)
+    found = known or CostProfile(_passes(target))
     seconds = {name: each.seconds() for name, each in drafters.items()}
     busy = known.busy if known else (cores.mean(_WATCHED) or 0.0) >= BUSY
-    measured = CostProfile(passes, seconds, busy)
+    measured = replace(found, drafters=seconds, busy=busy)
     file = _file(target.model.path, [*paths.values()], runtime, ways, snapshots)
     try_to_store(file, asdict(measured))
     return measured
@@ -100,6 +100,22 @@ def remembered(
     return None
 
 
+def keep(
+    target: KVSequence,
+    drafters: Mapping[str, Measured],
+    runtime: RuntimeConfig,
+    run: PassCosts,
+) -> None:
+    """Add to the stored profile what the passes of a run took, as a start for the next one."""
+    paths, ways = {name: each.path for name, each in drafters.items()}, _ways(drafters)
+    snapshots = _snapshots(target)
+    if before := remembered(target.model.path, paths, runtime, ways, snapshots):
+        after = before.after(run)
+        if after != before:
+            file = _file(target.model.path, [*paths.values()], runtime, ways, snapshots)
+            try_to_store(file, asdict(after))
+
+
 def forget(target: KVSequence, drafters: Mapping[str, Measured], runtime: RuntimeConfig) -> None:
     """Delete the stored profile, so that the next load measures again."""
     with suppress(OSError):
@@ -118,11 +134,19 @@ def _snapshots(target: KVSequence) -> int:
 
 
 def _profile(record: Any) -> CostProfile:
-    passes = {_rows(rows): _time(seconds) for rows, seconds in record["passes"].items()}
-    if not passes.keys() >= {1, 4} or not all(passes.values()):
+    passes, learnt = _by_rows(record["passes"]), _by_rows(record.get("learnt", {}))
+    if not passes.keys() >= {1, 4} or (learnt and 1 not in learnt):
         raise ValueError("no seconds of every pass")
     drafters = {name: _seconds(each) for name, each in record["drafters"].items()}
-    return CostProfile(passes, drafters, bool(record.get("busy")))
+    plain_runs = int(record.get("plain_runs", 0))
+    return CostProfile(passes, drafters, bool(record.get("busy")), learnt, plain_runs)
+
+
+def _by_rows(record: Mapping[str, float]) -> dict[int, float]:
+    passes = {_rows(rows): _time(seconds) for rows, seconds in record.items()}
+    if not all(passes.values()):
+        raise ValueError("a pass of no time")
+    return passes
 
 
 def _seconds(record: Mapping[str, float]) -> DrafterSeconds:

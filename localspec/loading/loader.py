@@ -17,7 +17,7 @@ from localspec.llama.model import Model
 from localspec.llama.placement import Placement
 from localspec.llama.sequence import KVSequence
 from localspec.loading import equal_digits, learnt_rates
-from localspec.loading.calibration import calibrate
+from localspec.loading.calibration import calibrate, forget, keep
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.context_limit import within_model
 from localspec.loading.copy_sources import copy_sources
@@ -33,6 +33,7 @@ from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
 from localspec.models import registry
 from localspec.models.locate import locate
 from localspec.speculation.equal_digits import EqualDigits
+from localspec.utils.busy_cores import BUSY, BusyCores
 from localspec.utils.progress import report_progress
 
 _REPRODUCIBLE = (
@@ -47,6 +48,9 @@ _NO_ROOM = (
     "this text has a cache of its own, and its passes share nothing with those of the others: one "
     "cache of all texts"
 )
+
+# Behind more tokens than this, passes take much longer than behind a usual text.
+_LONG_TEXT = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class LoadedModels:
     apart: why this text has caches of its own, and shares no decode with others; None if it does
         not.
     drafter_place: where the user wants drafters; None: not said.
+    cores: what other programs have used since the models were loaded.
 
     The engine frees the target's model after all its caches.
     """
@@ -83,6 +88,7 @@ class LoadedModels:
     watch: ThreadWatch | None = None
     apart: str | None = None
     drafter_place: Placement | None = None
+    cores: BusyCores = field(default_factory=BusyCores)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -173,6 +179,19 @@ class LoadedModels:
             if name in files:
                 target = self.target.model.path
                 learnt_rates.add(target, files[name], rule, temperature, counts)
+
+    def keep_costs(self) -> None:
+        """Store what passes took, for the next run.
+
+        Not where a long text or other programs made them slower, above all the wide ones. A profile
+        that has turned out wrong is deleted, so that the next load measures again.
+        """
+        if not (costs := self.policies.costs):
+            return
+        if costs.passes.profile_is_wrong:
+            forget(self.target, self.drafter_set.measured, self.runtime)
+        elif len(self.target.tokens) <= _LONG_TEXT and (self.cores.mean() or 0.0) < BUSY:
+            keep(self.target, self.drafter_set.measured, self.runtime, costs.passes)
 
     def close_caches(self) -> None:
         """Free the caches of this text, but not the models."""

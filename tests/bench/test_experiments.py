@@ -11,6 +11,8 @@ from fakes.served import serving
 
 from localspec.bench import experiments
 from localspec.bench.experiments.corrections import all_corrections
+from localspec.bench.experiments.first_text import speeds
+from localspec.bench.experiments.simulated_drafter import COSTS
 
 
 def printed(module: str, *options: str | Path) -> list[list[str]]:
@@ -164,6 +166,13 @@ def test_the_first_text_beside_later_ones() -> None:
         assert ratio == pytest.approx(cold / warm, abs=0.03)
     useless, good = rows[0], rows[-3]
     assert float(useless[-3]) <= 1 < float(good[-3])
+
+
+def test_the_next_run_knows_what_a_wrong_profile_hides() -> None:
+    """The profile says that rows cost three times what they do, and earlier texts found it out."""
+    found = speeds(COSTS["Q4_0 A"], 0.7, 96, texts=6, error=3.0)
+    assert 1.1 * found.new < found.cold
+    assert found.cold > 0.95 * found.warm
 
 
 def test_nobody_is_faster_than_the_clairvoyant() -> None:

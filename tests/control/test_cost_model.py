@@ -4,6 +4,8 @@ import random
 
 import pytest
 
+from localspec.control.cost_model import CostModel
+from localspec.control.cost_profile import CostProfile
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.recent_median import ENOUGH, RecentMedian
@@ -221,6 +223,73 @@ def test_the_factor_is_of_the_new_anchor_alone() -> None:
     for width in [1] * 9 + [4, 4, 4, 8, 8] + [4]:
         costs.learn(width, STAIRS[width])
         assert costs.seconds(4) == pytest.approx(STAIRS[4])
+
+
+def learn(costs: PassCosts, width: int, seconds: float, times: int = ENOUGH) -> None:
+    for _ in range(times):
+        costs.learn(width, seconds)
+
+
+def test_what_passes_took_is_where_the_next_run_starts() -> None:
+    costs = PassCosts(STAIRS)
+    learn(costs, 1, 1.2 * STAIRS[1])
+    assert not costs.has_learnt
+    learn(costs, 4, 2 * STAIRS[4])
+    learn(costs, 1, 1.2 * STAIRS[1])
+    assert costs.has_learnt
+    later = PassCosts(costs.now)
+    assert later.table == pytest.approx(costs.table)
+    assert later.unpadded(4) == pytest.approx(2 * STAIRS[4])
+    assert later.seconds(1) == pytest.approx(1.2 * STAIRS[1])
+    # Nothing of it counts as measured in the run to come.
+    assert not later.has_learnt and not later.knows(1) and later.is_stale(4)
+
+
+def test_a_profile_keeps_what_a_run_has_learnt() -> None:
+    profile = CostProfile(STAIRS)
+    run = PassCosts(STAIRS)
+    learn(run, 1, STAIRS[1])
+    assert profile.after(run) == profile
+    learn(run, 4, 2 * STAIRS[4])
+    learn(run, 1, STAIRS[1])
+    after = profile.after(run)
+    assert (after.passes, after.drafters) == (profile.passes, profile.drafters)
+    assert after.expected[4] == pytest.approx(2 * STAIRS[4])
+    assert CostModel.of(after).passes.unpadded(4) == after.expected[4]
+    # A later run learns something else of the same width.
+    run = CostModel.of(after).passes
+    learn(run, 1, STAIRS[1])
+    learn(run, 4, 1.5 * STAIRS[4])
+    learn(run, 1, STAIRS[1])
+    assert after.after(run).expected[4] == pytest.approx(1.5 * STAIRS[4])
+
+
+def test_passes_that_are_too_dear_to_be_made_are_forgotten() -> None:
+    dear = {1: 1.0, 4: 9.0}
+    profile = CostProfile(STAIRS, learnt=dear)
+    unused = PassCosts(dear)
+    assert profile.after(unused) == profile  # nothing was written
+    learn(unused, 1, 1.0)
+    for _ in range(3):
+        profile = profile.after(unused)
+        assert profile.expected == dear
+    # A run with such a pass begins the count anew.
+    used = PassCosts(dear)
+    for width in (1, 4, 1):
+        learn(used, width, dear[width])
+    assert profile.after(used).plain_runs == 0
+    forgotten = profile.after(unused)
+    assert (forgotten.expected, forgotten.plain_runs) == (STAIRS, 0)
+    assert forgotten.after(unused) == forgotten
+
+
+def test_reproducible_passes_are_not_kept() -> None:
+    """Their plain passes are wider ones."""
+    run = PassCosts(STAIRS)
+    run.set_least_rows(4)
+    for width in (4, 8, 4):
+        learn(run, width, STAIRS[width])
+    assert run.knows(8) and not run.has_learnt
 
 
 def test_a_slowdown_counts_once() -> None:

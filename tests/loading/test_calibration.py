@@ -13,13 +13,14 @@ from fakes.mtp import write_target
 from fakes.pycode import load
 
 from localspec.control.cost_profile import CostProfile
+from localspec.control.recent_median import ENOUGH
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedContext
-from localspec.loading import calibration
+from localspec.loading import calibration, loader
 from localspec.loading.calibration import (
     Measured,
     calibrate,
@@ -178,14 +179,110 @@ def test_a_drafter_slower_than_its_target_is_measured_again(
 
 def test_a_wrong_profile_is_measured_again(cache: Path) -> None:
     with load(draft="suffix", threads=1) as engine:
-        engine.generate("def f(", max_tokens=20)
+        engine.generate("def f(", max_tokens=20, temperature=0.0)
     [file] = cache.iterdir()
     record = json.loads(file.read_text())
     record["passes"] = {width: 100.0 * float(width) for width in record["passes"]}
     file.write_text(json.dumps(record))
     with load(draft="suffix", threads=1) as engine:
-        engine.generate("def f(", max_tokens=20)
+        engine.generate("def f(", max_tokens=20, temperature=0.0)
     assert not list(cache.iterdir())
+
+
+def run(end: str = "close", tokens: int = 1) -> dict[int, float]:
+    """A run whose passes of four rows take as long as five plain ones; what it has learnt."""
+    with load(draft="suffix", threads=1, context=512) as engine:
+        engine.generate("def f(", max_tokens=tokens, temperature=0.0)
+        passes = engine.pass_costs
+        assert passes
+        for width in (1, 4, 1):
+            for _ in range(ENOUGH):
+                passes.learn(width, {1: 1.0, 4: 5.0}[width] * passes.unpadded(1))
+        assert passes.unpadded(4) == pytest.approx(5 * passes.seconds(1))
+        if end == "switch":
+            engine.switch(draft="none")
+        return passes.now
+
+
+def learnt_in(cache: Path) -> dict[int, float]:
+    [file] = cache.iterdir()
+    return {int(rows): each for rows, each in json.loads(file.read_text())["learnt"].items()}
+
+
+@pytest.mark.parametrize("end", ["close", "switch"])
+def test_the_next_run_starts_from_what_passes_took(end: str, cache: Path) -> None:
+    learnt = run(end)
+    [file] = cache.iterdir()
+    before = file.read_text()
+    assert learnt_in(cache) == learnt
+    with load(draft="suffix", threads=1, context=512) as engine:
+        passes = engine.pass_costs
+        assert passes and passes.now == learnt
+    # Nothing was measured anew, and a run without a text changes nothing.
+    assert file.read_text() == before
+
+
+def test_other_drafters_of_a_target_start_from_it_too(
+    make_context: Make, target_model: Model, drafter_model: Model
+) -> None:
+    target, drafter = make_context(target_model), make_context(drafter_model)
+    known = CostProfile({1: 1.0, 4: 2.0}, learnt={1: 1.0, 4: 3.0}, plain_runs=2)
+    drafters = {"small": one_by_one(drafter)}
+    found = calibrate(target, drafters, RuntimeConfig(), known)
+    assert (found.passes, found.learnt, found.plain_runs) == (known.passes, known.learnt, 2)
+    assert calibrate(target, drafters, RuntimeConfig()) == found
+    assert found.step("small", 3) > 3
+
+
+def test_nothing_is_kept_of_a_busy_machine(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with load(draft="suffix", threads=1, context=512):
+        pass
+    monkeypatch.setattr(BusyCores, "mean", lambda self, least=0: 1.0)
+    run()
+    assert learnt_in(cache) == {}
+
+
+@pytest.mark.parametrize(("most", "kept"), [(10, False), (11, True)])
+def test_nothing_is_kept_of_a_long_text(
+    most: int, kept: bool, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "_LONG_TEXT", most)
+    run(tokens=8)
+    assert bool(learnt_in(cache)) is kept
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"learnt": {"4": 1.0}},
+        {"learnt": {"1": 0.0}},
+        {"learnt": {"1": 1.0, "99": 2.0}},
+        {"learnt": {"1": -1.0}},
+        {"learnt": 3},
+        {"plain_runs": "x"},
+    ],
+)
+def test_damaged_learnt_costs_are_measured_again(
+    part: dict[str, object], make_context: Make, target_model: Model, cache: Path
+) -> None:
+    target = make_context(target_model)
+    calibrate(target, {}, RuntimeConfig())
+    [file] = cache.iterdir()
+    file.write_text(json.dumps(json.loads(file.read_text()) | part))
+    assert calibrate(target, {}, RuntimeConfig()).learnt == {}
+    assert json.loads(file.read_text())["learnt"] == {}
+
+
+def test_a_profile_of_an_earlier_version_has_learnt_nothing(
+    make_context: Make, target_model: Model, cache: Path
+) -> None:
+    target = make_context(target_model)
+    first = calibrate(target, {}, RuntimeConfig())
+    [file] = cache.iterdir()
+    record = json.loads(file.read_text())
+    del record["learnt"], record["plain_runs"]
+    file.write_text(json.dumps(record))
+    assert calibrate(target, {}, RuntimeConfig()) == first
 
 
 def test_one_file_that_drafts_in_two_ways_is_measured_twice(

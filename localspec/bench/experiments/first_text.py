@@ -12,14 +12,15 @@ what the cost profile says of the time that further rows take, over the true one
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 
 from localspec.bench.experiments.command_line import Table, argument_parser
-from localspec.bench.experiments.simulated_drafter import COSTS, User
+from localspec.bench.experiments.simulated_drafter import COSTS, SimulatedDrafter, User
 from localspec.bench.experiments.simulated_users import SimulatedUsers, auto
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
+from localspec.control.cost_model import CostModel
+from localspec.control.row_budget import RowShare
 
 # Acceptance rates of the drafts, from useless to good.
 RATES = (0.0, 0.05, 0.3, 0.5, 0.7, 0.9)
@@ -55,9 +56,21 @@ def speeds(
         text = -1 - number
         runs = [
             _Run(costs, rate, tokens, error=error),
-            _Run(costs, rate, tokens, error=error, kept=_Run(costs, rate, tokens).after(*seeds)),
+            _Run(
+                costs,
+                rate,
+                tokens,
+                error=error,
+                kept=_Run(costs, rate, tokens, error=error).after(*seeds),
+            ),
             _Run(costs, rate, tokens, error=error).after(*seeds),
-            _Run(costs, rate, tokens, error=error, kept=_Run(costs, other, tokens).after(*seeds)),
+            _Run(
+                costs,
+                rate,
+                tokens,
+                error=error,
+                kept=_Run(costs, other, tokens, error=error).after(*seeds),
+            ),
         ]
         each = [run.text(text) for run in runs]
         seconds = [sum(pair) for pair in zip(seconds, each, strict=True)]
@@ -81,8 +94,15 @@ class _Run:
         kept: "_Run | None" = None,
     ) -> None:
         self._tokens = tokens
-        make = partial(auto, prior=kept.prior if kept else NO_PRIOR)
-        self._users = SimulatedUsers(costs, [User(rate)], make, believed=believed(costs, error))
+        prior, passes = NO_PRIOR, believed(costs, error)
+        if kept:
+            prior, passes = kept.prior, kept.passes or passes
+
+        def make(drafter: SimulatedDrafter, costs: CostModel, rows: RowShare) -> AdaptivePolicy:
+            self._costs = costs
+            return auto(drafter, costs, rows, prior)
+
+        self._users = SimulatedUsers(costs, [User(rate)], make, believed=passes)
 
     def text(self, seed: int) -> float:
         """Write a text; return its seconds. seed: of what is right in it."""
@@ -110,6 +130,12 @@ class _Run:
         [candidate] = writer.policy.candidates
         name, counts = candidate.drafter.name, candidate.counts
         return AcceptancePrior({name: counts.total.share}, {name: counts})
+
+    @property
+    def passes(self) -> dict[int, float]:
+        """What is kept of the costs of passes."""
+        passes = self._costs.passes
+        return passes.now if passes.has_learnt else {}
 
 
 def main() -> None:
