@@ -22,10 +22,11 @@ from localspec.utils.busy_cores import BUSY, BusyCores
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 
-# The most seconds for measuring one model; widths 1 and 4 are always measured.
+# Measuring ends after about so many seconds; the first widths are always measured. A slow model's
+# are not measured twice once twice as many seconds are over.
 _BUDGET = 0.8
-# The order of measuring, until the budget is used up; other widths are interpolated.
-_WIDTHS = (1, 4, 2, 8, 3, 16, 5, 6, 7, 12, 32, 24)
+# The order of measuring, and how many are always measured; other widths are interpolated.
+_WIDTHS, _ALWAYS = (1, 4, 2, 8, 3, 16, 5, 6, 7, 12, 32, 24), 4
 # In fewer seconds nothing can be said about other programs.
 _WATCHED = 0.1
 # After the first time each width is measured once more, and so many times if it takes less.
@@ -184,14 +185,15 @@ def _passes(context: KVSequence) -> dict[int, float]:
     for width in _WIDTHS:
         if width > min(WIDEST, context.n_ctx):
             continue
-        if len(found) >= 2 and perf_counter() - began > _BUDGET / 2:
+        if len(found) >= _ALWAYS and perf_counter() - began > _BUDGET / 2:
             break
         found[width] = seconds_of_pass(context, width)
     # The first tenths of a second after a load are slow, whatever is measured in them: so all are
     # measured again, and not each twice at once.
     for sweep in range(_SWEEPS):
         for width, seconds in found.items():
-            if not sweep or seconds < _SLOW_PASS:
+            is_late = width > 1 and perf_counter() - began > 2 * _BUDGET
+            if (not sweep and not is_late) or seconds < _SLOW_PASS:
                 found[width] = min(seconds, seconds_of_pass(context, width))
     # A pass that takes longer than a wider one is padded to it. Whatever slowed it down for a
     # moment would do so for good, so it is measured again.

@@ -124,7 +124,35 @@ def test_measuring_stops_at_its_budget(
     make_context: Make, target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibration, "_BUDGET", 0.0)
-    assert calibrate(make_context(target_model), {}, RuntimeConfig()).passes.keys() == {1, 4}
+    assert calibrate(make_context(target_model), {}, RuntimeConfig()).passes.keys() == {1, 2, 4, 8}
+
+
+@pytest.mark.parametrize(
+    ("of_row", "widths"),
+    [(0.03, [1, 4, 2, 8, 1, 4, 2, 8]), (0.08, [1, 4, 2, 8, 1, 4]), (1, [1, 4, 2, 8, 1])],
+)
+def test_the_wide_passes_of_a_slow_target_are_measured_once(
+    of_row: float,
+    widths: list[int],
+    make_context: Make,
+    target_model: Model,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, calls = [0.0], list[int]()
+
+    def seconds(_context: object, width: int) -> float:
+        calls.append(width)
+        # The first pass after the load is slow.
+        took = of_row * (2 + width / 4) * (3 if len(calls) == 1 else 1)
+        now[0] += took
+        return took
+
+    target = make_context(target_model)
+    monkeypatch.setattr(calibration, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    passes = calibrate(target, {}, RuntimeConfig()).passes
+    assert calls == widths
+    assert passes == pytest.approx({width: of_row * (2 + width / 4) for width in (1, 2, 4, 8)})
 
 
 def test_a_small_context_is_measured_as_far_as_it_reaches(
