@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import PassCosts
 
-# Where wide passes seem too dear to be made, nothing could show that they are not: after so many
-# runs without one, what was learnt of them is forgotten.
-_MOST_PLAIN_RUNS = 3
+# A width that seems too dear is not used, so nothing would show that it is not: what was learnt of
+# it is forgotten after so many runs that did not measure it.
+_MOST_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class CostProfile:
 
     passes: seconds by rows, 1 row included; other row counts are interpolated. drafters: the
     drafters that run a model, by name. busy: whether other programs kept cores busy meanwhile.
-    learnt: the seconds of passes at the end of an earlier run; empty if none has learnt any.
-    plain_runs: the runs since then in which only plain passes were made.
+    learnt: the seconds of passes as earlier runs found them, by rows, as if a plain pass took what
+    `passes` says. unseen: how many runs have not measured such a pass since.
     """
 
     passes: Mapping[int, float]
     drafters: Mapping[str, DrafterSeconds] = field(default_factory=dict)
     busy: bool = False
     learnt: Mapping[int, float] = field(default_factory=dict)
-    plain_runs: int = 0
+    unseen: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def is_plausible(self) -> bool:
@@ -52,17 +52,23 @@ class CostProfile:
     @property
     def expected(self) -> Mapping[int, float]:
         """Seconds by rows to start from: as learnt, else as measured at load."""
-        return self.learnt or self.passes
+        return {**self.passes, **self.learnt}
 
     def after(self, run: PassCosts) -> "CostProfile":
-        """The profile for the next run. run: what the passes of this one took."""
-        if run.has_learnt:
-            return replace(self, learnt=run.now, plain_runs=0)
-        if not self.learnt or not run.knows(1):
+        """The profile for the next run. run: what the passes of this one took.
+
+        Also what it only believed is kept for a while: beside learnt costs, those of the profile
+        may seem far too low.
+        """
+        seen = run.confirmed
+        if not seen or not (self.learnt or seen - {1}):
             return self
-        if self.plain_runs >= _MOST_PLAIN_RUNS:
-            return replace(self, learnt={}, plain_runs=0)
-        return replace(self, plain_runs=self.plain_runs + 1)
+        unseen = {
+            rows: 0 if rows in seen else self.unseen.get(rows, 0) + 1 for rows in run.relative
+        }
+        kept = {rows: runs for rows, runs in unseen.items() if runs < _MOST_RUNS}
+        learnt = {rows: self.passes[1] * run.relative[rows] for rows in kept}
+        return replace(self, learnt=learnt, unseen=kept)
 
     def step(self, drafter: str, depth: int) -> float:
         """The time of a step with a draft of `depth` tokens, in plain steps."""

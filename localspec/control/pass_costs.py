@@ -174,15 +174,21 @@ class PassCosts:
         return self.seconds(1) / self._profiled
 
     @property
-    def has_learnt(self) -> bool:
-        """Whether passes wider than plain ones were measured while decoding, up to WIDEST."""
-        wider = self._confirmed_factor[2 : WIDEST + 1]
-        return self._least_rows == 1 and any(each is not None for each in wider)
+    def confirmed(self) -> frozenset[int]:
+        """The widths up to WIDEST that were measured while decoding.
+
+        None where plain passes have more rows than one: what they take says nothing of one row.
+        """
+        if self._least_rows > 1:
+            return frozenset()
+        found = enumerate(self._confirmed_factor[: WIDEST + 1])
+        return frozenset(width for width, factor in found if factor is not None)
 
     @property
-    def now(self) -> dict[int, float]:
-        """Seconds of a pass as they are now, by measured width: a profile for other texts."""
-        return {width: self._factor * each for width, each in sorted(self._measured.items())}
+    def relative(self) -> dict[int, float]:
+        """What passes take in plain passes, of the widths that are not interpolated, to WIDEST."""
+        known = {self._anchor: self._base[self._anchor], **self._measured}
+        return {width: each / self._base[1] for width, each in known.items() if 1 < width <= WIDEST}
 
     def is_stale(self, width: int) -> bool:
         """Whether the factor has changed much since this width was last confirmed by passes."""

@@ -186,11 +186,12 @@ class Engine(Closing, Texts):
 
     def close(self) -> None:
         """Free all models and their KV caches, for good."""
-        self._closed = True
+        was_closed, self._closed = self._closed, True
         with self.scheduler.exclusive():
             for slot in self._slots.all:
                 slot.stop()
-            self._free()
+            if not was_closed:
+                self._free()
 
     def recipe(self, running: Generation) -> Recipe:
         """The recipe of a generation: everything that decides its text."""
@@ -208,11 +209,14 @@ class Engine(Closing, Texts):
     def _free(self) -> None:
         """Free all models and KV caches, those of the engine's own slot last."""
         loaded = self.slot.loaded
-        loaded.keep_costs()
+        self._keep_costs()
         for slot in reversed(self._slots.all):
             slot.loaded.close_caches()
         loaded.drafters.close()
         loaded.target.model.close()
+
+    def _keep_costs(self) -> None:
+        self.slot.loaded.keep_costs(max(len(slot.target.tokens) for slot in self._slots.all))
 
     def _load_target(self) -> None:
         self._free()
@@ -229,7 +233,7 @@ class Engine(Closing, Texts):
             load()
 
     def _load_drafters(self) -> None:
-        self.slot.loaded.keep_costs()
+        self._keep_costs()
         for slot in reversed(self._slots.all):
             slot.loaded.keep_learnt()
             slot.loaded.drafter_set.close()

@@ -151,6 +151,7 @@ class Slot:
         self.set_pass_width(settings)
         target, deepest = self.target, self._deepest(settings)
         self.scheduled.rows.begin(target.context)
+        self.loaded.watch_cores()
         policy = policy or self.loaded.policies.policy(
             settings,
             sampler.params.temperature,

@@ -157,7 +157,7 @@ def _costs_of(engine: Engine, heads: Sequence[ReplayedDrafter]) -> dict[str, Dra
     """What heads take, as measured when they were loaded."""
     if not (profile := engine.slot.loaded.costs):
         return {}
-    return {head.name: profile.drafters[head.name].cost(profile.passes) for head in heads}
+    return {head.name: profile.drafters[head.name].cost(profile.expected) for head in heads}
 
 
 def _forget(drafters: DrafterSet) -> Callable[[], object]:

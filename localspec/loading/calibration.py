@@ -111,10 +111,8 @@ def keep(
     paths, ways = {name: each.path for name, each in drafters.items()}, _ways(drafters)
     snapshots = _snapshots(target)
     if before := remembered(target.model.path, paths, runtime, ways, snapshots):
-        after = before.after(run)
-        if after != before:
-            file = _file(target.model.path, [*paths.values()], runtime, ways, snapshots)
-            try_to_store(file, asdict(after))
+        file = _file(target.model.path, [*paths.values()], runtime, ways, snapshots)
+        try_to_store(file, asdict(before.after(run)))
 
 
 def forget(target: KVSequence, drafters: Mapping[str, Measured], runtime: RuntimeConfig) -> None:
@@ -136,11 +134,11 @@ def _snapshots(target: KVSequence) -> int:
 
 def _profile(record: Any) -> CostProfile:
     passes, learnt = _by_rows(record["passes"]), _by_rows(record.get("learnt", {}))
-    if not passes.keys() >= {1, 4} or (learnt and 1 not in learnt):
+    if not passes.keys() >= {1, 4}:
         raise ValueError("no seconds of every pass")
     drafters = {name: _seconds(each) for name, each in record["drafters"].items()}
-    plain_runs = int(record.get("plain_runs", 0))
-    return CostProfile(passes, drafters, bool(record.get("busy")), learnt, plain_runs)
+    unseen = {_rows(rows): int(runs) for rows, runs in record.get("unseen", {}).items()}
+    return CostProfile(passes, drafters, bool(record.get("busy")), learnt, unseen)
 
 
 def _by_rows(record: Mapping[str, float]) -> dict[int, float]:

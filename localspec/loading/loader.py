@@ -1,7 +1,7 @@
 """Loader: loads a target and its drafters, with the caches of a first text."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -69,7 +69,7 @@ class LoadedModels:
     apart: why this text has caches of its own, and shares no decode with others; None if it does
         not.
     drafter_place: where the user wants drafters; None: not said.
-    cores: what other programs have used since the models were loaded.
+    cores: what other programs have used since the last text began.
 
     The engine frees the target's model after all its caches.
     """
@@ -156,12 +156,14 @@ class LoadedModels:
         The target's cache stays as it is if the costs of its passes are known.
         """
         found = find_drafters(request, self.target.model.path)
-        sources = self.drafters.sources
+        sources, known, run = self.drafters.sources, self.costs, self.policies.costs
         with ExitStack() as undo:
             drafters, drafter_set = load_drafters(found, self.target, self.runtime, sources)
             undo.callback(drafters.close)
             undo.callback(drafter_set.close)
-            costs, policies = _calibrated(self.target, drafter_set, self.runtime, self.costs)
+            if known and run:
+                known = known.after(run.passes)
+            costs, policies = _calibrated(self.target, drafter_set, self.runtime, known)
             undo.pop_all()
         return replace(
             self,
@@ -180,18 +182,26 @@ class LoadedModels:
                 target = self.target.model.path
                 learnt_rates.add(target, files[name], rule, temperature, counts)
 
-    def keep_costs(self) -> None:
+    def watch_cores(self) -> None:
+        """From now on, see what other programs use."""
+        with suppress(OSError):  # too many open files, for instance
+            self.cores.mean()
+
+    def keep_costs(self, longest: int) -> None:
         """Store what passes took, for the next run.
 
-        Not where a long text or other programs made them slower, above all the wide ones. A profile
-        that has turned out wrong is deleted, so that the next load measures again.
+        Not where long texts or other programs made them slower, above all the wide ones. longest:
+        the tokens of the longest text. A profile that has turned out wrong is deleted, so that the
+        next load measures again.
         """
         if not (costs := self.policies.costs):
             return
         if costs.passes.profile_is_wrong:
             forget(self.target, self.drafter_set.measured, self.runtime)
-        elif len(self.target.tokens) <= _LONG_TEXT and (self.cores.mean() or 0.0) < BUSY:
-            keep(self.target, self.drafter_set.measured, self.runtime, costs.passes)
+        elif longest <= _LONG_TEXT:
+            with suppress(OSError):  # the models must be freed whatever happens
+                if (self.cores.mean() or 0.0) < BUSY:
+                    keep(self.target, self.drafter_set.measured, self.runtime, costs.passes)
 
     def close_caches(self) -> None:
         """Free the caches of this text, but not the models."""

@@ -1,11 +1,12 @@
 """Pass costs and drafter costs: interpolated, learnt, robust; padding where it is faster."""
 
 import random
+from collections.abc import Mapping
 
 import pytest
 
 from localspec.control.cost_model import CostModel
-from localspec.control.cost_profile import CostProfile
+from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.recent_median import ENOUGH, RecentMedian
@@ -230,66 +231,78 @@ def learn(costs: PassCosts, width: int, seconds: float, times: int = ENOUGH) -> 
         costs.learn(width, seconds)
 
 
-def test_what_passes_took_is_where_the_next_run_starts() -> None:
-    costs = PassCosts(STAIRS)
-    learn(costs, 1, 1.2 * STAIRS[1])
-    assert not costs.has_learnt
-    learn(costs, 4, 2 * STAIRS[4])
-    learn(costs, 1, 1.2 * STAIRS[1])
-    assert costs.has_learnt
-    later = PassCosts(costs.now)
-    assert later.table == pytest.approx(costs.table)
-    assert later.unpadded(4) == pytest.approx(2 * STAIRS[4])
-    assert later.seconds(1) == pytest.approx(1.2 * STAIRS[1])
-    # Nothing of it counts as measured in the run to come.
-    assert not later.has_learnt and not later.knows(1) and later.is_stale(4)
+def measure(costs: PassCosts, seconds: Mapping[int, float]) -> PassCosts:
+    """Learn what passes of these widths take, beside plain ones."""
+    for width, each in seconds.items():
+        learn(costs, 1, seconds[1])
+        learn(costs, width, each)
+    learn(costs, 1, seconds[1])
+    return costs
 
 
-def test_a_profile_keeps_what_a_run_has_learnt() -> None:
-    profile = CostProfile(STAIRS)
-    run = PassCosts(STAIRS)
-    learn(run, 1, STAIRS[1])
-    assert profile.after(run) == profile
-    learn(run, 4, 2 * STAIRS[4])
-    learn(run, 1, STAIRS[1])
+def test_the_next_run_starts_from_what_this_one_has_learnt() -> None:
+    # The machine is 1.2 times as slow in this run.
+    run = measure(PassCosts(STAIRS), {1: 1.2 * STAIRS[1], 4: 2 * STAIRS[4], 6: 60.0})
+    assert run.confirmed == {1, 4, 6}
+    profile = CostProfile(STAIRS, {"small": DrafterSeconds(1.0, 1.0, 0.1)})
     after = profile.after(run)
     assert (after.passes, after.drafters) == (profile.passes, profile.drafters)
-    assert after.expected[4] == pytest.approx(2 * STAIRS[4])
-    assert CostModel.of(after).passes.unpadded(4) == after.expected[4]
-    # A later run learns something else of the same width.
-    run = CostModel.of(after).passes
-    learn(run, 1, STAIRS[1])
-    learn(run, 4, 1.5 * STAIRS[4])
-    learn(run, 1, STAIRS[1])
-    assert after.after(run).expected[4] == pytest.approx(1.5 * STAIRS[4])
+    later = CostModel.of(after).passes
+    for width in range(1, WIDEST + 1):
+        assert 1.2 * later.unpadded(width) == pytest.approx(run.unpadded(width))
+    assert after.step("small", 3) == pytest.approx((later.seconds(4) + 3) / STAIRS[1])
+    # Nothing of it counts as measured in the run to come.
+    assert not later.confirmed and not later.knows(1) and later.is_stale(4)
+    # That run learns something else.
+    again = after.after(measure(later, {1: STAIRS[1], 4: 1.5 * STAIRS[4]}))
+    assert again.expected[4] == pytest.approx(1.5 * STAIRS[4])
+    assert again.expected[6] == pytest.approx(50.0)
 
 
-def test_passes_that_are_too_dear_to_be_made_are_forgotten() -> None:
-    dear = {1: 1.0, 4: 9.0}
-    profile = CostProfile(STAIRS, learnt=dear)
-    unused = PassCosts(dear)
-    assert profile.after(unused) == profile  # nothing was written
-    learn(unused, 1, 1.0)
-    for _ in range(3):
-        profile = profile.after(unused)
-        assert profile.expected == dear
-    # A run with such a pass begins the count anew.
-    used = PassCosts(dear)
-    for width in (1, 4, 1):
-        learn(used, width, dear[width])
-    assert profile.after(used).plain_runs == 0
-    forgotten = profile.after(unused)
-    assert (forgotten.expected, forgotten.plain_runs) == (STAIRS, 0)
-    assert forgotten.after(unused) == forgotten
+def test_the_anchor_of_a_run_is_kept() -> None:
+    """Its width is not in the profile, and nearly all passes have it."""
+    run = PassCosts({1: 1.0, 2: 1.2, 4: 1.4, 8: 1.8})
+    for number in range(40):
+        run.learn(*((1, 1.0) if number % 10 == 0 else (6, 3.2)))
+    assert run.unpadded(6) == pytest.approx(3.2)
+    later = CostModel.of(CostProfile({1: 1.0, 2: 1.2, 4: 1.4, 8: 1.8}).after(run)).passes
+    assert later.unpadded(6) == pytest.approx(3.2 * later.seconds(1) / run.seconds(1))
 
 
-def test_reproducible_passes_are_not_kept() -> None:
-    """Their plain passes are wider ones."""
+def test_runs_do_not_add_up_to_another_speed() -> None:
+    profile = CostProfile(STAIRS)
+    for slowdown in (2.0, 4.0, 8.0):
+        slow = {1: slowdown * STAIRS[1], 4: slowdown * STAIRS[4]}
+        run = measure(CostModel.of(profile).passes, slow)
+        assert run.profile_is_wrong is (slowdown > 3)
+        profile = profile.after(run)
+        assert profile.expected == pytest.approx(STAIRS)
+
+
+@pytest.mark.parametrize("used", [{1: 1.0}, {1: 1.0, 2: 1.1}], ids=["plain", "narrow"])
+def test_what_seems_too_dear_to_be_used_is_forgotten(used: dict[int, float]) -> None:
+    measured, dear = {1: 1.0, 4: 1.4, 8: 2.0}, {2: 1.1, 4: 9.0, 8: 18.0}
+    profile = CostProfile(measured, learnt=dear)
+    assert profile.after(CostModel.of(profile).passes) == profile  # nothing was written
+    for run in range(3):
+        assert profile.expected[4] == 9.0 and profile.unseen.get(4, 0) == run
+        profile = profile.after(measure(CostModel.of(profile).passes, used))
+    assert (profile.expected[4], profile.expected[8]) == (1.4, 2.0)
+    assert (2 in profile.learnt) is (2 in used)
+
+
+def test_runs_of_plain_passes_alone_leave_a_profile_as_it_is() -> None:
+    profile = CostProfile(STAIRS)
+    assert profile.after(measure(PassCosts(STAIRS), {1: 2 * STAIRS[1]})) == profile
+
+
+def test_a_run_with_other_plain_passes_is_not_kept() -> None:
+    """Where a text must be reproducible, plain passes are as wide as others."""
     run = PassCosts(STAIRS)
     run.set_least_rows(4)
     for width in (4, 8, 4):
         learn(run, width, STAIRS[width])
-    assert run.knows(8) and not run.has_learnt
+    assert run.knows(8) and CostProfile(STAIRS).after(run) == CostProfile(STAIRS)
 
 
 def test_a_slowdown_counts_once() -> None:

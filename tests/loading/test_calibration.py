@@ -13,6 +13,7 @@ from fakes.mtp import write_target
 from fakes.pycode import load
 
 from localspec.control.cost_profile import CostProfile
+from localspec.control.pass_costs import PassCosts
 from localspec.control.recent_median import ENOUGH
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
@@ -217,77 +218,107 @@ def test_a_wrong_profile_is_measured_again(cache: Path) -> None:
     assert not list(cache.iterdir())
 
 
-def run(end: str = "close", tokens: int = 1) -> dict[int, float]:
-    """A run whose passes of four rows take as long as five plain ones; what it has learnt."""
-    with load(draft="suffix", threads=1, context=512) as engine:
-        engine.generate("def f(", max_tokens=tokens, temperature=0.0)
-        passes = engine.pass_costs
-        assert passes
-        for width in (1, 4, 1):
-            for _ in range(ENOUGH):
-                passes.learn(width, {1: 1.0, 4: 5.0}[width] * passes.unpadded(1))
-        assert passes.unpadded(4) == pytest.approx(5 * passes.seconds(1))
+DEAR = {1: 1.0, 4: 5.0, 40: 70.0}
+
+
+def learn(passes: PassCosts | None) -> None:
+    """Passes of four rows take as long as five plain ones; several texts share one of 40 rows."""
+    assert passes
+    for width in (1, 4, 1, 40, 1):
+        for _ in range(ENOUGH):
+            passes.learn(width, DEAR[width] * passes.seconds(1))
+    assert passes.unpadded(4) == pytest.approx(5 * passes.seconds(1))
+
+
+def run(end: str = "close", further: int = 0) -> None:
+    """A run with passes that are dearer than in the profile. further: texts in other slots."""
+    with load(draft="suffix", threads=1, context=64) as engine:
+        engine.generate("def f(", max_tokens=1, temperature=0.0)
+        slots = [engine.open_slot() for _ in range(further + 1)]
+        for slot in slots[1:]:
+            slot.target.extend(range(20, 30))
+        learn(engine.pass_costs)
         if end == "switch":
             engine.switch(draft="none")
-        return passes.now
+        engine.close()
 
 
 def learnt_in(cache: Path) -> dict[int, float]:
     [file] = cache.iterdir()
-    return {int(rows): each for rows, each in json.loads(file.read_text())["learnt"].items()}
+    record = json.loads(file.read_text())
+    return {int(rows): each / record["passes"]["1"] for rows, each in record["learnt"].items()}
 
 
 @pytest.mark.parametrize("end", ["close", "switch"])
 def test_the_next_run_starts_from_what_passes_took(end: str, cache: Path) -> None:
-    learnt = run(end)
+    run(end)
     [file] = cache.iterdir()
     before = file.read_text()
-    assert learnt_in(cache) == learnt
-    with load(draft="suffix", threads=1, context=512) as engine:
+    assert learnt_in(cache)[4] == pytest.approx(5)
+    with load(draft="suffix", threads=1, context=64) as engine:
         passes = engine.pass_costs
-        assert passes and passes.now == learnt
+        assert passes and passes.unpadded(4) == pytest.approx(5 * passes.seconds(1))
     # Nothing was measured anew, and a run without a text changes nothing.
     assert file.read_text() == before
 
 
-def test_other_drafters_of_a_target_start_from_it_too(
-    make_context: Make, target_model: Model, drafter_model: Model
-) -> None:
-    target, drafter = make_context(target_model), make_context(drafter_model)
-    known = CostProfile({1: 1.0, 4: 2.0}, learnt={1: 1.0, 4: 3.0}, plain_runs=2)
-    drafters = {"small": one_by_one(drafter)}
-    found = calibrate(target, drafters, RuntimeConfig(), known)
-    assert (found.passes, found.learnt, found.plain_runs) == (known.passes, known.learnt, 2)
-    assert calibrate(target, drafters, RuntimeConfig()) == found
-    assert found.step("small", 3) > 3
+def test_other_drafters_of_a_target_start_from_it_too(drafter_path: Path) -> None:
+    with load(draft="suffix", threads=1, context=64) as engine:
+        engine.generate("def f(", max_tokens=1, temperature=0.0)
+        learn(engine.pass_costs)
+        engine.switch(draft=drafter_path)
+        passes = engine.pass_costs
+        assert passes and passes.unpadded(4) == pytest.approx(5 * passes.seconds(1))
+
+
+def test_a_run_counts_once(cache: Path) -> None:
+    """Also one whose engine is closed twice."""
+    run()
+    run()
+    [file] = cache.iterdir()
+    unseen = json.loads(file.read_text())["unseen"]
+    assert unseen["4"] == 0 and unseen["8"] == 2
 
 
 def test_nothing_is_kept_of_a_busy_machine(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with load(draft="suffix", threads=1, context=512):
+    with load(draft="suffix", threads=1, context=64):
         pass
     monkeypatch.setattr(BusyCores, "mean", lambda self, least=0: 1.0)
     run()
     assert learnt_in(cache) == {}
 
 
-@pytest.mark.parametrize(("most", "kept"), [(10, False), (11, True)])
-def test_nothing_is_kept_of_a_long_text(
-    most: int, kept: bool, cache: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("most", "further", "kept"), [(3, 0, False), (4, 0, True), (9, 1, False), (10, 1, True)]
+)
+def test_nothing_is_kept_of_long_texts(
+    most: int, further: int, kept: bool, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loader, "_LONG_TEXT", most)
-    run(tokens=8)
+    run(further=further)
     assert bool(learnt_in(cache)) is kept
+
+
+def test_what_cannot_be_kept_hinders_no_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    engine = load(draft="suffix", threads=1, context=64)
+    model = engine.model
+    monkeypatch.setattr(BusyCores, "mean", fail)
+    engine.close()
+    assert model._handle is None
 
 
 @pytest.mark.parametrize(
     "part",
     [
-        {"learnt": {"4": 1.0}},
         {"learnt": {"1": 0.0}},
+        {"learnt": {"4": -1.0}},
         {"learnt": {"1": 1.0, "99": 2.0}},
-        {"learnt": {"1": -1.0}},
         {"learnt": 3},
-        {"plain_runs": "x"},
+        {"unseen": {"4": "x"}},
+        {"unseen": [4]},
     ],
 )
 def test_damaged_learnt_costs_are_measured_again(
@@ -308,7 +339,7 @@ def test_a_profile_of_an_earlier_version_has_learnt_nothing(
     first = calibrate(target, {}, RuntimeConfig())
     [file] = cache.iterdir()
     record = json.loads(file.read_text())
-    del record["learnt"], record["plain_runs"]
+    del record["learnt"], record["unseen"]
     file.write_text(json.dumps(record))
     assert calibrate(target, {}, RuntimeConfig()) == first
 

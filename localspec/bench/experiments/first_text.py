@@ -20,6 +20,8 @@ from localspec.bench.experiments.simulated_users import SimulatedUsers, auto
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
 from localspec.control.cost_model import CostModel
+from localspec.control.cost_profile import CostProfile
+from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowShare
 
 # Acceptance rates of the drafts, from useless to good.
@@ -94,15 +96,16 @@ class _Run:
         kept: "_Run | None" = None,
     ) -> None:
         self._tokens = tokens
-        prior, passes = NO_PRIOR, believed(costs, error)
+        self.costs = PassCosts(costs)
+        prior, profile = NO_PRIOR, CostProfile(believed(costs, error))
         if kept:
-            prior, passes = kept.prior, kept.passes or passes
+            prior, profile = kept.prior, profile.after(kept.costs)
 
         def make(drafter: SimulatedDrafter, costs: CostModel, rows: RowShare) -> AdaptivePolicy:
-            self._costs = costs
+            self.costs = costs.passes
             return auto(drafter, costs, rows, prior)
 
-        self._users = SimulatedUsers(costs, [User(rate)], make, believed=passes)
+        self._users = SimulatedUsers(costs, [User(rate)], make, believed=profile.expected)
 
     def text(self, seed: int) -> float:
         """Write a text; return its seconds. seed: of what is right in it."""
@@ -130,12 +133,6 @@ class _Run:
         [candidate] = writer.policy.candidates
         name, counts = candidate.drafter.name, candidate.counts
         return AcceptancePrior({name: counts.total.share}, {name: counts})
-
-    @property
-    def passes(self) -> dict[int, float]:
-        """What is kept of the costs of passes."""
-        passes = self._costs.passes
-        return passes.now if passes.has_learnt else {}
 
 
 def main() -> None:
