@@ -177,7 +177,7 @@ class PassCosts:
     def confirmed(self) -> frozenset[int]:
         """The widths up to WIDEST that were measured while decoding.
 
-        None where plain passes have more rows than one: what they take says nothing of one row.
+        Empty where plain passes have more rows than one: what they take says nothing of one row.
         """
         if self._least_rows > 1:
             return frozenset()
