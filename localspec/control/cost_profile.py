@@ -63,14 +63,14 @@ class CostProfile:
         seen = run.confirmed
         if not seen or not (self.learnt or seen - {1}):
             return self
-        unseen = {
-            rows: 0 if rows in seen else self.unseen.get(rows, 0) + 1 for rows in run.relative
-        }
+        found = run.relative
+        unseen = {rows: 0 if rows in seen else self.unseen.get(rows, 0) + 1 for rows in found}
         kept = {rows: runs for rows, runs in unseen.items() if runs < _MOST_RUNS}
-        learnt = {rows: self.passes[1] * run.relative[rows] for rows in kept}
+        learnt = {rows: self.passes[1] * found[rows] for rows in kept}
         return replace(self, learnt=learnt, unseen=kept)
 
     def step(self, drafter: str, depth: int) -> float:
         """The time of a step with a draft of `depth` tokens, in plain steps."""
-        passes, cost = PassCosts(self.expected), self.drafters[drafter].cost(self.expected)
+        expected = self.expected
+        passes, cost = PassCosts(expected), self.drafters[drafter].cost(expected)
         return (passes.seconds(depth + 1) + cost.of(depth)) / passes.seconds(1)

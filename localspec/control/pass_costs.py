@@ -181,14 +181,16 @@ class PassCosts:
         """
         if self._least_rows > 1:
             return frozenset()
-        found = enumerate(self._confirmed_factor[: WIDEST + 1])
-        return frozenset(width for width, factor in found if factor is not None)
+        return frozenset(width for width in range(1, WIDEST + 1) if self.knows(width))
 
     @property
     def relative(self) -> dict[int, float]:
         """What passes take in plain passes, of the widths that are not interpolated, to WIDEST."""
-        known = {self._anchor: self._base[self._anchor], **self._measured}
-        return {width: each / self._base[1] for width, each in known.items() if 1 < width <= WIDEST}
+        return {
+            width: each / self._base[1]
+            for width, each in self._known.items()
+            if 1 < width <= WIDEST
+        }
 
     def is_stale(self, width: int) -> bool:
         """Whether the factor has changed much since this width was last confirmed by passes."""
@@ -213,11 +215,15 @@ class PassCosts:
             self._set_base()
         self._confirmed_factor[width] = self._factor
 
+    @property
+    def _known(self) -> dict[int, float]:
+        """By width: the base costs that are not interpolated."""
+        # The factor holds for the anchor's base cost, which must not move with those of others.
+        return {self._anchor: self._base[self._anchor], **self._measured}
+
     def _set_base(self) -> None:
         """Interpolate the base costs anew."""
-        # The factor holds for the anchor's base cost, which must not move with those of others.
-        anchor = {self._anchor: self._base[self._anchor]}
-        self._base = _interpolated({**anchor, **self._measured})
+        self._base = _interpolated(self._known)
         self._update_padding()
 
     def _moved(self, before: float) -> bool:

@@ -1,7 +1,7 @@
 """Calibration: measure the seconds of passes and drafts on this machine once, and store them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -64,10 +64,8 @@ def calibrate(
     empties the drafters' caches, and without `known` also the target's cache. What was measured
     while other programs were busy is measured again once the machine is quiet.
     """
-    paths = {name: each.path for name, each in drafters.items()}
-    ways = _ways(drafters)
-    snapshots = _snapshots(target)
-    before = remembered(target.model.path, paths, runtime, ways, snapshots)
+    file = _file_of(target, drafters, runtime)
+    before = _usable(file, drafters)
     if before and (known or not before.busy or busy_cores() >= BUSY):
         return before
     cores = BusyCores()
@@ -75,7 +73,6 @@ def calibrate(
     seconds = {name: each.seconds() for name, each in drafters.items()}
     busy = known.busy if known else (cores.mean(_WATCHED) or 0.0) >= BUSY
     measured = replace(found, drafters=seconds, busy=busy)
-    file = _file(target.model.path, [*paths.values()], runtime, ways, snapshots)
     try_to_store(file, asdict(measured))
     return measured
 
@@ -94,11 +91,16 @@ def remembered(
     """
     with suppress(OSError):  # a model file is gone
         for each in (0, SNAPSHOTS) if snapshots is None else (snapshots,):
-            found = stored(_file(target, [*drafters.values()], runtime, ways, each), _profile)
-            # The same file may have been loaded by another name, through a link.
-            if found and found.drafters.keys() == drafters.keys() and found.is_plausible:
+            if found := _usable(_file(target, [*drafters.values()], runtime, ways, each), drafters):
                 return found
     return None
+
+
+def _usable(file: Path, names: Collection[str]) -> CostProfile | None:
+    """The profile in a file, if it is one of drafters of these names, and plausible."""
+    found = stored(file, _profile)
+    # The same file may have been loaded by another name, through a link.
+    return found if found and found.drafters.keys() == set(names) and found.is_plausible else None
 
 
 def keep(
@@ -108,19 +110,17 @@ def keep(
     run: PassCosts,
 ) -> None:
     """Add to the stored profile what the passes of a run took, as a start for the next one."""
-    paths, ways = {name: each.path for name, each in drafters.items()}, _ways(drafters)
-    snapshots = _snapshots(target)
-    if before := remembered(target.model.path, paths, runtime, ways, snapshots):
-        file = _file(target.model.path, [*paths.values()], runtime, ways, snapshots)
-        try_to_store(file, asdict(before.after(run)))
+    file = _file_of(target, drafters, runtime)
+    before = _usable(file, drafters)
+    after = before and before.after(run)
+    if after and after is not before:
+        try_to_store(file, asdict(after))
 
 
 def forget(target: KVSequence, drafters: Mapping[str, Measured], runtime: RuntimeConfig) -> None:
     """Delete the stored profile, so that the next load measures again."""
     with suppress(OSError):
-        paths = [each.path for each in drafters.values()]
-        file = _file(target.model.path, paths, runtime, _ways(drafters), _snapshots(target))
-        file.unlink(missing_ok=True)
+        _file_of(target, drafters, runtime).unlink(missing_ok=True)
 
 
 def _ways(drafters: Mapping[str, Measured]) -> list[str]:
@@ -162,6 +162,12 @@ def _rows(rows: str) -> int:
     if not 1 <= int(rows) <= WIDEST:
         raise ValueError("not a width")
     return int(rows)
+
+
+def _file_of(target: KVSequence, drafters: Mapping[str, Measured], runtime: RuntimeConfig) -> Path:
+    """The file of the profile of these loaded models."""
+    paths = [each.path for each in drafters.values()]
+    return _file(target.model.path, paths, runtime, _ways(drafters), _snapshots(target))
 
 
 def _file(

@@ -183,9 +183,10 @@ class LoadedModels:
                 learnt_rates.add(target, files[name], rule, temperature, counts)
 
     def watch_cores(self) -> None:
-        """From now on, see what other programs use."""
-        with suppress(OSError):  # too many open files, for instance
-            self.cores.mean()
+        """From now on, see what other programs use, if costs are learnt."""
+        if self.policies.costs:
+            with suppress(OSError):  # too many open files, for instance
+                self.cores.mean()
 
     def keep_costs(self, longest: int) -> None:
         """Store what passes took, for the next run.
@@ -196,12 +197,12 @@ class LoadedModels:
         """
         if not (costs := self.policies.costs):
             return
-        if costs.passes.profile_is_wrong:
-            forget(self.target, self.drafter_set.measured, self.runtime)
-        elif longest <= _LONG_TEXT:
-            with suppress(OSError):  # the models must be freed whatever happens
-                if (self.cores.mean() or 0.0) < BUSY:
-                    keep(self.target, self.drafter_set.measured, self.runtime, costs.passes)
+        measured = self.drafter_set.measured
+        with suppress(OSError):  # the models must be freed whatever happens
+            if costs.passes.profile_is_wrong:
+                forget(self.target, measured, self.runtime)
+            elif longest <= _LONG_TEXT and (self.cores.mean() or 0.0) < BUSY:
+                keep(self.target, measured, self.runtime, costs.passes)
 
     def close_caches(self) -> None:
         """Free the caches of this text, but not the models."""

@@ -12,17 +12,15 @@ what the cost profile says of the time that further rows take, over the true one
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from localspec.bench.experiments.command_line import Table, argument_parser
-from localspec.bench.experiments.simulated_drafter import COSTS, SimulatedDrafter, User
-from localspec.bench.experiments.simulated_users import SimulatedUsers, auto
+from localspec.bench.experiments.simulated_drafter import COSTS, User
+from localspec.bench.experiments.simulated_users import SimulatedUsers, SimulatedWriter, auto
 from localspec.control.acceptance import NO_PRIOR, AcceptancePrior
 from localspec.control.adaptive import AdaptivePolicy
-from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import CostProfile
-from localspec.control.pass_costs import PassCosts
-from localspec.control.row_budget import RowShare
 
 # Acceptance rates of the drafts, from useless to good.
 RATES = (0.0, 0.05, 0.3, 0.5, 0.7, 0.9)
@@ -52,27 +50,16 @@ def speeds(
 ) -> Speeds:
     """The mean speed over many texts of so many tokens. error: as in `believed`."""
     other = 0.9 if rate < 0.5 else 0.05
+    of_pair = partial(_Run, costs, tokens=tokens, error=error)
     seconds = [0.0] * 4
     for number in range(texts):
         seeds = range(number * _BEFORE, (number + 1) * _BEFORE)
         text = -1 - number
         runs = [
-            _Run(costs, rate, tokens, error=error),
-            _Run(
-                costs,
-                rate,
-                tokens,
-                error=error,
-                kept=_Run(costs, rate, tokens, error=error).after(*seeds),
-            ),
-            _Run(costs, rate, tokens, error=error).after(*seeds),
-            _Run(
-                costs,
-                rate,
-                tokens,
-                error=error,
-                kept=_Run(costs, other, tokens, error=error).after(*seeds),
-            ),
+            of_pair(rate),
+            of_pair(rate, kept=of_pair(rate).after(*seeds)),
+            of_pair(rate).after(*seeds),
+            of_pair(rate, kept=of_pair(other).after(*seeds)),
         ]
         each = [run.text(text) for run in runs]
         seconds = [sum(pair) for pair in zip(seconds, each, strict=True)]
@@ -90,26 +77,22 @@ class _Run:
         self,
         costs: Mapping[int, float],
         rate: float,
-        tokens: int,
         *,
-        error: float = 1.0,
+        tokens: int,
+        error: float,
         kept: "_Run | None" = None,
     ) -> None:
         self._tokens = tokens
-        self.costs = PassCosts(costs)
         prior, profile = NO_PRIOR, CostProfile(believed(costs, error))
         if kept:
-            prior, profile = kept.prior, profile.after(kept.costs)
-
-        def make(drafter: SimulatedDrafter, costs: CostModel, rows: RowShare) -> AdaptivePolicy:
-            self.costs = costs.passes
-            return auto(drafter, costs, rows, prior)
-
+            prior, profile = kept.prior, profile.after(kept.writer.costs.passes)
+        make = partial(auto, prior=prior)
         self._users = SimulatedUsers(costs, [User(rate)], make, believed=profile.expected)
+        self.writer: SimulatedWriter = self._users.writers[0]
 
     def text(self, seed: int) -> float:
         """Write a text; return its seconds. seed: of what is right in it."""
-        [writer] = self._users.writers
+        writer = self.writer
         if writer.tokens:
             writer.policy.begin()
         writer.drafter.draw_text(Random(seed), self._tokens)
@@ -128,9 +111,8 @@ class _Run:
     @property
     def prior(self) -> AcceptancePrior:
         """What is kept of the drafts."""
-        [writer] = self._users.writers
-        assert isinstance(writer.policy, AdaptivePolicy)
-        [candidate] = writer.policy.candidates
+        assert isinstance(self.writer.policy, AdaptivePolicy)
+        [candidate] = self.writer.policy.candidates
         name, counts = candidate.drafter.name, candidate.counts
         return AcceptancePrior({name: counts.total.share}, {name: counts})
 

@@ -50,12 +50,15 @@ _SAMPLER = Sampler(SamplingParams(), Noise(0))
 class SimulatedWriter(Writer):
     """A user's text, of which every token is 1.
 
-    drafter: the user's. tokens, left: how many there are so far, and how many may follow.
+    drafter: the user's. costs: what the policy learns. tokens, left: how many there are so far, and
+    how many may follow.
     """
 
-    def __init__(self, policy: Policy, drafter: SimulatedDrafter, share: RowShare) -> None:
+    def __init__(
+        self, policy: Policy, drafter: SimulatedDrafter, costs: CostModel, share: RowShare
+    ) -> None:
         super().__init__(policy, share)
-        self.drafter = drafter
+        self.drafter, self.costs = drafter, costs
         self.tokens, self.left = 0, 1001
 
     @property
@@ -123,7 +126,7 @@ class SimulatedUsers:
             )
             policy = self.make(drafter, costs, share)
             policy.begin()
-            self.writers.append(SimulatedWriter(policy, drafter, share))
+            self.writers.append(SimulatedWriter(policy, drafter, costs, share))
         self.rounds = Rounds(self.writers, self._seconds, unequal_apart=self.unequal_apart)
 
     @property
