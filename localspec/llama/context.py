@@ -285,7 +285,7 @@ class Context:
         kind = (type(self), self.model.path, self._n_ctx, rows)
         with wait_policy.of_process().during(kind, self._options["threads"]):
             began = perf_counter()
-            status = compute_thread.run(self._run_batch, self.model.thread)
+            status = compute_thread.run(self._run_to_end, self.model.thread)
             seconds = perf_counter() - began
         self.model.require_workers()
         if status == 0:
@@ -295,13 +295,18 @@ class Context:
             f"llama.cpp could not evaluate {rows} tokens (status {status}, {reason})"
         )
 
+    def _run_to_end(self) -> int:
+        """Compute the batch; return the library's status.
+
+        A GPU or another machine still computes when the library returns.
+        """
+        status = self._run_batch()
+        llama_cpp.llama_synchronize(self.handle)
+        return status
+
     def _run_batch(self) -> int:
         """Decode the batch; return the library's status."""
-        status = int(llama_cpp.llama_decode(self.handle, self._batch.struct))
-        if self.model.has_workers:
-            # The logits are still on their way.
-            llama_cpp.llama_synchronize(self.handle)
-        return status
+        return int(llama_cpp.llama_decode(self.handle, self._batch.struct))
 
     def _scores(
         self,

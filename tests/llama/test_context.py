@@ -1,6 +1,7 @@
 """KVSequence on the bundled target: the cache holds what `tokens` says, whatever happens."""
 
 from collections.abc import Callable
+from time import sleep
 
 import llama_cpp
 import numpy as np
@@ -138,3 +139,18 @@ def test_our_plain_loop_is_the_library_s_own(target_model: Model, make_context: 
         ours.append(int(row.argmax()))
         row = context.extend([ours[-1]])
     assert ours == expected
+
+
+def test_the_seconds_of_a_pass_last_to_its_end(
+    target_model: Model, make_context: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU still computes when `llama_decode` returns; the wait for it belongs to the pass."""
+    wait = 0.05
+
+    def slow(handle: object) -> None:
+        sleep(wait)
+
+    context = make_context(target_model)
+    context.extend(TEXT[:10])
+    monkeypatch.setattr(llama_cpp, "llama_synchronize", slow)
+    assert context.score(TEXT[10], NOTHING).seconds >= wait
