@@ -38,7 +38,9 @@ def _reproducible(engine: Engine, running: Generation) -> str:
     width = engine.slot.reproducible_width(running.settings)
     if not width:
         return ""
-    return f"reproducible: passes of {width.least_rows} rows, {width.cost:.2f} x the time of one"
+    rows, uniform = width.least_rows, width.is_uniform
+    passes = f"all passes of {rows} rows, also of prompts" if uniform else f"passes of {rows} rows"
+    return f"reproducible: {passes}, {width.cost:.2f} x the time of one"
 
 
 class Decisions:

@@ -84,7 +84,7 @@ class Policies:
         if self.costs:
             self.costs.passes.set_least_rows(least_rows)
         if settings.depth is not None or not drafters or not self.costs:
-            depth = settings.depth or 0
+            depth = min(settings.depth or 0, deepest)
             return FixedDepth(
                 drafters if depth else self._reading,
                 depth,

@@ -17,12 +17,12 @@ from localspec.engine.state_store import StateStore
 from localspec.errors import WorkerError
 from localspec.generation_config import GenerationConfig, require
 from localspec.llama import library
-from localspec.llama.batch_invariance import InvariantWidth
+from localspec.llama.batch_invariance import UNIFORM_ROWS, InvariantWidth
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
 from localspec.loading.fingerprints import fingerprint
-from localspec.loading.invariant_widths import invariant_width
+from localspec.loading.invariant_widths import invariant_width, is_uniform
 from localspec.loading.loader import LoadedModels
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint
@@ -314,7 +314,7 @@ class Slot:
 
     def set_pass_width(self, settings: GenerationConfig) -> int:
         """Set the least rows per pass for these settings; returns the context size in tokens."""
-        self.target.least_rows = self._least_rows(self._deepest(settings))
+        self._set_width(self.target, settings)
         return self.target.n_ctx
 
     def sampler(self, settings: GenerationConfig, prompt_tokens: int) -> Sampler:
@@ -361,15 +361,19 @@ class Slot:
     def new_context(self, settings: GenerationConfig) -> KVSequence:
         """Another context of the target, set up for these settings; the caller closes it."""
         context = self.loaded.new_target()
-        context.least_rows = self._least_rows(self._deepest(settings))
+        self._set_width(context, settings)
         return context
 
     def _deepest(self, settings: GenerationConfig) -> int:
-        return deepest_draft(settings, reproducible=self.loaded.runtime.reproducible)
+        reproducible = self.loaded.runtime.reproducible
+        deepest = deepest_draft(settings, reproducible=reproducible)
+        if reproducible and is_uniform(self.target):
+            return min(deepest, UNIFORM_ROWS - 1)
+        return deepest
 
-    def _least_rows(self, depth: int) -> int:
-        width = self.width_class(depth)
-        return width.least_rows if width else 1
+    def _set_width(self, context: KVSequence, settings: GenerationConfig) -> None:
+        width = self.reproducible_width(settings) or InvariantWidth(1, 1.0)
+        context.set_width(width.least_rows, is_uniform=width.is_uniform)
 
     def _constraint(self, settings: GenerationConfig) -> Constraint | None:
         compiled = settings.compiled_grammar()

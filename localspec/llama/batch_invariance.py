@@ -1,7 +1,9 @@
 """Batch invariance: how wide a pass must be so that its logits do not depend on its width.
 
 A backend chooses its kernels by the number of rows, and kernels round differently. On a CPU without
-flash attention, all passes of two or more rows give equal bits; elsewhere a probe decides.
+flash attention, all passes of two or more rows give equal bits. A GPU has other kernels for one
+row, for a few and for many, so there all passes are uniform: prompts too are read so many rows at a
+time.
 """
 
 from dataclasses import dataclass
@@ -19,6 +21,9 @@ from localspec.speculation.draft import Draft
 # this length: the library pads attention to a multiple of 256 tokens, so kernels may change here.
 _BORDER = 512
 _TIMED_PASSES = 7
+# The rows of uniform passes. CUDA multiplies up to 8 rows by quantised weights with kernels that
+# read the weights once.
+UNIFORM_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +31,13 @@ class InvariantWidth:
     """The pass width for reproducible texts.
 
     least_rows: passes from this many rows up to the widest give equal bits. cost: seconds of such a
-    pass divided by the seconds of a pass of one row.
+    pass divided by the seconds of a pass of one row. is_uniform: no pass may be wider either, not
+    even one that reads a prompt.
     """
 
     least_rows: int
     cost: float
+    is_uniform: bool = False
 
 
 def probe(context: KVSequence, widest: int) -> InvariantWidth:
@@ -45,6 +52,7 @@ def probe(context: KVSequence, widest: int) -> InvariantWidth:
         raise InvalidValueError(
             f"context is {context.n_ctx}; passes of {widest} rows are tried out in {needed} or more"
         )
+    context.set_width(1)
     candidates = [rows for rows in (2, 4, 8, 16, 32) if rows < widest]
     agreeing = (rows for rows in candidates if _give_equal_logits(context, rows, widest))
     least = next(agreeing, widest)
@@ -52,6 +60,35 @@ def probe(context: KVSequence, widest: int) -> InvariantWidth:
     cost = typical_seconds(context, least) / typical_seconds(context, 1)
     context.truncate(0)
     return InvariantWidth(least, cost)
+
+
+def probe_uniform(context: KVSequence) -> InvariantWidth:
+    """Try out whether uniform passes are enough; the KV cache is empty afterwards.
+
+    A token must get the same bits in the first row, with padding behind it, as in any other row.
+    Raises InvalidValueError if it does not, or if the context is too small to probe.
+    """
+    rows = UNIFORM_ROWS
+    needed = 4 * rows
+    if context.n_ctx < needed:
+        raise InvalidValueError(
+            f"context is {context.n_ctx}; passes of {rows} rows are tried out in {needed} or more"
+        )
+    prefix = min(_BORDER, context.n_ctx) - 3 * rows
+    context.set_width(rows, is_uniform=True)
+    in_any_row = logits_by(context, rows, prefix, 2 * rows)
+    context.truncate(0)
+    in_first_row = logits_by(context, 1, prefix, 2 * rows)
+    context.set_width(1)
+    if not np.array_equal(in_any_row, in_first_row):
+        raise InvalidValueError(
+            f"reproducible is not possible for {context.model.path.name} here: even passes of "
+            f"equally many rows give a token other digits in another row; do without, or add "
+            "--device none"
+        )
+    cost = typical_seconds(context, rows) / typical_seconds(context, 1)
+    context.truncate(0)
+    return InvariantWidth(rows, cost, is_uniform=True)
 
 
 def _give_equal_logits(context: KVSequence, narrow: int, widest: int) -> bool:
@@ -70,7 +107,6 @@ def logits_by(context: KVSequence, rows: int, prefix: int, count: int) -> np.nda
 
     prefix: the number of tokens before them. Returns (count, n_vocab). The tokens are fixed.
     """
-    context.least_rows = 1
     tokens = [7 * i % min(50, context.n_vocab) for i in range(prefix + count)]
     context.set_tokens(tokens[:prefix])
     kept = []

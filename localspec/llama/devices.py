@@ -79,6 +79,14 @@ def names_of(placement: Placement) -> list[str]:
     return [*placement.rpc, *(usual_gpus() if placement.devices is None else placement.devices)]
 
 
+def computes_on_gpu(placement: Placement) -> bool:
+    """Return whether passes of a model may be computed on a GPU or on another machine.
+
+    Without layers there a GPU still computes wide passes, unless it is no device of the model.
+    """
+    return bool(placement.rpc or (usual_gpus() if placement.devices is None else placement.devices))
+
+
 def processor_pointers() -> list[int]:
     """Return the library's pointers to the processor."""
     return [pointer for device, pointer in _found() if device.kind == "cpu"]

@@ -35,14 +35,14 @@ class KVSequence(Closing):
     the next call first rolls back the rest. After a rollback the cache may hold less; the next pass
     first evaluates the missing tokens.
 
-    Of the last pass: again is the number of tokens of the text that it evaluated once more,
-    rows_in_pass all its rows without padding, and branch_ids the sequence ids of the branches of
-    its draft, until `commit`.
+    Of the last pass: again is the number of tokens that it evaluated once more, rows_in_pass all
+    its rows without padding, and branch_ids the ids of its draft's branches, until `commit`.
 
-    least_rows: the least rows of a pass; smaller passes are padded (`batch_invariance.probe` finds
-    the value that makes logits independent of the width). padded: maps the rows that a decode with
-    a draft needs to the rows that it gets. Padding is removed from the cache at once; where that is
-    not possible, passes are not padded.
+    least_rows: the least rows of a pass; smaller passes are padded (`batch_invariance` finds the
+    value that makes logits independent of the width). is_uniform: whether passes have no more rows
+    either; then drafts are chains, so that cells lie in the order of the text. padded: maps the
+    rows that a decode with a draft needs to the rows that it gets. Padding is removed from the
+    cache at once; where that is not possible, passes are not padded.
     """
 
     def __init__(self, context: "Context", memory: Memory) -> None:
@@ -51,6 +51,7 @@ class KVSequence(Closing):
         self.n_vocab = context.n_vocab
         self.chunk = context.chunk
         self.least_rows = 1
+        self.is_uniform = False
         self.padded: Callable[[int], int] = int
         self.tokens: list[int] = []
         self.evaluated = 0
@@ -100,7 +101,12 @@ class KVSequence(Closing):
     @property
     def branches(self) -> int:
         """The most branches of a tree of drafted tokens; 1 where only chains are scored."""
-        return 1 + self.context.branches
+        return 1 if self.is_uniform else 1 + self.context.branches
+
+    def set_width(self, least_rows: int, *, is_uniform: bool = False) -> None:
+        """Set `least_rows` and `is_uniform`."""
+        self.least_rows, self.is_uniform = least_rows, is_uniform
+        self.chunk = least_rows if is_uniform else self.context.chunk
 
     @property
     def shares_cells(self) -> bool:
@@ -299,7 +305,7 @@ class KVSequence(Closing):
 
     def add_rows(self, requested: Pass, batch: Batch, free_ids: list[int]) -> None:
         """Add the rows of a pass to the batch. free_ids: sequence ids for branches; some go."""
-        again = self._missing_before(requested)
+        again = self._missing[: self.chunk - len(requested)]
         self.again = len(again)
         start, certain = self.memory.length, len(requested) - (requested.drafted or 0)
         further = self.branches_of(requested)
@@ -380,9 +386,6 @@ class KVSequence(Closing):
     def _missing(self) -> list[int]:
         """The last tokens of the text that are not in the cache, after a rollback."""
         return self.tokens[self.memory.length :]
-
-    def _missing_before(self, requested: Pass) -> list[int]:
-        return self._missing[: self.chunk - len(requested)]
 
     def _decode(self, requested: Pass) -> Scores:
         return self.context.decode([requested])[0]

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from localspec.llama.batch_invariance import InvariantWidth, probe
+from localspec.llama.batch_invariance import UNIFORM_ROWS, InvariantWidth, probe, probe_uniform
+from localspec.llama.devices import computes_on_gpu
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import machine_signature
@@ -14,30 +15,39 @@ from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 
 
-def invariant_width(context: KVSequence, widest: int, runtime: RuntimeConfig) -> InvariantWidth:
-    """Return the least width for passes of up to `widest` rows, probed or as it was before.
+def is_uniform(context: KVSequence) -> bool:
+    """Whether reproducible passes of this model must all have UNIFORM_ROWS rows."""
+    return computes_on_gpu(context.model.placement)
 
-    The probe empties the cache of `context`. Raises InvalidValueError if that is too small for it.
+
+def invariant_width(context: KVSequence, widest: int, runtime: RuntimeConfig) -> InvariantWidth:
+    """Return the width for passes of up to `widest` rows, probed or as it was before.
+
+    The probe empties the cache of `context`. Raises InvalidValueError if that is too small for it,
+    or if no width is invariant.
     """
-    file = _file(context, widest, runtime)
-    if before := stored(file, lambda record: _parsed(record, widest)):
+    uniform = is_uniform(context)
+    file = _file(context, UNIFORM_ROWS if uniform else widest, runtime)
+    if before := stored(file, lambda record: _parsed(record, widest, uniform=uniform)):
         return before
-    found = probe(context, widest)
+    found = probe_uniform(context) if uniform else probe(context, widest)
     try_to_store(file, asdict(found))
     return found
 
 
-def _parsed(record: Mapping[str, Any], widest: int) -> InvariantWidth:
+def _parsed(record: Mapping[str, Any], widest: int, *, uniform: bool) -> InvariantWidth:
     rows, cost = int(record["least_rows"]), float(record["cost"])
-    if not 1 <= rows <= widest or not 0 < cost < math.inf:
+    if not 1 <= rows <= (UNIFORM_ROWS if uniform else widest) or not 0 < cost < math.inf:
         raise ValueError("not a width and its cost")
-    return InvariantWidth(rows, cost)
+    if record.get("is_uniform", False) is not uniform:
+        raise ValueError("a width of another device")
+    return InvariantWidth(rows, cost, uniform)
 
 
 def _file(context: KVSequence, widest: int, runtime: RuntimeConfig) -> Path:
     """The file of a width; its name depends on everything that chooses kernels."""
     machine, build = machine_signature()
     # The room of the context decides how long the probe's text is.
-    settings = asdict(runtime) | {"context": context.n_ctx, "drafter_kv_type": None}
+    settings = asdict(runtime) | {"context": context.n_cells, "drafter_kv_type": None}
     model = stat_signature(context.model.path)
     return cache_file("widths", [model, widest, machine, settings, build])

@@ -22,7 +22,8 @@ import numpy as np
 from localspec.bench.experiments.command_line import Table, add_model_options, argument_parser
 from localspec.bench.prompt_sets import bundled_tasks
 from localspec.engine.engine import Engine, load
-from localspec.llama.batch_invariance import logits_by, probe, typical_seconds
+from localspec.llama.batch_invariance import logits_by, probe, probe_uniform, typical_seconds
+from localspec.llama.devices import computes_on_gpu
 from localspec.llama.sequence import KVSequence
 
 WIDEST = 16
@@ -170,8 +171,10 @@ def _print(context: KVSequence, behind: int, *, reproducible: bool) -> None:
             width.difference,
         )
     if reproducible:
-        found = probe(context, WIDEST)
-        print(f"passes of {found.least_rows} rows and more: {found.cost:.2f} x a pass of one row")
+        uniform = computes_on_gpu(context.model.placement)
+        found = probe_uniform(context) if uniform else probe(context, WIDEST)
+        which = "of just" if uniform else "from"
+        print(f"passes {which} {found.least_rows} rows: {found.cost:.2f} x a pass of one row")
     print()
 
 
