@@ -231,7 +231,7 @@ class AdaptivePolicy:
         running, tokens, reading = self._running, len(step.tokens), sum(step.reading.values())
         texts = self._round.texts
         if running is None:
-            took = seconds if step.again else plain + reading
+            took = seconds if step.again or self._passes.keeps_width else plain + reading
             self.loss_budget.add_step(took, plain + reading, tokens, plain, texts)
         else:
             drafting = running.cost_of(max(1, len(step.drafted))) + running.catching_up

@@ -26,7 +26,8 @@ class CostModel:
         """Start from what a profile expects. unequal_apart: see PassCosts."""
         passes = profile.expected
         drafters = {name: seconds.cost(passes) for name, seconds in profile.drafters.items()}
-        return cls(PassCosts(passes, unequal_apart=unequal_apart), drafters)
+        costs = PassCosts(passes, unequal_apart=unequal_apart, change=profile.change)
+        return cls(costs, drafters)
 
     def drafter(self, name: str) -> DrafterCost:
         """The cost of a drafter; the same object for every policy."""

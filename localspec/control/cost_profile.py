@@ -31,7 +31,8 @@ class CostProfile:
     passes: seconds by rows, 1 row included; other row counts are interpolated. drafters: the
     drafters that run a model, by name. busy: whether other programs kept cores busy meanwhile.
     learnt: the seconds of passes as earlier runs found them, by rows, as if a plain pass took what
-    `passes` says. unseen: how many runs have not measured such a pass since.
+    `passes` says. unseen: how many runs have not measured such a pass since. change: seconds that
+    it costs when the rows of passes change; then `passes` are of passes that follow others as wide.
     """
 
     passes: Mapping[int, float]
@@ -39,6 +40,7 @@ class CostProfile:
     busy: bool = False
     learnt: Mapping[int, float] = field(default_factory=dict)
     unseen: Mapping[int, int] = field(default_factory=dict)
+    change: float = 0.0
 
     @property
     def is_plausible(self) -> bool:

@@ -64,10 +64,14 @@ class FixedDepth:
         return Decision(drafters[-1], depth)
 
     def padded(self, rows: int) -> int:
-        """The fastest number of rows for a decode with other texts; alone, no padding."""
-        if not (self._passes and self._rows and self._rows.others):
-            return rows
-        return self._passes.padded(rows, self._widest)
+        """The fastest number of rows for a decode with other texts.
+
+        Alone there is no padding, unless changes of the rows cost time.
+        """
+        passes, others = self._passes, self._rows and self._rows.others
+        return (
+            passes.padded(rows, self._widest) if passes and (others or passes.keeps_width) else rows
+        )
 
     def keep(self, draft: Draft) -> int:
         """The whole draft."""

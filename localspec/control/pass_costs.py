@@ -10,6 +10,7 @@ from itertools import pairwise
 from statistics import median
 
 from localspec.control.recent_median import ENOUGH, RecentMedian
+from localspec.control.width_changes import WidthChanges
 from localspec.speculation.draft import MAX_DEPTH
 
 # The most rows of a pass; a policy drafts no deeper.
@@ -41,13 +42,20 @@ class PassCosts:
 
     Where several texts share a decode, its width is that of all of them. unequal_apart: whether the
     library computes texts with different numbers of rows one after the other. pads: whether passes
-    are padded.
+    are padded. change: seconds that a change of the rows costs (see WidthChanges), 0 on a CPU. Then
+    passes behind a change are not learnt from, and a draft pays its part of all changes.
     """
 
     def __init__(
-        self, profile: Mapping[int, float], *, unequal_apart: bool = False, pads: bool = True
+        self,
+        profile: Mapping[int, float],
+        *,
+        unequal_apart: bool = False,
+        pads: bool = True,
+        change: float = 0.0,
     ) -> None:
         self.unequal_apart, self._pads = unequal_apart, pads
+        self._changes = WidthChanges(change) if change else None
         # By width: the base costs that were measured; others are interpolated.
         self._measured = {width: each for width, each in profile.items() if width <= WIDEST}
         self._base = _interpolated(self._measured)
@@ -72,13 +80,18 @@ class PassCosts:
     def table(self) -> list[float]:
         """`seconds` of every width from 1 to WIDEST_DECODE; entry 0 is unused."""
         factor = self._factor
-        return [factor * best for best in self._best]
+        if not self._changes:
+            return [factor * best for best in self._best]
+        unused, plain, *drafted = self._best
+        more = self._changes.per_draft
+        return [unused, factor * plain, *(factor * best + more for best in drafted)]
 
     def seconds(self, width: int) -> float:
         """Seconds of a pass over `width` rows, padded if that is faster."""
         if width > WIDEST_DECODE:
             return self.seconds(WIDEST_DECODE) * width / WIDEST_DECODE
-        return self._factor * self._best[width]
+        more = self._changes.per_draft if self._changes and width > 1 else 0.0
+        return self._factor * self._best[width] + more
 
     def unpadded(self, width: int) -> float:
         """Seconds of a pass over exactly so many rows."""
@@ -96,6 +109,9 @@ class PassCosts:
         most: where that would be more rows, the pass is not padded. A wrong cost of the narrower
         pass would never show if it were always padded.
         """
+        if self._changes and width <= (most := min(most, WIDEST)):
+            seconds = [self._factor * each for each in self._base]
+            return self._changes.padded(width, seconds, most)
         if width > WIDEST or self._padded[width] == width or self._padded[width] > most:
             return width
         if self._confirmed_factor[1 if width == self._least_rows else width] is None:
@@ -123,6 +139,9 @@ class PassCosts:
             return
         if width == self._least_rows:
             width = 1
+        if self._changes and not self._changes.settles(width):
+            self._changes.lose(seconds - self._factor * self._base[width])
+            return
         if width == self._anchor:
             self._anchor_seen.add(seconds)
         if width == self._anchor and len(self._anchor_seen) >= ENOUGH:
@@ -154,6 +173,11 @@ class PassCosts:
             if width != self._anchor:
                 self._learn_base(width, took / self._factor)
         self._beside.clear()
+
+    @property
+    def keeps_width(self) -> bool:
+        """Whether changes of the rows cost time, so that passes keep theirs for a while."""
+        return self._changes is not None
 
     @property
     def reading_slowdown(self) -> float:
@@ -193,7 +217,12 @@ class PassCosts:
         }
 
     def is_stale(self, width: int) -> bool:
-        """Whether the factor has changed much since this width was last confirmed by passes."""
+        """Whether the factor has changed much since this width was last confirmed by passes.
+
+        Never where a single pass of the width would not tell.
+        """
+        if self._changes:
+            return False
         confirmed = self._confirmed_factor[width]
         return confirmed is None or self._moved(confirmed)
 

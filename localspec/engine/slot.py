@@ -161,7 +161,7 @@ class Slot:
             clock=self.scheduled.clock,
             rows=self.scheduled.rows,
         )
-        target.padded = policy.padded
+        target.padded, target.wants_padding = policy.padded, target.model.is_offloaded
         loop = Decoder(
             target,
             policy,

@@ -61,6 +61,11 @@ class Placement:
         return self.gpu_layers == 0 or (self.devices == () and not self.rpc)
 
     @property
+    def is_on_devices(self) -> bool:
+        """Whether all layers are on devices, as far as they have room."""
+        return not (self.is_on_processor or self.cpu_moe) and self.gpu_layers in (None, -1)
+
+    @property
     def workers(self) -> list[Address]:
         """The workers that are named."""
         named = filter(is_address, self.devices or ())

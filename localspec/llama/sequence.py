@@ -42,7 +42,7 @@ class KVSequence(Closing):
     value that makes logits independent of the width). is_uniform: whether passes have no more rows
     either; then drafts are chains, so that cells lie in the order of the text. padded: maps the
     rows that a decode with a draft needs to the rows that it gets. Padding is removed from the
-    cache at once; where that is not possible, passes are not padded.
+    cache at once, where it can be. wants_padding: whether it gets logits, as equal passes do.
     """
 
     def __init__(self, context: "Context", memory: Memory) -> None:
@@ -53,6 +53,7 @@ class KVSequence(Closing):
         self.least_rows = 1
         self.is_uniform = False
         self.padded: Callable[[int], int] = int
+        self.wants_padding = False
         self.tokens: list[int] = []
         self.evaluated = 0
         self.again = 0
@@ -345,8 +346,8 @@ class KVSequence(Closing):
         start = self.memory.length + self.rows_in_pass
         count = max(0, min(more, self.n_cells - start), self.least_rows - rows)
         if count:
-            # The last layers compute only the wanted rows, and choose kernels by their number.
-            wanted = count if self.least_rows > 1 else 0
+            # The last layers compute the wanted rows, and choose kernels (a GPU: graphs) by them.
+            wanted = count if self.least_rows > 1 or self.wants_padding else 0
             batch.add([0] * count, start=start, seq_id=self.seq_id, wanted=wanted)
         return count
 

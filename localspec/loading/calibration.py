@@ -6,11 +6,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any
 
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.width_changes import UNSETTLED
 from localspec.llama.batch_invariance import seconds_of_pass
 from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.llama.sequence import KVSequence
@@ -31,6 +33,9 @@ _WIDTHS, _ALWAYS = (1, 4, 2, 8, 3, 16, 5, 6, 7, 12, 32, 24), 4
 _WATCHED = 0.1
 # After the first time each width is measured once more, and so many times if it takes less.
 _SWEEPS, _SLOW_PASS = 4, 0.02
+# On a GPU: the passes of each width that are measured once it is settled, the changes between two
+# widths, and the part of a plain pass that a change must cost to be counted.
+_SETTLED_PASSES, _CHANGES, _NOTABLE_CHANGE = 3, 4, 0.02
 # Reading is measured with few tokens; if that takes less than _QUICK_READ seconds, with many tokens
 # too: a GPU reads many tokens in one pass as fast as a few.
 _FEW, _MANY, _QUICK_READ = 64, 512, 0.005
@@ -69,7 +74,7 @@ def calibrate(
     if before and (known or not before.busy or busy_cores() >= BUSY):
         return before
     cores = BusyCores()
-    found = known or CostProfile(_passes(target))
+    found = known or _of_target(target)
     seconds = {name: each.seconds() for name, each in drafters.items()}
     busy = known.busy if known else (cores.mean(_WATCHED) or 0.0) >= BUSY
     measured = replace(found, drafters=seconds, busy=busy)
@@ -138,7 +143,8 @@ def _profile(record: Any) -> CostProfile:
         raise ValueError("no seconds of every pass")
     drafters = {name: _seconds(each) for name, each in record["drafters"].items()}
     unseen = {_rows(rows): int(runs) for rows, runs in record.get("unseen", {}).items()}
-    return CostProfile(passes, drafters, bool(record.get("busy")), learnt, unseen)
+    change = _time(record.get("change", 0.0))
+    return CostProfile(passes, drafters, bool(record.get("busy")), learnt, unseen, change)
 
 
 def _by_rows(record: Mapping[str, float]) -> dict[int, float]:
@@ -181,6 +187,39 @@ def _file(
     files = [stat_signature(path) for path in (target, *drafters)]
     machine, build = machine_signature()
     return cache_file("costs", [files, *ways, snapshots, machine, asdict(runtime), build])
+
+
+def _of_target(context: KVSequence) -> CostProfile:
+    """Measure the passes of a target; its cache is empty afterwards."""
+    if context.model.is_offloaded and context.rollback is Rollback.PARTIAL:
+        return _of_gpu(context)
+    return CostProfile(_passes(context))
+
+
+def _of_gpu(context: KVSequence) -> CostProfile:
+    """Measure passes that follow others as wide, and what it costs when the width changes."""
+    began, found = perf_counter(), dict[int, float]()
+    context.truncate(0)
+    for width in _WIDTHS:
+        if width > min(WIDEST, context.n_ctx):
+            continue
+        if len(found) >= _ALWAYS and perf_counter() - began > _BUDGET:
+            break
+        # The first passes of a kind take many times as long.
+        _unsettled(context, width)
+        found[width] = min(seconds_of_pass(context, width) for _ in range(_SETTLED_PASSES))
+    narrow, wide = sorted(found)[0], sorted(found)[min(2, len(found) - 1)]
+    lost = [
+        _unsettled(context, width) - UNSETTLED * found[width] for width in (narrow, wide) * _CHANGES
+    ]
+    context.truncate(0)
+    change = median(lost)
+    return CostProfile(found, change=change if change > _NOTABLE_CHANGE * found[narrow] else 0.0)
+
+
+def _unsettled(context: KVSequence, width: int) -> float:
+    """Seconds of the first passes of a width."""
+    return sum(seconds_of_pass(context, width) for _ in range(UNSETTLED))
 
 
 def _passes(context: KVSequence) -> dict[int, float]:

@@ -116,7 +116,13 @@ class RuntimeConfig:
         return self.placement.in_words + (f"; drafter {drafter.in_words}" if drafter else "")
 
     def threads_of(self, model: Model) -> int:
-        """The number of CPU threads for this model."""
+        """The number of CPU threads for this model.
+
+        With all layers on a GPU only embeddings are looked up here, and threads that wait for more
+        slow down the one that decodes.
+        """
+        if model.is_offloaded and model.placement.is_on_devices:
+            return self.threads or 1
         return self.threads_for(model.size)
 
     def threads_for(self, weights: int) -> int:

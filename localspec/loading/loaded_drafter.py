@@ -38,6 +38,14 @@ from localspec.speculation.drafter import Drafter
 _BLOCK_DRAFTERS = {DFLASH: Dflash, DFLASH2: Dflash2, DSPARK: Dspark}
 
 
+def _at_least_two(rows: int) -> int:
+    """The rows of a draft model's pass on a GPU, where it costs time when they change.
+
+    The first pass of a draft has two, where all drafted tokens were accepted.
+    """
+    return max(2, rows)
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedDrafter:
     """A drafter with its model, if it has one; each text gets its own cache of the model.
@@ -88,6 +96,8 @@ class LoadedDrafter:
                 f"{self.model.path.name} cannot draft: its cache can forget "
                 f"{sequence.rollback.value}; use --draft suffix"
             )
+        if self.head is None and self.model.is_offloaded:
+            sequence.padded = _at_least_two
         kind = THROUGH_TEXT if self.translation else self.spec.kind
         why = obstacle(kind, sequence, target)
         if why is None:

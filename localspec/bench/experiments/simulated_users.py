@@ -44,6 +44,8 @@ from localspec.speculation.policy import Policy, Step
 
 USERS = (1, 2, 4, 8)
 DEPTHS = (1, 2, 3, 4, 6, 8, 12)
+# How what a change costs is spread over the decodes behind it.
+_CHANGE_PARTS = (0.25, 0.75)
 _SAMPLER = Sampler(SamplingParams(), Noise(0))
 
 
@@ -96,7 +98,8 @@ class SimulatedUsers:
     PassCosts. equal_work: whether the same tokens are right for all users. seed: of what is right.
     believed: the costs that policies begin with; None: the true ones. shared_drafting: whether a
     decode of the drafter for several texts takes longer than for one by as many times as one of the
-    target; else by as many times as there are texts.
+    target; else by as many times as there are texts. change: seconds that it costs when the rows of
+    decodes change, most of them in the next one. knows_change: whether policies know of that.
     """
 
     costs: Mapping[int, float]
@@ -107,8 +110,12 @@ class SimulatedUsers:
     seed: int = 0
     believed: Mapping[int, float] | None = None
     shared_drafting: bool = True
+    change: float = 0.0
+    knows_change: bool = True
     rounds: Rounds = field(init=False)
     writers: list[SimulatedWriter] = field(init=False, default_factory=list)
+    _last: int = field(init=False, default=0)
+    _since: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         budget = RowBudget()
@@ -121,13 +128,17 @@ class SimulatedUsers:
             first, further = (0.0, 0.0) if user.copies else (FIRST, FURTHER)
             alone = DrafterSeconds(first, further, READING)
             costs = CostModel(
-                PassCosts(passes, unequal_apart=self.unequal_apart),
+                PassCosts(
+                    passes,
+                    unequal_apart=self.unequal_apart,
+                    change=self.change if self.knows_change else 0.0,
+                ),
                 {drafter.name: alone.cost(passes)},
             )
             policy = self.make(drafter, costs, share)
             policy.begin()
             self.writers.append(SimulatedWriter(policy, drafter, costs, share))
-        self.rounds = Rounds(self.writers, self._seconds, unequal_apart=self.unequal_apart)
+        self.rounds = Rounds(self.writers, self._decode, unequal_apart=self.unequal_apart)
 
     @property
     def seconds(self) -> float:
@@ -143,6 +154,13 @@ class SimulatedUsers:
     def step(self) -> None:
         """One round."""
         self.rounds.step()
+
+    def _decode(self, rows: int) -> float:
+        """Seconds of the next decode."""
+        self._since = self._since + 1 if rows == self._last else 0
+        self._last = rows
+        part = _CHANGE_PARTS[self._since] if self._since < len(_CHANGE_PARTS) else 0.0
+        return self._seconds(rows) + part * self.change
 
     def _seconds(self, rows: int) -> float:
         """Seconds of a decode, linear between the known numbers of rows and behind the last."""

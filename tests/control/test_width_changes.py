@@ -1,0 +1,161 @@
+"""Changes of width: passes keep their rows where a GPU needs time for every change."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localspec.bench.experiments import simulated_drafter, simulated_users
+from localspec.bench.experiments.simulated_drafter import COSTS, User
+from localspec.bench.experiments.simulated_users import SimulatedUsers, auto, fixed, plain
+from localspec.control.cost_model import CostModel
+from localspec.control.cost_profile import CostProfile
+from localspec.control.fixed_depth import FixedDepth
+from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.width_changes import SETTLING, UNSETTLED, WidthChanges
+
+STEADY = {1: 1.0, 2: 1.1, 4: 1.4, 8: 2.0, 16: 2.4, 32: 3.2}
+SECONDS = [0.0, *(0.9 + 0.1 * rows for rows in range(1, WIDEST + 1))]
+CHANGE = 1.0
+
+
+def rows_of(needed: list[int], changes: WidthChanges) -> list[int]:
+    """The rows of passes over so many."""
+    given_ = []
+    for rows in needed:
+        given_.append(changes.padded(rows, SECONDS, WIDEST))
+        changes.settles(given_[-1])
+    return given_
+
+
+def test_a_long_run_keeps_its_rows() -> None:
+    needed = [5] * SETTLING + [4, 5, 3, 5, 4]
+    assert rows_of(needed, WidthChanges(CHANGE))[SETTLING - 1 :] == [5] * 6
+
+
+def test_a_short_run_never_has_the_same_rows_twice() -> None:
+    """The second pass of a width is the one that the graph is captured for."""
+    assert rows_of([1, 5, 5, 1, 1], WidthChanges(CHANGE)) == [1, 5, 6, 1, 1]
+    assert SETTLING > 3
+
+
+def test_padding_ends_once_it_has_cost_as_much_as_a_change() -> None:
+    # Each pass over 3 rows loses 0.5 seconds in one of 8.
+    needed = [8] * SETTLING + [3] * 4
+    assert rows_of(needed, WidthChanges(CHANGE))[SETTLING:] == [8, 8, 3, 3]
+
+
+def test_a_short_gap_is_padded_and_a_long_one_is_not() -> None:
+    # A plain pass loses 0.4 seconds in one of 5 rows.
+    needed = [5] * SETTLING + [1, 1, 5, 1, 1, 1, 1, 5]
+    assert rows_of(needed, WidthChanges(CHANGE))[SETTLING:] == [5, 5, 5, 5, 5, 1, 1, 5]
+
+
+def test_plain_passes_are_never_padded_without_a_long_run() -> None:
+    assert rows_of([1, 1, 6, 1, 1, 1, 7, 8, 1], WidthChanges(CHANGE)) == [1, 1, 6, 1, 1, 1, 7, 8, 1]
+
+
+@given(st.lists(st.integers(1, WIDEST), max_size=60), st.integers(0, 9), st.floats(0.01, 9))
+def test_passes_have_room_for_what_they_need(needed: list[int], seed: int, change: float) -> None:
+    changes, random = WidthChanges(change), Random(seed)
+    for rows in needed:
+        most = random.randint(rows, WIDEST)
+        found = changes.padded(rows, SECONDS, WIDEST if rows == 1 else most)
+        assert rows <= found
+        changes.settles(found)
+        assert changes.per_draft >= 0
+
+
+def test_a_draft_pays_its_part_of_all_changes() -> None:
+    """Also of those back to plain passes."""
+    costs = PassCosts(STEADY, change=2.0)
+    assert costs.seconds(1) == 1.0
+    expensive = costs.seconds(4)
+    assert expensive > 1.4
+    for _ in range(40):  # one change to 4 rows, and none back
+        costs.learn(4, 1.4)
+    assert costs.seconds(4) == pytest.approx(1.4, abs=0.15)
+    assert costs.table[1:5] == [costs.seconds(rows) for rows in range(1, 5)]
+    for _ in range(200):
+        for rows, seconds in ((4, 1.9), (1, 1.5), (1, 2.5), (1, 1.0)):
+            costs.learn(rows, seconds)
+    # Of these 4 passes one is drafted, and 0.5 + 0.5 + 1.5 are lost.
+    assert costs.seconds(4) == pytest.approx(1.4 + 2.5, rel=0.1)
+    assert costs.seconds(1) == pytest.approx(1.0)
+
+
+def test_passes_behind_a_change_say_nothing_of_their_width() -> None:
+    costs = PassCosts(STEADY, change=2.0)
+    for _ in range(30):
+        for rows, seconds in ((4, 3.0), (1, 3.0)):
+            costs.learn(rows, seconds)
+    assert costs.seconds(1) == 1.0
+    assert costs.unpadded(4) == pytest.approx(1.4)
+    for _ in range(UNSETTLED + 9):
+        costs.learn(1, 1.2)
+    assert costs.seconds(1) == pytest.approx(1.2)
+    assert not PassCosts(STEADY).keeps_width
+    assert not costs.is_stale(1)
+
+
+def test_without_changes_everything_is_as_it_was() -> None:
+    known, none = PassCosts(STEADY), PassCosts(STEADY, change=0.0)
+    for rows, seconds in ((1, 1.1), (4, 2.0), (1, 1.1), (2, 1.0)) * 9:
+        known.learn(rows, seconds)
+        none.learn(rows, seconds)
+        assert known.padded(rows) == none.padded(rows)
+    assert known.table == none.table
+
+
+def test_a_profile_tells_costs_of_changes() -> None:
+    assert CostModel.of(CostProfile(STEADY, change=0.5)).passes.keeps_width
+    assert not CostModel.of(CostProfile(STEADY)).passes.keeps_width
+
+
+def test_fixed_depths_keep_their_rows_too() -> None:
+    policy = FixedDepth((), 3, passes=PassCosts(STEADY, change=CHANGE))
+    passes = PassCosts(STEADY, change=CHANGE)
+    assert [policy.padded(rows) for rows in (4, 4, 4, 4, 3)] == [
+        passes.padded(rows) for rows in (4, 4, 4, 4, 3)
+    ]
+    assert FixedDepth((), 3, passes=PassCosts(STEADY)).padded(3) == 3
+
+
+def speed(users: SimulatedUsers) -> float:
+    done = users.run(1000)
+    return sum(writer.tokens for writer in done.writers) / done.seconds
+
+
+@pytest.mark.parametrize("costs", ["GPU", "F16 A"])
+@pytest.mark.parametrize("change", [0.4, 2.0])
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("count", [1, 2])
+def test_never_slower_and_near_a_fixed_depth(
+    costs: str, change: float, rate: float, count: int
+) -> None:
+    users = [User(rate)] * count
+    before, after = (
+        speed(SimulatedUsers(COSTS[costs], users, make, change=change)) for make in (plain, auto)
+    )
+    assert after > 0.96 * before
+    if rate == 0.9:
+        best = max(
+            speed(SimulatedUsers(COSTS[costs], users, fixed(depth), change=change))
+            for depth in (2, 4, 6, 8)
+        )
+        assert after > 0.8 * best
+
+
+def test_who_does_not_know_of_changes_loses_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What made the policy slower than plain decoding on a real GPU."""
+    for module in (simulated_users, simulated_drafter):
+        monkeypatch.setattr(module, "FURTHER", 0.36)
+        monkeypatch.setattr(module, "FIRST", 0.4)
+    steady = {1: 1.0, 2: 1.09, 4: 1.38, 8: 1.97, 16: 2.42, 32: 3.2}
+    switched = {rows: seconds + 0.5 for rows, seconds in steady.items()}
+    users = [User(0.7)]
+    knowing = speed(SimulatedUsers(steady, users, auto, change=2.0))
+    other = SimulatedUsers(steady, users, auto, change=2.0, knows_change=False, believed=switched)
+    assert knowing > 0.96
+    assert speed(other) < 0.95 * knowing

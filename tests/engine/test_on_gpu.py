@@ -1,0 +1,145 @@
+"""What an engine does where its models are on a GPU; here they only say that they are."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fakes.prompts import PROMPTS
+from fakes.pycode import PYCODE, load
+
+from localspec.control.cost_profile import CostProfile
+from localspec.llama.context import Context, single_sequence
+from localspec.llama.model import Model
+from localspec.llama.placement import Placement
+from localspec.llama.sequence import KVSequence
+from localspec.loading import calibration
+from localspec.loading.config import RuntimeConfig, threads_for
+
+Passes = list[tuple[Path, int, int]]
+
+
+@pytest.fixture(autouse=True)
+def offloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    always = property(lambda _self: True, lambda _self, _value: None)
+    monkeypatch.setattr(Model, "is_offloaded", always, raising=False)
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
+    """The model's file, the rows and the rows with logits of every pass."""
+    compute, seen = Context._run_batch, Passes()
+
+    def noted(self: Context) -> int:
+        batch = self._batch.struct
+        wanted = sum(bool(batch.logits[i]) for i in range(batch.n_tokens))
+        seen.append((self.model.path, batch.n_tokens, wanted))
+        return compute(self)
+
+    monkeypatch.setattr(Context, "_run_batch", noted)
+    return seen
+
+
+def with_change(change: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let passes on this GPU take so many plain passes longer when their rows change."""
+    costs = {1: 1e-3, 2: 1.1e-3, 4: 1.3e-3, 8: 1.8e-3, 16: 2.2e-3}
+    profile = CostProfile(costs, change=1e-3 * change)
+    monkeypatch.setattr(calibration, "_of_gpu", lambda _target: profile)
+
+
+@pytest.mark.parametrize("depth", [3, None])
+def test_equal_passes_are_alike(
+    passes: Passes, monkeypatch: pytest.MonkeyPatch, depth: int | None
+) -> None:
+    """The same rows, and the same number of them with logits: else a graph is built anew."""
+    with_change(5.0, monkeypatch)
+    expected = None
+    for draft in ("none", "auto"):
+        with load(draft=draft, threads=1, context=512) as engine:
+            engine.generate(PROMPTS[0], max_tokens=2, depth=depth)
+            passes.clear()
+            result = engine.generate(PROMPTS[0], max_tokens=96, depth=depth, temperature=0)
+            expected = expected or result.token_ids
+            assert result.token_ids == expected
+            seen = list(passes)
+    target = [(rows, wanted) for path, rows, wanted in seen if path == PYCODE.target]
+    assert all(rows == wanted for rows, wanted in target)
+    if depth:
+        drafted = [rows for rows, _ in target[1:]]
+        assert Counter(drafted).most_common(1)[0][1] > len(drafted) / 2
+        assert result.stats.accepted > 0
+
+
+def test_a_draft_model_draws_every_token_in_a_pass_of_two_rows(
+    passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_change(0.0, monkeypatch)
+    with load(draft=str(PYCODE.drafter), threads=1, context=512) as engine:
+        engine.generate(PROMPTS[0], max_tokens=2, depth=3)
+        passes.clear()
+        result = engine.generate(PROMPTS[0], max_tokens=64, depth=3, temperature=0)
+    drawn = Counter(
+        (rows, wanted) for path, rows, wanted in passes if path == PYCODE.drafter and rows < 4
+    )
+    assert result.stats.drafted > 30
+    assert set(drawn) == {(2, 1)}
+
+
+def test_passes_are_measured_behind_others_as_wide(
+    target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last, since = [0], [0]
+
+    def seconds(_context: KVSequence, rows: int) -> float:
+        since[0] = since[0] + 1 if rows == last[0] else 0
+        last[0] = rows
+        return 0.001 * (1 + rows / 10) + (0.0004, 0.0016, 0.0)[min(since[0], 2)]
+
+    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+        found = calibration._of_target(context)
+        assert found.passes[1] == pytest.approx(0.0011)
+        assert found.passes[8] == pytest.approx(0.0018)
+        assert found.change == pytest.approx(0.002)
+        assert len(found.passes) == len(calibration._WIDTHS)
+        monkeypatch.setattr(calibration, "seconds_of_pass", lambda _context, rows: 0.001 * rows)
+        assert calibration._of_target(context).change == 0.0
+
+
+def test_a_slow_target_is_measured_at_a_few_widths(
+    target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "_BUDGET", 0.0)
+    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+        assert set(calibration._of_target(context).passes) == {1, 2, 4, 8}
+
+
+def test_what_a_change_costs_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_change(2.0, monkeypatch)
+    with load(draft="auto", threads=1, context=256) as engine:
+        assert engine.pass_costs and engine.pass_costs.keeps_width
+    monkeypatch.setattr(calibration, "_of_gpu", lambda _target: pytest.fail("measured again"))
+    with load(draft="auto", threads=1, context=256) as engine:
+        assert engine.pass_costs and engine.pass_costs.keeps_width
+
+
+@pytest.mark.parametrize(
+    "placement, threads, expected",
+    [
+        (Placement(), None, 1),
+        (Placement(gpu_layers=-1), None, 1),
+        (Placement(), 3, 3),
+        (Placement(gpu_layers=2), None, threads_for(1 << 40)),
+        (Placement(cpu_moe=1), None, threads_for(1 << 40)),
+    ],
+)
+def test_one_thread_is_enough_where_all_layers_are_on_a_gpu(
+    target_model: Model,
+    monkeypatch: pytest.MonkeyPatch,
+    placement: Placement,
+    threads: int | None,
+    expected: int,
+) -> None:
+    monkeypatch.setattr(target_model, "placement", placement)
+    monkeypatch.setattr(target_model, "size", 1 << 40)
+    assert RuntimeConfig(placement=placement, threads=threads).threads_of(target_model) == expected
