@@ -13,15 +13,19 @@ _MOST_RUNS = 3
 
 @dataclass(frozen=True, slots=True)
 class DrafterSeconds:
-    """Seconds of a drafter: its first token, each further token, each token of text it reads."""
+    """Seconds of a drafter: its first token, each further token, each token of text it reads.
+
+    change: see DrafterCost.
+    """
 
     first: float
     further: float
     reading: float
+    change: float = 0.0
 
     def cost(self, passes: Mapping[int, float]) -> DrafterCost:
         """A cost to start learning from. passes: of the target, see DrafterCost."""
-        return DrafterCost(self.first, self.further, self.reading, passes)
+        return DrafterCost(self.first, self.further, self.reading, passes, self.change)
 
 
 @dataclass(frozen=True, slots=True)

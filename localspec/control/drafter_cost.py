@@ -17,7 +17,8 @@ class DrafterCost:
     """Seconds that a drafter takes.
 
     first: the first token of a draft, with a backlog of one or two tokens. further: each token
-    after the first. reading: each token of a longer backlog. These are of a text that drafts alone.
+    after the first. reading: each token of a longer backlog. change: what a longer backlog costs
+    besides, on a GPU (see WidthChanges). These are of a text that drafts alone.
 
     Where several texts draft, a decode has a row of each. similar: seconds by rows of similar
     decodes, those of the target, from which their cost is guessed until it is learnt.
@@ -30,6 +31,7 @@ class DrafterCost:
     further: float = 0.0
     reading: float = 0.0
     similar: Mapping[int, float] = field(default_factory=lambda: _NOTHING_SHARED)
+    change: float = 0.0
     _first: RecentMedian = field(default_factory=RecentMedian)
     _further_seen: int = 0
     _decodes: PassCosts | None = None
@@ -68,7 +70,7 @@ class DrafterCost:
 
     def reading_seconds(self, tokens: int, slowdown: float = 1.0) -> float:
         """Seconds to evaluate this many tokens of text. slowdown: PassCosts.reading_slowdown."""
-        return slowdown * tokens * self.reading
+        return slowdown * tokens * self.reading + (self.change if tokens else 0.0)
 
     def learn_whole(self, seconds: float, tokens: int, *, cheap: bool) -> None:
         """Learn from a whole draft of `tokens` tokens. cheap: its time does not depend on depth."""
@@ -124,7 +126,7 @@ class DrafterCost:
         return self._decodes
 
     def _learn_reading(self, seconds: float, backlog: int, slowdown: float) -> None:
-        each = max(0.0, seconds) / (backlog - 2) / slowdown
+        each = max(0.0, seconds - self.change) / (backlog - 2) / slowdown
         self.reading = self._learnt(self._reading, each, self.reading)
 
     @staticmethod

@@ -47,7 +47,7 @@ def cost_model(costs: StepCosts, *, unequal_apart: bool = False) -> CostModel:
     """
     passes = {rows: each + costs.host for rows, each in costs.passes.items()}
     drafters: dict[str, DrafterCost] = {
-        name: _Known(cost.first, cost.further, cost.reading, cost.similar)
+        name: _Known(cost.first, cost.further, cost.reading, cost.similar, cost.change)
         for name, cost in costs.drafters.items()
     }
     return CostModel(PassCosts(passes, unequal_apart=unequal_apart), drafters)

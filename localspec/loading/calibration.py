@@ -39,6 +39,8 @@ _SETTLED_PASSES, _CHANGES, _NOTABLE_CHANGE = 3, 4, 0.02
 # Reading is measured with few tokens; if that takes less than _QUICK_READ seconds, with many tokens
 # too: a GPU reads many tokens in one pass as fast as a few.
 _FEW, _MANY, _QUICK_READ = 64, 512, 0.005
+# The rows of a draft model's passes where its backlog is short, and where it is longer.
+_BACKLOGS = (2, 6)
 # The rows of a draft of one token and of eight, with a token more that was committed before.
 _DRAFTED = (2, 9)
 # The way of a model that draws all tokens of a draft from one pass.
@@ -205,16 +207,31 @@ def _of_gpu(context: KVSequence) -> CostProfile:
             continue
         if len(found) >= _ALWAYS and perf_counter() - began > _BUDGET:
             break
-        # The first passes of a kind take many times as long.
-        _unsettled(context, width)
-        found[width] = min(seconds_of_pass(context, width) for _ in range(_SETTLED_PASSES))
+        found[width] = _settled(context, width)
     narrow, wide = sorted(found)[0], sorted(found)[min(2, len(found) - 1)]
-    lost = [
-        _unsettled(context, width) - UNSETTLED * found[width] for width in (narrow, wide) * _CHANGES
-    ]
+    change = _seconds_of_change(context, found, narrow, wide)
     context.truncate(0)
-    change = median(lost)
     return CostProfile(found, change=change if change > _NOTABLE_CHANGE * found[narrow] else 0.0)
+
+
+def _settled(context: KVSequence, width: int) -> float:
+    """Seconds of a pass that follows others as wide."""
+    # The first passes of a kind take many times as long.
+    _unsettled(context, width)
+    return min(seconds_of_pass(context, width) for _ in range(_SETTLED_PASSES))
+
+
+def _seconds_of_change(
+    context: KVSequence, settled: Mapping[int, float], one: int, other: int
+) -> float:
+    """How much longer the passes behind a change between two widths take, all together."""
+    return max(
+        0.0,
+        median(
+            _unsettled(context, width) - UNSETTLED * settled[width]
+            for width in (one, other) * _CHANGES
+        ),
+    )
 
 
 def _unsettled(context: KVSequence, width: int) -> float:
@@ -256,9 +273,13 @@ def seconds_one_by_one(context: KVSequence) -> DrafterSeconds:
     context.truncate(0)
     further = least_seconds(lambda: seconds_of_pass(context, 1))
     first = least_seconds(lambda: seconds_of_pass(context, min(2, context.n_ctx)))
-    reading = _reading(context)
+    reading, change = _reading(context), 0.0
+    if context.model.is_offloaded:
+        few, more = (min(rows, context.n_ctx) for rows in _BACKLOGS)
+        steady = {rows: _settled(context, rows) for rows in (few, more)}
+        change = _seconds_of_change(context, steady, few, more)
     context.truncate(0)
-    return DrafterSeconds(first, further, reading)
+    return DrafterSeconds(first, further, reading, change)
 
 
 def seconds_in_one_pass(context: KVSequence) -> DrafterSeconds:

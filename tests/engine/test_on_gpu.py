@@ -106,6 +106,32 @@ def test_passes_are_measured_behind_others_as_wide(
         assert calibration._of_target(context).change == 0.0
 
 
+def test_a_draft_model_pays_for_longer_backlogs(
+    target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last, since = [0], [0]
+
+    def seconds(_context: KVSequence, rows: int) -> float:
+        since[0] = since[0] + 1 if rows == last[0] else 0
+        last[0] = rows
+        return 0.001 + (0.003, 0.005, 0.0)[min(since[0], 2)]
+
+    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    monkeypatch.setattr(calibration, "_reading", lambda _context: 0.0001)
+    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+        found = calibration.seconds_one_by_one(context)
+    assert (found.further, found.change) == (pytest.approx(0.001), pytest.approx(0.008))
+    cost = found.cost({1: 0.01, 4: 0.02})
+    assert [cost.catch_up_seconds(backlog) for backlog in (1, 2)] == [0.0, 0.0]
+    assert cost.catch_up_seconds(6) == pytest.approx(0.008 + 4 * 0.0001)
+    # What was learnt of reading has no change in it.
+    cost.learn_first(cost.first + 0.008 + 30 * 0.0002, 32)
+    assert cost.reading == pytest.approx(0.0001)
+    for _ in range(9):
+        cost.learn_first(cost.first + 0.008 + 30 * 0.0002, 32)
+    assert cost.reading == pytest.approx(0.0002)
+
+
 def test_a_slow_target_is_measured_at_a_few_widths(
     target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
