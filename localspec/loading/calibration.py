@@ -274,6 +274,7 @@ def seconds_one_by_one(context: KVSequence) -> DrafterSeconds:
     further = least_seconds(lambda: seconds_of_pass(context, 1))
     first = least_seconds(lambda: seconds_of_pass(context, min(2, context.n_ctx)))
     reading, change = _reading(context), 0.0
+    context.truncate(0)
     if context.model.is_offloaded:
         few, more = (min(rows, context.n_ctx) for rows in _BACKLOGS)
         steady = {rows: _settled(context, rows) for rows in (few, more)}
