@@ -14,6 +14,7 @@ from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowBudget, RowShare
+from localspec.control.width_changes import UNSETTLED
 from localspec.forecast.answers import Answer
 from localspec.forecast.rounds import Rounds, Writer
 from localspec.forecast.simulated_run import SimulatedStep
@@ -21,6 +22,10 @@ from localspec.forecast.timing import StepCosts
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, backlog
 from localspec.speculation.policy import Policy, Step
+
+# What a change of the rows costs, as parts of it, in the passes behind it, by their number: on an
+# H100 the second pass, in which the graph is captured, takes longest.
+_PARTS = {1: (1.0,), UNSETTLED: (0.25, 0.75)}
 
 
 class _Known(DrafterCost):
@@ -50,24 +55,27 @@ def cost_model(costs: StepCosts, *, unequal_apart: bool = False) -> CostModel:
         name: _Known(cost.first, cost.further, cost.reading, cost.similar, cost.change)
         for name, cost in costs.drafters.items()
     }
-    return CostModel(PassCosts(passes, unequal_apart=unequal_apart), drafters)
+    change = costs.switch if costs.unsettled > 1 else 0.0
+    return CostModel(PassCosts(passes, unequal_apart=unequal_apart, change=change), drafters)
 
 
 class Decodes:
     """Seconds of decodes of the target by their rows, one after the other.
 
-    switching: what the last one took longer because the one before had other rows.
+    switching: what the last one took longer because the rows have changed.
     """
 
     def __init__(self, costs: StepCosts) -> None:
-        self._passes, self._switch = PassCosts(costs.passes), costs.switch
-        self._rows = 0
+        self._passes = PassCosts(costs.passes)
+        self._more = [costs.switch * part for part in _PARTS[costs.unsettled]]
+        self._rows = self._since = 0
         self.switching = 0.0
 
     def seconds(self, rows: int) -> float:
         """Seconds of the next one."""
-        self.switching = self._switch if rows != self._rows else 0.0
+        self._since = self._since + 1 if rows == self._rows else 0
         self._rows = rows
+        self.switching = self._more[self._since] if self._since < len(self._more) else 0.0
         return self._passes.unpadded(rows) + self.switching
 
 

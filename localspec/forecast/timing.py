@@ -7,6 +7,7 @@ from statistics import median
 from time import perf_counter
 
 from localspec.control.drafter_cost import DrafterCost
+from localspec.control.width_changes import UNSETTLED
 from localspec.forecast.answers import Answer
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
@@ -32,13 +33,16 @@ class StepCosts:
 
     passes: of a pass of the target, by its rows, after a pass of as many rows. switch: what a pass
     takes longer after one of other rows, because llama.cpp then builds its graph anew. host: all
-    else, per token of text (rules and filters work row by row). drafters: by name.
+    else, per token of text (rules and filters work row by row). drafters: by name. unsettled: how
+    many passes behind a change take longer, which `switch` is the sum of: one, on a GPU more (see
+    WidthChanges).
     """
 
     passes: dict[int, float]
     switch: float
     host: float
     drafters: dict[str, DrafterCost]
+    unsettled: int = 1
 
     @property
     def plain(self) -> float:
@@ -52,7 +56,8 @@ class StepCosts:
 
 @dataclass(slots=True)
 class _Samples:
-    """Measured seconds. passes: after a pass of as many rows; switched: after one of others.
+    """Measured seconds. passes: after passes of as many rows; switched: after one of others, of
+    all passes until then.
 
     few, many: of drafts of _FEW and of _MANY tokens. reading: of a first draft behind the prompt.
     """
@@ -81,7 +86,8 @@ def measure_costs(
     plain = median(each.stats.seconds.verify / each.stats.steps for each in answers)
     token = median(each.stats.seconds.generate / each.stats.steps for each in answers)
     answer = max(answers, key=lambda each: len(each.tokens))
-    samples = _Measurement(context, model, model_free, answer, forget).samples()
+    measurement = _Measurement(context, model, model_free, answer, forget)
+    samples, unsettled = measurement.samples(), measurement.unsettled
     # A busier machine, or a longer text, slows all parts alike.
     scale = plain / _typical(samples.plain)
     passes = {rows: scale * _typical(each) for rows, each in samples.passes.items()}
@@ -93,9 +99,11 @@ def measure_costs(
         reading = max(0.0, scale * _typical(samples.reading) - first) / len(answer.prompt)
         further = max(0.0, (many - first) / (_MANY - _FEW))
         drafters[model.name] = DrafterCost(first, further, reading)
-    more = [scale * _typical(each) - passes[rows] for rows, each in samples.switched.items()]
+    more = [
+        scale * _typical(each) - unsettled * passes[rows] for rows, each in samples.switched.items()
+    ]
     switch = max(0.0, median(more))
-    return StepCosts({**passes, 1: plain}, switch, max(0.0, token - plain), drafters)
+    return StepCosts({**passes, 1: plain}, switch, max(0.0, token - plain), drafters, unsettled)
 
 
 def shared_decodes(drafter: KVSequence, answers: Sequence[Answer], most: int) -> dict[int, float]:
@@ -135,7 +143,10 @@ def _typical(seconds: Sequence[float]) -> float:
 
 
 class _Measurement:
-    """Measures the widths in turn, with every drafter once before each, as when they decode."""
+    """Measures the widths in turn, with every drafter once before each, as when they decode.
+
+    unsettled: as in StepCosts.
+    """
 
     def __init__(
         self,
@@ -150,6 +161,7 @@ class _Measurement:
         self._model_free = model_free
         self._answer = answer
         self._forget = forget
+        self.unsettled = UNSETTLED if context.model.is_offloaded else 1
         self._place = len(answer.prompt) + len(answer.tokens) // 2
         self._count = 0
 
@@ -171,14 +183,18 @@ class _Measurement:
         return samples
 
     def _measure(self, width: int, samples: _Samples) -> None:
-        self._pass_seconds(1)
+        for _ in range(self.unsettled):
+            self._pass_seconds(1)
         samples.plain.append(self._pass_seconds(1))
         for name, seconds in self._model_free_seconds().items():
             samples.model_free[name].append(seconds)
         samples.few.append(self._draft_seconds(self._place + self._count % 8, _FEW))
         samples.many.append(self._draft_seconds(self._place + self._count % 8, _MANY))
-        samples.switched[width].append(self._pass_seconds(width))
-        self._draft_seconds(self._place, _FEW)
+        switched = 0.0
+        for _ in range(self.unsettled):
+            switched += self._pass_seconds(width)
+            self._draft_seconds(self._place, _FEW)
+        samples.switched[width].append(switched)
         samples.passes[width].append(self._pass_seconds(width))
         self._count += 1
 

@@ -24,6 +24,7 @@ from localspec.bench.experiments.simulated_drafter import COSTS
 from localspec.bench.prompt_sets import SETS, Task, load_tasks
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.width_changes import UNSETTLED
 from localspec.drafters.suffix import Suffix
 from localspec.engine.engine import Engine, load
 from localspec.forecast.answers import Answer
@@ -99,10 +100,15 @@ def record(engine: Engine, tasks: Sequence[Task], options: GenerationOptions) ->
     return Recorded(answers, ReplayedDrafter(model, answers, drafts), copies)
 
 
-def costs_of(passes: Mapping[int, float], draft: float, model: str) -> StepCosts:
-    """Costs in plain passes. draft: of a drafted token of the model."""
-    drafters = {Suffix.name: DrafterCost(_COPYING), model: DrafterCost(draft, draft, _READING)}
-    return StepCosts(dict(passes), 0.0, 0.0, drafters)
+def costs_of(
+    passes: Mapping[int, float], draft: float, model: str, change: float = 0.0
+) -> StepCosts:
+    """Costs in plain passes. draft: of a drafted token of the model. change: see WidthChanges."""
+    drafters = {
+        Suffix.name: DrafterCost(_COPYING),
+        model: DrafterCost(draft, draft, _READING, change=change),
+    }
+    return StepCosts(dict(passes), change, 0.0, drafters, UNSETTLED if change else 1)
 
 
 def gains(recorded: Recorded, costs: StepCosts) -> Gains:
@@ -180,7 +186,8 @@ def main() -> None:
                 }
                 recorded = record(engine, tasks, asked)
                 for machine in options.costs:
-                    known = costs_of(COSTS[machine], options.cost, recorded.model.name)
+                    passes, change = COSTS[machine], options.change
+                    known = costs_of(passes, options.cost, recorded.model.name, change)
                     its = gains(recorded, known)
                     lost = (its.losses.by_reason.get(each, 0.0) for each in _REASONS)
                     table.print_row(
@@ -202,6 +209,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--draft", required=True, type=Path, help="the draft model")
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--cost", type=float, default=0.05, help="of a drafted token, in passes")
+    parser.add_argument("--change", type=float, default=0.0, help="of the rows, in plain passes")
     parser.add_argument("--sets", nargs="*", default=[*SETS][:5], choices=SETS)
     parser.add_argument("--costs", nargs="*", default=[*COSTS], choices=COSTS)
     return parser.parse_args()
