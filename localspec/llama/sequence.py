@@ -30,10 +30,9 @@ _MAX_REPLAYED = 8
 class KVSequence(Closing):
     """One text in a context, made by `Context.new_sequence`. Close it (or use `with`).
 
-    tokens: the committed text. chunk: prompt tokens per pass. evaluated: the number of tokens in
-    all passes, without padding. After an interrupted pass the cache may hold more than `tokens`;
-    the next call first rolls back the rest. After a rollback the cache may hold less; the next pass
-    first evaluates the missing tokens.
+    tokens: the committed text. chunk: prompt tokens per pass. evaluated: the tokens in all passes,
+    without padding. After an interrupted pass the cache may hold more than `tokens`; the next call
+    rolls back the rest. After a rollback it may hold less; the next pass first evaluates those.
 
     Of the last pass: again is the number of tokens that it evaluated once more, rows_in_pass all
     its rows without padding, and branch_ids the ids of its draft's branches, until `commit`.
