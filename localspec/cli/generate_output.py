@@ -40,7 +40,9 @@ def _reproducible(engine: Engine, running: Generation) -> str:
         return ""
     rows, uniform = width.least_rows, width.is_uniform
     passes = f"all passes of {rows} rows, also of prompts" if uniform else f"passes of {rows} rows"
-    return f"reproducible: {passes}, {width.cost:.2f} x the time of one"
+    short = uniform and (running.settings.depth or 0) >= rows
+    limit = f", so drafts of {rows - 1} tokens at most" if short else ""
+    return f"reproducible: {passes}, {width.cost:.2f} x the time of one{limit}"
 
 
 class Decisions:

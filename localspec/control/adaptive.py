@@ -120,6 +120,7 @@ class AdaptivePolicy:
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
         self._round = round_ = Round(self._passes, self.rows.offer, self.rows.others)
+        self._passes.share(round_.texts)
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
         if self.rows.rests(round_.others) and self._all_may_rest(limit):
@@ -215,8 +216,7 @@ class AdaptivePolicy:
         if running := self._running:
             expected = self._passes.seconds(step.rows)
             running.candidate.overlap.learn(step.ahead, step.pass_seconds, expected)
-        if not step.ahead:
-            self._passes.learn(step.rows, step.pass_seconds)
+        self._passes.learn(step.rows, None if step.ahead else step.pass_seconds)
 
     def plain_time(self, step: Step) -> float | None:
         """Seconds that plain steps would have taken for the tokens of a step; None: unknown."""
@@ -245,7 +245,7 @@ class AdaptivePolicy:
         """Charge a step to the loss budget of all texts: the rows of one may cost another time."""
         running, reading = self._running, sum(step.reading.values())
         beside = reading + (running.cost_of(max(1, len(step.drafted))) if running else 0.0)
-        if step.is_plain_decode and not self._passes.unequal_apart:
+        if step.is_plain_decode and not (self._passes.unequal_apart or self._passes.keeps_width):
             took = expected = plain + reading
         else:
             took = step.seconds - (running.reading if running else 0.0)
@@ -291,8 +291,7 @@ class AdaptivePolicy:
         del survivals[self._affordable(survivals, drafting, catching_up) :]
         savings = candidate.savings(survivals, round_.table()) if self._overlaps(limit) else []
         late = catching_up / max(1, answer_backlog)
-        if has_prompt_to_read:
-            round_ = round_.jointly()
+        round_ = round_.jointly() if has_prompt_to_read else round_
         best, best_rate = round_.best(survivals, drafting, late, catching_up, savings)
         if best and reading > candidate.affordable(tokens_left, round_.share / round_.texts):
             saved = round_.saved(best, best_rate, survivals, tokens_left)
@@ -347,7 +346,8 @@ class AdaptivePolicy:
     def _chosen(self, options: list[Option]) -> tuple[Option | None, str]:
         # Beside texts that draft, a plain step says nothing of the cost of plain decoding.
         stale = self._round.texts == 1 and self._passes.is_stale(1)
-        if self._steps_since_plain >= (_PLAIN_AT_MOST_EVERY if stale else _PLAIN_EVERY):
+        every = _PLAIN_AT_MOST_EVERY if stale else _PLAIN_EVERY
+        if self._steps_since_plain >= every and not self._passes.keeps_width:
             return None, "to see what a plain step costs now"
         best = max(options, key=lambda option: option.rate, default=None)
         if best and best.rate > _LEAST_GAIN / self._round.plain:

@@ -83,8 +83,8 @@ class FixedDepth:
 
     def learn(self, step: Step) -> None:
         """Learn what passes cost, and how far the text is ahead of one without drafts."""
-        if self._passes and not step.ahead and step.tells_cost:
-            self._passes.learn(step.rows, step.pass_seconds)
+        if self._passes and step.tells_cost:
+            self._passes.learn(step.rows, None if step.ahead else step.pass_seconds)
         if self._rows and self._passes:
             self._rows.learn(step, self._passes)
             self._offer()

@@ -55,6 +55,7 @@ class PassCosts:
         change: float = 0.0,
     ) -> None:
         self.unequal_apart, self._pads = unequal_apart, pads
+        self._change = change
         self._changes = WidthChanges(change) if change else None
         # By width: the base costs that were measured; others are interpolated.
         self._measured = {width: each for width, each in profile.items() if width <= WIDEST}
@@ -82,15 +83,17 @@ class PassCosts:
         factor = self._factor
         if not self._changes:
             return [factor * best for best in self._best]
-        unused, plain, *drafted = self._best
-        more = self._changes.per_draft
-        return [unused, factor * plain, *(factor * best + more for best in drafted)]
+        more, plain = self._changes.per_draft, self._changes.plain_rows
+        return [
+            factor * best + (more if rows > plain else 0.0) for rows, best in enumerate(self._best)
+        ]
 
     def seconds(self, width: int) -> float:
         """Seconds of a pass over `width` rows, padded if that is faster."""
         if width > WIDEST_DECODE:
             return self.seconds(WIDEST_DECODE) * width / WIDEST_DECODE
-        more = self._changes.per_draft if self._changes and width > 1 else 0.0
+        changes = self._changes
+        more = changes.per_draft if changes and width > changes.plain_rows else 0.0
         return self._factor * self._best[width] + more
 
     def unpadded(self, width: int) -> float:
@@ -124,18 +127,35 @@ class PassCosts:
         """From now on every pass has at least `least_rows` rows, a plain pass too."""
         if least_rows == self._least_rows:
             return
+        # Passes of a reproducible text seldom change their rows, on a GPU never.
+        self._changes = WidthChanges(self._change) if self._change and least_rows == 1 else None
         self._least_rows, plain = least_rows, self._base[least_rows]
         wider = {width: each for width, each in self._measured.items() if width > least_rows}
         self._measured = {1: plain, least_rows: plain, **wider}
         self._set_base()
         self._profiled = plain
 
-    def learn(self, width: int, seconds: float) -> None:
+    def begin_text(self) -> None:
+        """A text begins: other passes were computed meanwhile, and others may share its decodes."""
+        if self._changes:
+            self._changes.begin()
+
+    def share(self, texts: int) -> None:
+        """So many texts share a decode, with a row each where nobody drafts."""
+        if self._changes:
+            self._changes.plain_rows = texts
+
+    def learn(self, width: int, seconds: float | None) -> None:
         """Learn from a pass over `width` rows, those of all texts that share it.
 
-        seconds: of its step, without the drafting, and with the whole decode.
+        seconds: of its step, without the drafting, and with the whole decode; None: they tell
+        nothing.
         """
-        if not 1 <= width <= WIDEST_DECODE or seconds <= 0:
+        if not 1 <= width <= WIDEST_DECODE:
+            return
+        if seconds is None or seconds <= 0:
+            if self._changes:
+                self._changes.settles(width)
             return
         if width == self._least_rows:
             width = 1
@@ -176,7 +196,10 @@ class PassCosts:
 
     @property
     def keeps_width(self) -> bool:
-        """Whether changes of the rows cost time, so that passes keep theirs for a while."""
+        """Whether changes of the rows cost time, so that passes keep theirs for a while.
+
+        Then a single plain pass between others tells nothing of plain decoding.
+        """
         return self._changes is not None
 
     @property

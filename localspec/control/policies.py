@@ -81,16 +81,18 @@ class Policies:
         InvalidValueError if the drafter that the settings name is not loaded.
         """
         drafters = self._named(settings.drafter)
-        if self.costs:
-            self.costs.passes.set_least_rows(least_rows)
+        passes = self.costs.passes if self.costs else None
+        if passes:
+            passes.set_least_rows(least_rows)
+            passes.begin_text()
         if settings.depth is not None or not drafters or not self.costs:
             depth = min(settings.depth or 0, deepest)
             return FixedDepth(
                 drafters if depth else self._reading,
                 depth,
                 rows=rows,
-                passes=self.costs.passes if self.costs else None,
-                widest=deepest + 1,
+                passes=passes,
+                widest=WIDEST if passes and passes.keeps_width else deepest + 1,
             )
         key = settings.rule, round(temperature, 1), settings.drafter
         if key not in self._adaptive:

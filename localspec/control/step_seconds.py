@@ -43,6 +43,7 @@ class StepSeconds:
         if not self._passes.knows(1 + len(step.others)):
             return None
         plain = self.plain(step)
-        if not step.again and not step.ahead:
+        # On a GPU a pass may have been slow as its rows were others, and plain ones never are.
+        if not (step.again or step.ahead or self._passes.keeps_width):
             plain *= step.pass_seconds / self._passes.seconds(step.rows)
         return len(step.tokens) * plain

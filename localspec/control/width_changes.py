@@ -22,11 +22,12 @@ _FIRST_RUN = 4
 class WidthChanges:
     """Keeps passes at one width for a while, and counts what changes cost all the same.
 
-    seconds: by how much longer the passes behind a change take, all together.
+    seconds: by how much longer the passes behind a change take, all together. plain_rows: the rows
+    of a decode without drafts, one for each text that shares it.
     """
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+        self.seconds, self.plain_rows = seconds, 1
         # The rows of the last pass, and how many passes in a row had as many.
         self._last = self._since = 0
         # The drafted passes in a row, their rows, and what padding to these has cost.
@@ -49,15 +50,15 @@ class WidthChanges:
         Padding goes on until it has cost as much as a change (the ski rental problem: this costs at
         most twice what it would, had the coming drafts been known).
         """
-        if rows == 1:
-            return self._padded_plain(seconds)
+        if rows <= self.plain_rows:
+            return self._padded_plain(rows, seconds, most)
         self._gap = 0.0
         self._run += 1
         if self._run < SETTLING:
             self._choose(rows + (rows == self._last and rows < most))
             return self._rows
         lost = seconds[self._rows] - seconds[rows]
-        if rows < self._rows and self._padding + lost <= self.seconds:
+        if rows < self._rows <= most and self._padding + lost <= self.seconds:
             self._padding += max(0.0, lost)
             self.lose(lost)
         elif rows != self._rows:
@@ -68,7 +69,7 @@ class WidthChanges:
         """Count a pass; whether it tells what passes of so many rows take."""
         self._since = self._since + 1 if rows == self._last else 1
         self._last = rows
-        if rows > 1:
+        if rows > self.plain_rows:
             kept = 1 - 1 / _AVERAGED
             self._lost, self._passes = kept * self._lost, kept * self._passes + 1
         return self._since > UNSETTLED
@@ -77,13 +78,22 @@ class WidthChanges:
         """Count what a pass took for a change, or for its padding."""
         self._lost += min(max(0.0, seconds), 2 * self.seconds)
 
-    def _padded_plain(self, seconds: Sequence[float]) -> int:
-        """The rows for a pass without a draft: a short gap in a long run of drafts is padded."""
-        lost = seconds[self._rows] - seconds[1]
+    def begin(self) -> None:
+        """A text begins: what was decoded last, a prompt most likely, had other rows."""
+        self._last = self._since = self._run = 0
+        self._rows, self._padding, self._gap = 1, 0.0, 0.0
+
+    def _padded_plain(self, rows: int, seconds: Sequence[float], most: int) -> int:
+        """The rows for a pass without a draft: a short gap in a long run of drafts is padded.
+
+        Not beside other texts, whose drafts differ from round to round.
+        """
+        lost = seconds[self._rows] - seconds[rows]
         self._gap += lost
-        if self._run < SETTLING or self._gap > self.seconds:
+        is_padded = self._run >= SETTLING and self._gap <= self.seconds and self._rows <= most
+        if rows > 1 or not is_padded:
             self._run = 0
-            return 1
+            return rows
         self.lose(lost)
         return self._rows
 

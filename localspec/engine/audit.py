@@ -152,7 +152,7 @@ def _score_again(
             if len(text) > 1:
                 context.extend(text[:-1])
     # The recorded widths already include padding.
-    stepped.least_rows = 1
+    stepped.set_width(1)
     index = 0
     for tokens, width in _recorded_steps(recorded):
         # Rejected tokens are not recorded; zeros stand for them, as only the row count matters.

@@ -74,7 +74,7 @@ def probe_uniform(context: KVSequence) -> InvariantWidth:
         raise InvalidValueError(
             f"context is {context.n_ctx}; passes of {rows} rows are tried out in {needed} or more"
         )
-    prefix = min(_BORDER, context.n_ctx) - 3 * rows
+    prefix = min(_BORDER - rows, context.n_ctx - 3 * rows)
     context.set_width(rows, is_uniform=True)
     in_any_row = logits_by(context, rows, prefix, 2 * rows)
     context.truncate(0)

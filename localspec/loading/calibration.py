@@ -14,6 +14,7 @@ from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.width_changes import UNSETTLED
 from localspec.llama.batch_invariance import seconds_of_pass
+from localspec.llama.devices import computes_on_gpu
 from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.llama.shared_context import SharedSequence
@@ -188,7 +189,9 @@ def _file(
     """The file of a profile; its name depends on everything that changes the time of a pass."""
     files = [stat_signature(path) for path in (target, *drafters)]
     machine, build = machine_signature()
-    return cache_file("costs", [files, *ways, snapshots, machine, asdict(runtime), build])
+    # Earlier versions measured passes of a GPU behind others of other rows.
+    settled = ["settled"] if computes_on_gpu(runtime.placement) else []
+    return cache_file("costs", [files, *ways, snapshots, machine, asdict(runtime), build, *settled])
 
 
 def _of_target(context: KVSequence) -> CostProfile:
@@ -211,7 +214,7 @@ def _of_gpu(context: KVSequence) -> CostProfile:
     narrow, wide = sorted(found)[0], sorted(found)[min(2, len(found) - 1)]
     change = _seconds_of_change(context, found, narrow, wide)
     context.truncate(0)
-    return CostProfile(found, change=change if change > _NOTABLE_CHANGE * found[narrow] else 0.0)
+    return CostProfile(found, change=change)
 
 
 def _settled(context: KVSequence, width: int) -> float:
@@ -224,14 +227,14 @@ def _settled(context: KVSequence, width: int) -> float:
 def _seconds_of_change(
     context: KVSequence, settled: Mapping[int, float], one: int, other: int
 ) -> float:
-    """How much longer the passes behind a change between two widths take, all together."""
-    return max(
-        0.0,
-        median(
-            _unsettled(context, width) - UNSETTLED * settled[width]
-            for width in (one, other) * _CHANGES
-        ),
+    """How much longer the passes behind a change between two widths take, all together.
+
+    0 if that is next to nothing.
+    """
+    change = median(
+        _unsettled(context, width) - UNSETTLED * settled[width] for width in (one, other) * _CHANGES
     )
+    return change if change > _NOTABLE_CHANGE * settled[one] else 0.0
 
 
 def _unsettled(context: KVSequence, width: int) -> float:
@@ -278,7 +281,8 @@ def seconds_one_by_one(context: KVSequence) -> DrafterSeconds:
     if context.model.is_offloaded:
         few, more = (min(rows, context.n_ctx) for rows in _BACKLOGS)
         steady = {rows: _settled(context, rows) for rows in (few, more)}
-        change = _seconds_of_change(context, steady, few, more)
+        # To more rows, and back to those of the next token.
+        change = 2 * _seconds_of_change(context, steady, few, more)
     context.truncate(0)
     return DrafterSeconds(first, further, reading, change)
 

@@ -36,7 +36,7 @@ def fit_threads(target: KVSequence, runtime: RuntimeConfig) -> tuple[RuntimeConf
     if runtime.most_threads and runtime.most_threads >= usual:
         # Not reduced: what was measured with the usual number holds.
         return replace(runtime, most_threads=None), None
-    if runtime.threads or runtime.most_threads or usual == 1:
+    if runtime.threads or runtime.most_threads or runtime.threads_of(target.model) == 1:
         return runtime, None
     return quicker_threads(target, runtime, busy_cores())
 

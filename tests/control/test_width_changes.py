@@ -61,8 +61,8 @@ def test_passes_have_room_for_what_they_need(needed: list[int], seed: int, chang
     changes, random = WidthChanges(change), Random(seed)
     for rows in needed:
         most = random.randint(rows, WIDEST)
-        found = changes.padded(rows, SECONDS, WIDEST if rows == 1 else most)
-        assert rows <= found
+        found = changes.padded(rows, SECONDS, most)
+        assert rows <= found <= most
         changes.settles(found)
         assert changes.per_draft >= 0
 
@@ -100,12 +100,49 @@ def test_passes_behind_a_change_say_nothing_of_their_width() -> None:
 
 
 def test_without_changes_everything_is_as_it_was() -> None:
-    known, none = PassCosts(STEADY), PassCosts(STEADY, change=0.0)
+    costs = PassCosts(STEADY)
     for rows, seconds in ((1, 1.1), (4, 2.0), (1, 1.1), (2, 1.0)) * 9:
-        known.learn(rows, seconds)
-        none.learn(rows, seconds)
-        assert known.padded(rows) == none.padded(rows)
-    assert known.table == none.table
+        costs.learn(rows, seconds)
+    assert costs.seconds(1) == pytest.approx(1.1)
+    assert costs.seconds(4) == pytest.approx(2.0)
+    assert not costs.keeps_width
+
+
+def test_several_texts_have_a_row_each_without_drafts() -> None:
+    costs = PassCosts(STEADY, change=2.0)
+    costs.share(4)
+    assert costs.seconds(4) == costs.table[4] == 1.4
+    drafted = costs.seconds(8)
+    assert drafted == costs.table[8] > 2.0
+    for _ in range(60):
+        assert costs.padded(4) == 4
+        costs.learn(4, 1.4)
+    assert costs.seconds(8) == drafted
+
+
+def test_passes_that_tell_nothing_are_counted() -> None:
+    costs = PassCosts(STEADY, change=2.0)
+    for rows in (5, 6, 7, 8, 9) * 80:  # drawn ahead beside each
+        costs.learn(costs.padded(rows), None)
+    assert costs.seconds(8) < 2.0 + 2 * 2.0
+
+
+def test_a_text_begins_behind_other_passes() -> None:
+    costs = PassCosts(STEADY, change=2.0)
+    for _ in range(30):
+        costs.begin_text()
+        for seconds in (1.5, 2.5, 1.0):
+            costs.learn(1, seconds)
+    assert costs.seconds(1) == 1.0
+
+
+def test_reproducible_passes_do_not_change() -> None:
+    costs = PassCosts(STEADY, change=2.0)
+    costs.set_least_rows(8)
+    assert costs.seconds(1) == costs.seconds(8) == 2.0
+    assert not costs.keeps_width
+    costs.set_least_rows(1)
+    assert costs.keeps_width
 
 
 def test_a_profile_tells_costs_of_changes() -> None:
@@ -130,7 +167,7 @@ def speed(users: SimulatedUsers) -> float:
 @pytest.mark.parametrize("costs", ["GPU", "F16 A"])
 @pytest.mark.parametrize("change", [0.4, 2.0])
 @pytest.mark.parametrize("rate", [0.05, 0.5, 0.7, 0.9])
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_never_slower_and_near_a_fixed_depth(
     costs: str, change: float, rate: float, count: int
 ) -> None:

@@ -12,7 +12,7 @@ from localspec.llama.context import Context, single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
 from localspec.llama.sequence import KVSequence
-from localspec.loading import calibration
+from localspec.loading import calibration, threads
 from localspec.loading.config import RuntimeConfig, threads_for
 
 Passes = list[tuple[Path, int, int]]
@@ -65,8 +65,7 @@ def test_equal_passes_are_alike(
     target = [(rows, wanted) for path, rows, wanted in seen if path == PYCODE.target]
     assert all(rows == wanted for rows, wanted in target)
     if depth:
-        drafted = [rows for rows, _ in target[1:]]
-        assert Counter(drafted).most_common(1)[0][1] > len(drafted) / 2
+        assert any(record.rows > 1 + record.verified for record in result.stats.records)
         assert result.stats.accepted > 0
 
 
@@ -120,15 +119,15 @@ def test_a_draft_model_pays_for_longer_backlogs(
     monkeypatch.setattr(calibration, "_reading", lambda _context: 0.0001)
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
         found = calibration.seconds_one_by_one(context)
-    assert (found.further, found.change) == (pytest.approx(0.001), pytest.approx(0.008))
+    assert (found.further, found.change) == (pytest.approx(0.001), pytest.approx(0.016))
     cost = found.cost({1: 0.01, 4: 0.02})
     assert [cost.catch_up_seconds(backlog) for backlog in (1, 2)] == [0.0, 0.0]
-    assert cost.catch_up_seconds(6) == pytest.approx(0.008 + 4 * 0.0001)
+    assert cost.catch_up_seconds(6) == pytest.approx(0.016 + 4 * 0.0001)
     # What was learnt of reading has no change in it.
-    cost.learn_first(cost.first + 0.008 + 30 * 0.0002, 32)
+    cost.learn_first(cost.first + 0.016 + 30 * 0.0002, 32)
     assert cost.reading == pytest.approx(0.0001)
     for _ in range(9):
-        cost.learn_first(cost.first + 0.008 + 30 * 0.0002, 32)
+        cost.learn_first(cost.first + 0.016 + 30 * 0.0002, 32)
     assert cost.reading == pytest.approx(0.0002)
 
 
@@ -169,3 +168,14 @@ def test_one_thread_is_enough_where_all_layers_are_on_a_gpu(
     monkeypatch.setattr(target_model, "placement", placement)
     monkeypatch.setattr(target_model, "size", 1 << 40)
     assert RuntimeConfig(placement=placement, threads=threads).threads_of(target_model) == expected
+
+
+def test_other_programs_do_not_change_the_one_thread(
+    target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target_model, "size", 1 << 40)
+    monkeypatch.setattr(threads, "threads_for", lambda _size: 16)
+    monkeypatch.setattr(threads, "busy_cores", lambda: pytest.fail("looked at"))
+    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+        runtime = RuntimeConfig()
+        assert threads.fit_threads(context, runtime) == (runtime, None)
