@@ -118,6 +118,10 @@ def test_several_texts_have_a_row_each_without_drafts() -> None:
         assert costs.padded(4) == 4
         costs.learn(4, 1.4)
     assert costs.seconds(8) == drafted
+    # What others draft next is not known, so their gaps are not padded either.
+    for _ in range(SETTLING + 3):
+        costs.learn(costs.padded(8), 2.0)
+    assert costs.padded(4) == 4
 
 
 def test_passes_that_tell_nothing_are_counted() -> None:
