@@ -8,8 +8,10 @@ an 8B in Q4_0 take 3.4 ms, but the first one behind others 4.9 and the second on
 
 from collections.abc import Sequence
 
+# How what a change costs is spread over the passes behind it, as parts of it (measured on an H100).
+PARTS = (0.25, 0.75)
 # So many passes behind a change do not tell what passes of that width take.
-UNSETTLED = 2
+UNSETTLED = len(PARTS)
 # From this drafted pass on, without a plain one between them, passes keep their rows. Those before
 # never have the same rows twice, as few passes do not make up for the capture.
 SETTLING = 4

@@ -14,7 +14,7 @@ from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowBudget, RowShare
-from localspec.control.width_changes import UNSETTLED
+from localspec.control.width_changes import PARTS
 from localspec.forecast.answers import Answer
 from localspec.forecast.rounds import Rounds, Writer
 from localspec.forecast.simulated_run import SimulatedStep
@@ -22,10 +22,6 @@ from localspec.forecast.timing import StepCosts
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit, backlog
 from localspec.speculation.policy import Policy, Step
-
-# What a change of the rows costs, as parts of it, in the passes behind it, by their number: on an
-# H100 the second pass, in which the graph is captured, takes longest.
-_PARTS = {1: (1.0,), UNSETTLED: (0.25, 0.75)}
 
 
 class _Known(DrafterCost):
@@ -67,7 +63,8 @@ class Decodes:
 
     def __init__(self, costs: StepCosts) -> None:
         self._passes = PassCosts(costs.passes)
-        self._more = [costs.switch * part for part in _PARTS[costs.unsettled]]
+        parts = PARTS if costs.unsettled > 1 else (1.0,)
+        self._more = [costs.switch * part for part in parts]
         self._rows = self._since = 0
         self.switching = 0.0
 

@@ -34,6 +34,7 @@ from localspec.control.cost_profile import DrafterSeconds
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowBudget, RowShare
+from localspec.control.width_changes import PARTS
 from localspec.forecast.rounds import Rounds, Writer
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
@@ -44,8 +45,6 @@ from localspec.speculation.policy import Policy, Step
 
 USERS = (1, 2, 4, 8)
 DEPTHS = (1, 2, 3, 4, 6, 8, 12)
-# How what a change costs is spread over the decodes behind it.
-_CHANGE_PARTS = (0.25, 0.75)
 _SAMPLER = Sampler(SamplingParams(), Noise(0))
 
 
@@ -99,7 +98,7 @@ class SimulatedUsers:
     believed: the costs that policies begin with; None: the true ones. shared_drafting: whether a
     decode of the drafter for several texts takes longer than for one by as many times as one of the
     target; else by as many times as there are texts. change: seconds that it costs when the rows of
-    decodes change, most of them in the next one. knows_change: whether policies know of that.
+    decodes change (see WidthChanges). knows_change: whether policies know of that.
     """
 
     costs: Mapping[int, float]
@@ -159,7 +158,7 @@ class SimulatedUsers:
         """Seconds of the next decode."""
         self._since = self._since + 1 if rows == self._last else 0
         self._last = rows
-        part = _CHANGE_PARTS[self._since] if self._since < len(_CHANGE_PARTS) else 0.0
+        part = PARTS[self._since] if self._since < len(PARTS) else 0.0
         return self._seconds(rows) + part * self.change
 
     def _seconds(self, rows: int) -> float:
