@@ -29,6 +29,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure() -> None:
+    """Hide NVIDIA GPUs: many tests expect a processor's digits, threads and memory."""
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing that tests measure or write goes to the user's cache."""
