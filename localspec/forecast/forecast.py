@@ -7,6 +7,7 @@ passes and drafts take. Together they tell how long decoding the same answers wo
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from localspec.control.cost_profile import CostProfile
 from localspec.control.drafter_cost import DrafterCost
 from localspec.drafters.model_free import MODEL_FREE
 from localspec.drafters.spec import AUTO
@@ -110,6 +111,7 @@ def forecast(
         model_free = [drafter() for drafter in MODEL_FREE.values()]
         costs = measure_costs(context, scored.model, model_free, scored.answers, _forget(drafting))
     costs.drafters.update(_costs_of(engine, scored.recorded))
+    _add_changes(costs, engine.slot.loaded.costs)
     longest = max((each.text for each in scored.answers), key=len)
     flash = without_flash(engine, longest, progress)
     found = [
@@ -151,6 +153,13 @@ def _of_users(
         progress(f"simulating {counted(count, 'user')}")
         found += forecast_users(world, count)
     return found
+
+
+def _add_changes(costs: StepCosts, profile: CostProfile | None) -> None:
+    """Let drafters cost what changes of their rows take, as measured at load."""
+    for name, seconds in profile.drafters.items() if profile else ():
+        if name in costs.drafters:
+            costs.drafters[name].change = seconds.change
 
 
 def _costs_of(engine: Engine, heads: Sequence[ReplayedDrafter]) -> dict[str, DrafterCost]:

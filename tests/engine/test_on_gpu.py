@@ -8,6 +8,7 @@ from fakes.prompts import PROMPTS
 from fakes.pycode import PYCODE, load
 
 from localspec.control.cost_profile import CostProfile
+from localspec.control.pass_costs import PassCosts
 from localspec.llama.context import Context, single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
@@ -82,6 +83,17 @@ def test_a_draft_model_draws_every_token_in_a_pass_of_two_rows(
     )
     assert result.stats.drafted > 30
     assert set(drawn) == {(2, 1)}
+
+
+def test_each_text_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prompt before it was another pass, and so were those of other texts."""
+    with_change(2.0, monkeypatch)
+    begun = list[PassCosts]()
+    monkeypatch.setattr(PassCosts, "begin_text", lambda self: begun.append(self))
+    with load(draft="auto", threads=1, context=256) as engine:
+        for depth in (None, 3, 0):
+            engine.generate(PROMPTS[0], max_tokens=4, depth=depth)
+        assert begun == [engine.pass_costs] * 3
 
 
 def test_passes_are_measured_behind_others_as_wide(

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 from fakes.pycode import load
 
+from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.width_changes import UNSETTLED
-from localspec.forecast import timing
+from localspec.forecast import forecast, timing
 from localspec.forecast.answers import Answer
 from localspec.forecast.simulation import Decodes, cost_model
 from localspec.forecast.timing import StepCosts, measure_costs
@@ -34,6 +35,14 @@ def test_policies_know_of_changes_on_a_gpu_only() -> None:
     drafters = {"drafter": DrafterCost(0.1, 0.1, 0.01, change=3.0)}
     known = cost_model(StepCosts(STEADY, 2.0, 0.0, drafters, UNSETTLED))
     assert known.drafter("drafter").catch_up_seconds(12) == pytest.approx(3.1)
+
+
+def test_changes_of_drafters_are_those_measured_at_load() -> None:
+    costs = StepCosts(STEADY, 2.0, 0.0, {"one": DrafterCost(0.1), "two": DrafterCost(0.2)})
+    seconds = {name: DrafterSeconds(0.1, 0.1, 0.01, change=3.0) for name in ("one", "three")}
+    forecast._add_changes(costs, CostProfile(STEADY, seconds))
+    assert [costs.drafters[name].change for name in ("one", "two")] == [3.0, 0.0]
+    forecast._add_changes(costs, None)
 
 
 @pytest.mark.parametrize("offloaded", [False, True])
