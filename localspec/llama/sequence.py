@@ -57,8 +57,7 @@ class KVSequence(Closing):
         self.evaluated = 0
         self.again = 0
         self.rows_in_pass = 0
-        # The tokens of the last pass, until `commit`.
-        self._pending: Sequence[int] = ()
+        self._pending: Sequence[int] = ()  # the tokens of the last pass, until `commit`
         self._draft = NOTHING
         self.branch_ids: list[int] = []
         self._closed = False
@@ -105,8 +104,9 @@ class KVSequence(Closing):
 
     def set_width(self, least_rows: int, *, is_uniform: bool = False) -> None:
         """Set `least_rows` and `is_uniform`."""
+        if is_uniform or self.is_uniform:
+            self.chunk = least_rows if is_uniform else self.context.chunk
         self.least_rows, self.is_uniform = least_rows, is_uniform
-        self.chunk = least_rows if is_uniform else self.context.chunk
 
     @property
     def shares_cells(self) -> bool:
