@@ -69,9 +69,9 @@ class FixedDepth:
         Alone there is no padding, unless changes of the rows cost time.
         """
         passes, others = self._passes, self._rows and self._rows.others
-        return (
-            passes.padded(rows, self._widest) if passes and (others or passes.keeps_width) else rows
-        )
+        if not passes or not (others or passes.keeps_width):
+            return rows
+        return passes.padded(rows, self._widest)
 
     def keep(self, draft: Draft) -> int:
         """The whole draft."""

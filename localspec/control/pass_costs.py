@@ -113,8 +113,7 @@ class PassCosts:
         pass would never show if it were always padded.
         """
         if self._changes and width <= (most := min(most, WIDEST)):
-            seconds = [self._factor * each for each in self._base]
-            return self._changes.padded(width, seconds, most)
+            return self._changes.padded(width, self.unpadded, most)
         if width > WIDEST or self._padded[width] == width or self._padded[width] > most:
             return width
         if self._confirmed_factor[1 if width == self._least_rows else width] is None:

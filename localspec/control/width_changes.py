@@ -6,7 +6,7 @@ longest, and from then on the GPU gets it as a whole (CUDA graphs). On an H100 t
 an 8B in Q4_0 take 3.4 ms, but the first one behind others 4.9 and the second one 8.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 # How what a change costs is spread over the passes behind it, as parts of it (measured on an H100).
 PARTS = (0.25, 0.75)
@@ -21,6 +21,19 @@ _AVERAGED = 24
 _FIRST_RUN = 4
 
 
+class EqualPasses:
+    """Counts passes in a row that have the same rows. rows: of the last one."""
+
+    def __init__(self) -> None:
+        self.rows = self._before = 0
+
+    def add(self, rows: int) -> int:
+        """Count a pass; return how many directly before it had as many rows."""
+        self._before = self._before + 1 if rows == self.rows else 0
+        self.rows = rows
+        return self._before
+
+
 class WidthChanges:
     """Keeps passes at one width for a while, and counts what changes cost all the same.
 
@@ -30,8 +43,7 @@ class WidthChanges:
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.plain_rows = seconds, 1
-        # The rows of the last pass, and how many passes in a row had as many.
-        self._last = self._since = 0
+        self._equal = EqualPasses()
         # The drafted passes in a row, their rows, and what padding to these has cost.
         self._run, self._rows, self._padding = 0, 1, 0.0
         # What padding of plain passes has cost since the last draft.
@@ -44,7 +56,7 @@ class WidthChanges:
         """What changes cost, in seconds per drafted pass: those to plain passes and back too."""
         return self._lost / self._passes
 
-    def padded(self, rows: int, seconds: Sequence[float], most: int) -> int:
+    def padded(self, rows: int, seconds: Callable[[int], float], most: int) -> int:
         """The rows for a pass over so many; ask once per pass.
 
         seconds: of passes by rows. most: the most rows of a pass.
@@ -57,9 +69,9 @@ class WidthChanges:
         self._gap = 0.0
         self._run += 1
         if self._run < SETTLING:
-            self._choose(rows + (rows == self._last and rows < most))
+            self._choose(rows + (rows == self._equal.rows and rows < most))
             return self._rows
-        lost = seconds[self._rows] - seconds[rows]
+        lost = seconds(self._rows) - seconds(rows)
         if rows < self._rows <= most and self._padding + lost <= self.seconds:
             self._padding += max(0.0, lost)
             self.lose(lost)
@@ -69,12 +81,11 @@ class WidthChanges:
 
     def settles(self, rows: int) -> bool:
         """Count a pass; whether it tells what passes of so many rows take."""
-        self._since = self._since + 1 if rows == self._last else 1
-        self._last = rows
+        before = self._equal.add(rows)
         if rows > self.plain_rows:
             kept = 1 - 1 / _AVERAGED
             self._lost, self._passes = kept * self._lost, kept * self._passes + 1
-        return self._since > UNSETTLED
+        return before >= UNSETTLED
 
     def lose(self, seconds: float) -> None:
         """Count what a pass took for a change, or for its padding."""
@@ -82,15 +93,15 @@ class WidthChanges:
 
     def begin(self) -> None:
         """A text begins: what was decoded last, a prompt most likely, had other rows."""
-        self._last = self._since = self._run = 0
-        self._rows, self._padding, self._gap = 1, 0.0, 0.0
+        self._equal = EqualPasses()
+        self._run, self._rows, self._padding, self._gap = 0, 1, 0.0, 0.0
 
-    def _padded_plain(self, rows: int, seconds: Sequence[float], most: int) -> int:
+    def _padded_plain(self, rows: int, seconds: Callable[[int], float], most: int) -> int:
         """The rows for a pass without a draft: a short gap in a long run of drafts is padded.
 
         Not beside other texts, whose drafts differ from round to round.
         """
-        lost = seconds[self._rows] - seconds[rows]
+        lost = seconds(self._rows) - seconds(rows)
         self._gap += lost
         is_padded = self._run >= SETTLING and self._gap <= self.seconds and self._rows <= most
         if rows > 1 or not is_padded:

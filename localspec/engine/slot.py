@@ -17,12 +17,12 @@ from localspec.engine.state_store import StateStore
 from localspec.errors import WorkerError
 from localspec.generation_config import GenerationConfig, require
 from localspec.llama import library
-from localspec.llama.batch_invariance import UNIFORM_ROWS, InvariantWidth
+from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
 from localspec.loading.fingerprints import fingerprint
-from localspec.loading.invariant_widths import invariant_width, is_uniform
+from localspec.loading.invariant_widths import invariant_width
 from localspec.loading.loader import LoadedModels
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint
@@ -339,7 +339,7 @@ class Slot:
 
     def reproducible_width(self, settings: GenerationConfig) -> InvariantWidth | None:
         """The pass width of a reproducible text; None without `reproducible`."""
-        return self.width_class(self._deepest(settings))
+        return self.width_class(self._deepest_asked(settings))
 
     def width_class(self, depth: int) -> InvariantWidth | None:
         """The pass width of a reproducible text at this depth; None without `reproducible`.
@@ -365,11 +365,11 @@ class Slot:
         return context
 
     def _deepest(self, settings: GenerationConfig) -> int:
-        reproducible = self.loaded.runtime.reproducible
-        deepest = deepest_draft(settings, reproducible=reproducible)
-        if reproducible and is_uniform(self.target):
-            return min(deepest, UNIFORM_ROWS - 1)
-        return deepest
+        deepest, width = self._deepest_asked(settings), self.reproducible_width(settings)
+        return min(deepest, width.least_rows - 1) if width and width.is_uniform else deepest
+
+    def _deepest_asked(self, settings: GenerationConfig) -> int:
+        return deepest_draft(settings, reproducible=self.loaded.runtime.reproducible)
 
     def _set_width(self, context: KVSequence, settings: GenerationConfig) -> None:
         width = self.reproducible_width(settings) or InvariantWidth(1, 1.0)

@@ -14,7 +14,7 @@ from localspec.control.cost_model import CostModel
 from localspec.control.drafter_cost import DrafterCost
 from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowBudget, RowShare
-from localspec.control.width_changes import PARTS
+from localspec.control.width_changes import PARTS, EqualPasses
 from localspec.forecast.answers import Answer
 from localspec.forecast.rounds import Rounds, Writer
 from localspec.forecast.simulated_run import SimulatedStep
@@ -65,14 +65,12 @@ class Decodes:
         self._passes = PassCosts(costs.passes)
         parts = PARTS if costs.unsettled > 1 else (1.0,)
         self._more = [costs.switch * part for part in parts]
-        self._rows = self._since = 0
-        self.switching = 0.0
+        self._equal, self.switching = EqualPasses(), 0.0
 
     def seconds(self, rows: int) -> float:
         """Seconds of the next one."""
-        self._since = self._since + 1 if rows == self._rows else 0
-        self._rows = rows
-        self.switching = self._more[self._since] if self._since < len(self._more) else 0.0
+        before = self._equal.add(rows)
+        self.switching = self._more[before] if before < len(self._more) else 0.0
         return self._passes.unpadded(rows) + self.switching
 
 

@@ -74,9 +74,7 @@ def usual_gpus() -> list[str]:
 
 def names_of(placement: Placement) -> list[str]:
     """Return the names of the devices that get layers of a model, workers' addresses included."""
-    if placement.gpu_layers == 0:
-        return []
-    return [*placement.rpc, *(usual_gpus() if placement.devices is None else placement.devices)]
+    return [] if placement.gpu_layers == 0 else _devices_of(placement)
 
 
 def computes_on_gpu(placement: Placement) -> bool:
@@ -84,7 +82,12 @@ def computes_on_gpu(placement: Placement) -> bool:
 
     Without layers there a GPU still computes wide passes, unless it is no device of the model.
     """
-    return bool(placement.rpc or (usual_gpus() if placement.devices is None else placement.devices))
+    return bool(_devices_of(placement))
+
+
+def _devices_of(placement: Placement) -> list[str]:
+    """The names of a model's devices, whether they get layers or not."""
+    return [*placement.rpc, *(usual_gpus() if placement.devices is None else placement.devices)]
 
 
 def processor_pointers() -> list[int]:

@@ -199,13 +199,8 @@ class Model(Closing):
         return tuple(tokens[: count.value]) if count.value else ()
 
     @property
-    def has_workers(self) -> bool:
-        """Whether layers are on other machines, which may be gone at any time."""
-        return bool(self._workers)
-
-    @property
     def is_lost(self) -> bool:
-        """Whether one of these machines is gone."""
+        """Whether one of the machines that layers are on is gone."""
         return any(worker.link.lost is not None for worker in self._workers)
 
     def clear_log(self) -> None:

@@ -203,18 +203,26 @@ def _of_target(context: KVSequence) -> CostProfile:
 
 def _of_gpu(context: KVSequence) -> CostProfile:
     """Measure passes that follow others as wide, and what it costs when the width changes."""
-    began, found = perf_counter(), dict[int, float]()
     context.truncate(0)
-    for width in _WIDTHS:
-        if width > min(WIDEST, context.n_ctx):
-            continue
-        if len(found) >= _ALWAYS and perf_counter() - began > _BUDGET:
-            break
-        found[width] = _settled(context, width)
+    found = _by_width(context, _settled, _BUDGET)
     narrow, wide = sorted(found)[0], sorted(found)[min(2, len(found) - 1)]
     change = _seconds_of_change(context, found, narrow, wide)
     context.truncate(0)
     return CostProfile(found, change=change)
+
+
+def _by_width(
+    context: KVSequence, measure: Callable[[KVSequence, int], float], budget: float
+) -> dict[int, float]:
+    """Measure passes by their rows until so many seconds are over, the first widths always."""
+    began, found = perf_counter(), dict[int, float]()
+    for width in _WIDTHS:
+        if width > min(WIDEST, context.n_ctx):
+            continue
+        if len(found) >= _ALWAYS and perf_counter() - began > budget:
+            break
+        found[width] = measure(context, width)
+    return found
 
 
 def _settled(context: KVSequence, width: int) -> float:
@@ -243,14 +251,9 @@ def _unsettled(context: KVSequence, width: int) -> float:
 
 
 def _passes(context: KVSequence) -> dict[int, float]:
-    began, found = perf_counter(), dict[int, float]()
+    began = perf_counter()
     context.truncate(0)
-    for width in _WIDTHS:
-        if width > min(WIDEST, context.n_ctx):
-            continue
-        if len(found) >= _ALWAYS and perf_counter() - began > _BUDGET / 2:
-            break
-        found[width] = seconds_of_pass(context, width)
+    found = _by_width(context, seconds_of_pass, _BUDGET / 2)
     # The first tenths of a second after a load are slow, whatever is measured in them: so all are
     # measured again, and not each twice at once.
     for sweep in range(_SWEEPS):

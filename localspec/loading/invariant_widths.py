@@ -15,18 +15,13 @@ from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 
 
-def is_uniform(context: KVSequence) -> bool:
-    """Whether reproducible passes of this model must all have UNIFORM_ROWS rows."""
-    return computes_on_gpu(context.model.placement)
-
-
 def invariant_width(context: KVSequence, widest: int, runtime: RuntimeConfig) -> InvariantWidth:
     """Return the width for passes of up to `widest` rows, probed or as it was before.
 
     The probe empties the cache of `context`. Raises InvalidValueError if that is too small for it,
     or if no width is invariant.
     """
-    uniform = is_uniform(context)
+    uniform = computes_on_gpu(context.model.placement)
     file = _file(context, UNIFORM_ROWS if uniform else widest, runtime)
     if before := stored(file, lambda record: _parsed(record, widest, uniform=uniform)):
         return before

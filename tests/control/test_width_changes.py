@@ -24,7 +24,7 @@ def rows_of(needed: list[int], changes: WidthChanges) -> list[int]:
     """The rows of passes over so many."""
     given_ = []
     for rows in needed:
-        given_.append(changes.padded(rows, SECONDS, WIDEST))
+        given_.append(changes.padded(rows, SECONDS.__getitem__, WIDEST))
         changes.settles(given_[-1])
     return given_
 
@@ -61,7 +61,7 @@ def test_passes_have_room_for_what_they_need(needed: list[int], seed: int, chang
     changes, random = WidthChanges(change), Random(seed)
     for rows in needed:
         most = random.randint(rows, WIDEST)
-        found = changes.padded(rows, SECONDS, most)
+        found = changes.padded(rows, SECONDS.__getitem__, most)
         assert rows <= found <= most
         changes.settles(found)
         assert changes.per_draft >= 0

@@ -4,19 +4,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from fakes.noted_passes import NotedPass, note_passes
 from fakes.prompts import PROMPTS
 from fakes.pycode import PYCODE, load
+from fakes.slow_changes import SlowChanges
 
 from localspec.control.cost_profile import CostProfile
 from localspec.control.pass_costs import PassCosts
-from localspec.llama.context import Context, single_sequence
+from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
-from localspec.llama.sequence import KVSequence
 from localspec.loading import calibration, threads
 from localspec.loading.config import RuntimeConfig, threads_for
-
-Passes = list[tuple[Path, int, int]]
 
 
 @pytest.fixture(autouse=True)
@@ -27,18 +26,8 @@ def offloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
-    """The model's file, the rows and the rows with logits of every pass."""
-    compute, seen = Context._run_batch, Passes()
-
-    def noted(self: Context) -> int:
-        batch = self._batch.struct
-        wanted = sum(bool(batch.logits[i]) for i in range(batch.n_tokens))
-        seen.append((self.model.path, batch.n_tokens, wanted))
-        return compute(self)
-
-    monkeypatch.setattr(Context, "_run_batch", noted)
-    return seen
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[NotedPass]:
+    return note_passes(monkeypatch)
 
 
 def with_change(change: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +39,7 @@ def with_change(change: float, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("depth", [3, None])
 def test_equal_passes_are_alike(
-    passes: Passes, monkeypatch: pytest.MonkeyPatch, depth: int | None
+    passes: list[NotedPass], monkeypatch: pytest.MonkeyPatch, depth: int | None
 ) -> None:
     """The same rows, and the same number of them with logits: else a graph is built anew."""
     with_change(5.0, monkeypatch)
@@ -71,7 +60,7 @@ def test_equal_passes_are_alike(
 
 
 def test_a_draft_model_draws_every_token_in_a_pass_of_two_rows(
-    passes: Passes, monkeypatch: pytest.MonkeyPatch
+    passes: list[NotedPass], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_change(0.0, monkeypatch)
     with load(draft=str(PYCODE.drafter), threads=1, context=512) as engine:
@@ -99,14 +88,8 @@ def test_each_text_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_passes_are_measured_behind_others_as_wide(
     target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    last, since = [0], [0]
-
-    def seconds(_context: KVSequence, rows: int) -> float:
-        since[0] = since[0] + 1 if rows == last[0] else 0
-        last[0] = rows
-        return 0.001 * (1 + rows / 10) + (0.0004, 0.0016, 0.0)[min(since[0], 2)]
-
-    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    seconds = SlowChanges(lambda rows: 0.001 * (1 + rows / 10), (0.0004, 0.0016))
+    monkeypatch.setattr(calibration, "seconds_of_pass", lambda _context, rows: seconds(rows))
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
         found = calibration._of_target(context)
         assert found.passes[1] == pytest.approx(0.0011)
@@ -120,14 +103,8 @@ def test_passes_are_measured_behind_others_as_wide(
 def test_a_draft_model_pays_for_longer_backlogs(
     target_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    last, since = [0], [0]
-
-    def seconds(_context: KVSequence, rows: int) -> float:
-        since[0] = since[0] + 1 if rows == last[0] else 0
-        last[0] = rows
-        return 0.001 + (0.003, 0.005, 0.0)[min(since[0], 2)]
-
-    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    seconds = SlowChanges(lambda _rows: 0.001, (0.003, 0.005))
+    monkeypatch.setattr(calibration, "seconds_of_pass", lambda _context, rows: seconds(rows))
     monkeypatch.setattr(calibration, "_reading", lambda _context: 0.0001)
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
         found = calibration.seconds_one_by_one(context)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.noted_passes import NotedPass, note_passes
 from fakes.prompts import PROMPTS
 from fakes.pycode import PYCODE, load
 
 from localspec.errors import InvalidValueError
 from localspec.llama import batch_invariance
 from localspec.llama.batch_invariance import UNIFORM_ROWS, InvariantWidth, probe_uniform
-from localspec.llama.context import Context, single_sequence
+from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
 from localspec.llama.sequence import KVSequence
@@ -32,25 +33,19 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[NotedPass]:
+    return note_passes(monkeypatch)
+
+
+def of_target(passes: list[NotedPass]) -> list[tuple[int, int]]:
     """The rows, and the rows with logits, of every pass of the target."""
-    compute, seen = Context._run_batch, list[tuple[int, int]]()
-
-    def noted(self: Context) -> int:
-        if self.model.path == PYCODE.target and self.sequences:  # not the trial of a new cache
-            batch = self._batch.struct
-            wanted = sum(bool(batch.logits[i]) for i in range(batch.n_tokens))
-            seen.append((batch.n_tokens, wanted))
-        return compute(self)
-
-    monkeypatch.setattr(Context, "_run_batch", noted)
-    return seen
+    return [(rows, wanted) for path, rows, wanted in passes if path == PYCODE.target]
 
 
 @pytest.mark.parametrize("draft", DRAFTS)
 @pytest.mark.parametrize("depth", [None, 1, 3, 12])
 def test_every_pass_has_the_same_rows(
-    passes: list[tuple[int, int]], draft: str, depth: int | None
+    passes: list[NotedPass], draft: str, depth: int | None
 ) -> None:
     prompt = PROMPTS[0] * 3
     with load(draft=draft, threads=1, context=400, reproducible=True) as engine:
@@ -58,7 +53,7 @@ def test_every_pass_has_the_same_rows(
         engine.slot.target.truncate(0)
         passes.clear()
         result = engine.generate(prompt, max_tokens=60, depth=depth, seed=1, temperature=0)
-        seen = list(passes)
+        seen = of_target(passes)
     assert len(result.token_ids) == 60
     assert {rows for rows, _ in seen} == {UNIFORM_ROWS}
     prompt_passes = -(-(result.stats.prompt_tokens - 1) // UNIFORM_ROWS)
@@ -72,7 +67,7 @@ def test_every_pass_has_the_same_rows(
 
 @pytest.mark.parametrize("options", [{"temperature": 0}, {"temperature": 0.8, "seed": 3}])
 def test_the_same_text_with_any_drafter_and_beside_others(
-    passes: list[tuple[int, int]], options: dict[str, float]
+    passes: list[NotedPass], options: dict[str, float]
 ) -> None:
     expected = None
     for draft in DRAFTS:
@@ -85,7 +80,7 @@ def test_the_same_text_with_any_drafter_and_beside_others(
             beside = [
                 each.token_ids for each in engine.generate(PROMPTS[:3], max_tokens=40, **options)
             ]
-            assert {rows for rows, _ in passes} == {UNIFORM_ROWS}
+            assert {rows for rows, _ in of_target(passes)} == {UNIFORM_ROWS}
         expected = expected or alone
         assert alone == beside == expected
 

@@ -1,11 +1,11 @@
 """On a GPU a change of the rows makes two passes longer; forecasts measure it and know of it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from fakes.pycode import load
+from fakes.slow_changes import SlowChanges
 
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.drafter_cost import DrafterCost
@@ -15,7 +15,6 @@ from localspec.forecast.answers import Answer
 from localspec.forecast.simulation import Decodes, cost_model
 from localspec.forecast.timing import StepCosts, measure_costs
 from localspec.llama.model import Model
-from localspec.llama.sequence import KVSequence
 
 STEADY = {1: 1.0, 2: 1.1, 4: 1.4, 8: 2.0}
 
@@ -50,15 +49,9 @@ def test_passes_are_measured_once_they_have_settled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, offloaded: bool
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    more = (0.0004, 0.0016, 0.0) if offloaded else (0.0003, 0.0, 0.0)
-    last, since = 0, 0
-
-    def seconds(_sequence: KVSequence, _text: Sequence[int], _place: int, rows: int) -> float:
-        nonlocal last, since
-        last, since = rows, since + 1 if rows == last else 0
-        return 0.001 * (1 + rows / 10) + more[min(since, 2)]
-
-    monkeypatch.setattr(timing, "_pass_seconds", seconds)
+    more = (0.0004, 0.0016) if offloaded else (0.0003,)
+    seconds = SlowChanges(lambda rows: 0.001 * (1 + rows / 10), more)
+    monkeypatch.setattr(timing, "_pass_seconds", lambda *where: seconds(where[-1]))
     with load(draft="none", threads=1, context=256) as engine:
         monkeypatch.setattr(Model, "is_offloaded", property(lambda _self: offloaded), raising=False)
         prompt = engine.model.tokenize("def f(x):\n    return")

@@ -98,8 +98,8 @@ def test_drafts_are_the_same_wherever_target_and_drafter_are(
 def test_a_draft_model_elsewhere_is_there(devices: tuple[str, str]) -> None:
     with localspec.load(draft=DRAFTER, draft_device=[devices[0]]) as engine:
         [drafter] = [each for each in engine.slot.loaded.drafters.drafters if each.model]
-        assert drafter.model and drafter.model.has_workers
-        assert not engine.model.has_workers
+        assert drafter.model and drafter.model._workers
+        assert not engine.model._workers
         several = engine.generate([PROMPT] * 3, **OPTIONS, depth=2)
     assert len({tuple(each.token_ids) for each in several}) == 1
 

@@ -34,7 +34,7 @@ from localspec.control.cost_profile import DrafterSeconds
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.pass_costs import PassCosts
 from localspec.control.row_budget import RowBudget, RowShare
-from localspec.control.width_changes import PARTS
+from localspec.control.width_changes import PARTS, EqualPasses
 from localspec.forecast.rounds import Rounds, Writer
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
@@ -113,8 +113,7 @@ class SimulatedUsers:
     knows_change: bool = True
     rounds: Rounds = field(init=False)
     writers: list[SimulatedWriter] = field(init=False, default_factory=list)
-    _last: int = field(init=False, default=0)
-    _since: int = field(init=False, default=0)
+    _equal: EqualPasses = field(init=False, default_factory=EqualPasses)
 
     def __post_init__(self) -> None:
         budget = RowBudget()
@@ -156,9 +155,8 @@ class SimulatedUsers:
 
     def _decode(self, rows: int) -> float:
         """Seconds of the next decode."""
-        self._since = self._since + 1 if rows == self._last else 0
-        self._last = rows
-        part = PARTS[self._since] if self._since < len(PARTS) else 0.0
+        before = self._equal.add(rows)
+        part = PARTS[before] if before < len(PARTS) else 0.0
         return self._seconds(rows) + part * self.change
 
     def _seconds(self, rows: int) -> float:
