@@ -31,10 +31,12 @@ _CONTEXT_FULL_CHOICES = {
 
 # Events that come many times a second and never change which keys are active.
 _FREQUENT = (ModelLoading, Piece, Reading)
+# Times per second that events are handled, and while an answer is written and no core is idle.
+_RATE, _BUSY_RATE = 20, 8
 
 
 class EngineEventHandler:
-    """Handles each event once; `poll` is called by a timer of the screen.
+    """Handles each event once.
 
     ready: the loaded model; None while no model is loaded. state: for the status line: loading, no
     model, ready, reading, answering or comparing. answer_drafters: those of the last answer.
@@ -66,6 +68,12 @@ class EngineEventHandler:
     @property
     def _app(self) -> "ChatApp":
         return self._screen.chat
+
+    def poll_regularly(self) -> None:
+        """Handle events now, and again and again from now on."""
+        self.poll()
+        is_slow = self.state == "answering" and self._screen.figures.is_busy
+        self._screen.set_timer(1 / (_BUSY_RATE if is_slow else _RATE), self.poll_regularly)
 
     def poll(self) -> None:
         """Handle the events and log lines since the last call."""

@@ -14,20 +14,29 @@ from localspec_tui.widgets.throttle import BUSY
 if TYPE_CHECKING:
     from localspec_tui.screens.chat import ChatScreen
 
+# Ticks between two updates while no core is idle.
+_SKIPPED = 3
+
 
 class RegularUpdates:
-    """Calls `update` at each tick of a timer, but at every second one while no core is idle."""
+    """Calls `update` at each tick of a timer, but at every fourth one while no core is idle.
+
+    is_busy: whether none was before the last tick.
+    """
 
     def __init__(self, update: Callable[[], None]) -> None:
+        self.is_busy = False
         self._update = update
         self._busy_cores = BusyCores()
-        self._has_skipped = False
+        self._skipped = 0
 
     def tick(self) -> None:
         """Update, or skip this tick."""
-        is_busy = self._busy_cores.share() >= BUSY
-        self._has_skipped = is_busy and not self._has_skipped
-        if not self._has_skipped:
+        self.is_busy = self._busy_cores.share() >= BUSY
+        if self.is_busy and self._skipped < _SKIPPED:
+            self._skipped += 1
+        else:
+            self._skipped = 0
             self._update()
 
 

@@ -18,8 +18,9 @@ from localspec_tui.launch_options import LaunchOptions
 
 _ROUNDS = 7
 _PROMPTS = ("Show me how to use tar.", "Give me examples of find.")
-_SAMPLING = {"max_tokens": 256, "temperature": 0.0, "ignore_eos": True}
-_RUNTIME = {"context": 1024}
+# Beginning and ending an answer takes the screen a tenth of a second, and should not decide.
+_SAMPLING = {"max_tokens": 768, "temperature": 0.0, "ignore_eos": True}
+_RUNTIME = {"context": 2048}
 _SIZE = (120, 40)
 
 

@@ -2,13 +2,18 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from fakes.pilot import ChatPilot, running_chat
 from fakes.scripted import Script
+from textual.timer import Timer
 
 from localspec.conversation.events import Reading
+from localspec.utils.busy_cores import BusyCores
 from localspec_tui.archive import Archive
+from localspec_tui.screens.chat import ChatScreen
 from localspec_tui.widgets.turn_view import TurnView
 
 LONG = "one two three four five six seven eight nine ten " * 40
@@ -93,6 +98,34 @@ def test_prompt_evaluation_shows_its_progress(tmp_path: Path) -> None:
             chat.screen.event_handler.handle(Reading(1024, 4096))
             await chat.pilot.pause()
             assert "██████░░░░░░░░░░░░░░░░░░ tokens of the prompt read 1,024 of 4,096" in chat.text
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(("share", "rate"), [(0.5, 20), (1.0, 8)])
+def test_events_are_handled_less_often_while_an_answer_is_written_without_idle_cores(
+    share: float, rate: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: dict[str, set[float]] = {"ready": set(), "answering": set()}
+    set_timer = ChatScreen.set_timer
+
+    def noted(screen: ChatScreen, delay: float, callback: Callable[[], None]) -> Timer:
+        if screen.figures.is_busy == (share == 1.0):
+            waits.setdefault(screen.event_handler.state, set()).add(round(1 / delay))
+        return set_timer(screen, delay, callback)
+
+    monkeypatch.setattr(BusyCores, "share", lambda _self: share)
+    monkeypatch.setattr(ChatScreen, "set_timer", noted)
+
+    async def body() -> None:
+        async with running_chat(Script([LONG], rate=100), tmp_path) as chat:
+            await chat.send("hi")
+            await chat.until(lambda: waits["answering"])
+            await chat.press("escape")
+            waits["ready"].clear()
+            await chat.until(lambda: waits["ready"])
+            assert waits["answering"] == {rate}
+            assert waits["ready"] == {20}
 
     asyncio.run(body())
 

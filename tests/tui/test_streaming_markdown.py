@@ -339,7 +339,7 @@ def test_selected_text_is_not_wrapped() -> None:
 
 @pytest.mark.parametrize(
     ("took", "wait", "without_idle_cores"),
-    [(0.0, 0.05, 0.05), (0.005, 0.05, 0.24), (0.05, 0.15, 0.45), (0.1, 0.3, 0.45), (1.0, 3.0, 3.0)],
+    [(0.0, 0.05, 0.05), (0.004, 0.05, 0.4), (0.05, 0.15, 1.0), (0.1, 0.3, 1.0), (1.0, 3.0, 3.0)],
 )
 def test_slow_drawing_is_delayed(took: float, wait: float, without_idle_cores: float) -> None:
     assert delay(took, busy_share=0.5) == pytest.approx(wait)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 SAVE_INTERVAL = 1.0
 # Messages of earlier sessions that Up brings back.
 HISTORY_LENGTH = 500
-# Times per second: engine events are handled, the status line and the live panel are updated.
-_EVENT_RATE, _STATUS_RATE = 20, 2
+# Times per second that the status line and the live panel are updated.
+_STATUS_RATE = 2
 
 
 class ChatScreen(Screen[None]):
@@ -54,6 +54,7 @@ class ChatScreen(Screen[None]):
     pending_changes: one callback for each ConversationChanged event that is still to come.
     outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
     history: those that Up brings back. composer: the text box. view: the conversation view.
+    figures: update the status line and the live panel.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -86,6 +87,7 @@ class ChatScreen(Screen[None]):
         # Looked up for each token, and faster so than by a query.
         self.view = ConversationView(self._make_turn_view, id="conversation")
         self._commands = SlashCommands(self)
+        self.figures = RegularUpdates(self.update_status)
 
     def compose(self) -> ComposeResult:
         with Container(id="upper"):
@@ -102,10 +104,10 @@ class ChatScreen(Screen[None]):
     def on_mount(self) -> None:
         self.query_one(LivePanel).display = False
         self.query_one(OriginLegend).display = False
-        self.set_interval(1 / _EVENT_RATE, self.event_handler.poll)
-        self.set_interval(1 / _STATUS_RATE, RegularUpdates(self.update_status).tick)
+        self.set_interval(1 / _STATUS_RATE, self.figures.tick)
         self.set_interval(SAVE_INTERVAL, self._save)
         self.composer.focus()
+        self.event_handler.poll_regularly()
 
     @property
     def chat(self) -> "ChatApp":

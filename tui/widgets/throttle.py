@@ -9,10 +9,10 @@ from localspec.utils.busy_cores import BusyCores
 
 # From this share of all cores on, no core is left for the screen.
 BUSY = 0.8
-_MIN_DELAY, _MAX_DELAY = 0.05, 0.45
+_MIN_DELAY, _MAX_DELAY = 0.05, 1.0
 # The delay as a multiple of the last drawing time: with idle cores, and without. Without idle cores
 # a drawing delays all compute threads of the engine, because they wait for each other.
-_FACTOR, _BUSY_FACTOR = 3, 48
+_FACTOR, _BUSY_FACTOR = 3, 100
 
 
 def delay(drawing_seconds: float, busy_share: float) -> float:
