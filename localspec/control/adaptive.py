@@ -26,9 +26,6 @@ from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
 
 # The expected speed of drafting must be this many times that of plain decoding: estimates err.
 _LEAST_GAIN = 1.02
-# After so many drafting steps in a row, one plain step measures the cost of a plain pass again; the
-# second number holds while that cost is stale, or was never measured.
-_PLAIN_EVERY, _PLAIN_AT_MOST_EVERY = 256, 4
 # To show a head the hidden rows that it missed, the target may take this share of the time of plain
 # decoding of the coming tokens; that happens in the 1st, 4th, 13th text after the head has failed.
 _RESUMING_SHARE = 0.1
@@ -119,8 +116,9 @@ class AdaptivePolicy:
 
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
-        self._round = round_ = Round(self._passes, self.rows.offer, self.rows.others)
-        self._passes.share(round_.texts)
+        others = self.rows.others
+        self._passes.share(1 + sum(not each.reading for each in others))
+        self._round = round_ = Round(self._passes, self.rows.offer, others)
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
         if self.rows.rests(round_.others) and self._all_may_rest(limit):
@@ -201,13 +199,15 @@ class AdaptivePolicy:
         self.rows.learn(step, self._passes, running.reading if running else 0.0)
         step_seconds = self._step_seconds
         plain, seconds = step_seconds.plain(step), step_seconds.own_seconds(step)
-        self._charge(step, seconds, plain)
+        # What a plain step loses to changes of the rows is due to drafts before it.
+        lost = self._passes.take_lost() / self._round.texts
+        self._charge(step, seconds, plain, lost)
         self._steps_since_plain = self._steps_since_plain + 1 if step.verified else 0
         for candidate in self.candidates:
             drafted = running is not None and candidate is running.candidate
             candidate.learn_reading(step.reading, plain, drafted=drafted)
             if running and drafted:
-                self._learn_draft(running, step, seconds, plain)
+                self._learn_draft(running, step, seconds - lost, plain)
             else:
                 candidate.score_shadow_draft(step.tokens)
                 candidate.collect(len(step.tokens) * plain / self._round.texts)
@@ -226,27 +226,34 @@ class AdaptivePolicy:
     def _step_seconds(self) -> StepSeconds:
         return StepSeconds(self._passes, self._round.texts)
 
-    def _charge(self, step: Step, seconds: float, plain: float) -> None:
-        """Charge a step to the loss budgets. seconds: its own. plain: those of a plain step."""
+    def _charge(self, step: Step, seconds: float, plain: float, lost: float) -> None:
+        """Charge a step to the loss budgets.
+
+        seconds: its own. plain: those of a plain step. lost: its part of what changes of the rows
+        cost.
+        """
         running, tokens, reading = self._running, len(step.tokens), sum(step.reading.values())
         texts = self._round.texts
         if running is None:
-            took = seconds if step.again or self._passes.keeps_width else plain + reading
-            self.loss_budget.add_step(took, plain + reading, tokens, plain, texts)
+            expected = plain + reading + lost
+            took = seconds if step.again else expected
         else:
             drafting = running.cost_of(max(1, len(step.drafted))) + running.catching_up
             expected = self._step_seconds.expected_pass(step) + drafting + reading
             took = seconds - running.reading
-            self.loss_budget.add_step(took, expected, tokens, plain, texts)
+        self.loss_budget.add_step(took, expected, tokens, plain, texts)
         if texts > 1:
-            self._charge_all(step, plain)
+            self._charge_all(step, plain, lost)
 
-    def _charge_all(self, step: Step, plain: float) -> None:
-        """Charge a step to the loss budget of all texts: the rows of one may cost another time."""
+    def _charge_all(self, step: Step, plain: float, lost: float) -> None:
+        """Charge a step to the loss budget of all texts: the rows of one may cost another time.
+
+        lost: this text's part of what was lost to changes of the rows.
+        """
         running, reading = self._running, sum(step.reading.values())
         beside = reading + (running.cost_of(max(1, len(step.drafted))) if running else 0.0)
-        if step.is_plain_decode and not (self._passes.unequal_apart or self._passes.keeps_width):
-            took = expected = plain + reading
+        if step.is_plain_decode and not self._passes.unequal_apart:
+            took = expected = plain + reading + lost
         else:
             took = step.seconds - (running.reading if running else 0.0)
             expected = self._passes.seconds(step.rows) * step.width / step.rows + beside
@@ -345,9 +352,7 @@ class AdaptivePolicy:
 
     def _chosen(self, options: list[Option]) -> tuple[Option | None, str]:
         # Beside texts that draft, a plain step says nothing of the cost of plain decoding.
-        stale = self._round.texts == 1 and self._passes.is_stale(1)
-        every = _PLAIN_AT_MOST_EVERY if stale else _PLAIN_EVERY
-        if self._steps_since_plain >= every and not self._passes.keeps_width:
+        if self._passes.is_plain_due(self._steps_since_plain, alone=self._round.texts == 1):
             return None, "to see what a plain step costs now"
         best = max(options, key=lambda option: option.rate, default=None)
         if best and best.rate > _LEAST_GAIN / self._round.plain:

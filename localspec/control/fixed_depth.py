@@ -22,7 +22,7 @@ class FixedDepth:
 
     rows: the text's share of the rows of all texts; passes: what their decodes cost. None: the text
     is written alone. The drafts of others delay it no longer than they delay an adaptive text.
-    widest: the most rows to which a decode with others is padded.
+    widest: the most rows to which a decode is padded: with others, or to keep its rows.
     """
 
     def __init__(

@@ -26,6 +26,9 @@ _STALE_CHANGE = 1.1
 _WRONG_PROFILE = 3.0
 # Until passes of a width were measured while decoding, one in so many is not padded.
 _UNPADDED_EVERY = 4
+# After so many drafting steps in a row, one plain step measures the cost of a plain pass again; the
+# second number holds while that cost is stale, or was never measured.
+_PLAIN_EVERY, _PLAIN_AT_MOST_EVERY = 256, 4
 # The least relative change of a base cost that is taken over.
 _NOTABLE_CHANGE = 0.01
 
@@ -80,21 +83,25 @@ class PassCosts:
     @property
     def table(self) -> list[float]:
         """`seconds` of every width from 1 to WIDEST_DECODE; entry 0 is unused."""
-        factor = self._factor
-        if not self._changes:
+        factor, changes = self._factor, self._changes
+        if not changes:
             return [factor * best for best in self._best]
-        more, plain = self._changes.per_draft, self._changes.plain_rows
         return [
-            factor * best + (more if rows > plain else 0.0) for rows, best in enumerate(self._best)
+            factor * best + changes.extra(rows, self.unpadded)
+            for rows, best in enumerate(self._best)
         ]
 
     def seconds(self, width: int) -> float:
-        """Seconds of a pass over `width` rows, padded if that is faster."""
+        """Seconds of a pass over `width` rows, padded if that is faster, with what it changes."""
         if width > WIDEST_DECODE:
             return self.seconds(WIDEST_DECODE) * width / WIDEST_DECODE
-        changes = self._changes
-        more = changes.per_draft if changes and width > changes.plain_rows else 0.0
-        return self._factor * self._best[width] + more
+        extra = self._changes.extra(width, self.unpadded) if self._changes else 0.0
+        return self._factor * self._best[width] + extra
+
+    def of_plain(self, texts: int) -> float:
+        """Seconds of a decode of so many texts without drafts."""
+        wide = min(texts, WIDEST_DECODE)
+        return self._factor * self._best[wide] * texts / wide
 
     def unpadded(self, width: int) -> float:
         """Seconds of a pass over exactly so many rows."""
@@ -154,11 +161,11 @@ class PassCosts:
             return
         if seconds is None or seconds <= 0:
             if self._changes:
-                self._changes.settles(width)
+                self._changes.add(width)
             return
         if width == self._least_rows:
             width = 1
-        if self._changes and not self._changes.settles(width):
+        if self._changes and not self._changes.add(width):
             self._changes.lose(seconds - self._factor * self._base[width])
             return
         if width == self._anchor:
@@ -200,6 +207,19 @@ class PassCosts:
         Then a single plain pass between others tells nothing of plain decoding.
         """
         return self._changes is not None
+
+    def is_plain_due(self, drafted: int, *, alone: bool) -> bool:
+        """Whether a plain step should tell what plain decoding costs now.
+
+        drafted: the steps since the last one. alone: whether no other text shares the decode.
+        """
+        if self._changes:
+            return alone and self._changes.is_plain_old
+        return drafted >= (_PLAIN_AT_MOST_EVERY if alone and self.is_stale(1) else _PLAIN_EVERY)
+
+    def take_lost(self) -> float:
+        """Return the seconds lost to changes of the rows since the last call, by drafts."""
+        return self._changes.take_lost() if self._changes else 0.0
 
     @property
     def reading_slowdown(self) -> float:
@@ -281,8 +301,11 @@ class PassCosts:
         return not 1 / _STALE_CHANGE < self._factor / before < _STALE_CHANGE
 
     def _update_padding(self) -> None:
-        """For each width, find the fastest width that is at least as wide; width 1 stays 1."""
-        if not self._pads:
+        """For each width, find the fastest width that is at least as wide; width 1 stays 1.
+
+        Where changes cost time, passes are padded to keep their rows, and for nothing else.
+        """
+        if not self._pads or self._changes:
             self._best = list(self._base)
             return
         self._best[WIDEST + 1 :] = self._base[WIDEST + 1 :]

@@ -90,10 +90,10 @@ class Round:
         self.share = self._bare = passes.seconds(1)
         if not others:
             return
-        self._round = passes.of_round((1,) * self.texts)
+        self._round = passes.of_plain(self.texts)
         self.share = self._round / self.texts
         # Who reads a prompt counts as if it took a plain step: that is what a second is worth soon.
-        all_written = passes.of_round((1,) * (1 + len(others)))
+        all_written = passes.of_plain(1 + len(others))
         # Seconds of the others outside the decode.
         self._beside = sum(each.host for each in others) + all_written - self._round
         self._weights = [own.tokens / each.tokens for each in others]

@@ -207,7 +207,7 @@ class RowShare:
         if passes.unequal_apart:
             depths = (1 + each.offer.depth for each in others if not each.offer.reading)
             rows = [step.width, *depths]
-        plain = passes.of_round([1] * len(rows))
+        plain = passes.of_plain(len(rows))
         took = passes.of_round(rows) if passes.unequal_apart else passes.unpadded(sum(rows))
         self._wait(took + drafting, len(step.tokens), plain)
         self.offer.slack = self.lead.available(plain)

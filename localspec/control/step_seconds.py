@@ -16,7 +16,7 @@ class StepSeconds:
             return step.share / step.width
         # Texts that share no decode because their rows differ would share it without drafts.
         texts = self._texts if self._passes.unequal_apart else 1 + len(step.others)
-        return self._passes.of_round((1,) * texts) / texts
+        return self._passes.of_plain(texts) / texts
 
     def own_seconds(self, step: Step) -> float:
         """The seconds of a step, with that part of its decode that the step's own rows cost."""

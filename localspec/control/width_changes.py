@@ -6,7 +6,10 @@ longest, and from then on the GPU gets it as a whole (CUDA graphs). On an H100 t
 an 8B in Q4_0 take 3.4 ms, but the first one behind others 4.9 and the second one 8.
 """
 
+import math
 from collections.abc import Callable
+
+from localspec.control.recent_median import ENOUGH
 
 # How what a change costs is spread over the passes behind it, as parts of it (measured on an H100).
 PARTS = (0.25, 0.75)
@@ -17,8 +20,12 @@ UNSETTLED = len(PARTS)
 SETTLING = 4
 # What changes cost is averaged over about so many drafted passes.
 _AVERAGED = 24
-# How many drafted passes there are between two plain stretches, until it was seen.
-_FIRST_RUN = 4
+# How many drafted passes there are between two plain stretches, until it was seen; after so many
+# plain passes what was seen is half forgotten.
+_FIRST_RUN, _FORGOTTEN = 4, 256
+# After so many drafted passes, the first time after fewer, a few plain ones in a row tell what such
+# passes take.
+_PLAIN_EVERY, _PLAIN_FIRST = 1024, 128
 
 
 class EqualPasses:
@@ -37,24 +44,52 @@ class EqualPasses:
 class WidthChanges:
     """Keeps passes at one width for a while, and counts what changes cost all the same.
 
-    seconds: by how much longer the passes behind a change take, all together. plain_rows: the rows
-    of a decode without drafts, one for each text that shares it.
+    change: by how many seconds the passes behind a change take longer, all together. plain_rows:
+    the rows of a decode without drafts, one for each text that shares it.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.plain_rows = seconds, 1
+    def __init__(self, change: float) -> None:
+        self.change, self.plain_rows = change, 1
         self._equal = EqualPasses()
         # The drafted passes in a row, their rows, and what padding to these has cost.
         self._run, self._rows, self._padding = 0, 1, 0.0
-        # What padding of plain passes has cost since the last draft.
+        # What plain passes since the last draft have cost, or would have, in passes of that run.
         self._gap = 0.0
         # What was lost to changes and padding lately, and in how many drafted passes.
-        self._lost, self._passes = 2.0 * seconds, float(_FIRST_RUN)
+        self._lost, self._drafts = _FIRST_RUN * self._usual, float(_FIRST_RUN)
+        # The same since it was last asked for.
+        self._lost_now = 0.0
+        # Whether a text has just begun, whose first passes are slow whether it drafts or not.
+        self._begins = True
+        # Passes computed with drafts since the last one without, and since plain ones were settled.
+        self._drafted, self._since_plain = 0, _PLAIN_EVERY - _PLAIN_FIRST
 
     @property
-    def per_draft(self) -> float:
-        """What changes cost, in seconds per drafted pass: those to plain passes and back too."""
-        return self._lost / self._passes
+    def _usual(self) -> float:
+        """What changes cost per drafted pass, until it was seen."""
+        return 2.0 * self.change / _FIRST_RUN
+
+    def extra(self, rows: int, seconds: Callable[[int], float]) -> float:
+        """What changes and padding cost, in seconds, if the next pass is over so many rows.
+
+        seconds: as in `padded`. Behind plain passes: the changes to drafts and back, of which each
+        draft of a run pays a part. In a run: nothing for the way back, which must be paid for
+        sooner or later; but what it costs to be padded, or to leave the rows of the run.
+        """
+        if rows <= self.plain_rows:
+            return 0.0
+        if not self._drafted:
+            return self._lost / self._drafts
+        if self._run < SETTLING:
+            return 0.0
+        if rows > self._rows:
+            return PARTS[0] * self.change
+        return min(max(0.0, seconds(self._rows) - seconds(rows)), PARTS[0] * self.change)
+
+    @property
+    def is_plain_old(self) -> bool:
+        """Whether plain passes should tell again what they take: a few of them in a row."""
+        return self._since_plain >= _PLAIN_EVERY
 
     def padded(self, rows: int, seconds: Callable[[int], float], most: int) -> int:
         """The rows for a pass over so many; ask once per pass.
@@ -69,32 +104,58 @@ class WidthChanges:
         self._gap = 0.0
         self._run += 1
         if self._run < SETTLING:
-            self._choose(rows + (rows == self._equal.rows and rows < most))
+            more = seconds(rows + 1) - seconds(rows) if rows < most else math.inf
+            if rows == self._equal.rows and more < PARTS[1] * self.change:
+                self.lose(more)
+                rows += 1
+            self._choose(rows)
             return self._rows
         lost = seconds(self._rows) - seconds(rows)
-        if rows < self._rows <= most and self._padding + lost <= self.seconds:
+        if rows < self._rows <= most and self._padding + lost <= self.change:
             self._padding += max(0.0, lost)
             self.lose(lost)
         elif rows != self._rows:
             self._choose(rows)
         return self._rows
 
-    def settles(self, rows: int) -> bool:
-        """Count a pass; whether it tells what passes of so many rows take."""
+    def add(self, rows: int) -> bool:
+        """Count a pass that was computed; return whether it tells what so many rows take."""
+        is_first = not self._equal.rows
         before = self._equal.add(rows)
+        settled = before >= UNSETTLED
+        if settled or not (is_first or before):
+            self._begins = False
         if rows > self.plain_rows:
             kept = 1 - 1 / _AVERAGED
-            self._lost, self._passes = kept * self._lost, kept * self._passes + 1
-        return before >= UNSETTLED
+            self._lost, self._drafts = kept * self._lost, kept * self._drafts + 1
+            self._drafted += 1
+            self._since_plain += 1
+        else:
+            # So that drafts which were too dear are thought of again.
+            self._lost += (_FIRST_RUN * self._usual - self._lost) / _FORGOTTEN
+            self._drafts += (_FIRST_RUN - self._drafts) / _FORGOTTEN
+            self._drafted = 0
+            if before >= UNSETTLED + ENOUGH - 1:
+                self._since_plain = 0
+        return settled
 
     def lose(self, seconds: float) -> None:
         """Count what a pass took for a change, or for its padding."""
-        self._lost += min(max(0.0, seconds), 2 * self.seconds)
+        if not self._begins:
+            lost = min(max(0.0, seconds), 2 * self.change)
+            self._lost += lost
+            self._lost_now += lost
+
+    def take_lost(self) -> float:
+        """Return what was lost since the last call, but not for more than a change."""
+        lost, self._lost_now = min(self._lost_now, 2 * self.change), 0.0
+        return lost
 
     def begin(self) -> None:
         """A text begins: what was decoded last, a prompt most likely, had other rows."""
         self._equal = EqualPasses()
         self._run, self._rows, self._padding, self._gap = 0, 1, 0.0, 0.0
+        self._drafted, self._begins = 0, True
 
     def _padded_plain(self, rows: int, seconds: Callable[[int], float], most: int) -> int:
         """The rows for a pass without a draft: a short gap in a long run of drafts is padded.
@@ -103,8 +164,8 @@ class WidthChanges:
         """
         lost = seconds(self._rows) - seconds(rows)
         self._gap += lost
-        is_padded = self._run >= SETTLING and self._gap <= self.seconds and self._rows <= most
-        if rows > 1 or not is_padded:
+        is_padded = self._run >= SETTLING and self._gap <= self.change and self._rows <= most
+        if rows > 1 or not is_padded or self.is_plain_old:
             self._run = 0
             return rows
         self.lose(lost)

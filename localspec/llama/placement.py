@@ -62,7 +62,7 @@ class Placement:
 
     @property
     def is_on_devices(self) -> bool:
-        """Whether all layers are on devices, as far as they have room."""
+        """Whether all layers are on devices: none is kept back, by a number or for its experts."""
         return not (self.is_on_processor or self.cpu_moe) and self.gpu_layers in (None, -1)
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.pass_costs import WIDEST, PassCosts
-from localspec.control.width_changes import UNSETTLED
+from localspec.control.width_changes import PARTS, UNSETTLED
 from localspec.llama.batch_invariance import seconds_of_pass
 from localspec.llama.devices import computes_on_gpu
 from localspec.llama.rollback import SNAPSHOTS, Rollback
@@ -35,8 +35,9 @@ _WATCHED = 0.1
 # After the first time each width is measured once more, and so many times if it takes less.
 _SWEEPS, _SLOW_PASS = 4, 0.02
 # On a GPU: the passes of each width that are measured once it is settled, the changes between two
-# widths, and the part of a plain pass that a change must cost to be counted.
-_SETTLED_PASSES, _CHANGES, _NOTABLE_CHANGE = 3, 4, 0.02
+# widths, and the part of a plain pass that a change must cost to be counted. Where a pass takes so
+# many seconds, mostly on a processor, a change matters little, and measuring it would take long.
+_SETTLED_PASSES, _CHANGES, _NOTABLE_CHANGE, _NO_MATTER = 3, 4, 0.1, 0.15
 # Reading is measured with few tokens; if that takes less than _QUICK_READ seconds, with many tokens
 # too: a GPU reads many tokens in one pass as fast as a few.
 _FEW, _MANY, _QUICK_READ = 64, 512, 0.005
@@ -189,8 +190,8 @@ def _file(
     """The file of a profile; its name depends on everything that changes the time of a pass."""
     files = [stat_signature(path) for path in (target, *drafters)]
     machine, build = machine_signature()
-    # Earlier versions measured passes of a GPU behind others of other rows.
-    settled = ["settled"] if computes_on_gpu(runtime.placement) else []
+    # Earlier versions measured passes of a GPU behind others of other rows, and changes otherwise.
+    settled = ["settled", 2] if computes_on_gpu(runtime.placement) else []
     return cache_file("costs", [files, *ways, snapshots, machine, asdict(runtime), build, *settled])
 
 
@@ -204,9 +205,14 @@ def _of_target(context: KVSequence) -> CostProfile:
 def _of_gpu(context: KVSequence) -> CostProfile:
     """Measure passes that follow others as wide, and what it costs when the width changes."""
     context.truncate(0)
+    _unsettled(context, 1)
+    if seconds_of_pass(context, 1) > _NO_MATTER:
+        return CostProfile(_passes(context))
     found = _by_width(context, _settled, _BUDGET)
     narrow, wide = sorted(found)[0], sorted(found)[min(2, len(found) - 1)]
     change = _seconds_of_change(context, found, narrow, wide)
+    # The first one was measured right after the load, when a GPU may still be slow.
+    found[narrow] = min(found[narrow], _settled(context, narrow))
     context.truncate(0)
     return CostProfile(found, change=change)
 
@@ -237,7 +243,7 @@ def _seconds_of_change(
 ) -> float:
     """How much longer the passes behind a change between two widths take, all together.
 
-    0 if that is next to nothing.
+    0 if that is next to nothing, beside what passes differ by anyway.
     """
     change = median(
         _unsettled(context, width) - UNSETTLED * settled[width] for width in (one, other) * _CHANGES
@@ -284,8 +290,8 @@ def seconds_one_by_one(context: KVSequence) -> DrafterSeconds:
     if context.model.is_offloaded:
         few, more = (min(rows, context.n_ctx) for rows in _BACKLOGS)
         steady = {rows: _settled(context, rows) for rows in (few, more)}
-        # To more rows, and back to those of the next token.
-        change = 2 * _seconds_of_change(context, steady, few, more)
+        # A single pass of more rows, and back to those of the next token.
+        change = (1 + PARTS[0]) * _seconds_of_change(context, steady, few, more)
     context.truncate(0)
     return DrafterSeconds(first, further, reading, change)
 

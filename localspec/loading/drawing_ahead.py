@@ -82,8 +82,7 @@ def devices_of(model: Model) -> set[str]:
     if not model.is_offloaded:
         return {_PROCESSOR}
     place = model.placement
-    is_whole = place.gpu_layers in (None, -1) and not place.cpu_moe
-    return _with_layers(place) if is_whole else _with_layers(place) | {_PROCESSOR}
+    return _with_layers(place) | (set() if place.is_on_devices else {_PROCESSOR})
 
 
 def _with_layers(place: Placement) -> set[str]:

@@ -27,7 +27,7 @@ from localspec.loading.drafter_plan import plan_drafters
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
 from localspec.loading.load_check import loadable_facts
-from localspec.loading.placement_notes import drafter_note, target_notes
+from localspec.loading.placement_notes import drafter_note, reproducible_note, target_notes
 from localspec.loading.places import Place, sequence_beside
 from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
 from localspec.models import registry
@@ -246,6 +246,7 @@ def load_models(config: EngineConfig) -> LoadedModels:
         undo.callback(drafters.close)
         undo.callback(drafter_set.close)
         costs, policies = _calibrated(target, drafter_set, runtime)
+        not_reproducible = reproducible_note(target) if runtime.reproducible else None
         digits = _digits(target, facts.header, drafter_set, runtime)
         undo.pop_all()
     return LoadedModels(
@@ -256,7 +257,12 @@ def load_models(config: EngineConfig) -> LoadedModels:
         drafter_set,
         costs,
         policies,
-        (*extra_buffers.notes(), *plan.notes, *filter(None, [context_note]), *useless),
+        (
+            *extra_buffers.notes(),
+            *plan.notes,
+            *filter(None, [context_note, not_reproducible]),
+            *useless,
+        ),
         digits=digits,
         threads_note=threads_note,
         watch=thread_watch(weights, asked, runtime),

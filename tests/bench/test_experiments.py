@@ -41,7 +41,7 @@ for name in sys.argv[1:]:
 
 
 def test_no_experiment_is_forgotten() -> None:
-    assert len(NAMES) == 19
+    assert len(NAMES) == 20
 
 
 def test_help_says_how_an_experiment_is_run() -> None:
@@ -154,6 +154,16 @@ def test_corrections_are_measured_on_other_chats_than_they_learnt_from(tmp_path:
     assert len(baselines) == 12
     assert all(line[-3:] == ["+0.0%", "+0.0%", "+0.0%"] for line in baselines)
     assert all(float(line[-4]) > 0 for line in rows)
+
+
+def test_cold_texts_beside_warm_ones() -> None:
+    files = ["--model", PYCODE.target, "--draft", PYCODE.drafter, "--threads", "1"]
+    _header, *rows, last = printed(
+        "cold_and_warm", *files, "--texts", "2", "--tokens", "8", "--rounds", "2"
+    )
+    assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
+    assert all(float(cold) > 0 and float(warm) > 0 for _, _, cold, warm, _ in rows)
+    assert last[:4] == ["cold", "/", "warm:", "median"]
 
 
 def test_the_first_text_beside_later_ones() -> None:

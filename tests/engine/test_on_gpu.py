@@ -1,6 +1,7 @@
 """What an engine does where its models are on a GPU; here they only say that they are."""
 
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from fakes.slow_changes import SlowChanges
 
 from localspec.control.cost_profile import CostProfile
 from localspec.control.pass_costs import PassCosts
+from localspec.control.width_changes import UNSETTLED
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
@@ -108,15 +110,15 @@ def test_a_draft_model_pays_for_longer_backlogs(
     monkeypatch.setattr(calibration, "_reading", lambda _context: 0.0001)
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
         found = calibration.seconds_one_by_one(context)
-    assert (found.further, found.change) == (pytest.approx(0.001), pytest.approx(0.016))
+    assert (found.further, found.change) == (pytest.approx(0.001), pytest.approx(0.01))
     cost = found.cost({1: 0.01, 4: 0.02})
     assert [cost.catch_up_seconds(backlog) for backlog in (1, 2)] == [0.0, 0.0]
-    assert cost.catch_up_seconds(6) == pytest.approx(0.016 + 4 * 0.0001)
+    assert cost.catch_up_seconds(6) == pytest.approx(0.01 + 4 * 0.0001)
     # What was learnt of reading has no change in it.
-    cost.learn_first(cost.first + 0.016 + 30 * 0.0002, 32)
+    cost.learn_first(cost.first + 0.01 + 30 * 0.0002, 32)
     assert cost.reading == pytest.approx(0.0001)
     for _ in range(9):
-        cost.learn_first(cost.first + 0.016 + 30 * 0.0002, 32)
+        cost.learn_first(cost.first + 0.01 + 30 * 0.0002, 32)
     assert cost.reading == pytest.approx(0.0002)
 
 
@@ -126,6 +128,36 @@ def test_a_slow_target_is_measured_at_a_few_widths(
     monkeypatch.setattr(calibration, "_BUDGET", 0.0)
     with single_sequence(target_model, n_ctx=64, threads=1) as context:
         assert set(calibration._of_target(context).passes) == {1, 2, 4, 8}
+
+
+def test_changes_are_not_measured_where_passes_take_long(
+    target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where most layers are on the processor: that would take minutes."""
+    taken = []
+
+    def seconds(_context: object, rows: int) -> float:
+        taken.append(rows)
+        return 0.2 * rows
+
+    monkeypatch.setattr(calibration, "seconds_of_pass", seconds)
+    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+        found = calibration._of_target(context)
+    assert found.change == 0.0 and found.passes[1] == 0.2
+    assert len(taken) < 3 * len(found.passes) + UNSETTLED + 2
+
+
+def test_a_gpu_that_is_slow_at_first_does_not_make_plain_passes_slow(
+    target_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = count()
+    monkeypatch.setattr(
+        calibration,
+        "seconds_of_pass",
+        lambda _context, rows: 0.001 * (1 + rows / 10) * (3 if next(taken) < 12 else 1),
+    )
+    with single_sequence(target_model, n_ctx=64, threads=1) as context:
+        assert calibration._of_target(context).passes[1] == pytest.approx(0.0011)
 
 
 def test_what_a_change_costs_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:

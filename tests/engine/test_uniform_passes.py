@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.mamba import write_mamba
 from fakes.noted_passes import NotedPass, note_passes
 from fakes.prompts import PROMPTS
 from fakes.pycode import PYCODE, load
 
+import localspec
 from localspec.errors import InvalidValueError
 from localspec.llama import batch_invariance
 from localspec.llama.batch_invariance import UNIFORM_ROWS, InvariantWidth, probe_uniform
@@ -19,7 +21,7 @@ from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
 from localspec.llama.sequence import KVSequence
-from localspec.loading import invariant_widths
+from localspec.loading import invariant_widths, placement_notes
 from localspec.loading.config import RuntimeConfig
 from localspec.speculation.draft import Draft
 
@@ -171,3 +173,16 @@ def test_the_probe_of_widths_starts_from_single_rows(target_model: Model) -> Non
     with single_sequence(target_model, n_ctx=512, threads=1, flash_attention=False) as text:
         text.set_width(4)
         assert batch_invariance.probe(text, 8).least_rows == 2
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_a_running_state_is_said_not_to_be_reproducible(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, on_gpu: bool
+) -> None:
+    monkeypatch.setattr(placement_notes, "computes_on_gpu", lambda _placement: on_gpu)
+    model = write_mamba(tmp_path / "mamba.gguf", PYCODE.target)
+    with localspec.load(model, "none", context=64, threads=1, reproducible=True) as engine:
+        said = [note for note in engine.notes if "not reproducible: mamba.gguf" in note]
+    assert len(said) == on_gpu
+    with load(draft="none", threads=1, context=64, reproducible=True) as engine:
+        assert not any("not reproducible" in note for note in engine.notes)

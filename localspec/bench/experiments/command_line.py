@@ -44,6 +44,11 @@ class Table:
         print("  ".join(texts).rstrip(), flush=True)
 
 
+def command_again(file: str, arguments: Sequence[str]) -> list[str]:
+    """The command that runs the experiment again. file: `__file__` of the experiment."""
+    return [sys.executable, "-m", _module(file), *arguments]
+
+
 def run_in_new_process(
     file: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> str:
@@ -54,7 +59,7 @@ def run_in_new_process(
     Raises subprocess.CalledProcessError if it fails.
     """
     return subprocess.run(
-        [sys.executable, "-m", _module(file), *arguments],
+        command_again(file, arguments),
         check=True,
         stdout=subprocess.PIPE,
         text=True,

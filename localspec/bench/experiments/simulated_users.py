@@ -51,16 +51,22 @@ _SAMPLER = Sampler(SamplingParams(), Noise(0))
 class SimulatedWriter(Writer):
     """A user's text, of which every token is 1.
 
-    drafter: the user's. costs: what the policy learns. tokens, left: how many there are so far, and
-    how many may follow.
+    drafter: the user's. costs: what the policy learns. host: seconds of each step outside the
+    models. tokens, left: how many there are so far, and how many may follow.
     """
 
     def __init__(
-        self, policy: Policy, drafter: SimulatedDrafter, costs: CostModel, share: RowShare
+        self,
+        policy: Policy,
+        drafter: SimulatedDrafter,
+        costs: CostModel,
+        share: RowShare,
+        host: float = 0.0,
     ) -> None:
         super().__init__(policy, share)
         self.drafter, self.costs = drafter, costs
         self.tokens, self.left = 0, 1001
+        self._host = host
 
     @property
     def is_written(self) -> bool:
@@ -74,6 +80,10 @@ class SimulatedWriter(Writer):
     def coming(self, count: int) -> Sequence[int]:
         """The right tokens."""
         return [1] * count
+
+    def host_seconds(self, tokens: int) -> float:
+        """As many in each step."""
+        return self._host
 
     def draft_seconds(self, texts: Sequence[int]) -> float:
         """Those that the drafter has, with its reading; copies take no time."""
@@ -98,7 +108,8 @@ class SimulatedUsers:
     believed: the costs that policies begin with; None: the true ones. shared_drafting: whether a
     decode of the drafter for several texts takes longer than for one by as many times as one of the
     target; else by as many times as there are texts. change: seconds that it costs when the rows of
-    decodes change (see WidthChanges). knows_change: whether policies know of that.
+    decodes change (see WidthChanges). knows_change: whether policies know of that. host: seconds of
+    each step outside the models.
     """
 
     costs: Mapping[int, float]
@@ -111,6 +122,7 @@ class SimulatedUsers:
     shared_drafting: bool = True
     change: float = 0.0
     knows_change: bool = True
+    host: float = 0.0
     rounds: Rounds = field(init=False)
     writers: list[SimulatedWriter] = field(init=False, default_factory=list)
     _equal: EqualPasses = field(init=False, default_factory=EqualPasses)
@@ -135,7 +147,7 @@ class SimulatedUsers:
             )
             policy = self.make(drafter, costs, share)
             policy.begin()
-            self.writers.append(SimulatedWriter(policy, drafter, costs, share))
+            self.writers.append(SimulatedWriter(policy, drafter, costs, share, self.host))
         self.rounds = Rounds(self.writers, self._decode, unequal_apart=self.unequal_apart)
 
     @property
@@ -152,6 +164,13 @@ class SimulatedUsers:
     def step(self) -> None:
         """One round."""
         self.rounds.step()
+
+    def begin_texts(self) -> None:
+        """All users begin another text, behind a prompt: its decodes had other rows."""
+        self._equal = EqualPasses()
+        for writer in self.writers:
+            writer.costs.passes.begin_text()
+            writer.policy.begin()
 
     def _decode(self, rows: int) -> float:
         """Seconds of the next decode."""
