@@ -116,9 +116,8 @@ class AdaptivePolicy:
 
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
-        others = self.rows.others
-        self._passes.share(1 + sum(not each.reading for each in others))
-        self._round = round_ = Round(self._passes, self.rows.offer, others)
+        self._passes.share(self.rows.writing)
+        self._round = round_ = Round(self._passes, self.rows.offer, self.rows.others)
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
         if self.rows.rests(round_.others) and self._all_may_rest(limit):
@@ -207,7 +206,9 @@ class AdaptivePolicy:
             drafted = running is not None and candidate is running.candidate
             candidate.learn_reading(step.reading, plain, drafted=drafted)
             if running and drafted:
-                self._learn_draft(running, step, seconds - lost, plain)
+                # A run of drafts pays for its beginning, no single draft.
+                entry = lost if self._passes.is_new_run else 0.0
+                self._learn_draft(running, step, seconds - entry, plain)
             else:
                 candidate.score_shadow_draft(step.tokens)
                 candidate.collect(len(step.tokens) * plain / self._round.texts)
@@ -227,11 +228,7 @@ class AdaptivePolicy:
         return StepSeconds(self._passes, self._round.texts)
 
     def _charge(self, step: Step, seconds: float, plain: float, lost: float) -> None:
-        """Charge a step to the loss budgets.
-
-        seconds: its own. plain: those of a plain step. lost: its part of what changes of the rows
-        cost.
-        """
+        """Charge a step to the loss budgets. seconds: its own. lost: in its decode, by changes."""
         running, tokens, reading = self._running, len(step.tokens), sum(step.reading.values())
         texts = self._round.texts
         if running is None:
@@ -246,10 +243,7 @@ class AdaptivePolicy:
             self._charge_all(step, plain, lost)
 
     def _charge_all(self, step: Step, plain: float, lost: float) -> None:
-        """Charge a step to the loss budget of all texts: the rows of one may cost another time.
-
-        lost: this text's part of what was lost to changes of the rows.
-        """
+        """Charge a step to the loss budget of all texts. lost: its part of what changes cost."""
         running, reading = self._running, sum(step.reading.values())
         beside = reading + (running.cost_of(max(1, len(step.drafted))) if running else 0.0)
         if step.is_plain_decode and not self._passes.unequal_apart:
@@ -352,7 +346,8 @@ class AdaptivePolicy:
 
     def _chosen(self, options: list[Option]) -> tuple[Option | None, str]:
         # Beside texts that draft, a plain step says nothing of the cost of plain decoding.
-        if self._passes.is_plain_due(self._steps_since_plain, alone=self._round.texts == 1):
+        round_ = self._round
+        if self._passes.is_plain_due(self._steps_since_plain, round_.texts, alone=round_.alone):
             return None, "to see what a plain step costs now"
         best = max(options, key=lambda option: option.rate, default=None)
         if best and best.rate > _LEAST_GAIN / self._round.plain:

@@ -48,6 +48,8 @@ class FixedDepth:
 
     def decide(self, limit: Limit) -> Decision:
         """Choose the first drafter that proposes tokens."""
+        if self._passes and self._rows:
+            self._passes.share(self._rows.writing)
         depth = min(self._depth, limit.depth)
         drafters = [drafter for drafter in self.drafters if may_draft(drafter, limit)]
         if depth < 1 or not drafters:

@@ -46,7 +46,7 @@ class PassCosts:
     Where several texts share a decode, its width is that of all of them. unequal_apart: whether the
     library computes texts with different numbers of rows one after the other. pads: whether passes
     are padded. change: seconds that a change of the rows costs (see WidthChanges), 0 on a CPU. Then
-    passes behind a change are not learnt from, and a draft pays its part of all changes.
+    passes behind a change are not learnt from, and drafts pay for changes.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class PassCosts:
         factor, changes = self._factor, self._changes
         if not changes:
             return [factor * best for best in self._best]
+        seconds = [factor * base for base in self._base]
         return [
-            factor * best + changes.extra(rows, self.unpadded)
-            for rows, best in enumerate(self._best)
+            each + changes.extra(rows, seconds.__getitem__) for rows, each in enumerate(seconds)
         ]
 
     def seconds(self, width: int) -> float:
@@ -100,8 +100,9 @@ class PassCosts:
 
     def of_plain(self, texts: int) -> float:
         """Seconds of a decode of so many texts without drafts."""
-        wide = min(texts, WIDEST_DECODE)
-        return self._factor * self._best[wide] * texts / wide
+        if texts > WIDEST_DECODE:
+            return self.of_plain(WIDEST_DECODE) * texts / WIDEST_DECODE
+        return self._factor * self._best[texts]
 
     def unpadded(self, width: int) -> float:
         """Seconds of a pass over exactly so many rows."""
@@ -149,7 +150,7 @@ class PassCosts:
     def share(self, texts: int) -> None:
         """So many texts share a decode, with a row each where nobody drafts."""
         if self._changes:
-            self._changes.plain_rows = texts
+            self._changes.share(texts)
 
     def learn(self, width: int, seconds: float | None) -> None:
         """Learn from a pass over `width` rows, those of all texts that share it.
@@ -158,6 +159,8 @@ class PassCosts:
         nothing.
         """
         if not 1 <= width <= WIDEST_DECODE:
+            if self._changes:
+                self._changes.interrupt()
             return
         if seconds is None or seconds <= 0:
             if self._changes:
@@ -208,14 +211,23 @@ class PassCosts:
         """
         return self._changes is not None
 
-    def is_plain_due(self, drafted: int, *, alone: bool) -> bool:
+    def is_plain_due(self, drafted: int, texts: int = 1, *, alone: bool) -> bool:
         """Whether a plain step should tell what plain decoding costs now.
 
-        drafted: the steps since the last one. alone: whether no other text shares the decode.
+        drafted: the steps since the last one. texts: how many share the decode. alone: whether no
+        other text is written, not even one that still reads its prompt.
         """
         if self._changes:
-            return alone and self._changes.is_plain_old
-        return drafted >= (_PLAIN_AT_MOST_EVERY if alone and self.is_stale(1) else _PLAIN_EVERY)
+            return alone and self._changes.is_plain_due()
+        is_stale = texts == 1 and self.is_stale(1)
+        return drafted >= (_PLAIN_AT_MOST_EVERY if is_stale else _PLAIN_EVERY)
+
+    @property
+    def is_new_run(self) -> bool:
+        """Whether changes of the rows cost time, and the last pass was of a run of drafts that has
+        not settled yet.
+        """
+        return self._changes is not None and self._changes.is_new_run
 
     def take_lost(self) -> float:
         """Return the seconds lost to changes of the rows since the last call, by drafts."""

@@ -147,6 +147,11 @@ class RowShare:
         """The offers of the other texts."""
         return self.budget.others(self)
 
+    @property
+    def writing(self) -> int:
+        """How many texts share the next decode: not those that still read their prompts."""
+        return 1 + sum(not each.reading for each in self.others)
+
     def ask_all(self) -> None:
         """Let all texts decide: one drafts, or there are other ones."""
         for each in (self, *self.budget.sharing(self)):

@@ -16,16 +16,16 @@ PARTS = (0.25, 0.75)
 # So many passes behind a change do not tell what passes of that width take.
 UNSETTLED = len(PARTS)
 # From this drafted pass on, without a plain one between them, passes keep their rows. Those before
-# never have the same rows twice, as few passes do not make up for the capture.
+# do not have the same rows twice, as few passes do not make up for the capture.
 SETTLING = 4
 # What changes cost is averaged over about so many drafted passes.
 _AVERAGED = 24
-# How many drafted passes there are between two plain stretches, until it was seen; after so many
-# plain passes what was seen is half forgotten.
+# How many drafted passes there are between two plain stretches, until it was seen; in so many plain
+# passes most of what was seen is forgotten.
 _FIRST_RUN, _FORGOTTEN = 4, 256
 # After so many drafted passes, the first time after fewer, a few plain ones in a row tell what such
 # passes take.
-_PLAIN_EVERY, _PLAIN_FIRST = 1024, 128
+_PLAIN_AFTER, _PLAIN_FIRST = 1024, 128
 
 
 class EqualPasses:
@@ -59,10 +59,12 @@ class WidthChanges:
         self._lost, self._drafts = _FIRST_RUN * self._usual, float(_FIRST_RUN)
         # The same since it was last asked for.
         self._lost_now = 0.0
-        # Whether a text has just begun, whose first passes are slow whether it drafts or not.
+        # Whether the first passes behind others are computed, which are slow without drafts too.
         self._begins = True
-        # Passes computed with drafts since the last one without, and since plain ones were settled.
-        self._drafted, self._since_plain = 0, _PLAIN_EVERY - _PLAIN_FIRST
+        # Drafted and padded passes since the last plain one, and since plain ones told their cost;
+        # and whether these are to tell it now.
+        self._drafted, self._since_plain = 0, _PLAIN_AFTER - _PLAIN_FIRST
+        self._looks = False
 
     @property
     def _usual(self) -> float:
@@ -80,16 +82,36 @@ class WidthChanges:
             return 0.0
         if not self._drafted:
             return self._lost / self._drafts
+        other = PARTS[0] * self.change
+        if self.plain_rows > 1:  # what the others draft changes the rows
+            return other
         if self._run < SETTLING:
             return 0.0
-        if rows > self._rows:
-            return PARTS[0] * self.change
-        return min(max(0.0, seconds(self._rows) - seconds(rows)), PARTS[0] * self.change)
+        lost = seconds(self._rows) - seconds(rows)
+        return min(max(0.0, lost), other) if rows <= self._rows else other
 
     @property
-    def is_plain_old(self) -> bool:
+    def is_new_run(self) -> bool:
+        """Whether the last pass was one of a run of drafts that had not settled yet."""
+        return 0 < self._drafted <= SETTLING + UNSETTLED
+
+    def share(self, texts: int) -> None:
+        """So many texts share the next decodes."""
+        if texts == self.plain_rows:
+            return
+        self.plain_rows = texts
+        self._run, self._rows, self._padding, self._gap = 0, 1, 0.0, 0.0
+        if not self._drafted:
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        """Other passes are computed in between: those behind them are slow, whatever they are."""
+        self._equal, self._begins = EqualPasses(), True
+
+    def is_plain_due(self) -> bool:
         """Whether plain passes should tell again what they take: a few of them in a row."""
-        return self._since_plain >= _PLAIN_EVERY
+        self._looks = self._since_plain >= _PLAIN_AFTER
+        return self._looks
 
     def padded(self, rows: int, seconds: Callable[[int], float], most: int) -> int:
         """The rows for a pass over so many; ask once per pass.
@@ -135,8 +157,8 @@ class WidthChanges:
             self._lost += (_FIRST_RUN * self._usual - self._lost) / _FORGOTTEN
             self._drafts += (_FIRST_RUN - self._drafts) / _FORGOTTEN
             self._drafted = 0
-            if before >= UNSETTLED + ENOUGH - 1:
-                self._since_plain = 0
+            if rows == 1 and before >= UNSETTLED + ENOUGH - 1:
+                self._since_plain, self._looks = 0, False
         return settled
 
     def lose(self, seconds: float) -> None:
@@ -147,15 +169,15 @@ class WidthChanges:
             self._lost_now += lost
 
     def take_lost(self) -> float:
-        """Return what was lost since the last call, but not for more than a change."""
+        """Return what was lost since the last call: to one change and its padding at most."""
         lost, self._lost_now = min(self._lost_now, 2 * self.change), 0.0
         return lost
 
     def begin(self) -> None:
         """A text begins: what was decoded last, a prompt most likely, had other rows."""
-        self._equal = EqualPasses()
+        self.plain_rows, self._drafted, self._lost_now = 1, 0, 0.0
         self._run, self._rows, self._padding, self._gap = 0, 1, 0.0, 0.0
-        self._drafted, self._begins = 0, True
+        self.interrupt()
 
     def _padded_plain(self, rows: int, seconds: Callable[[int], float], most: int) -> int:
         """The rows for a pass without a draft: a short gap in a long run of drafts is padded.
@@ -165,7 +187,7 @@ class WidthChanges:
         lost = seconds(self._rows) - seconds(rows)
         self._gap += lost
         is_padded = self._run >= SETTLING and self._gap <= self.change and self._rows <= most
-        if rows > 1 or not is_padded or self.is_plain_old:
+        if rows > 1 or not is_padded or self._looks:
             self._run = 0
             return rows
         self.lose(lost)

@@ -101,7 +101,6 @@ class AnswerWriter(Writer):
     def begin(self, answer: Answer, cache: object = None) -> None:
         """Start on an answer. cache: only texts of one cache share decodes."""
         self.share.begin(cache)
-        self._model.passes.begin_text()
         self.policy.begin()
         for drafter in self.policy.drafters:
             drafter.begin(answer.prompt)

@@ -37,7 +37,7 @@ _SWEEPS, _SLOW_PASS = 4, 0.02
 # On a GPU: the passes of each width that are measured once it is settled, the changes between two
 # widths, and the part of a plain pass that a change must cost to be counted. Where a pass takes so
 # many seconds, mostly on a processor, a change matters little, and measuring it would take long.
-_SETTLED_PASSES, _CHANGES, _NOTABLE_CHANGE, _NO_MATTER = 3, 4, 0.1, 0.15
+_SETTLED_PASSES, _CHANGES, _NOTABLE_CHANGE, _NO_MATTER = 3, 4, 0.1, 0.07
 # Reading is measured with few tokens; if that takes less than _QUICK_READ seconds, with many tokens
 # too: a GPU reads many tokens in one pass as fast as a few.
 _FEW, _MANY, _QUICK_READ = 64, 512, 0.005
@@ -191,7 +191,8 @@ def _file(
     files = [stat_signature(path) for path in (target, *drafters)]
     machine, build = machine_signature()
     # Earlier versions measured passes of a GPU behind others of other rows, and changes otherwise.
-    settled = ["settled", 2] if computes_on_gpu(runtime.placement) else []
+    places = runtime.placement, runtime.drafter_placement or runtime.placement
+    settled = ["settled", 2] if any(map(computes_on_gpu, places)) else []
     return cache_file("costs", [files, *ways, snapshots, machine, asdict(runtime), build, *settled])
 
 
@@ -205,14 +206,16 @@ def _of_target(context: KVSequence) -> CostProfile:
 def _of_gpu(context: KVSequence) -> CostProfile:
     """Measure passes that follow others as wide, and what it costs when the width changes."""
     context.truncate(0)
-    _unsettled(context, 1)
-    if seconds_of_pass(context, 1) > _NO_MATTER:
+    if _settled(context, 1) > _NO_MATTER:
         return CostProfile(_passes(context))
+    began = perf_counter()
     found = _by_width(context, _settled, _BUDGET)
+    # The first tenths of a second after a load are slow on a GPU too.
+    for width, seconds in found.items():
+        if perf_counter() - began < 2 * _BUDGET:
+            found[width] = min(seconds, _settled(context, width))
     narrow, wide = sorted(found)[0], sorted(found)[min(2, len(found) - 1)]
     change = _seconds_of_change(context, found, narrow, wide)
-    # The first one was measured right after the load, when a GPU may still be slow.
-    found[narrow] = min(found[narrow], _settled(context, narrow))
     context.truncate(0)
     return CostProfile(found, change=change)
 

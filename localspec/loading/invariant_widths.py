@@ -8,11 +8,22 @@ from typing import Any
 
 from localspec.llama.batch_invariance import UNIFORM_ROWS, InvariantWidth, probe, probe_uniform
 from localspec.llama.devices import computes_on_gpu
+from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import machine_signature
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
+
+
+def reproducible_note(target: KVSequence) -> str | None:
+    """Return why drafts may change digits of this model all the same; None if they cannot."""
+    if target.rollback in (Rollback.PARTIAL, Rollback.NOTHING):
+        return None
+    return (
+        f"not reproducible to the bit: {target.model.path.name} has a running state, so its passes "
+        "have as many rows as their drafts; --draft none gives each one row"
+    )
 
 
 def invariant_width(context: KVSequence, widest: int, runtime: RuntimeConfig) -> InvariantWidth:

@@ -26,8 +26,9 @@ from localspec.loading.drafter_loader import LoadedDrafters, load_drafters
 from localspec.loading.drafter_plan import plan_drafters
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
+from localspec.loading.invariant_widths import reproducible_note
 from localspec.loading.load_check import loadable_facts
-from localspec.loading.placement_notes import drafter_note, reproducible_note, target_notes
+from localspec.loading.placement_notes import drafter_note, target_notes
 from localspec.loading.places import Place, sequence_beside
 from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
 from localspec.models import registry

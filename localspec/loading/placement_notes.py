@@ -1,12 +1,10 @@
-"""Placement notes: options that have no effect where the models are, one line each."""
+"""Placement notes: options of placement that have no effect here, one line each."""
 
 from collections.abc import Iterator, Sequence
 
 from localspec.gguf.facts import Facts
-from localspec.llama.devices import computes_on_gpu, names_of
+from localspec.llama.devices import names_of
 from localspec.llama.placement import SPLIT_MODES, Placement
-from localspec.llama.rollback import Rollback
-from localspec.llama.sequence import KVSequence
 from localspec.loading.loaded_drafter import LoadedDrafter
 
 
@@ -29,18 +27,6 @@ def target_notes(asked: Placement, target: Facts) -> Iterator[str]:
         yield f"cpu_moe {asked.cpu_moe} has no effect: {target.files[0].name} has no experts"
     elif asked.cpu_moe and not devices:
         yield f"cpu_moe {asked.cpu_moe} has no effect: {_all_layers(asked, devices)}"
-
-
-def reproducible_note(target: KVSequence) -> str | None:
-    """Return why texts cannot be reproducible to the bit; None if they can be."""
-    model = target.model
-    if target.rollback is Rollback.PARTIAL or not computes_on_gpu(model.placement):
-        return None
-    return (
-        f"not reproducible: {model.path.name} has a running state, so its passes cannot all have "
-        "the same rows, and on a GPU drafts may change digits; --gpu-layers 0 --device none "
-        "computes on the processor"
-    )
 
 
 def drafter_note(asked: Placement, drafters: Sequence[LoadedDrafter]) -> str | None:

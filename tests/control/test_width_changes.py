@@ -22,6 +22,12 @@ from localspec.control.fixed_depth import FixedDepth
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.width_changes import SETTLING, UNSETTLED, WidthChanges
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.prefix import Prefix
+from localspec.sampling.sampler import Sampler
+from localspec.speculation.drafter import Limit
+from localspec.speculation.policy import Step
 
 STEADY = {1: 1.0, 2: 1.1, 4: 1.4, 8: 2.0, 16: 2.4, 32: 3.2}
 SECONDS = [0.0, *(0.9 + 0.1 * rows for rows in range(1, WIDEST + 1))]
@@ -186,24 +192,62 @@ def test_drafts_that_were_dear_are_thought_of_again() -> None:
 def test_a_wrong_cost_of_plain_passes_is_found_out() -> None:
     """Though drafts seem to pay, and short gaps between them are padded."""
     costs = PassCosts({**STEADY, 1: 1.4}, change=2.0)
-    true, took, plain = {1: 1.0, 4: 1.4, 5: 1.55}, 0.0, 0
-    for _ in range(2000):
-        rows = 1 if costs.is_plain_due(0, alone=True) else 4
-        assert not costs.is_plain_due(10**6, alone=False)
-        plain += rows == 1
-        rows = costs.padded(rows)
-        took += true[rows]
+    true, plain, padded = {1: 1.0, 4: 1.4, 5: 1.55}, 0, 0
+    for number in range(1, 2001):
+        assert not costs.is_plain_due(10**6, 2, alone=False)
+        is_due = costs.is_plain_due(0, alone=True)
+        plain += is_due
+        rows = costs.padded(1 if is_due or number % 50 == 0 else 4)
+        padded += number % 50 == 0 and rows > 1
         costs.learn(rows, true[rows])
     assert costs.seconds(1) == pytest.approx(1.0)
-    assert 9 <= plain <= 20
+    assert 9 <= plain <= 20 and padded > 30
 
 
-def test_a_plain_step_is_not_charged_for_what_python_takes() -> None:
+def test_texts_that_come_and_go_cost_drafts_nothing() -> None:
+    """Without drafts their passes would have other rows too."""
+    costs = PassCosts(STEADY, change=2.0)
+    before = costs.seconds(8)
+    for texts in (1, 2, 3, 4, 3, 2) * 20:
+        costs.share(texts)
+        costs.learn(128, 9.0)  # a prompt is read beside
+        for more in (0.5, 1.5, 0.0):
+            costs.learn(texts, costs.of_plain(texts) + more)
+    assert costs.take_lost() == 0.0
+    assert costs.seconds(8) == before
+    assert costs.seconds(1) == pytest.approx(1.0)
+
+
+def test_beside_others_rows_change_in_every_round() -> None:
+    costs = PassCosts(STEADY, change=0.4)
+    costs.share(2)
+    for rows in (6, 7, 8) * 9:
+        costs.learn(rows, costs.unpadded(rows))
+    assert costs.seconds(2) == costs.of_plain(2) == pytest.approx(1.1)
+    assert costs.seconds(6) == pytest.approx(1.7 + 0.1)
+
+
+def test_a_text_begins_without_the_debts_of_the_one_before() -> None:
+    """That had a fixed depth, perhaps, and was written beside others."""
+    costs = PassCosts(STEADY, change=2.0)
+    policy = FixedDepth((), 3, passes=costs)
+    costs.share(4)
+    for rows in (8, 4, 4, 8, 4) * 5:
+        policy.learn(Step((), 0, rows, (1,), 3.0, 0.0, decode_seconds=3.0, share=3.0))
+    costs.begin_text()
+    assert costs.take_lost() == 0.0
+    assert costs.seconds(4) > 1.4 + 0.5
+
+
+def test_a_plain_step_is_not_charged_for_deciding() -> None:
     """Else plain steps would use up what may be lost to drafts."""
-    users = SimulatedUsers(COSTS["GPU"], [User(0.0)], auto, change=2.0, host=0.1).run(2000)
-    [writer] = users.writers
-    assert isinstance(writer.policy, AdaptivePolicy)
-    assert writer.policy.loss_budget.available(1.0) > LossBudget.OVERDRAFT
+    costs = CostModel(PassCosts(STEADY, change=2.0), {})
+    policy = AdaptivePolicy((), costs)
+    policy.begin()
+    for _ in range(500):
+        policy.decide(Limit(100, Prefix(0), Sampler(SamplingParams(), Noise(0))))
+        policy.learn(Step((), 0, 1, (1,), 1.1, 0.1, decode_seconds=1.0, share=1.0))
+    assert policy.loss_budget.available(1.0) > LossBudget.OVERDRAFT + 9
 
 
 def test_reproducible_passes_do_not_change() -> None:
@@ -276,7 +320,7 @@ def test_never_slower_and_near_a_fixed_depth(
             speed(SimulatedUsers(COSTS[costs], users, fixed(depth), change=change))
             for depth in (2, 4, 6, 8)
         )
-        assert after > 0.84 * best
+        assert after > (0.87 if count == 1 else 0.8) * best
 
 
 def test_who_does_not_know_of_changes_loses_by_them(monkeypatch: pytest.MonkeyPatch) -> None:

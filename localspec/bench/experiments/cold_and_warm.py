@@ -52,6 +52,8 @@ class _Run:
     def __exit__(self, *_exc: object) -> None:
         """End it: what it has learnt is in the folder then."""
         self._process.communicate()
+        if self._process.returncode:
+            sys.exit(self._process.returncode)
 
     def write(self, name: str, number: int, seed: int) -> float:
         """Write the text of a prompt of a set; return its tokens per second."""

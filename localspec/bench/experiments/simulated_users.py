@@ -1,6 +1,7 @@
 """Several users in simulated time: plain decoding, `auto`, and the best fixed depth for all.
 
     python -m localspec.bench.experiments.simulated_users [--tokens 1500] [--costs NAME ...]
+        [--change SECONDS] [--host SECONDS]
 
 The policies are the real ones, one per user. All users are in each round: they decide and draft,
 one decode computes the passes of all, and every policy learns. What a decode takes is read from a
@@ -228,10 +229,13 @@ def simulate(
     tokens: int,
     *,
     unequal_apart: bool = False,
+    change: float = 0.0,
+    host: float = 0.0,
 ) -> Speeds:
     """The speeds of so many users, who each write so many tokens on average."""
     chosen = [mix[number % len(mix)] for number in range(users)]
-    return Speeds.of(SimulatedUsers(costs, chosen, make, unequal_apart).run(tokens))
+    simulated = SimulatedUsers(costs, chosen, make, unequal_apart, change=change, host=host)
+    return Speeds.of(simulated.run(tokens))
 
 
 def main() -> None:
@@ -241,6 +245,8 @@ def main() -> None:
     parser.add_argument("--costs", nargs="+", choices=COSTS, default=list(COSTS), metavar="NAME")
     parser.add_argument("--mixes", nargs="+", choices=MIXES, default=list(MIXES), metavar="NAME")
     parser.add_argument("--apart", action="store_true", help="unequal passes share no decode")
+    parser.add_argument("--change", type=float, default=0.0, help="of the rows, in plain passes")
+    parser.add_argument("--host", type=float, default=0.0, help="of each step, in plain passes")
     options = parser.parse_args()
     table = Table(
         ("costs", "<7"),
@@ -265,6 +271,8 @@ def main() -> None:
                         make,
                         options.tokens,
                         unequal_apart=options.apart,
+                        change=options.change,
+                        host=options.host,
                     )
 
                 before, after = speeds(plain), speeds(auto)
