@@ -21,17 +21,19 @@ from localspec.control.cost_profile import CostProfile
 from localspec.control.fixed_depth import FixedDepth
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST, PassCosts
+from localspec.control.row_budget import RowBudget
 from localspec.control.width_changes import SETTLING, UNSETTLED, WidthChanges
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.drafter import Limit
-from localspec.speculation.policy import Step
+from localspec.speculation.policy import Policy, Step
 
 STEADY = {1: 1.0, 2: 1.1, 4: 1.4, 8: 2.0, 16: 2.4, 32: 3.2}
 SECONDS = [0.0, *(0.9 + 0.1 * rows for rows in range(1, WIDEST + 1))]
 CHANGE = 1.0
+LIMIT = Limit(100, Prefix(0), Sampler(SamplingParams(), Noise(0)))
 
 
 def rows_of(needed: list[int], changes: WidthChanges) -> list[int]:
@@ -210,12 +212,58 @@ def test_texts_that_come_and_go_cost_drafts_nothing() -> None:
     before = costs.seconds(8)
     for texts in (1, 2, 3, 4, 3, 2) * 20:
         costs.share(texts)
-        costs.learn(128, 9.0)  # a prompt is read beside
         for more in (0.5, 1.5, 0.0):
             costs.learn(texts, costs.of_plain(texts) + more)
     assert costs.take_lost() == 0.0
     assert costs.seconds(8) == before
+
+
+def test_prompts_that_are_read_beside_a_text_cost_drafts_nothing() -> None:
+    costs = PassCosts(STEADY, change=2.0)
+    before = costs.seconds(8)
+    for _ in range(30):
+        costs.learn(128, 9.0)
+        for seconds in (1.5, 2.5, 1.0):
+            costs.learn(1, seconds)
+    assert costs.take_lost() == 0.0
+    assert costs.seconds(8) == before
     assert costs.seconds(1) == pytest.approx(1.0)
+
+
+def test_passes_are_not_padded_to_quicker_ones_where_changes_cost_time() -> None:
+    costs = PassCosts({**STEADY, 5: 2.5}, change=0.4)
+    assert costs.padded(5) == 5
+    assert costs.seconds(5) == pytest.approx(2.5 + 0.2)
+
+
+@pytest.mark.parametrize("fixed_depth", [False, True])
+def test_policies_say_how_many_texts_share_a_decode(*, fixed_depth: bool) -> None:
+    """Their rows without drafts are no draft."""
+    budget, passes = RowBudget(), PassCosts(STEADY, change=2.0)
+    shares = [budget.new_share(lambda: True) for _ in range(4)]
+    shares[3].offer.reading = True
+    policy: Policy = AdaptivePolicy((), CostModel(passes, {}), rows=shares[0])
+    if fixed_depth:
+        policy = FixedDepth((), 3, rows=shares[0], passes=passes)
+    policy.decide(LIMIT)
+    assert passes.seconds(3) == passes.of_plain(3)
+    assert passes.seconds(4) > passes.of_plain(4)
+
+
+def test_a_run_that_pays_begins_though_its_first_drafts_do_not() -> None:
+    """A change costs as much as a dozen of these drafts save."""
+    steady = {1: 1.0, 2: 1.09, 4: 1.38, 8: 1.97, 16: 2.42, 32: 3.2}
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (simulated_users, simulated_drafter):
+            patched.setattr(module, "FURTHER", 0.36)
+            patched.setattr(module, "FIRST", 0.4)
+        done = [
+            speed_of_texts(
+                SimulatedUsers(steady, [User(0.8)], make, change=2.0, host=0.05), 10, 200
+            )
+            for make in (plain, auto)
+        ]
+    assert done[1] > 1.1 * done[0]
 
 
 def test_beside_others_rows_change_in_every_round() -> None:
@@ -245,7 +293,7 @@ def test_a_plain_step_is_not_charged_for_deciding() -> None:
     policy = AdaptivePolicy((), costs)
     policy.begin()
     for _ in range(500):
-        policy.decide(Limit(100, Prefix(0), Sampler(SamplingParams(), Noise(0))))
+        policy.decide(LIMIT)
         policy.learn(Step((), 0, 1, (1,), 1.1, 0.1, decode_seconds=1.0, share=1.0))
     assert policy.loss_budget.available(1.0) > LossBudget.OVERDRAFT + 9
 
