@@ -195,12 +195,12 @@ class AdaptivePolicy:
             self._learn_pass(step)
         self._generated += len(step.tokens)
         running = self._running
-        self.rows.learn(step, self._passes, running.reading if running else 0.0)
+        # What a plain step loses to changes of the rows is due to drafts before it.
+        lost = self._passes.take_lost()
+        self.rows.learn(step, self._passes, running.reading if running else 0.0, lost)
         step_seconds = self._step_seconds
         plain, seconds = step_seconds.plain(step), step_seconds.own_seconds(step)
-        # What a plain step loses to changes of the rows is due to drafts before it.
-        lost = self._passes.take_lost() / self._round.texts
-        self._charge(step, seconds, plain, lost)
+        self._charge(step, seconds, plain, lost := lost / self._round.texts)
         self._steps_since_plain = self._steps_since_plain + 1 if step.verified else 0
         for candidate in self.candidates:
             drafted = running is not None and candidate is running.candidate

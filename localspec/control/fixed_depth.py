@@ -88,7 +88,7 @@ class FixedDepth:
         if self._passes and step.tells_cost:
             self._passes.learn(step.rows, None if step.ahead else step.pass_seconds)
         if self._rows and self._passes:
-            self._rows.learn(step, self._passes)
+            self._rows.learn(step, self._passes, lost=self._passes.take_lost())
             self._offer()
             if step.drafted:
                 self._rows.ask_all()

@@ -181,11 +181,12 @@ class RowShare:
         """Start a text, of which nothing is known, in this cache."""
         self.offer, self.cache, self.lead = Offer(), cache, LossBudget(DELAY, _LARGEST_DEBT)
 
-    def learn(self, step: Step, passes: PassCosts, prompt: float = 0.0) -> None:
+    def learn(self, step: Step, passes: PassCosts, prompt: float = 0.0, lost: float = 0.0) -> None:
         """Learn from a step of this text.
 
         prompt: the expected seconds in which its drafter has first read the text. They are charged
         to nobody: they pay later, and what may be spent on them is a share of the time of all.
+        lost: by the decode to changes of the rows (`PassCosts.take_lost`).
         """
         # Behind all decisions of the round, so that texts that are asked together remain so.
         self._rested = self._rested + 1 if self._resting else 0
@@ -199,14 +200,19 @@ class RowShare:
         others = self.budget.sharing(self)
         if others and all(rows <= WIDEST for rows in step.others):  # not a part of a prompt
             drafting = max(0.0, step.draft_seconds - prompt) + sum(step.reading.values())
-            self._learn_round(step, passes, others, drafting)
+            self._learn_round(step, passes, others, drafting, lost)
 
     def _learn_round(
-        self, step: Step, passes: PassCosts, others: "Sequence[RowShare]", drafting: float
+        self,
+        step: Step,
+        passes: PassCosts,
+        others: "Sequence[RowShare]",
+        drafting: float,
+        lost: float,
     ) -> None:
         """Learn from a step how long its text had to wait, and the others for its draft.
 
-        drafting: seconds of the draft, and of reading hidden rows.
+        drafting: seconds of the draft, and of reading hidden rows. lost: as in `learn`.
         """
         rows = [step.width, *step.others]
         if passes.unequal_apart:
@@ -214,7 +220,7 @@ class RowShare:
             rows = [step.width, *depths]
         plain = passes.of_plain(len(rows))
         took = passes.of_round(rows) if passes.unequal_apart else passes.unpadded(sum(rows))
-        self._wait(took + drafting, len(step.tokens), plain)
+        self._wait(took + lost + drafting, len(step.tokens), plain)
         self.offer.slack = self.lead.available(plain)
         for each in others:
             # One that still reads its prompt takes no step with the others.
