@@ -100,7 +100,7 @@ class WidthChanges:
         if texts == self.plain_rows:
             return
         self.plain_rows = texts
-        self._run, self._rows, self._padding, self._gap = 0, 1, 0.0, 0.0
+        self._end_run()
         if not self._drafted:
             self.interrupt()
 
@@ -176,7 +176,7 @@ class WidthChanges:
     def begin(self) -> None:
         """A text begins: what was decoded last, a prompt most likely, had other rows."""
         self.plain_rows, self._drafted, self._lost_now = 1, 0, 0.0
-        self._run, self._rows, self._padding, self._gap = 0, 1, 0.0, 0.0
+        self._end_run()
         self.interrupt()
 
     def _padded_plain(self, rows: int, seconds: Callable[[int], float], most: int) -> int:
@@ -192,6 +192,10 @@ class WidthChanges:
             return rows
         self.lose(lost)
         return self._rows
+
+    def _end_run(self) -> None:
+        self._run, self._gap = 0, 0.0
+        self._choose(1)
 
     def _choose(self, rows: int) -> None:
         self._rows, self._padding = rows, 0.0
