@@ -85,8 +85,8 @@ class ChatPilot:
         return [str(option.prompt).split("\n")[0] for option in found]
 
     def is_on_top(self, screen: type[Screen[Any]]) -> bool:
-        """Whether the top screen is of this class."""
-        return isinstance(self.app.screen, screen)
+        """Whether the top screen is of this class, and drawn."""
+        return isinstance(self.app.screen, screen) and bool(self.text)
 
     @property
     def text(self) -> str:

@@ -138,7 +138,7 @@ def test_loading_shows_its_progress_and_escape_ends_it(tmp_path: Path) -> None:
             bar = "█" * 6 + "░" * 18
             await chat.until(lambda: f"{bar} loading big.gguf: 25%" in chat.text)
             await chat.press("escape")
-            await chat.until(lambda: isinstance(chat.app.screen, SettingsScreen))
+            await chat.until(lambda: chat.is_on_top(SettingsScreen))
             assert "loading was stopped" in chat.text
             script.may_finish.set()
             await chat.press("ctrl+s")
