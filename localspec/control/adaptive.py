@@ -17,7 +17,7 @@ from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
 from localspec.control.prompt_reading import reading_pays
 from localspec.control.round import Round
-from localspec.control.row_budget import RowBudget, RowShare
+from localspec.control.row_budget import RowBudget, RowShare, writing
 from localspec.control.running_draft import LEAST_SURVIVAL, Option, RunningDraft
 from localspec.control.step_seconds import StepSeconds
 from localspec.speculation.draft import Draft
@@ -116,8 +116,8 @@ class AdaptivePolicy:
 
     def decide(self, limit: Limit) -> Decision:
         """Choose the step with the most expected tokens per second."""
-        self._passes.share(self.rows.writing)
-        self._round = round_ = Round(self._passes, self.rows.offer, self.rows.others)
+        self._passes.share(writing(others := self.rows.others))
+        self._round = round_ = Round(self._passes, self.rows.offer, others)
         tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
         if self.rows.rests(round_.others) and self._all_may_rest(limit):
@@ -195,12 +195,12 @@ class AdaptivePolicy:
             self._learn_pass(step)
         self._generated += len(step.tokens)
         running = self._running
-        # What a plain step loses to changes of the rows is due to drafts before it.
         lost = self._passes.take_lost()
         self.rows.learn(step, self._passes, running.reading if running else 0.0, lost)
         step_seconds = self._step_seconds
         plain, seconds = step_seconds.plain(step), step_seconds.own_seconds(step)
-        self._charge(step, seconds, plain, lost := lost / self._round.texts)
+        lost /= self._round.texts
+        self._charge(step, seconds, plain, lost)
         self._steps_since_plain = self._steps_since_plain + 1 if step.verified else 0
         for candidate in self.candidates:
             drafted = running is not None and candidate is running.candidate

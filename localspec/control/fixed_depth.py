@@ -5,7 +5,7 @@ from typing import cast
 
 from localspec.control.joint_drafting import Drafting
 from localspec.control.pass_costs import WIDEST, PassCosts
-from localspec.control.row_budget import RowShare
+from localspec.control.row_budget import RowShare, writing
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import ComputedDrafter, Drafter, Limit, runs_model
 from localspec.speculation.policy import PLAIN_STEP, Decision, Step, may_draft
@@ -49,7 +49,7 @@ class FixedDepth:
     def decide(self, limit: Limit) -> Decision:
         """Choose the first drafter that proposes tokens."""
         if self._passes and self._rows:
-            self._passes.share(self._rows.writing)
+            self._passes.share(writing(self._rows.others))
         depth = min(self._depth, limit.depth)
         drafters = [drafter for drafter in self.drafters if may_draft(drafter, limit)]
         if depth < 1 or not drafters:

@@ -48,7 +48,7 @@ from typing import NamedTuple
 from localspec.control.joint_drafting import Drafting, JointDrafting, Parts
 from localspec.control.pass_costs import WIDEST, WIDEST_DECODE, PassCosts
 from localspec.control.plan import Plan
-from localspec.control.row_budget import Offer
+from localspec.control.row_budget import Offer, writing
 
 # The deepest drafts that are considered for all texts alike.
 _DEEPEST_OF_ALL = 8
@@ -86,7 +86,7 @@ class Round:
         self.alone = not others
         # Whether only the depth of this text is left to choose.
         self._planned = own.planned or passes.unequal_apart
-        self.texts = 1 + sum(not each.reading for each in others)
+        self.texts = writing(others)
         self.share = self._bare = passes.seconds(1)
         if not others:
             return

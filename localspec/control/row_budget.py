@@ -80,6 +80,14 @@ class Offer:
         self.planned = self.reading = False
 
 
+def writing(others: Sequence[Offer]) -> int:
+    """How many texts share the next decode, this one too: not those that still read their prompts.
+
+    others: the offers of the others.
+    """
+    return 1 + sum(not each.reading for each in others)
+
+
 class RowBudget:
     """What the texts of a scheduler know of each other.
 
@@ -147,11 +155,6 @@ class RowShare:
         """The offers of the other texts."""
         return self.budget.others(self)
 
-    @property
-    def writing(self) -> int:
-        """How many texts share the next decode: not those that still read their prompts."""
-        return 1 + sum(not each.reading for each in self.others)
-
     def ask_all(self) -> None:
         """Let all texts decide: one drafts, or there are other ones."""
         for each in (self, *self.budget.sharing(self)):
@@ -167,7 +170,7 @@ class RowShare:
             self.ask_all()
             self._company = len(others)
         if others:
-            most, in_vain = sum(not each.reading for each in others), _IN_VAIN
+            most, in_vain = writing(others) - 1, _IN_VAIN
         else:
             most, in_vain = _RESTS_ALONE, _IN_VAIN_ALONE
         self._resting = self._rested < min(self._in_vain // in_vain, most)

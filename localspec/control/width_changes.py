@@ -56,7 +56,7 @@ class WidthChanges:
         # What plain passes since the last draft have cost, or would have, in passes of that run.
         self._gap = 0.0
         # What was lost to changes and padding lately, and in how many drafted passes.
-        self._lost, self._drafts = _FIRST_RUN * self._usual, float(_FIRST_RUN)
+        self._lost, self._drafts = 2.0 * change, float(_FIRST_RUN)
         # The same since it was last asked for.
         self._lost_now = 0.0
         # Whether the first passes behind others are computed, which are slow without drafts too.
@@ -65,11 +65,6 @@ class WidthChanges:
         # and whether these are to tell it now.
         self._drafted, self._since_plain = 0, _PLAIN_AFTER - _PLAIN_FIRST
         self._looks = False
-
-    @property
-    def _usual(self) -> float:
-        """What changes cost per drafted pass, until it was seen."""
-        return 2.0 * self.change / _FIRST_RUN
 
     def extra(self, rows: int, seconds: Callable[[int], float]) -> float:
         """What changes and padding cost, in seconds, if the next pass is over so many rows.
@@ -154,7 +149,7 @@ class WidthChanges:
             self._since_plain += 1
         else:
             # So that drafts which were too dear are thought of again.
-            self._lost += (_FIRST_RUN * self._usual - self._lost) / _FORGOTTEN
+            self._lost += (2.0 * self.change - self._lost) / _FORGOTTEN
             self._drafts += (_FIRST_RUN - self._drafts) / _FORGOTTEN
             self._drafted = 0
             if rows == 1 and before >= UNSETTLED + ENOUGH - 1:
