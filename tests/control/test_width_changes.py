@@ -368,7 +368,9 @@ def test_never_slower_and_near_a_fixed_depth(
             speed(SimulatedUsers(COSTS[costs], users, fixed(depth), change=change))
             for depth in (2, 4, 6, 8)
         )
-        assert after > (0.87 if count == 1 else 0.7) * best
+        # Many texts whose rows all change cost each other more than they gain by drafting deeper.
+        is_dear = costs == "GPU" and change == 2.0 and count > 2
+        assert after > (0.87 if count == 1 else 0.7 if is_dear else 0.8) * best
 
 
 @pytest.mark.parametrize("change", [0.4, 2.0])
