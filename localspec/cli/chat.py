@@ -28,6 +28,7 @@ _SERVED = "TEXTUAL_DRIVER"
 
 @click.command()
 @click.argument("model", required=False)
+@click.option("-m", "--model", "named", metavar="MODEL", help="The same as MODEL.")
 @running_options
 @click.option("-c", "--continue", "latest", is_flag=True, help="Continue the latest conversation.")
 @click.option("--resume", metavar="ID", help="Continue this conversation; Ctrl-O lists them.")
@@ -54,6 +55,7 @@ _SERVED = "TEXTUAL_DRIVER"
 def chat(
     *,
     model: str | None,
+    named: str | None,
     draft: str,
     latest: bool,
     resume: str | None,
@@ -76,6 +78,7 @@ def chat(
     from localspec_tui.launch import launch
     from localspec_tui.launch_options import LaunchOptions
 
+    model = _only_model(model, named)
     runtime = pop_runtime_options(options)
     chosen = _merged_preset(preset, system, options)
     if web:
@@ -98,6 +101,16 @@ def chat(
     return launch(launch_options, archive)
 
 
+def _only_model(model: str | None, named: str | None) -> str | None:
+    """Return the model: that of --model, as other commands name it, or of the argument."""
+    if named is None:
+        return model
+    # An argument that is not there has the value of a setting.
+    if _source("model") is ParameterSource.COMMANDLINE:
+        raise InvalidValueError(f"two models are named, {model!r} and {named!r}; name one of them")
+    return named
+
+
 def _merged_preset(preset: str | None, system: str | None, options: Mapping[str, Any]) -> "Preset":
     """Return system prompt and sampling: the command line's, else the preset's."""
     from localspec.generation_config import GenerationConfig
@@ -115,8 +128,11 @@ def _merged_preset(preset: str | None, system: str | None, options: Mapping[str,
 
 def _is_given(option: str) -> bool:
     """Whether an option is not its default: `--draft auto` replaces the drafters of a session."""
-    source = click.get_current_context().get_parameter_source(option)
-    return source is not ParameterSource.DEFAULT
+    return _source(option) is not ParameterSource.DEFAULT
+
+
+def _source(parameter: str) -> ParameterSource | None:
+    return click.get_current_context().get_parameter_source(parameter)
 
 
 def _require_terminal() -> None:

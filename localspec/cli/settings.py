@@ -186,7 +186,8 @@ class CommandDefaults(Mapping[str, Any]):
     def _draft(self, value: str) -> str | None:
         """Return what drafts; of `bench`, which compares all that need no model, the model."""
         models = _models(value)
-        model, named = self._settings.find("model").value, _named("model")
+        # `chat` has both, an argument and an option.
+        model, named = self._settings.find("model").value, _named("model") or _named("named")
         if models and model and named and named != model:
             write_note(f"draft {value} was set for {model}, not for {named}, which gets auto")
             return None

@@ -1,7 +1,7 @@
 """Placement: where the layers of a model are: on GPUs, on other machines, on the processor."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localspec.errors import InvalidValueError
 from localspec.workers.address import Address, parse_addresses
@@ -64,6 +64,14 @@ class Placement:
     def is_on_devices(self) -> bool:
         """Whether all layers are on devices: none is kept back, by a number or for its experts."""
         return not (self.is_on_processor or self.cpu_moe) and self.gpu_layers in (None, -1)
+
+    def for_layers(self, count: int) -> "Placement":
+        """Return the same for a model of `count` layers, where any larger number means all.
+
+        As to the library: its output counts as one layer more. Many people write 99.
+        """
+        is_all = self.gpu_layers is not None and self.gpu_layers > count
+        return replace(self, gpu_layers=-1) if is_all else self
 
     @property
     def workers(self) -> list[Address]:

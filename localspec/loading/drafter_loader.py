@@ -12,7 +12,7 @@ from localspec.errors import (
     LocalspecError,
     WorkerError,
 )
-from localspec.gguf.facts import facts_of
+from localspec.gguf.facts import Facts, facts_of
 from localspec.gguf.heads import MTP_KINDS, Head
 from localspec.gguf.mask_token import is_pard
 from localspec.llama.model import Model
@@ -194,7 +194,7 @@ def _load(
         ), None
     inside = found.spec.is_inside
     with ExitStack() as undo:
-        model = target.model if inside else _model(path, runtime, found.head)
+        model = target.model if inside else _model(found.facts, runtime, found.head)
         if not inside:
             undo.callback(model.close)
         translation = None
@@ -223,9 +223,11 @@ def _load(
     ), note
 
 
-def _model(path: Path, runtime: RuntimeConfig, head: Head | None) -> Model:
+def _model(facts: Facts, runtime: RuntimeConfig, head: Head | None) -> Model:
+    layers = facts.header.number("block_count") or 0
+    place = runtime.place_of_drafter(head).for_layers(layers)
     mtp = head is not None and head.kind in MTP_KINDS
-    return Model(path, runtime.place_of_drafter(head), mtp=mtp)
+    return Model(facts.files[0], place, mtp=mtp)
 
 
 def _foreign(

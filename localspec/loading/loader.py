@@ -217,8 +217,10 @@ def load_models(config: EngineConfig) -> LoadedModels:
     path = registry.bundled().target if config.model is None else locate(config.model)
     facts = loadable_facts(path)
     runtime, context_note = within_model(config.runtime, facts)
-    found, plan = plan_drafters(config.draft, facts, runtime)
     useless, drafter_place = target_notes(runtime.placement, facts), runtime.drafter_placement
+    layers = facts.header.number("block_count") or 0
+    runtime = replace(runtime, placement=runtime.placement.for_layers(layers))
+    found, plan = plan_drafters(config.draft, facts, runtime)
     only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
     runtime = replace(
         runtime,

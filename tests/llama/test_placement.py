@@ -113,5 +113,15 @@ def test_layers_of_a_drafter_are_where_it_is() -> None:
     assert place(draft_device=["desk:1"], draft_gpu_layers=4) == Placement(4, ("desk:1",))
 
 
+def test_more_layers_than_there_are_mean_all() -> None:
+    """Eight layers and the output are nine."""
+    for count in (None, -1, 0, 1, 8):
+        assert Placement(count).for_layers(8) == Placement(count)
+    for count in (9, 99):
+        everywhere = Placement(count, ("CUDA1",)).for_layers(8)
+        assert everywhere == Placement(-1, ("CUDA1",))
+        assert everywhere.is_on_devices
+
+
 def test_facts_know_experts() -> None:
     assert not facts_of(bundled().target).has_experts

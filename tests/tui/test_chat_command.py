@@ -80,6 +80,7 @@ finally:
         (["--top-p", "7"], "localspec: error: --top-p is 7.0; it must be above 0"),
         (["--draft-kv-type", "mud"], "localspec: error: --"),
         (["--ctx", "1"], "localspec: error: --ctx is 1; it must be at least 2"),
+        (["a.gguf", "-m", "b"], "localspec: error: two models are named, 'a.gguf' and 'b'; "),
         (["--copy-from", "gone.py"], "localspec: error: --copy-from gone.py: No such file"),
     ],
 )
@@ -139,6 +140,21 @@ def test_relative_paths_are_kept_as_absolute_ones(
     assert [each.draft for each in started[2:]] == [None, "auto", "ngram"]
     assert started[0].draft == f"suffix,pard=3:{tmp_path / 'small.gguf'}"
     assert split_names(started[1].draft) == [str(tmp_path / "a,b.gguf")]
+
+
+@pytest.mark.parametrize("setting", [{}, {"model": "of-a-setting.gguf"}])
+def test_the_model_may_be_named_as_in_other_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TEXTUAL_DRIVER", "none")
+    for name in ("target.gguf", "of-a-setting.gguf"):
+        (tmp_path / name).touch()
+    started: list[LaunchOptions] = []
+    monkeypatch.setattr(launch, "launch", lambda options, _: started.append(options) or 0)
+    for words in (["target.gguf"], ["-m", "target.gguf"], ["--model", "target.gguf"]):
+        CliRunner().invoke(chat, words, default_map=setting)
+    assert [each.model for each in started] == [str(tmp_path / "target.gguf")] * 3
 
 
 @pty

@@ -95,6 +95,18 @@ def test_drafts_are_the_same_wherever_target_and_drafter_are(
             assert text_and_drafts(engine, depth=3) == here, options
 
 
+def test_ninety_nine_layers_are_all(devices: tuple[str, str]) -> None:
+    """So they are for the number of threads, and for the record of a text."""
+    device = devices[:1]
+    with localspec.load(
+        draft=DRAFTER, device=device, gpu_layers=99, draft_device=device, draft_gpu_layers=99
+    ) as engine:
+        [drafter] = [each.model for each in engine.slot.loaded.drafters.drafters if each.model]
+        assert engine.model.placement == Placement(-1, device)
+        assert drafter.placement == Placement(-1, device)
+        assert engine.slot.loaded.runtime.placement.gpu_layers == -1
+
+
 def test_a_draft_model_elsewhere_is_there(devices: tuple[str, str]) -> None:
     with localspec.load(draft=DRAFTER, draft_device=[devices[0]]) as engine:
         [drafter] = [each for each in engine.slot.loaded.drafters.drafters if each.model]
