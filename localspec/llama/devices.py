@@ -85,6 +85,14 @@ def computes_on_gpu(placement: Placement) -> bool:
     return bool(_devices_of(placement))
 
 
+def captures_graphs(placement: Placement) -> bool:
+    """Return whether a device of a model keeps its work on a pass as a whole: a CUDA graph.
+
+    It is made anew where a pass has other rows than the one before. Vulkan and Metal have none.
+    """
+    return any(name.upper().startswith("CUDA") for name in names_of(placement))
+
+
 def _devices_of(placement: Placement) -> list[str]:
     """The names of a model's devices, whether they get layers or not."""
     return [*placement.rpc, *(usual_gpus() if placement.devices is None else placement.devices)]

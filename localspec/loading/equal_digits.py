@@ -1,16 +1,17 @@
 """Equal digits of a model on this machine: tried once, and stored."""
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from localspec.errors import ModelLoadError
 from localspec.gguf.reader import Header
 from localspec.llama.digits_probe import BUDGET, CELLS, find_equal_digits
 from localspec.llama.model import Model
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import machine_signature
 from localspec.memory import estimate
+from localspec.memory.available import free_memory, lacking
+from localspec.memory.context_sizes import ContextSizes
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
@@ -28,10 +29,7 @@ def measured(model: Model, header: Header, runtime: RuntimeConfig) -> EqualDigit
     """
     if before := remembered(model.path, runtime):
         return before
-    try:
-        # The trial copies its text.
-        estimate.require_room(header, model.path.name, 2 * CELLS, runtime.kv_type)
-    except ModelLoadError:
+    if not _has_room(model, header, runtime):
         return None
     found = find_equal_digits(
         model,
@@ -43,6 +41,16 @@ def measured(model: Model, header: Header, runtime: RuntimeConfig) -> EqualDigit
     if found:
         try_to_store(_file(model.path, runtime), found.as_dict())
     return found
+
+
+def _has_room(model: Model, header: Header, runtime: RuntimeConfig) -> bool:
+    """Whether a cache for the trial fits beside those that are made."""
+    with closing(
+        ContextSizes(model.path, header, model.placement, flash_attention=runtime.flash)
+    ) as sizes:
+        # The trial copies its text.
+        needed = sizes.bytes_by_device(2 * CELLS, runtime.kv_type)
+    return needed is None or lacking(needed, free_memory(model.placement)) is None
 
 
 def remembered(path: Path, runtime: RuntimeConfig) -> EqualDigits | None:

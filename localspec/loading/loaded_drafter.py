@@ -22,6 +22,7 @@ from localspec.gguf.assistant import ASSISTANT
 from localspec.gguf.block_heads import DFLASH, DFLASH2, DSPARK
 from localspec.gguf.heads import MTP, Head
 from localspec.gguf.reader import Header
+from localspec.llama.devices import captures_graphs
 from localspec.llama.model import Model
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
@@ -39,7 +40,7 @@ _BLOCK_DRAFTERS = {DFLASH: Dflash, DFLASH2: Dflash2, DSPARK: Dspark}
 
 
 def _at_least_two(rows: int) -> int:
-    """The rows of a draft model's pass on a GPU, where it costs time when they change.
+    """The rows of a draft model's pass where it costs time when they change.
 
     The first pass of a draft has two, where all drafted tokens were accepted.
     """
@@ -96,7 +97,7 @@ class LoadedDrafter:
                 f"{self.model.path.name} cannot draft: its cache can forget "
                 f"{sequence.rollback.value}; use --draft suffix"
             )
-        if self.head is None and self.model.is_offloaded:
+        if self.head is None and captures_graphs(self.model.placement):
             sequence.padded = _at_least_two
         kind = THROUGH_TEXT if self.translation else self.spec.kind
         why = obstacle(kind, sequence, target)

@@ -81,14 +81,13 @@ class _Memory:
             mtp=_is_mtp(other.context),
         )
 
-    def shortage(self, texts: int, copied: int = 0) -> str | None:
+    def shortage(self, texts: int, beside: Mapping[str, int] | None = None) -> str | None:
         """Why a cache for so many texts does not fit; None if it does.
 
-        copied: bytes of main memory needed beside it, while texts are copied.
+        beside: bytes by device that are needed at the same time.
         """
         free = self._free()
-        needed = self._needed(texts, free)
-        needed[HOST] += copied
+        needed = self._needed(texts, free) + Counter(beside)
         found = lacking(needed, free)
         return self.note(shortage_text(*found, free)) if found else None
 
@@ -119,7 +118,7 @@ class _Memory:
         if found is not None:
             return found
         estimated = self._sizes.estimated_bytes(n_ctx, self.kv_type, texts)
-        return Counter({HOST: estimated or least})
+        return Counter({self._sizes.last_device: estimated or least})
 
 
 def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) -> Place | None:
@@ -135,7 +134,7 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
     # Texts are copied one after the other.
     copied = max(each.memory.copy_bytes for each in context.sequences)
     for texts in _larger(context):
-        if memory.shortage(texts, copied + _head_contexts_bytes(context, runtime)):
+        if memory.shortage(texts, Counter({HOST: copied}) + _head_contexts_bytes(context, runtime)):
             continue
         try:
             context.resize(texts)
@@ -152,9 +151,12 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
     return None
 
 
-def _head_contexts_bytes(context: Context, runtime: RuntimeConfig) -> int:
-    """Estimate the bytes of the caches of heads, which are made anew with that of their target."""
-    total = 0
+def _head_contexts_bytes(context: Context, runtime: RuntimeConfig) -> Counter[str]:
+    """Estimate the bytes of the caches of heads, which are made anew with that of their target.
+
+    By device.
+    """
+    needed = Counter[str]()
     for head in context.head_contexts:
         sizes = ContextSizes(
             head.model.path,
@@ -163,8 +165,11 @@ def _head_contexts_bytes(context: Context, runtime: RuntimeConfig) -> int:
             flash_attention=runtime.flash,
             mtp=_is_mtp(head),
         )
-        total += sizes.estimated_bytes(head.n_cells, runtime.drafter_kv_type, head.texts) or 0
-    return total
+        with closing(sizes):
+            device = sizes.last_device if head.model.is_offloaded else HOST
+            size = sizes.estimated_bytes(head.n_cells, runtime.drafter_kv_type, head.texts)
+            needed[device] += size or 0
+    return needed
 
 
 def _is_mtp(context: Context) -> bool:

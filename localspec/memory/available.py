@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from localspec.llama.devices import devices, usual_gpus
+from localspec.llama.devices import INTEGRATED_GPU, Device, devices, usual_gpus
 from localspec.llama.placement import DEFAULT, Placement
 from localspec.llama.workers import connect
 from localspec.llama.workers import free_memory as worker_memory
@@ -36,13 +36,20 @@ def free_memory(*placements: Placement) -> dict[str, int]:
     for placement in placements or (DEFAULT,):
         names = usual_gpus() if placement.gpus is None else placement.gpus
         free |= {
-            name: max(0, gpu.free - _GPU_RESERVE)
+            name: max(0, _free_on(gpu, free[HOST]))
             for name, gpu in gpus.items()
             if name.lower() in map(str.lower, names)
         }
         workers = worker_memory(connect(placement.workers))
         free |= {name: max(0, size - _GPU_RESERVE) for name, size in workers.items()}
     return free
+
+
+def _free_on(gpu: Device, host: int) -> int:
+    """Return the free bytes of a GPU, less a reserve. host: those of main memory."""
+    free = gpu.free - _GPU_RESERVE
+    # What a GPU in the processor calls its own is main memory.
+    return min(free, host) if gpu.kind == INTEGRATED_GPU else free
 
 
 def lacking(needed: Mapping[str, int], free: Mapping[str, int]) -> tuple[str, int] | None:

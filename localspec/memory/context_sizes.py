@@ -76,6 +76,12 @@ class ContextSizes:
         return needed
 
     @property
+    def last_device(self) -> str:
+        """The device of the model's output, which is that of its last layers."""
+        layers = self.dry_model.layers
+        return layers[max(layers)] if layers else HOST
+
+    @property
     def dry_model(self) -> DryModel:
         """The model without weights that the library is asked with."""
         self._opened = self._opened or DryModel(self._path, self._placement, mtp=self._mtp)

@@ -86,16 +86,16 @@ class ModelMemory:
     def _ask_library(self, n_ctx: int, kv_type: str) -> Counter[str]:
         needed = self._contexts.bytes_by_device(n_ctx, kv_type)
         if needed is None:
-            least = self.least_bytes(n_ctx, kv_type)
-            return Counter({HOST: self.estimated_bytes(n_ctx, kv_type) or least})
+            # Of most heads, whose contexts need that of their target.
+            size = self.estimated_bytes(n_ctx, kv_type) or self.least_bytes(n_ctx, kv_type)
+            return Counter({self._contexts.last_device: size})
         needed.update(self._weights())
         needed[HOST] += self._vocabulary
         return needed
 
     def _weights(self) -> Counter[str]:
         """Return the bytes of the weights by device."""
-        layers = self._contexts.dry_model.layers
-        output = layers[max(layers)] if layers else HOST
+        layers, output = self._contexts.dry_model.layers, self._contexts.last_device
         weights = Counter[str]()
         for tensor in self._tensors:
             weights[self._device_of(tensor.name, layers, output)] += tensor.size

@@ -1,10 +1,13 @@
 """Memory plan: what of two models and their caches fits in memory, before any of it is loaded.
 
-Where the request does not fit, five things are given up in this order: the drafter's place beside
-its target; a drafter that nobody asked for, or, of a drafter that the user asked for, the precision
-of its cache; the target's place on the devices, first of experts, then of layers; then a part of
-the context. What the user named stays. Weights count in full although they are mapped from their
-file: llama.cpp repacks most of them, which takes a copy, and reads the others for every token.
+Where the request does not fit, these are given up in this order: the drafter's place beside its
+target, for another GPU; where there are GPUs, the precision of a draft model's cache, and a part of
+the context that nobody asked for, as what leaves a GPU is several times as slow; the drafter's
+place on a GPU; a drafter that nobody asked for, or, of a drafter that the user asked for, the
+precision of its cache; the target's place on the devices, first of experts, then of layers; then
+more of the context. What the user named stays. Weights count in full although they are mapped from
+their file: llama.cpp repacks most of them, which takes a copy, and reads the others for every
+token.
 """
 
 from bisect import bisect_left
@@ -21,12 +24,14 @@ from localspec.llama.devices import usual_gpus
 from localspec.llama.placement import DEFAULT, ON_PROCESSOR, Placement, for_head
 from localspec.memory.available import HOST, free_memory, lacking, shortage_text
 from localspec.memory.drafter_places import drafter_places
-from localspec.memory.estimate import cell_bytes
+from localspec.memory.estimate import QUANTISED_KV_TYPES, cell_bytes
 from localspec.memory.model_memory import ModelMemory
 
 # A smaller context is a multiple of this many tokens, and at least one of it, as in llama.cpp.
 _CONTEXT_STEP = 256
 _SMALLER_KV_TYPE = "q8_0"
+# A context of at least so many tokens is worth more on a GPU than a longer one beside it.
+_LEAST_ON_GPU = 4096
 # With this many times the estimate free, the estimate is enough, and the library is not asked.
 _AMPLE = 2
 # A request for this many times the free memory is refused without asking the library.
@@ -186,27 +191,55 @@ class _Search:
             for least in self._drafter_plans(fewer):
                 yield least
         if not self._request.fixed_context and (context := self._largest_context(least)):
-            note = f"context {context}: {least.context} {self._shortage_text(least)}"
-            yield replace(least, context=context, notes=(*least.notes, note))
+            yield self._with_context(least, context)
 
     def _drafter_plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield plans that give the drafter less and less."""
         yield plan
-        moved = plan
-        for moved in self._elsewhere(plan):
-            yield moved
+        # The last place is the processor.
+        elsewhere = [*self._elsewhere(plan)]
+        yield from elsewhere[:-1]
+        yield from self._smaller_on_gpus(plan)
+        yield from elsewhere[-1:]
+        moved = elsewhere[-1] if elsewhere else plan
         names = [each.files[0].name for each in self._request.drafters]
         names += [each.files[0].name for each in self._request.matrix_heads]
         if names and self._request.optional_drafter:
             reason = f"{names[0]} is left out: both {self._shortage_text(plan)}"
             yield replace(plan, no_drafter=reason, snapshots=0)
-        elif self._request.drafters and self._request.flash_attention is not False:
-            note = (
-                f"the drafter's cache is kept as {_SMALLER_KV_TYPE}, and it may draft worse: "
-                f"as {plan.drafter_kv_type} both {self._shortage_text(moved)}"
-            )
-            notes = (*moved.notes, note)
-            yield replace(moved, drafter_kv_type=_SMALLER_KV_TYPE, notes=notes)
+        elif self._request.drafters and self._may_quantise(moved):
+            yield self._with_smaller_cache(moved)
+
+    def _smaller_on_gpus(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
+        """Yield plans with smaller caches that leave everything where it is, on GPUs."""
+        device, _ = self._shortage(plan) or (HOST, 0)
+        if device == HOST or not plan.placement.is_on_devices:
+            return
+        place = plan.drafter_placement
+        moves = any(not self._needs_target(each) for each in self._request.drafters)
+        if moves and not (place and place.is_on_processor) and self._may_quantise(plan):
+            plan = self._with_smaller_cache(plan)
+            yield plan
+        if not self._request.fixed_context:
+            context = self._largest_context(plan)
+            if context >= _LEAST_ON_GPU:
+                yield self._with_context(plan, context)
+
+    def _may_quantise(self, plan: MemoryPlan) -> bool:
+        """Whether the drafter's cache may be smaller; only flash attention reads such a one."""
+        is_quantised = plan.drafter_kv_type in QUANTISED_KV_TYPES
+        return not is_quantised and self._request.flash_attention is not False
+
+    def _with_smaller_cache(self, plan: MemoryPlan) -> MemoryPlan:
+        note = (
+            f"the drafter's cache is kept as {_SMALLER_KV_TYPE}, and it may draft worse: "
+            f"as {plan.drafter_kv_type} both {self._shortage_text(plan)}"
+        )
+        return replace(plan, drafter_kv_type=_SMALLER_KV_TYPE, notes=(*plan.notes, note))
+
+    def _with_context(self, plan: MemoryPlan, context: int) -> MemoryPlan:
+        note = f"context {context}: {plan.context} {self._shortage_text(plan)}"
+        return replace(plan, context=context, notes=(*plan.notes, note))
 
     def _elsewhere(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield plans with draft models on other devices than the best for them.

@@ -8,7 +8,8 @@ import pytest
 import localspec
 from localspec.errors import InvalidValueError
 from localspec.gguf.facts import facts_of
-from localspec.llama.devices import gpu_pointers
+from localspec.llama import devices
+from localspec.llama.devices import GPU, INTEGRATED_GPU, Device, captures_graphs, gpu_pointers
 from localspec.llama.placement import (
     DEFAULT,
     ON_PROCESSOR,
@@ -18,7 +19,11 @@ from localspec.llama.placement import (
     parse_shares,
 )
 from localspec.loading.config import RuntimeConfig
+from localspec.memory import available
+from localspec.memory.available import HOST, free_memory
 from localspec.models.registry import bundled
+
+GIB = 2**30
 
 
 @pytest.mark.parametrize(
@@ -121,6 +126,27 @@ def test_more_layers_than_there_are_mean_all() -> None:
         everywhere = Placement(count, ("CUDA1",)).for_layers(8)
         assert everywhere == Placement(-1, ("CUDA1",))
         assert everywhere.is_on_devices
+
+
+def test_only_cuda_captures_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, captures in (("CUDA0", True), ("MTL0", False), ("Vulkan0", False)):
+        monkeypatch.setattr(devices, "usual_gpus", lambda name=name: [name])
+        assert captures_graphs(DEFAULT) == captures
+    assert not captures_graphs(Placement(devices=("desk:1",)))
+    assert captures_graphs(Placement(devices=("desk:1", "cuda1")))
+    assert not captures_graphs(Placement(0, ("CUDA0",)))
+
+
+@pytest.mark.parametrize(("kind", "free"), [(GPU, 8), (INTEGRATED_GPU, 3)])
+def test_a_gpu_in_the_processor_has_no_more_than_main_memory(
+    kind: str, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [Device("Vulkan0", "a GPU", kind, 9 * GIB, 16 * GIB)]
+    monkeypatch.setattr(available, "devices", lambda: found)
+    monkeypatch.setattr(available, "usual_gpus", lambda: ["Vulkan0"])
+    monkeypatch.setattr(available, "host_memory", lambda: 4 * GIB)
+    assert free_memory()["Vulkan0"] // GIB == free
+    assert free_memory()[HOST] < 4 * GIB
 
 
 def test_facts_know_experts() -> None:

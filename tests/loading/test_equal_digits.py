@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 from fakes.pycode import load
 
-from localspec.errors import ModelLoadError
 from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import Header
 from localspec.llama.model import Model
+from localspec.llama.placement import Placement
 from localspec.loading import equal_digits
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.equal_digits import measured, remembered
+from localspec.memory.available import HOST
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.paths import cache_folder
 
@@ -32,12 +33,17 @@ def header(target_path: Path) -> Header:
 def test_without_memory_it_is_not_tried(
     target_model: Model, header: Header, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_args: object) -> None:
-        raise ModelLoadError("no room")
+    asked = []
 
-    monkeypatch.setattr(equal_digits.estimate, "require_room", refuse)
+    def free_memory(placement: Placement) -> dict[str, int]:
+        asked.append(placement)
+        return {HOST: 1000}
+
+    monkeypatch.setattr(equal_digits, "free_memory", free_memory)
     assert measured(target_model, header, RuntimeConfig()) is None
     assert not cache.exists()
+    # What counts is the memory of the devices that it would be tried on.
+    assert asked == [target_model.placement]
 
 
 def test_it_is_tried_once(

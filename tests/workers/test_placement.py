@@ -191,8 +191,17 @@ def test_a_drafter_without_room_beside_its_target_goes_elsewhere(
     both = {HOST: AMPLE, first: target + drafter, second: AMPLE}
     plan = planned(devices, both, placement=here)
     assert (plan.drafter_placement, plan.notes) == (None, ())
-    plan = planned(devices, both | {first: target + drafter - 1}, placement=here)
+    short = both | {first: target + drafter - 1}
+    plan = planned(devices, short, placement=here)
+    assert (plan.drafter_placement, plan.drafter_kv_type) == (None, "q8_0")
+    assert plan.notes[0].startswith("the drafter's cache is kept as q8_0, and it may draft worse: ")
+    plan = planned(devices, short, placement=here, drafter_kv_type="q8_0")
+    assert (plan.drafter_placement, plan.notes) == (None, ())
+    # Without flash attention its cache must be as large as it is.
+    plan = planned(devices, short, placement=here, flash_attention=False)
     assert plan.drafter_placement == ON_PROCESSOR
+    plan = planned(devices, both | {first: target + drafter // 2}, placement=here)
+    assert (plan.drafter_placement, plan.drafter_kv_type) == (ON_PROCESSOR, "f16")
     assert plan.notes[0].startswith(
         "terminal-5m-q4_0.gguf is on the processor: beside its target both would need "
     )
@@ -207,6 +216,60 @@ def test_a_drafter_without_room_beside_its_target_goes_elsewhere(
     named = planned(devices, tight, placement=split, drafter_placement=Placement(devices=(first,)))
     assert named.drafter_placement == Placement(devices=(first,))
     assert named.placement != split
+
+
+@pytest.mark.parametrize("draft", [True, False])
+def test_a_long_context_that_nobody_asked_for_moves_nothing_to_the_processor(
+    devices: tuple[str, str], draft: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = devices
+    monkeypatch.setattr(drafter_places, "usual_gpus", lambda: [first])
+    drafters = (facts_of(Path(DRAFTER)),) if draft else ()
+
+    def sizes(context: int) -> int:
+        memories = [
+            ModelMemory(each, Placement(devices=(first,)), flash_attention=None)
+            for each in (facts_of(PAIR.target), *drafters)
+        ]
+        kinds = ["f16", "q8_0"]
+        needed = [
+            memory.bytes_by_device(context, kind)[first]
+            for memory, kind in zip(memories, kinds, strict=False)
+        ]
+        for memory in memories:
+            memory.close()
+        return sum(needed)
+
+    request: dict[str, Any] = {
+        "drafters": drafters,
+        "context": 8192,
+        "fixed_context": False,
+        "placement": Placement(devices=(first,)),
+    }
+    free = {HOST: AMPLE, first: sizes(5120)}
+    plan = planned(devices, free, **request)
+    assert plan.context == 5120
+    assert plan.placement.is_on_devices and plan.drafter_placement is None
+    assert plan.notes[-1].startswith("context 5120: 8192 ")
+    assert len(plan.notes) == 1 + draft
+    # What the user asked for stays, and less than this is not worth it.
+    for changes, size in (({"fixed_context": True}, 5120), ({}, 3840)):
+        plan = planned(devices, {HOST: AMPLE, first: sizes(size)}, **(request | changes))
+        assert plan.context == 8192
+        assert plan.drafter_placement == ON_PROCESSOR if draft else plan.placement.gpu_layers
+
+
+def test_a_head_takes_memory_where_it_is(devices: tuple[str, str]) -> None:
+    """The library does not say how much, as its context needs that of its target."""
+    first, _ = devices
+    for place, device in ((Placement(devices=(first,)), first), (ON_PROCESSOR, HOST)):
+        memory = ModelMemory(
+            facts_of(HEADS / "eagle3-terminal-9m-q8_0.gguf"), place, flash_attention=None
+        )
+        needed = memory.bytes_by_device(1024, "f16")
+        memory.close()
+        assert needed[device] > (HEADS / "eagle3-terminal-9m-q8_0.gguf").stat().st_size
+        assert set(+needed) == {device}
 
 
 def test_a_target_without_room_has_as_many_layers_there_as_fit(
@@ -241,9 +304,9 @@ def test_a_target_without_room_has_as_many_layers_there_as_fit(
     crowded = planned(devices, {HOST: 1000, first: AMPLE}, placement=here)
     assert crowded.refusal and crowded.placement == here
     # Without a draft model none is moved, and a head stays where its target is.
-    head = facts_of(HEADS / "eagle3-terminal-9m-q8_0.gguf")
-    for drafters in ((), (head,)):
-        free = {HOST: AMPLE, first: whole // 2}
+    path = HEADS / "eagle3-terminal-9m-q8_0.gguf"
+    for drafters, more in (((), 0), ((facts_of(path),), needed_there(path, first))):
+        free = {HOST: AMPLE, first: whole // 2 + more}
         plan = planned(devices, free, placement=here, drafters=drafters)
         assert plan.placement.gpu_layers
         assert plan.drafter_placement is None
