@@ -218,7 +218,7 @@ class PassCosts:
         other text is written, not even one that still reads its prompt.
         """
         if self._changes:
-            return alone and self._changes.is_plain_due
+            return alone and self._changes.is_plain_due()
         is_stale = texts == 1 and self.is_stale(1)
         return drafted >= (_PLAIN_AT_MOST_EVERY if is_stale else _PLAIN_EVERY)
 

@@ -61,8 +61,10 @@ class WidthChanges:
         self._lost_now = 0.0
         # Whether the first passes behind others are computed, which are slow without drafts too.
         self._begins = True
-        # Drafted and padded passes since the last plain one, and since plain ones told their cost.
+        # Drafted and padded passes since the last plain one, and since plain ones told their cost;
+        # and whether these are to tell it now.
         self._drafted, self._since_plain = 0, _PLAIN_AFTER - _PLAIN_FIRST
+        self._looks = False
 
     def extra(self, rows: int, seconds: Callable[[int], float]) -> float:
         """What changes and padding cost, in seconds, if the next pass is over so many rows.
@@ -101,10 +103,10 @@ class WidthChanges:
         """Other passes are computed in between: those behind them are slow, whatever they are."""
         self._equal, self._begins = EqualPasses(), True
 
-    @property
     def is_plain_due(self) -> bool:
         """Whether plain passes should tell again what they take: a few of them in a row."""
-        return self._since_plain >= _PLAIN_AFTER
+        self._looks = self._since_plain >= _PLAIN_AFTER
+        return self._looks
 
     def padded(self, rows: int, seconds: Callable[[int], float], most: int) -> int:
         """The rows for a pass over so many; ask once per pass.
@@ -151,7 +153,7 @@ class WidthChanges:
             self._drafts += (_FIRST_RUN - self._drafts) / _FORGOTTEN
             self._drafted = 0
             if rows == 1 and before >= UNSETTLED + ENOUGH - 1:
-                self._since_plain = 0
+                self._since_plain, self._looks = 0, False
         return settled
 
     def lose(self, seconds: float) -> None:
@@ -180,7 +182,7 @@ class WidthChanges:
         lost = seconds(self._rows) - seconds(rows)
         self._gap += lost
         is_padded = self._run >= SETTLING and self._gap <= self.change and self._rows <= most
-        if rows > 1 or not is_padded or self.is_plain_due:
+        if rows > 1 or not is_padded or self._looks:
             self._run = 0
             return rows
         self.lose(lost)
