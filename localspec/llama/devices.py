@@ -88,9 +88,10 @@ def computes_on_gpu(placement: Placement) -> bool:
 def captures_graphs(placement: Placement) -> bool:
     """Return whether a device of a model keeps its work on a pass as a whole: a CUDA graph.
 
-    It is made anew where a pass has other rows than the one before. Vulkan and Metal have none.
+    It is made anew where a pass has other rows than the one before. ROCm has such graphs too,
+    Vulkan and Metal have none.
     """
-    return any(name.upper().startswith("CUDA") for name in names_of(placement))
+    return any(name.upper().startswith(("CUDA", "ROCM")) for name in names_of(placement))
 
 
 def _devices_of(placement: Placement) -> list[str]:

@@ -190,9 +190,10 @@ def _file(
     """The file of a profile; its name depends on everything that changes the time of a pass."""
     files = [stat_signature(path) for path in (target, *drafters)]
     machine, build = machine_signature()
-    # Earlier versions measured passes of a GPU behind others of other rows, and changes otherwise.
+    # Earlier versions measured passes of a GPU behind others of other rows, changes otherwise, and
+    # compiling kernels with them.
     places = runtime.placement, runtime.drafter_placement or runtime.placement
-    settled = ["settled", 2] if any(map(computes_on_gpu, places)) else []
+    settled = ["settled", 3] if any(map(computes_on_gpu, places)) else []
     return cache_file("costs", [files, *ways, snapshots, machine, asdict(runtime), build, *settled])
 
 

@@ -4,6 +4,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from localspec.errors import LocalspecError
 from localspec.gguf.reader import Header
 from localspec.llama.digits_probe import BUDGET, CELLS, find_equal_digits
 from localspec.llama.model import Model
@@ -44,13 +45,18 @@ def measured(model: Model, header: Header, runtime: RuntimeConfig) -> EqualDigit
 
 
 def _has_room(model: Model, header: Header, runtime: RuntimeConfig) -> bool:
-    """Whether a cache for the trial fits beside those that are made."""
-    with closing(
-        ContextSizes(model.path, header, model.placement, flash_attention=runtime.flash)
-    ) as sizes:
-        # The trial copies its text.
-        needed = sizes.bytes_by_device(2 * CELLS, runtime.kv_type)
-    return needed is None or lacking(needed, free_memory(model.placement)) is None
+    """Whether a cache for the trial, which copies its text, fits beside those that are made."""
+    try:
+        if not model.is_offloaded:
+            estimate.require_room(header, model.path.name, 2 * CELLS, runtime.kv_type)
+            return True
+        with closing(
+            ContextSizes(model.path, header, model.placement, flash_attention=runtime.flash)
+        ) as sizes:
+            needed = sizes.bytes_by_device(2 * CELLS, runtime.kv_type)
+        return needed is None or lacking(needed, free_memory(model.placement)) is None
+    except LocalspecError:
+        return False
 
 
 def remembered(path: Path, runtime: RuntimeConfig) -> EqualDigits | None:

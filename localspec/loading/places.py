@@ -7,7 +7,7 @@ the text gets a cache of its own.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from localspec.errors import ModelLoadError, WorkerError
@@ -133,8 +133,9 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
         return None
     # Texts are copied one after the other.
     copied = max(each.memory.copy_bytes for each in context.sequences)
+    beside = Counter({HOST: copied}) + _head_contexts_bytes(context, runtime)
     for texts in _larger(context):
-        if memory.shortage(texts, Counter({HOST: copied}) + _head_contexts_bytes(context, runtime)):
+        if memory.shortage(texts, beside):
             continue
         try:
             context.resize(texts)
@@ -165,7 +166,8 @@ def _head_contexts_bytes(context: Context, runtime: RuntimeConfig) -> Counter[st
             flash_attention=runtime.flash,
             mtp=_is_mtp(head),
         )
-        with closing(sizes):
+        device = HOST
+        with closing(sizes), suppress(WorkerError):  # making its cache tells of that
             device = sizes.last_device if head.model.is_offloaded else HOST
             size = sizes.estimated_bytes(head.n_cells, runtime.drafter_kv_type, head.texts)
             needed[device] += size or 0

@@ -48,8 +48,10 @@ def free_memory(*placements: Placement) -> dict[str, int]:
 def _free_on(gpu: Device, host: int) -> int:
     """Return the free bytes of a GPU, less a reserve. host: those of main memory."""
     free = gpu.free - _GPU_RESERVE
-    # What a GPU in the processor calls its own is main memory.
-    return min(free, host) if gpu.kind == INTEGRATED_GPU else free
+    if gpu.kind != INTEGRATED_GPU:
+        return free
+    # It computes in main memory, but for what the system never sees of it.
+    return min(free, host + max(0, gpu.total - psutil.virtual_memory().total))
 
 
 def lacking(needed: Mapping[str, int], free: Mapping[str, int]) -> tuple[str, int] | None:

@@ -1,13 +1,12 @@
 """Memory plan: what of two models and their caches fits in memory, before any of it is loaded.
 
 Where the request does not fit, these are given up in this order: the drafter's place beside its
-target, for another GPU; where there are GPUs, the precision of a draft model's cache, and a part of
-the context that nobody asked for, as what leaves a GPU is several times as slow; the drafter's
-place on a GPU; a drafter that nobody asked for, or, of a drafter that the user asked for, the
-precision of its cache; the target's place on the devices, first of experts, then of layers; then
-more of the context. What the user named stays. Weights count in full although they are mapped from
-their file: llama.cpp repacks most of them, which takes a copy, and reads the others for every
-token.
+target, for another GPU; where a GPU is short, a part of the context that nobody asked for, as what
+leaves a GPU is several times as slow; the drafter's place on a GPU; a drafter that nobody asked
+for, or, of a drafter that the user asked for, the precision of its cache; the target's place on the
+devices, first of experts, then of layers; then more of the context. What the user named stays.
+Weights count in full although they are mapped from their file: llama.cpp repacks most of them,
+which takes a copy, and reads the others for every token.
 """
 
 from bisect import bisect_left
@@ -199,31 +198,29 @@ class _Search:
         # The last place is the processor.
         elsewhere = [*self._elsewhere(plan)]
         yield from elsewhere[:-1]
-        yield from self._smaller_on_gpus(plan)
-        yield from elsewhere[-1:]
-        moved = elsewhere[-1] if elsewhere else plan
+        yield from self._shorter_on_gpus(plan)
+        moved = plan
+        for moved in elsewhere[-1:]:
+            yield moved
+            yield from self._shorter_on_gpus(moved)
         names = [each.files[0].name for each in self._request.drafters]
         names += [each.files[0].name for each in self._request.matrix_heads]
         if names and self._request.optional_drafter:
             reason = f"{names[0]} is left out: both {self._shortage_text(plan)}"
-            yield replace(plan, no_drafter=reason, snapshots=0)
+            alone = replace(plan, no_drafter=reason, snapshots=0)
+            yield alone
+            yield from self._shorter_on_gpus(alone)
         elif self._request.drafters and self._may_quantise(moved):
             yield self._with_smaller_cache(moved)
 
-    def _smaller_on_gpus(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
-        """Yield plans with smaller caches that leave everything where it is, on GPUs."""
+    def _shorter_on_gpus(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
+        """Yield a plan with less context that leaves everything where it is, on GPUs."""
         device, _ = self._shortage(plan) or (HOST, 0)
-        if device == HOST or not plan.placement.is_on_devices:
+        if device == HOST or self._request.fixed_context or not plan.placement.is_on_devices:
             return
-        place = plan.drafter_placement
-        moves = any(not self._needs_target(each) for each in self._request.drafters)
-        if moves and not (place and place.is_on_processor) and self._may_quantise(plan):
-            plan = self._with_smaller_cache(plan)
-            yield plan
-        if not self._request.fixed_context:
-            context = self._largest_context(plan)
-            if context >= _LEAST_ON_GPU:
-                yield self._with_context(plan, context)
+        context = self._largest_context(plan)
+        if context >= _LEAST_ON_GPU:
+            yield self._with_context(plan, context)
 
     def _may_quantise(self, plan: MemoryPlan) -> bool:
         """Whether the drafter's cache may be smaller; only flash attention reads such a one."""

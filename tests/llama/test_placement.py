@@ -1,6 +1,7 @@
 """What a user may ask for about devices, and what becomes of it without any."""
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -128,8 +129,8 @@ def test_more_layers_than_there_are_mean_all() -> None:
         assert everywhere.is_on_devices
 
 
-def test_only_cuda_captures_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, captures in (("CUDA0", True), ("MTL0", False), ("Vulkan0", False)):
+def test_only_cuda_and_rocm_capture_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, captures in (("CUDA0", True), ("ROCm0", True), ("MTL0", False), ("Vulkan0", False)):
         monkeypatch.setattr(devices, "usual_gpus", lambda name=name: [name])
         assert captures_graphs(DEFAULT) == captures
     assert not captures_graphs(Placement(devices=("desk:1",)))
@@ -137,11 +138,17 @@ def test_only_cuda_captures_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not captures_graphs(Placement(0, ("CUDA0",)))
 
 
-@pytest.mark.parametrize(("kind", "free"), [(GPU, 8), (INTEGRATED_GPU, 3)])
+@pytest.mark.parametrize(
+    ("kind", "total", "free"),
+    # The last one has 8 GiB that the system does not see.
+    [(GPU, 16, 8), (INTEGRATED_GPU, 16, 3), (INTEGRATED_GPU, 40, 8)],
+)
 def test_a_gpu_in_the_processor_has_no_more_than_main_memory(
-    kind: str, free: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, total: int, free: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = [Device("Vulkan0", "a GPU", kind, 9 * GIB, 16 * GIB)]
+    found = [Device("Vulkan0", "a GPU", kind, 9 * GIB, total * GIB)]
+    machine = SimpleNamespace(total=32 * GIB)
+    monkeypatch.setattr(available.psutil, "virtual_memory", lambda: machine)
     monkeypatch.setattr(available, "devices", lambda: found)
     monkeypatch.setattr(available, "usual_gpus", lambda: ["Vulkan0"])
     monkeypatch.setattr(available, "host_memory", lambda: 4 * GIB)

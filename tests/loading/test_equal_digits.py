@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from fakes.pycode import load
 
+from localspec.errors import ModelLoadError, WorkerError
 from localspec.gguf.facts import facts_of
 from localspec.gguf.reader import Header
 from localspec.llama.model import Model
@@ -33,16 +34,34 @@ def header(target_path: Path) -> Header:
 def test_without_memory_it_is_not_tried(
     target_model: Model, header: Header, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refuse(*_args: object) -> None:
+        raise ModelLoadError("no room")
+
+    monkeypatch.setattr(equal_digits.estimate, "require_room", refuse)
+    assert measured(target_model, header, RuntimeConfig()) is None
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_on_a_gpu_its_memory_counts(
+    lost: bool,
+    target_model: Model,
+    header: Header,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = []
 
     def free_memory(placement: Placement) -> dict[str, int]:
         asked.append(placement)
+        if lost:
+            raise WorkerError("it is gone")
         return {HOST: 1000}
 
+    monkeypatch.setattr(target_model, "is_offloaded", True)
     monkeypatch.setattr(equal_digits, "free_memory", free_memory)
     assert measured(target_model, header, RuntimeConfig()) is None
     assert not cache.exists()
-    # What counts is the memory of the devices that it would be tried on.
     assert asked == [target_model.placement]
 
 

@@ -12,10 +12,11 @@ from fakes.workers import Proxy, real_worker, require_rpc
 import localspec
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError, WorkerError
-from localspec.gguf.facts import facts_of
+from localspec.gguf.facts import Facts, facts_of
 from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.llama.rpc_server import RpcServer
+from localspec.loading import places
 from localspec.memory import drafter_places, plan
 from localspec.memory.available import HOST
 from localspec.memory.model_memory import ModelMemory
@@ -24,6 +25,7 @@ from localspec.models.registry import bundled
 
 PROMPT = [{"role": "user", "content": "How do I list files by size?"}]
 HEADS = Path(__file__).parents[1] / "trained"
+EAGLE3 = HEADS / "eagle3-terminal-9m-q8_0.gguf"
 OPTIONS: dict[str, Any] = {"max_tokens": 40, "seed": 3, "ignore_eos": True}
 PAIR = bundled()
 DRAFTER = str(PAIR.drafter)
@@ -191,16 +193,7 @@ def test_a_drafter_without_room_beside_its_target_goes_elsewhere(
     both = {HOST: AMPLE, first: target + drafter, second: AMPLE}
     plan = planned(devices, both, placement=here)
     assert (plan.drafter_placement, plan.notes) == (None, ())
-    short = both | {first: target + drafter - 1}
-    plan = planned(devices, short, placement=here)
-    assert (plan.drafter_placement, plan.drafter_kv_type) == (None, "q8_0")
-    assert plan.notes[0].startswith("the drafter's cache is kept as q8_0, and it may draft worse: ")
-    plan = planned(devices, short, placement=here, drafter_kv_type="q8_0")
-    assert (plan.drafter_placement, plan.notes) == (None, ())
-    # Without flash attention its cache must be as large as it is.
-    plan = planned(devices, short, placement=here, flash_attention=False)
-    assert plan.drafter_placement == ON_PROCESSOR
-    plan = planned(devices, both | {first: target + drafter // 2}, placement=here)
+    plan = planned(devices, both | {first: target + drafter - 1}, placement=here)
     assert (plan.drafter_placement, plan.drafter_kv_type) == (ON_PROCESSOR, "f16")
     assert plan.notes[0].startswith(
         "terminal-5m-q4_0.gguf is on the processor: beside its target both would need "
@@ -218,58 +211,59 @@ def test_a_drafter_without_room_beside_its_target_goes_elsewhere(
     assert named.placement != split
 
 
-@pytest.mark.parametrize("draft", [True, False])
 def test_a_long_context_that_nobody_asked_for_moves_nothing_to_the_processor(
-    devices: tuple[str, str], draft: bool, monkeypatch: pytest.MonkeyPatch
+    devices: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = devices
     monkeypatch.setattr(drafter_places, "usual_gpus", lambda: [first])
-    drafters = (facts_of(Path(DRAFTER)),) if draft else ()
+    target, drafter = facts_of(PAIR.target), facts_of(Path(DRAFTER))
 
-    def sizes(context: int) -> int:
-        memories = [
-            ModelMemory(each, Placement(devices=(first,)), flash_attention=None)
-            for each in (facts_of(PAIR.target), *drafters)
-        ]
-        kinds = ["f16", "q8_0"]
-        needed = [
-            memory.bytes_by_device(context, kind)[first]
-            for memory, kind in zip(memories, kinds, strict=False)
-        ]
-        for memory in memories:
+    def needed(context: int, *models: Facts) -> int:
+        total = 0
+        for each in models:
+            memory = ModelMemory(each, Placement(devices=(first,)), flash_attention=None)
+            total += memory.bytes_by_device(context, "f16")[first]
             memory.close()
-        return sum(needed)
+        return total
 
-    request: dict[str, Any] = {
-        "drafters": drafters,
-        "context": 8192,
-        "fixed_context": False,
-        "placement": Placement(devices=(first,)),
-    }
-    free = {HOST: AMPLE, first: sizes(5120)}
-    plan = planned(devices, free, **request)
-    assert plan.context == 5120
-    assert plan.placement.is_on_devices and plan.drafter_placement is None
-    assert plan.notes[-1].startswith("context 5120: 8192 ")
-    assert len(plan.notes) == 1 + draft
-    # What the user asked for stays, and less than this is not worth it.
-    for changes, size in (({"fixed_context": True}, 5120), ({}, 3840)):
-        plan = planned(devices, {HOST: AMPLE, first: sizes(size)}, **(request | changes))
-        assert plan.context == 8192
-        assert plan.drafter_placement == ON_PROCESSOR if draft else plan.placement.gpu_layers
+    def plan_with(free: int, **changes: Any) -> MemoryPlan:
+        usual = {"context": 8192, "fixed_context": False, "placement": Placement(devices=(first,))}
+        return planned(devices, {HOST: AMPLE, first: free}, **(usual | changes))
+
+    plan = plan_with(needed(5120, target, drafter))
+    assert (plan.context, plan.drafter_placement) == (5120, None)
+    assert plan.placement.is_on_devices and not plan.no_drafter
+    [note] = plan.notes
+    assert note.startswith("context 5120: 8192 would need ")
+    # Without a drafter, and where only the target fits.
+    assert plan_with(needed(5120, target), drafters=()).context == 5120
+    plan = plan_with(needed(5120, target))
+    assert (plan.context, plan.drafter_placement) == (5120, ON_PROCESSOR)
+    assert plan.placement.is_on_devices
+    plan = plan_with(needed(5120, target), drafters=(head := facts_of(EAGLE3),))
+    assert not plan.placement.is_on_devices
+    plan = plan_with(needed(5120, target), drafters=(head,), optional_drafter=True)
+    assert plan.no_drafter and (plan.context, plan.placement.is_on_devices) == (5120, True)
+    # What the user asked for stays, and less than 4,096 is not worth it.
+    both = needed(5120, target, drafter)
+    assert plan_with(both, fixed_context=True).drafter_placement == ON_PROCESSOR
+    plan = plan_with(needed(3840, target), drafters=())
+    assert plan.context == 8192 and not plan.placement.is_on_devices
 
 
 def test_a_head_takes_memory_where_it_is(devices: tuple[str, str]) -> None:
     """The library does not say how much, as its context needs that of its target."""
     first, _ = devices
     for place, device in ((Placement(devices=(first,)), first), (ON_PROCESSOR, HOST)):
-        memory = ModelMemory(
-            facts_of(HEADS / "eagle3-terminal-9m-q8_0.gguf"), place, flash_attention=None
-        )
+        memory = ModelMemory(facts_of(EAGLE3), place, flash_attention=None)
         needed = memory.bytes_by_device(1024, "f16")
         memory.close()
-        assert needed[device] > (HEADS / "eagle3-terminal-9m-q8_0.gguf").stat().st_size
+        assert needed[device] > EAGLE3.stat().st_size
         assert set(+needed) == {device}
+    with localspec.load(draft=str(EAGLE3), device=[first], context=256) as engine:
+        loaded = engine.slot.loaded
+        beside = places._head_contexts_bytes(loaded.target.context, loaded.runtime)
+        assert set(+beside) == {first}
 
 
 def test_a_target_without_room_has_as_many_layers_there_as_fit(
@@ -304,8 +298,7 @@ def test_a_target_without_room_has_as_many_layers_there_as_fit(
     crowded = planned(devices, {HOST: 1000, first: AMPLE}, placement=here)
     assert crowded.refusal and crowded.placement == here
     # Without a draft model none is moved, and a head stays where its target is.
-    path = HEADS / "eagle3-terminal-9m-q8_0.gguf"
-    for drafters, more in (((), 0), ((facts_of(path),), needed_there(path, first))):
+    for drafters, more in (((), 0), ((facts_of(EAGLE3),), needed_there(EAGLE3, first))):
         free = {HOST: AMPLE, first: whole // 2 + more}
         plan = planned(devices, free, placement=here, drafters=drafters)
         assert plan.placement.gpu_layers
