@@ -16,6 +16,7 @@ from localspec.cli.options import (
     running_options,
     sampling_options,
 )
+from localspec.cli.settings import on_command_line
 from localspec.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _only_model(model: str | None, named: str | None) -> str | None:
     if named is None:
         return model
     # An argument that is not there has the value of a setting.
-    if _source("model") is ParameterSource.COMMANDLINE:
+    if on_command_line("model"):
         raise InvalidValueError(f"two models are named, {model!r} and {named!r}; name one of them")
     return named
 
@@ -128,11 +129,8 @@ def _merged_preset(preset: str | None, system: str | None, options: Mapping[str,
 
 def _is_given(option: str) -> bool:
     """Whether an option is not its default: `--draft auto` replaces the drafters of a session."""
-    return _source(option) is not ParameterSource.DEFAULT
-
-
-def _source(parameter: str) -> ParameterSource | None:
-    return click.get_current_context().get_parameter_source(parameter)
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not ParameterSource.DEFAULT
 
 
 def _require_terminal() -> None:

@@ -181,13 +181,14 @@ class CommandDefaults(Mapping[str, Any]):
     def _has_own_model(self) -> bool:
         """Whether a conversation goes on, or a recorded text is scored, which names its model."""
         own = {"chat": ("latest", "resume"), "audit": ("file",)}.get(self._command, ())
-        return any(map(_named, own))
+        return any(map(on_command_line, own))
 
     def _draft(self, value: str) -> str | None:
         """Return what drafts; of `bench`, which compares all that need no model, the model."""
         models = _models(value)
+        model = self._settings.find("model").value
         # `chat` has both, an argument and an option.
-        model, named = self._settings.find("model").value, _named("model") or _named("named")
+        named = on_command_line("model") or on_command_line("named")
         if models and model and named and named != model:
             write_note(f"draft {value} was set for {model}, not for {named}, which gets auto")
             return None
@@ -215,7 +216,7 @@ def _obeyed(command: str) -> Iterator[Setting]:
     return (setting for setting in SETTINGS.values() if setting.name in wanted)
 
 
-def _named(parameter: str) -> Any:
+def on_command_line(parameter: str) -> Any:
     """Return what the command line names for a parameter, None where it names nothing."""
     context = click.get_current_context(silent=True)
     if context and context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:

@@ -97,7 +97,8 @@ class LoadedDrafter:
                 f"{self.model.path.name} cannot draft: its cache can forget "
                 f"{sequence.rollback.value}; use --draft suffix"
             )
-        if self.head is None and captures_graphs(self.model.placement):
+        is_offloaded = self.model.is_offloaded
+        if self.head is None and is_offloaded and captures_graphs(self.model.placement):
             sequence.padded = _at_least_two
         kind = THROUGH_TEXT if self.translation else self.spec.kind
         why = obstacle(kind, sequence, target)

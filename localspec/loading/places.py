@@ -166,7 +166,6 @@ def _head_contexts_bytes(context: Context, runtime: RuntimeConfig) -> Counter[st
             flash_attention=runtime.flash,
             mtp=_is_mtp(head),
         )
-        device = HOST
         with closing(sizes), suppress(WorkerError):  # making its cache tells of that
             device = sizes.last_device if head.model.is_offloaded else HOST
             size = sizes.estimated_bytes(head.n_cells, runtime.drafter_kv_type, head.texts)

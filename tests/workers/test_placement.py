@@ -12,7 +12,7 @@ from fakes.workers import Proxy, real_worker, require_rpc
 import localspec
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError, WorkerError
-from localspec.gguf.facts import Facts, facts_of
+from localspec.gguf.facts import facts_of
 from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.llama.rpc_server import RpcServer
@@ -175,10 +175,10 @@ def planned(devices: tuple[str, str], free: dict[str, int], **request: Any) -> M
     return best_plan(MemoryRequest(**request), free)
 
 
-def needed_there(path: Path, device: str) -> int:
+def needed_there(path: Path, device: str, context: int = 1024) -> int:
     memory = ModelMemory(facts_of(path), Placement(devices=(device,)), flash_attention=None)
     try:
-        return memory.bytes_by_device(1024, "f16")[device]
+        return memory.bytes_by_device(context, "f16")[device]
     finally:
         memory.close()
 
@@ -216,15 +216,10 @@ def test_a_long_context_that_nobody_asked_for_moves_nothing_to_the_processor(
 ) -> None:
     first, _ = devices
     monkeypatch.setattr(drafter_places, "usual_gpus", lambda: [first])
-    target, drafter = facts_of(PAIR.target), facts_of(Path(DRAFTER))
+    target, drafter = PAIR.target, Path(DRAFTER)
 
-    def needed(context: int, *models: Facts) -> int:
-        total = 0
-        for each in models:
-            memory = ModelMemory(each, Placement(devices=(first,)), flash_attention=None)
-            total += memory.bytes_by_device(context, "f16")[first]
-            memory.close()
-        return total
+    def needed(context: int, *paths: Path) -> int:
+        return sum(needed_there(path, first, context) for path in paths)
 
     def plan_with(free: int, **changes: Any) -> MemoryPlan:
         usual = {"context": 8192, "fixed_context": False, "placement": Placement(devices=(first,))}
