@@ -1,6 +1,7 @@
 """Devices: what this build of llama.cpp can compute on, and which processor features it uses."""
 
 import ctypes
+import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -53,6 +54,12 @@ class Device:
     def is_gpu(self) -> bool:
         """Whether it is a GPU, of its own or in the processor."""
         return self.kind in (GPU, INTEGRATED_GPU)
+
+    @property
+    def is_unified(self) -> bool:
+        """Whether it computes in main memory, as GPUs in processors and Apple's own do."""
+        is_apple = self.name.upper().startswith("MTL") and platform.machine() == "arm64"
+        return self.kind == INTEGRATED_GPU or is_apple
 
 
 def devices() -> list[Device]:

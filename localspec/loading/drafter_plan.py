@@ -15,7 +15,7 @@ from localspec.loading.drafter_finder import (
     find_drafters,
     with_own_drafter,
 )
-from localspec.memory.available import HOST, free_memory, lacking, shortage_text
+from localspec.memory.available import HOST, free_memory
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
 
@@ -81,6 +81,5 @@ def shortage(own: FoundDrafter, target: Facts, n_ctx: int, runtime: RuntimeConfi
             needed = Counter({HOST: facts.size})
         else:
             needed = memory.bytes_by_device(n_ctx, runtime.drafter_kv_type)
-    free = free_memory(placement)
-    found = lacking(needed, free)
-    return shortage_text(*found, free) if found else None
+    found = free_memory(placement).shortage(needed)
+    return str(found) if found else None

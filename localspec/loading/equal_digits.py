@@ -11,7 +11,7 @@ from localspec.llama.model import Model
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import machine_signature
 from localspec.memory import estimate
-from localspec.memory.available import free_memory, lacking
+from localspec.memory.available import free_memory
 from localspec.memory.context_sizes import ContextSizes
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.paths import cache_file, stat_signature
@@ -54,7 +54,7 @@ def _has_room(model: Model, header: Header, runtime: RuntimeConfig) -> bool:
             ContextSizes(model.path, header, model.placement, flash_attention=runtime.flash)
         ) as sizes:
             needed = sizes.bytes_by_device(2 * CELLS, runtime.kv_type)
-        return needed is None or lacking(needed, free_memory(model.placement)) is None
+        return needed is None or not free_memory(model.placement).shortage(needed)
     except LocalspecError:
         return False
 

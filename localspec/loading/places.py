@@ -16,7 +16,7 @@ from localspec.llama.context import MAX_IDS, Context
 from localspec.llama.head_context import HeadContext
 from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
-from localspec.memory.available import HOST, free_memory, lacking, shortage_text
+from localspec.memory.available import HOST, FreeMemory, Shortage, free_memory
 from localspec.memory.context_sizes import ContextSizes
 
 # The most texts of one cache.
@@ -88,8 +88,8 @@ class _Memory:
         """
         free = self._free()
         needed = self._needed(texts, free) + Counter(beside)
-        found = lacking(needed, free)
-        return self.note(shortage_text(*found, free)) if found else None
+        found = free.shortage(needed)
+        return self.note(str(found)) if found else None
 
     def note(self, shortage: str) -> str:
         """Keep the first reason."""
@@ -101,18 +101,18 @@ class _Memory:
         free = self._free()
         needed = self._needed(texts, free)
         device = max(needed, key=lambda each: needed[each])
-        return shortage_text(device, needed[device], {device: 0, **free})
+        return str(Shortage(device, needed[device], free.by_device.get(device, 0)))
 
     def close(self) -> None:
         self._sizes.close()
 
-    def _free(self) -> dict[str, int]:
+    def _free(self) -> FreeMemory:
         return free_memory(self._other.model.placement)
 
-    def _needed(self, texts: int, free: Mapping[str, int]) -> Counter[str]:
+    def _needed(self, texts: int, free: FreeMemory) -> Counter[str]:
         n_ctx = self._other.n_cells
         least = self._sizes.least_bytes(n_ctx, self.kv_type, texts)
-        if least > _HOPELESS * sum(free.values()):
+        if least > _HOPELESS * free.total:
             return Counter({HOST: least})
         found = self._sizes.bytes_by_device(n_ctx, self.kv_type, texts)
         if found is not None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -25,24 +26,87 @@ _HOST_RESERVE = 96 * _MIB
 _GPU_RESERVE = 512 * _MIB
 
 
-def free_memory(*placements: Placement) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A device that lacks memory, with the bytes that are needed and free there.
+
+    sharing: the GPUs that use the same memory as well, if that is main memory.
+    """
+
+    device: str
+    needed: int
+    free: int
+    sharing: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        where = "" if self.device == HOST else f" on {self.device}"
+        if self.sharing:
+            where = f" of main memory, {' and '.join(self.sharing)} included"
+        needed, free = format_bytes(self.needed), format_bytes(self.free)
+        return f"would need {needed}{where}, and {free} are free"
+
+
+@dataclass(frozen=True, slots=True)
+class FreeMemory:
+    """The free bytes of each device, by its name.
+
+    unified: the GPUs that compute in main memory: what they use is missing there.
+    """
+
+    by_device: Mapping[str, int]
+    unified: frozenset[str] = frozenset()
+
+    @property
+    def total(self) -> int:
+        """The bytes that are free in all."""
+        others = (size for device, size in self.by_device.items() if device not in self._sharing)
+        return self._shared + sum(others)
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether there is more than main memory."""
+        return self.by_device.keys() != {HOST}
+
+    def shortage(self, needed: Mapping[str, int]) -> Shortage | None:
+        """Return what lacks the most where so many bytes are needed by device; None if all fits."""
+        found = [
+            Shortage(device, size, self.by_device[device])
+            for device, size in needed.items()
+            if device in self.by_device
+        ]
+        if self.unified:
+            both = sum(needed.get(device, 0) for device in self._sharing)
+            found.append(Shortage(HOST, both, self._shared, tuple(sorted(self.unified))))
+        worst = max(found, key=lambda each: each.needed - each.free, default=None)
+        return worst if worst and worst.needed > worst.free else None
+
+    @property
+    def _sharing(self) -> frozenset[str]:
+        return self.unified | {HOST}
+
+    @property
+    def _shared(self) -> int:
+        """The bytes that are free in main memory, by what the system or the largest GPU says."""
+        return max(self.by_device.get(device, 0) for device in self._sharing)
+
+
+def free_memory(*placements: Placement) -> FreeMemory:
     """Return the free bytes by device, less a reserve.
 
     placements: whose devices count; without any, main memory and all GPUs. A worker is called by
     its address. Raises WorkerError if one cannot be used.
     """
     free = {HOST: max(0, host_memory() - _HOST_RESERVE)}
+    unified = set[str]()
     gpus = {device.name: device for device in devices() if device.is_gpu and device.total}
     for placement in placements or (DEFAULT,):
         names = usual_gpus() if placement.gpus is None else placement.gpus
-        free |= {
-            name: max(0, _free_on(gpu, free[HOST]))
-            for name, gpu in gpus.items()
-            if name.lower() in map(str.lower, names)
-        }
+        named = [gpus[name] for name in gpus if name.lower() in map(str.lower, names)]
+        free |= {gpu.name: max(0, _free_on(gpu, free[HOST])) for gpu in named}
+        unified |= {gpu.name for gpu in named if gpu.is_unified}
         workers = worker_memory(connect(placement.workers))
         free |= {name: max(0, size - _GPU_RESERVE) for name, size in workers.items()}
-    return free
+    return FreeMemory(free, frozenset(unified))
 
 
 def _free_on(gpu: Device, host: int) -> int:
@@ -52,25 +116,6 @@ def _free_on(gpu: Device, host: int) -> int:
         return free
     # It computes in main memory, but for what the system never sees of it.
     return min(free, host + max(0, gpu.total - psutil.virtual_memory().total))
-
-
-def lacking(needed: Mapping[str, int], free: Mapping[str, int]) -> tuple[str, int] | None:
-    """Return the device that lacks the most bytes, and the bytes needed there, if one does."""
-    short = [
-        (size - free[device], device)
-        for device, size in needed.items()
-        if size > free.get(device, size)
-    ]
-    if not short:
-        return None
-    _, device = max(short)
-    return device, needed[device]
-
-
-def shortage_text(device: str, needed: int, free: Mapping[str, int]) -> str:
-    """Return how much is needed on a device, and how much is free there, in words."""
-    of = "" if device == HOST else f" on {device}"
-    return f"would need {format_bytes(needed)}{of}, and {format_bytes(free[device])} are free"
 
 
 def host_memory() -> int:

@@ -5,13 +5,15 @@ target, for another GPU; where a GPU is short, a part of the context that nobody
 leaves a GPU is several times as slow; the drafter's place on a GPU; a drafter that nobody asked
 for, or, of a drafter that the user asked for, the precision of its cache; the target's place on the
 devices, first of experts, then of layers; then more of the context. What the user named stays.
+Where main memory is short, nothing is moved into it; GPUs that compute in it (those in processors,
+Apple's) share what is free there.
 Weights count in full although they are mapped from their file: llama.cpp repacks most of them,
 which takes a copy, and reads the others for every token.
 """
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +23,7 @@ from localspec.gguf.heads import MTP_KINDS, kind_of, layers_of
 from localspec.gguf.matrix_heads import matrix_head_of
 from localspec.llama.devices import usual_gpus
 from localspec.llama.placement import DEFAULT, ON_PROCESSOR, Placement, for_head
-from localspec.memory.available import HOST, free_memory, lacking, shortage_text
+from localspec.memory.available import HOST, FreeMemory, Shortage, free_memory
 from localspec.memory.drafter_places import drafter_places
 from localspec.memory.estimate import QUANTISED_KV_TYPES, cell_bytes
 from localspec.memory.model_memory import ModelMemory
@@ -87,8 +89,8 @@ class MemoryPlan:
     drafter_placement: Placement | None = None
 
 
-def memory_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -> MemoryPlan:
-    """Plan what to load. free: free bytes by device; None asks this machine.
+def memory_plan(request: MemoryRequest, free: FreeMemory | None = None) -> MemoryPlan:
+    """Plan what to load. free: None asks this machine.
 
     Raises ModelLoadError, with the figures, where not even the least fits.
     """
@@ -98,7 +100,7 @@ def memory_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -
     return plan
 
 
-def best_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -> MemoryPlan:
+def best_plan(request: MemoryRequest, free: FreeMemory | None = None) -> MemoryPlan:
     """Plan as `memory_plan`; where nothing fits, return the plan with its `refusal` set."""
     if free is None:
         places: list[Placement] = []
@@ -116,7 +118,7 @@ def best_plan(request: MemoryRequest, free: Mapping[str, int] | None = None) -> 
 class _Search:
     """Tries one plan after the other."""
 
-    def __init__(self, request: MemoryRequest, free: Mapping[str, int]) -> None:
+    def __init__(self, request: MemoryRequest, free: FreeMemory) -> None:
         self._request = request
         self._free = free
         self._opened: dict[tuple[Any, ...], ModelMemory] = {}
@@ -179,24 +181,26 @@ class _Search:
         return self._matrix_heads_bytes(plan) + sum(known) if len(known) == len(found) else None
 
     def _is_ample(self, estimate: int) -> bool:
-        return self._free.keys() == {HOST} and _AMPLE * estimate <= self._free[HOST]
+        return not self._free.has_devices and _AMPLE * estimate <= self._free.total
 
     def _plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield the request, then what takes less and less."""
         least = plan
         for least in self._drafter_plans(plan):
             yield least
+        # What leaves a device fills main memory, so this is of no use where that is short.
+        if not self._lacks_device(least):
+            yield from self._shorter(least)
         if fewer := self._on_fewer_devices(plan):
             for least in self._drafter_plans(fewer):
                 yield least
-        if not self._request.fixed_context and (context := self._largest_context(least)):
-            yield self._with_context(least, context)
+        yield from self._shorter(least)
 
     def _drafter_plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield plans that give the drafter less and less."""
         yield plan
-        # The last place is the processor.
-        elsewhere = [*self._elsewhere(plan)]
+        # The last place is the processor. None is of use where main memory is short.
+        elsewhere = [*self._elsewhere(plan)] if self._lacks_device(plan) else []
         yield from elsewhere[:-1]
         yield from self._shorter_on_gpus(plan)
         moved = plan
@@ -215,11 +219,17 @@ class _Search:
 
     def _shorter_on_gpus(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield a plan with less context that leaves everything where it is, on GPUs."""
-        device, _ = self._shortage(plan) or (HOST, 0)
-        if device == HOST or self._request.fixed_context or not plan.placement.is_on_devices:
+        if self._request.fixed_context or not plan.placement.is_on_devices:
+            return
+        if not self._lacks_device(plan):
             return
         context = self._largest_context(plan)
         if context >= _LEAST_ON_GPU:
+            yield self._with_context(plan, context)
+
+    def _shorter(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
+        """Yield a plan with as much context as fits."""
+        if not self._request.fixed_context and (context := self._largest_context(plan)):
             yield self._with_context(plan, context)
 
     def _may_quantise(self, plan: MemoryPlan) -> bool:
@@ -261,7 +271,7 @@ class _Search:
         The target comes first: draft models are on the processor.
         """
         target = self._request.target
-        if plan.placement.gpu_layers is not None or self._free.keys() == {HOST}:
+        if plan.placement.gpu_layers is not None or not self._free.has_devices:
             return None
         shortage = self._shortage_text(plan)
         # The last place of a drafter is the processor.
@@ -285,7 +295,7 @@ class _Search:
 
     def _fits_devices(self, plan: MemoryPlan) -> bool:
         """Whether a plan fits on all devices but the processor."""
-        devices = {name: size for name, size in self._free.items() if name != HOST}
+        devices = {name: size for name, size in self._free.by_device.items() if name != HOST}
         needed = self._needed(plan)
         return all(needed[name] <= size for name, size in devices.items())
 
@@ -298,7 +308,7 @@ class _Search:
 
     def _is_hopeless(self, plan: MemoryPlan) -> bool:
         """Whether even asking the library would take too much memory, or is in vain."""
-        most = sum(self._free.values())
+        most = self._free.total
         least = self._least(plan)
         return least > _HOPELESS * most or _HOPELESS * cell_bytes(plan.context) > most
 
@@ -326,12 +336,17 @@ class _Search:
             needed.update(model.bytes_by_device(plan.context, kv_type))
         return needed
 
-    def _shortage(self, plan: MemoryPlan) -> tuple[str, int] | None:
-        """Return the device that lacks the most bytes, and the bytes needed there, if one does."""
+    def _shortage(self, plan: MemoryPlan) -> Shortage | None:
+        """Return the device that lacks the most bytes, if one does."""
         needed = self._needed(plan)
         if self._is_hopeless(plan):
-            return HOST, needed[HOST]
-        return lacking(needed, self._free)
+            return Shortage(HOST, needed[HOST], self._free.by_device[HOST])
+        return self._free.shortage(needed)
+
+    def _lacks_device(self, plan: MemoryPlan) -> bool:
+        """Whether something other than main memory lacks the most bytes."""
+        shortage = self._shortage(plan)
+        return shortage is not None and shortage.device != HOST
 
     def _largest_context(self, plan: MemoryPlan) -> int:
         """Return the most tokens of context that fit, 0 where none do."""
@@ -354,5 +369,4 @@ class _Search:
 
     def _shortage_text(self, plan: MemoryPlan) -> str:
         """Return how much a plan that does not fit needs, and how much is free."""
-        device, needed = self._shortage(plan) or (HOST, 0)
-        return shortage_text(device, needed, self._free)
+        return str(self._shortage(plan) or Shortage(HOST, 0, self._free.by_device[HOST]))

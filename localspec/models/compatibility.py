@@ -104,7 +104,7 @@ def memory_check(target: Facts, drafter: Facts, n_ctx: int, *, fixed_context: bo
     )
     if plan.notes and not plan.refusal:
         return Check("memory", CheckResult.HARMLESS, "; ".join(plan.notes))
-    needed, total = format_bytes(plan.needed), format_bytes(sum(free.values()))
+    needed, total = format_bytes(plan.needed), format_bytes(free.total)
     detail = f"{needed} for both at {n_ctx:,} tokens, {total} free"
     return Check("memory", CheckResult.UNFIT if plan.refusal else CheckResult.FITS, detail)
 

@@ -203,7 +203,7 @@ def _require_room(model: ScaledModel | ScaledHead, folder: Path, type_name: str)
     quantised = 0 if type_name in _FILE_TYPES else model.size * 17 // 32
     room = {
         f"on the disk of {folder}": (model.size + quantised, shutil.disk_usage(folder).free),
-        "in memory": (quantised or model.size, sum(free_memory().values())),
+        "in memory": (quantised or model.size, free_memory().total),
     }
     # A little less than what fits: something else may need a part of it meanwhile.
     most = 0.9 * model.shape.parameters * min(free / needed for needed, free in room.values())

@@ -152,8 +152,8 @@ def test_a_gpu_in_the_processor_has_no_more_than_main_memory(
     monkeypatch.setattr(available, "devices", lambda: found)
     monkeypatch.setattr(available, "usual_gpus", lambda: ["Vulkan0"])
     monkeypatch.setattr(available, "host_memory", lambda: 4 * GIB)
-    assert free_memory()["Vulkan0"] // GIB == free
-    assert free_memory()[HOST] < 4 * GIB
+    assert free_memory().by_device["Vulkan0"] // GIB == free
+    assert free_memory().by_device[HOST] < 4 * GIB
 
 
 def test_facts_know_experts() -> None:

@@ -10,6 +10,7 @@ from fakes.eagle3 import SHAPES, write_head, write_target
 from localspec.drafters.eagle3 import Eagle3
 from localspec.engine.engine import load
 from localspec.loading import acceptance_check, drafter_plan
+from localspec.memory.available import FreeMemory
 from localspec.models import own_drafters
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.drafter import Limit
@@ -160,7 +161,7 @@ def test_the_next_drafter_must_fit_beside_the_target(
     files: dict[str, Path], own: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own("foreign", "head")
-    monkeypatch.setattr(drafter_plan, "free_memory", lambda *_: {"CPU": 1000})
+    monkeypatch.setattr(drafter_plan, "free_memory", lambda *_: FreeMemory({"CPU": 1000}))
     with load(files["target"], **OPTIONS) as engine:
         assert engine.drafter_set.names == ["suffix"]
         assert "head.gguf is left out: it would need" in str(engine.drafter_set.reason)

@@ -13,7 +13,7 @@ from localspec.llama.placement import Placement
 from localspec.loading import equal_digits
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.equal_digits import measured, remembered
-from localspec.memory.available import HOST
+from localspec.memory.available import HOST, FreeMemory
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.paths import cache_folder
 
@@ -52,11 +52,11 @@ def test_on_a_gpu_its_memory_counts(
 ) -> None:
     asked = []
 
-    def free_memory(placement: Placement) -> dict[str, int]:
+    def free_memory(placement: Placement) -> FreeMemory:
         asked.append(placement)
         if lost:
             raise WorkerError("it is gone")
-        return {HOST: 1000}
+        return FreeMemory({HOST: 1000})
 
     monkeypatch.setattr(target_model, "is_offloaded", True)
     monkeypatch.setattr(equal_digits, "free_memory", free_memory)

@@ -19,7 +19,7 @@ from localspec.gguf.facts import facts_of
 from localspec.gguf.matrix_heads import MEDUSA, MLP, MatrixHead, matrix_head_of
 from localspec.gguf.reader import read_header
 from localspec.loading.matrix_heads import LoadedMatrixHead, checked_matrix_head
-from localspec.memory.available import HOST
+from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.plan import MemoryRequest, best_plan
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
@@ -132,7 +132,7 @@ def test_a_switch_to_them_keeps_the_text(tmp_path: Path, target: Path, write: Wr
 def test_the_memory_plan_counts_them(tmp_path: Path, target: Path, write: Write) -> None:
     path = write(tmp_path / "heads.gguf")
     of, heads = facts_of(target), facts_of(path)
-    free = {HOST: 1 << 40}
+    free = FreeMemory({HOST: 1 << 40})
     without = best_plan(MemoryRequest(target=of, context=256), free)
     request = MemoryRequest(target=of, context=256, matrix_heads=(heads,))
     assert best_plan(request, free).needed == without.needed + heads.size
@@ -142,8 +142,8 @@ def test_the_memory_plan_counts_them(tmp_path: Path, target: Path, write: Write)
     with_output = best_plan(replace(request, matrix_heads=(borrowing,)), free).needed
     assert with_output == without.needed + borrowing.size + output
     # With a byte too few, the heads are refused, or left out if nobody named them.
-    needed = best_plan(request, {HOST: without.needed}).needed
-    little = {HOST: needed - 1}
+    needed = best_plan(request, FreeMemory({HOST: without.needed})).needed
+    little = FreeMemory({HOST: needed - 1})
     fixed = replace(request, fixed_context=True)
     assert "--draft suffix" in str(best_plan(fixed, little).refusal)
     optional = best_plan(replace(fixed, optional_drafter=True), little)

@@ -18,7 +18,7 @@ from localspec.llama.context import Context
 from localspec.llama.dry_run import ContextMemory, DryModel
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.loading import places
-from localspec.memory.available import HOST
+from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.context_sizes import ContextSizes
 from localspec.utils.format import format_bytes
 
@@ -46,7 +46,7 @@ def load(path: Path) -> Iterator[Load]:
 def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """The free memory that is planned with."""
     found = {HOST: 2**40}
-    monkeypatch.setattr(places, "free_memory", lambda *_: dict(found))
+    monkeypatch.setattr(places, "free_memory", lambda *_: FreeMemory(dict(found)))
     return found
 
 

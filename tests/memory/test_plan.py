@@ -14,7 +14,7 @@ from localspec.gguf.facts import facts_of
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.loading.config import RuntimeConfig
-from localspec.memory.available import HOST
+from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
 from localspec.models.registry import bundled
@@ -49,13 +49,13 @@ SMALLER_CACHE = needed(PAIR.target) + needed(PAIR.drafter, kv_type="q8_0")
 
 @pytest.mark.parametrize("free", [BOTH, 100 * BOTH])
 def test_all_is_kept_where_it_fits(free: int) -> None:
-    plan = memory_plan(request(), {HOST: free})
+    plan = memory_plan(request(), FreeMemory({HOST: free}))
     assert plan == MemoryPlan(CONTEXT, "f16", needed=plan.needed, placement=ON_PROCESSOR)
     assert plan.needed == pytest.approx(BOTH, rel=0.2)
 
 
 def test_a_drafter_nobody_asked_for_goes_first() -> None:
-    plan = memory_plan(replace(request(), optional_drafter=True), {HOST: BOTH - 1})
+    plan = memory_plan(replace(request(), optional_drafter=True), FreeMemory({HOST: BOTH - 1}))
     assert (plan.context, plan.notes) == (CONTEXT, ())
     assert plan.no_drafter == (
         f"terminal-5m-q4_0.gguf is left out: both would need {format_bytes(BOTH)}, "
@@ -76,14 +76,14 @@ def test_with_heads_inside_their_snapshots_go_too(tmp_path: Path) -> None:
         placement=ON_PROCESSOR,
         snapshots=SNAPSHOTS,
     )
-    plan = memory_plan(with_heads, {HOST: alone})
+    plan = memory_plan(with_heads, FreeMemory({HOST: alone}))
     assert (plan.context, plan.snapshots) == (256, 0)
     assert plan.no_drafter and "is left out" in plan.no_drafter
-    assert memory_plan(with_heads, {HOST: 100 * alone}).snapshots == SNAPSHOTS
+    assert memory_plan(with_heads, FreeMemory({HOST: 100 * alone})).snapshots == SNAPSHOTS
 
 
 def test_a_drafter_asked_for_keeps_its_cache_in_fewer_bits() -> None:
-    plan = memory_plan(request(), {HOST: BOTH - 1})
+    plan = memory_plan(request(), FreeMemory({HOST: BOTH - 1}))
     assert (plan.context, plan.drafter_kv_type, plan.no_drafter) == (CONTEXT, "q8_0", None)
     assert [note.partition(",")[0] for note in plan.notes] == [
         "the drafter's cache is kept as q8_0"
@@ -92,7 +92,7 @@ def test_a_drafter_asked_for_keeps_its_cache_in_fewer_bits() -> None:
 
 def test_then_the_context_shrinks_to_what_just_fits() -> None:
     free = SMALLER_CACHE - 1
-    plan = memory_plan(request(), {HOST: free})
+    plan = memory_plan(request(), FreeMemory({HOST: free}))
     assert plan.drafter_kv_type == "q8_0"
     assert plan.notes[-1].startswith(f"context {plan.context}: {CONTEXT} would need ")
     fits, more = (
@@ -103,13 +103,13 @@ def test_then_the_context_shrinks_to_what_just_fits() -> None:
 
 
 def test_without_flash_attention_no_cache_can_be_kept_in_fewer_bits() -> None:
-    plan = memory_plan(replace(request(), flash_attention=False), {HOST: BOTH})
+    plan = memory_plan(replace(request(), flash_attention=False), FreeMemory({HOST: BOTH}))
     assert plan.drafter_kv_type == "f16"
     assert plan.context < CONTEXT
 
 
 def test_a_context_that_was_named_is_refused_with_the_largest_that_fits() -> None:
-    free = {HOST: needed(PAIR.target) // 2}
+    free = FreeMemory({HOST: needed(PAIR.target) // 2})
     named = replace(request(), drafters=(), fixed_context=True)
     with pytest.raises(ModelLoadError, match=r"8192 tokens would need .* try --ctx \d+$") as error:
         memory_plan(named, free)
@@ -124,7 +124,7 @@ def test_a_context_that_was_named_is_refused_with_the_largest_that_fits() -> Non
 def test_where_nothing_fits_it_is_said_and_no_memory_is_tried(context: int, free: int) -> None:
     hopeless = replace(request(), context=context, fixed_context=True)
     with pytest.raises(ModelLoadError, match=r"try a smaller quantisation, or --draft suffix$"):
-        memory_plan(hopeless, {HOST: free})
+        memory_plan(hopeless, FreeMemory({HOST: free}))
 
 
 LIMITED = """

@@ -8,7 +8,7 @@ from fakes.vocabularies import words, write_model
 
 from localspec.errors import ModelLoadError
 from localspec.gguf.facts import facts_of
-from localspec.memory.available import HOST
+from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.plan import MemoryRequest, memory_plan
 from localspec.models import compatibility
 from localspec.models.compatibility import checks
@@ -63,7 +63,7 @@ CONTEXT = 4096
 
 def memory_check(free: int, monkeypatch: pytest.MonkeyPatch, context: int | None) -> Check:
     """What is said of the bundled pair on a machine with so many free bytes."""
-    monkeypatch.setattr(compatibility, "free_memory", lambda: {HOST: free})
+    monkeypatch.setattr(compatibility, "free_memory", lambda: FreeMemory({HOST: free}))
     found = checks(*map(facts_of, bundled()), context)
     return next(each for each in found if each.name == "memory")
 
@@ -88,7 +88,7 @@ def test_memory_is_short_for_a_pair_when_it_is_for_loading(
         fixed_context=context is not None,
     )
     try:
-        plan = memory_plan(request, {HOST: free})
+        plan = memory_plan(request, FreeMemory({HOST: free}))
     except ModelLoadError:
         assert check.verdict is CheckResult.UNFIT
     else:

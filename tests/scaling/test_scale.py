@@ -19,6 +19,7 @@ from localspec.gguf.check import check_generative
 from localspec.llama import quantize
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
+from localspec.memory.available import FreeMemory
 from localspec.scaling import scale as command
 from localspec.scaling.scale import scale_model, scaled_model
 from localspec.scaling.shape import Size, scaled_shape
@@ -307,7 +308,7 @@ def test_room_is_asked_for_first(
         patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
         with pytest.raises(InvalidValueError, match="on the disk"):
             scaled_model(target_path, SIZE, type_name, tmp_path)
-    monkeypatch.setattr(command, "free_memory", lambda: {"CPU": 2**19, "GPU": 2**19})
+    monkeypatch.setattr(command, "free_memory", lambda: FreeMemory({"CPU": 2**19, "GPU": 2**19}))
     with pytest.raises(InvalidValueError, match="in memory"):
         scaled_model(target_path, SIZE, type_name, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -18,7 +18,7 @@ from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.llama.rpc_server import RpcServer
 from localspec.loading import places
 from localspec.memory import drafter_places, plan
-from localspec.memory.available import HOST
+from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import MemoryPlan, MemoryRequest, best_plan
 from localspec.models.registry import bundled
@@ -162,7 +162,9 @@ def test_each_of_several_devices_has_a_share(devices: tuple[str, str]) -> None:
             assert not any("no effect" in note for note in engine.notes)
 
 
-def planned(devices: tuple[str, str], free: dict[str, int], **request: Any) -> MemoryPlan:
+def planned(
+    devices: tuple[str, str], free: dict[str, int], unified: tuple[str, ...] = (), **request: Any
+) -> MemoryPlan:
     """What is planned for the bundled pair on the first device, or for another target."""
     usual = {
         "target": facts_of(PAIR.target),
@@ -172,7 +174,7 @@ def planned(devices: tuple[str, str], free: dict[str, int], **request: Any) -> M
         "placement": Placement(devices=devices),
     }
     request = usual | request
-    return best_plan(MemoryRequest(**request), free)
+    return best_plan(MemoryRequest(**request), FreeMemory(free, frozenset(unified)))
 
 
 def needed_there(path: Path, device: str, context: int = 1024) -> int:
@@ -301,6 +303,25 @@ def test_a_target_without_room_has_as_many_layers_there_as_fit(
         assert len(plan.notes) == 1
 
 
+def test_what_shares_main_memory_is_not_moved_into_it(devices: tuple[str, str]) -> None:
+    """A GPU in the processor: nothing is gained, so the context shrinks as on a processor."""
+    first, _ = devices
+    here = Placement(devices=(first,))
+    both = planned(devices, {HOST: AMPLE, first: AMPLE}, placement=here).needed
+    options = {"placement": here, "context": 4096, "fixed_context": False}
+    room = {HOST: both, first: AMPLE}
+    separate = planned(devices, room, **options)
+    assert (separate.context, separate.notes) == (4096, ())
+    shared = planned(devices, {**room, first: both}, unified=(first,), **options)
+    assert shared.placement == here and shared.drafter_placement is None
+    assert 512 < shared.context < 4096
+    assert shared.drafter_kv_type == "q8_0"
+    assert f"of main memory, {first} included" in shared.notes[-1]
+    # What the GPU itself has no room for still goes to the processor.
+    little = planned(devices, {HOST: AMPLE, first: both // 4}, unified=(first,), placement=here)
+    assert little.placement.gpu_layers and not little.refusal
+
+
 def test_experts_leave_a_device_before_layers_do(devices: tuple[str, str], moe: Path) -> None:
     first, _ = devices
     facts, here = facts_of(moe), Placement(devices=(first,))
@@ -323,7 +344,7 @@ def test_what_the_plan_moved_is_loaded_there_and_said(
     first, _ = devices
     with localspec.load(draft=DRAFTER) as engine:
         here = text_and_drafts(engine, depth=3)
-    free = {HOST: AMPLE, first: needed_there(PAIR.target, first) // 2}
+    free = FreeMemory({HOST: AMPLE, first: needed_there(PAIR.target, first) // 2})
     monkeypatch.setattr(plan, "free_memory", lambda *_placements: free)
     with localspec.load(draft=DRAFTER, device=[first], context=1024) as engine:
         layers = engine.model.placement.gpu_layers

@@ -19,7 +19,7 @@ from localspec.llama.model import Model
 from localspec.llama.placement import Placement
 from localspec.llama.rpc_server import RpcServer
 from localspec.loading.calibration import remembered
-from localspec.memory.available import HOST, free_memory
+from localspec.memory.available import HOST, FreeMemory, free_memory
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import MemoryRequest, best_plan
 from localspec.models.registry import bundled
@@ -114,7 +114,7 @@ def test_heads_are_where_their_target_is(
 
 def test_the_memory_plan_knows_the_workers(workers: list[str]) -> None:
     free = free_memory(Placement(rpc=tuple(workers)))
-    assert free.keys() >= {HOST, *workers}
+    assert free.by_device.keys() >= {HOST, *workers}
     facts = facts_of(bundled().target)
     model = ModelMemory(facts, Placement(rpc=tuple(workers)), flash_attention=None)
     needed = model.bytes_by_device(512, "f16")
@@ -122,7 +122,7 @@ def test_the_memory_plan_knows_the_workers(workers: list[str]) -> None:
     assert all(needed[each] > facts.size / 4 for each in workers)
     placement = Placement(gpu_layers=-1, rpc=tuple(workers))
     request = MemoryRequest(target=facts, context=512, fixed_context=True, placement=placement)
-    plan = best_plan(request, free | {workers[1]: 2**20})
+    plan = best_plan(request, FreeMemory({**free.by_device, workers[1]: 2**20}))
     assert plan.refusal and f"on {workers[1]}, and 1.0 MB are free" in plan.refusal
 
 

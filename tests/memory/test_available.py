@@ -1,0 +1,55 @@
+"""What is free, and what of it is free only once: a GPU may compute in main memory."""
+
+import pytest
+
+from localspec.llama import devices
+from localspec.llama.devices import GPU, INTEGRATED_GPU, Device
+from localspec.memory import available
+from localspec.memory.available import HOST, FreeMemory, Shortage
+
+GIB = 2**30
+
+
+def test_the_worst_shortage_is_told() -> None:
+    free = FreeMemory({HOST: 5, "CUDA0": 9})
+    assert free.total == 14
+    assert free.shortage({HOST: 5, "CUDA0": 9}) is None
+    assert free.shortage({HOST: 6, "CUDA0": 9}) == Shortage(HOST, 6, 5)
+    assert free.shortage({HOST: 6, "CUDA0": 11}) == Shortage("CUDA0", 11, 9)
+    assert free.shortage({"of another machine": 99}) is None
+
+
+# The system and the driver may count differently: the larger of both is there.
+@pytest.mark.parametrize(("host", "gpu"), [(5, 3), (5, 9)])
+def test_what_a_gpu_in_main_memory_takes_is_missing_there(host: int, gpu: int) -> None:
+    free = FreeMemory({HOST: host, "MTL0": gpu, "desk:1": 2}, frozenset({"MTL0"}))
+    most = max(gpu, host)
+    assert free.total == most + 2
+    assert free.shortage({"MTL0": gpu, HOST: most - gpu, "desk:1": 2}) is None
+    assert free.shortage({"MTL0": gpu + 1}) == Shortage("MTL0", gpu + 1, gpu)
+    both = Shortage(HOST, most + 1, most, ("MTL0",))
+    assert free.shortage({"MTL0": gpu, HOST: most + 1 - gpu, "desk:1": 2}) == both
+    words = f"would need {most + 1} bytes of main memory, MTL0 included, and {most} bytes are free"
+    assert str(both) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "machine", "unified"),
+    [
+        ("Vulkan0", INTEGRATED_GPU, "x86_64", True),
+        ("Vulkan0", GPU, "x86_64", False),
+        ("CUDA0", GPU, "arm64", False),
+        ("MTL0", GPU, "arm64", True),
+        ("MTL0", GPU, "x86_64", False),  # an AMD card of its own
+    ],
+)
+def test_which_gpus_compute_in_main_memory(
+    name: str, kind: str, machine: str, unified: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Device(name, "a GPU", kind, 9 * GIB, 16 * GIB)
+    monkeypatch.setattr(devices.platform, "machine", lambda: machine)
+    monkeypatch.setattr(available, "devices", lambda: [gpu])
+    monkeypatch.setattr(available, "usual_gpus", lambda: [name])
+    found = available.free_memory()
+    assert found.unified == (frozenset({name}) if unified else frozenset())
+    assert found.by_device.keys() == {HOST, name}
