@@ -3,14 +3,16 @@
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from localspec.bench.runner import warm_up
-from localspec.engine.engine import Engine, load
+from localspec.drafters.spec import DraftOption
+from localspec.engine.engine import Engine, load_with
 from localspec.engine.generation import Generation, Token
 from localspec.engine.prompt import Prompt
+from localspec.loading.config import RuntimeConfig
 from localspec.utils.tokens import common_prefix
 
 
@@ -41,11 +43,13 @@ class Comparison(AbstractContextManager["Comparison"]):
 
     def __init__(self, target: Path, drafter: Path, **runtime: Any) -> None:
         with ExitStack() as stack:
-            plain = stack.enter_context(load(target, "none", **runtime))
+            config = RuntimeConfig.of(**runtime)
+            plain = stack.enter_context(load_with(target, "none", config))
             # Otherwise each would choose its own number on a busy machine.
             plain.keep_threads()
-            runtime["most_threads"] = plain.threads
-            speculative = stack.enter_context(load(target, ["suffix", drafter], **runtime))
+            config = replace(config, most_threads=plain.threads)
+            drafts: list[DraftOption] = ["suffix", drafter]
+            speculative = stack.enter_context(load_with(target, drafts, config, beside=plain))
             self._engines = stack.pop_all()
         self.plain = Decoding("plain", plain)
         self.speculative = Decoding("localspec", speculative)

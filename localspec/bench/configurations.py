@@ -123,7 +123,7 @@ class Sweep:
                 if draft == NONE:
                     continue
                 try:
-                    engine = load_with(target, self.choices(draft), runtime)
+                    engine = load_with(target, self.choices(draft), runtime, beside=plain)
                 except (DrafterMismatchError, ModelLoadError) as error:
                     if not self._is_optional(draft):
                         raise

@@ -44,9 +44,10 @@ class Engine(Closing, Texts):
         *,
         remember: bool = False,
         copied_texts: Sequence[str] = (),
+        weights: Model | None = None,
     ) -> None:
         began, self._closed = perf_counter(), False
-        self._config = EngineConfig(model, draft, runtime, remember, tuple(copied_texts))
+        self._config = EngineConfig(model, draft, runtime, remember, tuple(copied_texts), weights)
         self.scheduler = Scheduler()
         self.lock = self.scheduler.lock
         slots = Slots(load_models(self._config), self.scheduler)
@@ -213,7 +214,8 @@ class Engine(Closing, Texts):
         for slot in reversed(self._slots.all):
             slot.loaded.close_caches()
         loaded.drafters.close()
-        loaded.target.model.close()
+        if loaded.target.model is not self._config.weights:
+            loaded.target.model.close()
 
     def _keep_costs(self) -> None:
         self.slot.loaded.keep_costs(max(len(slot.target.tokens) for slot in self._slots.all))
@@ -310,11 +312,21 @@ def load_with(
     *,
     remember: bool = False,
     copied_texts: Sequence[str] = (),
+    beside: Engine | None = None,
 ) -> Engine:
-    """Load as `load` does, with options that were checked, and files that were read."""
+    """Load as `load` does, with options that were checked, and files that were read.
+
+    beside: an engine of the same file that lives longer; its weights are used by both, if they
+    have the heads inside that the drafters need. The two take turns.
+    """
     library.clear_pending_interrupt()
     engine = Engine(
-        model, parse_draft(draft), runtime, remember=remember, copied_texts=copied_texts
+        model,
+        parse_draft(draft),
+        runtime,
+        remember=remember,
+        copied_texts=copied_texts,
+        weights=beside.model if beside else None,
     )
     try:
         library.raise_pending_interrupt()

@@ -212,13 +212,17 @@ class RuntimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """The arguments of `engine.load`, checked, and its files, read."""
+    """The arguments of `engine.load`, checked, and its files, read.
+
+    weights: the target of another engine, which is shared if it can be; that engine frees it.
+    """
 
     model: str | Path | None
     draft: DraftRequest
     runtime: RuntimeConfig
     remember: bool = False
     copied_texts: tuple[str, ...] = ()
+    weights: Model | None = None
 
 
 def threads_for(weights: int) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from localspec.drafters.spec import DraftRequest
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import MTP_KINDS, kind_of
+from localspec.llama.model import Model
 from localspec.llama.rollback import SNAPSHOTS
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.drafter_finder import (
@@ -21,15 +22,16 @@ from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
 
 
 def plan_drafters(
-    request: DraftRequest, target: Facts, runtime: RuntimeConfig
+    request: DraftRequest, target: Facts, runtime: RuntimeConfig, weights: Model | None = None
 ) -> tuple[FoundDrafters, MemoryPlan]:
     """Find the drafters, and plan the memory of all models and caches; nothing is loaded.
 
+    weights: the target, if it is in memory already.
     A draft model that `auto` added is left out if it does not fit, and the next one is tried.
     Raises ModelLoadError if the target or a named drafter does not fit.
     """
     found, unfit = find_drafters(request, target.files[0]), list[Path]()
-    while (plan := memory_plan(_memory_request(found, target, runtime))).no_drafter:
+    while (plan := memory_plan(_memory_request(found, target, runtime, weights))).no_drafter:
         # Another of the target's own drafters may be smaller.
         unfit += [each.facts.files[0] for each in found.drafters if each.facts]
         alone = found.without_models(plan.no_drafter)
@@ -39,7 +41,14 @@ def plan_drafters(
     return found, plan
 
 
-def _memory_request(found: FoundDrafters, target: Facts, runtime: RuntimeConfig) -> MemoryRequest:
+def can_share(weights: Model | None, found: FoundDrafters) -> bool:
+    """Whether these weights of a target have the heads inside that drafters need."""
+    return weights is not None and weights.mtp == found.inside
+
+
+def _memory_request(
+    found: FoundDrafters, target: Facts, runtime: RuntimeConfig, weights: Model | None
+) -> MemoryRequest:
     request = found.request
     return MemoryRequest(
         target=target,
@@ -57,6 +66,7 @@ def _memory_request(found: FoundDrafters, target: Facts, runtime: RuntimeConfig)
         snapshots=SNAPSHOTS if found.inside or not (request.auto or request.is_off) else 0,
         branches=found.branches - 1,
         matrix_heads=found.matrix_heads,
+        target_loaded=can_share(weights, found),
     )
 
 

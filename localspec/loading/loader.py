@@ -10,6 +10,7 @@ from localspec.control.cost_profile import CostProfile
 from localspec.control.policies import Policies
 from localspec.drafters.spec import DraftRequest
 from localspec.drafters.suffix_store import PastTexts
+from localspec.errors import ModelLoadError
 from localspec.gguf.reader import Header
 from localspec.llama import extra_buffers
 from localspec.llama.batch_invariance import InvariantWidth
@@ -23,7 +24,7 @@ from localspec.loading.context_limit import within_model
 from localspec.loading.copy_sources import copy_sources
 from localspec.loading.drafter_finder import find_drafters
 from localspec.loading.drafter_loader import LoadedDrafters, load_drafters
-from localspec.loading.drafter_plan import plan_drafters
+from localspec.loading.drafter_plan import can_share, plan_drafters
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
 from localspec.loading.invariant_widths import reproducible_note
@@ -213,14 +214,20 @@ class LoadedModels:
 
 
 def load_models(config: EngineConfig) -> LoadedModels:
-    """Load the target and its drafters; on an error, free everything. Raises as `engine.load`."""
+    """Load the target and its drafters; on an error, free everything. Raises as `engine.load`.
+
+    ModelLoadError, too, where weights are to be shared and the rest has no room beside them.
+    """
     path = registry.bundled().target if config.model is None else locate(config.model)
     facts = loadable_facts(path)
     runtime, context_note = within_model(config.runtime, facts)
     useless, drafter_place = target_notes(runtime.placement, facts), runtime.drafter_placement
-    layers = facts.header.number("block_count") or 0
-    runtime = replace(runtime, placement=runtime.placement.for_layers(layers))
-    found, plan = plan_drafters(config.draft, facts, runtime)
+    layers, shared = facts.header.number("block_count") or 0, config.weights
+    placement = shared.placement if shared else runtime.placement.for_layers(layers)
+    runtime = replace(runtime, placement=placement)
+    found, plan = plan_drafters(config.draft, facts, runtime, shared)
+    if shared and plan.placement != placement:
+        raise ModelLoadError(f"there is no room beside another engine: {'; '.join(plan.notes)}")
     only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
     runtime = replace(
         runtime,
@@ -229,8 +236,11 @@ def load_models(config: EngineConfig) -> LoadedModels:
         drafter_placement=plan.drafter_placement,
     )
     with ExitStack() as undo:
-        weights = Model(path, runtime.placement, mtp=found.inside)
-        undo.callback(weights.close)
+        if shared and can_share(shared, found):
+            weights = shared
+        else:
+            weights = Model(path, runtime.placement, mtp=found.inside)
+            undo.callback(weights.close)
         target = runtime.context_for(
             weights,
             facts.header,

@@ -25,7 +25,8 @@ class ModelMemory:
     placement: of the model; split rows are counted by layers. flash_attention: as in
     RuntimeConfig. snapshots, branches: as in Context. mtp: whether the model are heads of
     multi-token prediction in this file. inside: whether this file is their target's: then their
-    weights are in it, and are not counted as the target's.
+    weights are in it, and are not counted as the target's. loaded: whether the weights are in
+    memory already: then only the cache is counted.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ModelMemory:
         branches: int = 0,
         mtp: bool = False,
         inside: bool = False,
+        loaded: bool = False,
     ) -> None:
         self.name = facts.files[0].name
         self._facts = facts
@@ -46,6 +48,9 @@ class ModelMemory:
         left_out = {each.name for each in facts.tensors} - self._sizes.keys()
         self._size = facts.size - sum(each.size for each in facts.tensors if each.name in left_out)
         self._vocabulary = 0 if inside else estimate.vocabulary_bytes(facts.header)
+        self._loaded = loaded
+        if loaded:
+            self._size = self._vocabulary = 0
         self._contexts = ContextSizes(
             facts.files[0],
             facts.header,
@@ -95,6 +100,8 @@ class ModelMemory:
 
     def _weights(self) -> Counter[str]:
         """Return the bytes of the weights by device."""
+        if self._loaded:
+            return Counter()
         layers, output = self._contexts.dry_model.layers, self._contexts.last_device
         weights = Counter[str]()
         for tensor in self._tensors:

@@ -44,6 +44,7 @@ class MemoryRequest:
     """What is to be loaded.
 
     context: tokens of text. fixed_context: whether the user named the context, which then stays.
+    target_loaded: whether the target's weights are in memory already, at `placement`.
     drafters: the models that draft; the target itself stands for the heads inside.
     optional_drafter: whether they may be left out, because nobody asked for them. kv_type to
     flash_attention: as in RuntimeConfig. snapshots, branches: of the target, as in Context; no
@@ -65,6 +66,7 @@ class MemoryRequest:
     snapshots: int = 0
     branches: int = 0
     matrix_heads: tuple[Facts, ...] = ()
+    target_loaded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,7 @@ class _Search:
             plan.placement,
             snapshots=plan.snapshots,
             branches=self._request.branches,
+            loaded=self._request.target_loaded,
         )
 
     def _drafter(self, drafter: Facts, plan: MemoryPlan) -> ModelMemory:

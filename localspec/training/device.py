@@ -53,7 +53,7 @@ def described(device: torch.device) -> str:
 def low_precision(device: torch.device) -> bool:
     """Whether 16-bit floats (bfloat16) are computed by the hardware."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
         # Without these instructions, 16-bit floats are emulated, and slower than 32-bit ones.
         asked = (getattr(torch.cpu, name, None) for name in _INSTRUCTIONS)
