@@ -27,6 +27,7 @@ def plan_drafters(
     """Find the drafters, and plan the memory of all models and caches; nothing is loaded.
 
     weights: the target, if it is in memory already.
+
     A draft model that `auto` added is left out if it does not fit, and the next one is tried.
     Raises ModelLoadError if the target or a named drafter does not fit.
     """
@@ -41,9 +42,9 @@ def plan_drafters(
     return found, plan
 
 
-def can_share(weights: Model | None, found: FoundDrafters) -> bool:
-    """Whether these weights of a target have the heads inside that drafters need."""
-    return weights is not None and weights.mtp == found.inside
+def shareable(weights: Model | None, found: FoundDrafters) -> Model | None:
+    """Return the weights of a target that these drafters can use, with the heads inside or not."""
+    return weights if weights and weights.mtp == found.inside else None
 
 
 def _memory_request(
@@ -66,7 +67,7 @@ def _memory_request(
         snapshots=SNAPSHOTS if found.inside or not (request.auto or request.is_off) else 0,
         branches=found.branches - 1,
         matrix_heads=found.matrix_heads,
-        target_loaded=can_share(weights, found),
+        target_loaded=shareable(weights, found) is not None,
     )
 
 

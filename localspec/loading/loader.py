@@ -24,7 +24,7 @@ from localspec.loading.context_limit import within_model
 from localspec.loading.copy_sources import copy_sources
 from localspec.loading.drafter_finder import find_drafters
 from localspec.loading.drafter_loader import LoadedDrafters, load_drafters
-from localspec.loading.drafter_plan import can_share, plan_drafters
+from localspec.loading.drafter_plan import plan_drafters, shareable
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
 from localspec.loading.invariant_widths import reproducible_note
@@ -236,9 +236,8 @@ def load_models(config: EngineConfig) -> LoadedModels:
         drafter_placement=plan.drafter_placement,
     )
     with ExitStack() as undo:
-        if shared and can_share(shared, found):
-            weights = shared
-        else:
+        weights = shareable(shared, found)
+        if weights is None:
             weights = Model(path, runtime.placement, mtp=found.inside)
             undo.callback(weights.close)
         target = runtime.context_for(
