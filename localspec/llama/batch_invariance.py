@@ -110,11 +110,14 @@ def logits_by(context: KVSequence, rows: int, prefix: int, count: int) -> np.nda
     tokens = [7 * i % min(50, context.n_vocab) for i in range(prefix + count)]
     context.set_tokens(tokens[:prefix])
     kept = []
-    for start in range(prefix, prefix + count, rows):
+    start = prefix
+    while start < prefix + count:
+        width = min(rows, context.most_kept)
         # The last pass is filled to its width, as in decoding.
-        chain = (tokens[start : start + rows] + tokens)[:rows]
+        chain = (tokens[start : start + width] + tokens)[:width]
         kept.append(context.score(chain[0], Draft(chain[1:])).logits.copy())
-        context.commit(range(rows - 1))
+        context.commit(range(width - 1))
+        start += width
     return np.concatenate(kept)[:count]
 
 

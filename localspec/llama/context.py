@@ -29,8 +29,11 @@ class Context:
     n_ctx: the most tokens of one text. texts: how many texts there is room for. branches: how many
     further branches, beside the first of each, drafts may have, those of all texts together; 0
     where only chains are scored. threads: CPU threads. flash_attention: None lets the library
-    decide. kv_type: the ggml type of keys and values. snapshots: how many tokens of a pass a
-    recurrent model can roll back without a checkpoint, if the library supports that.
+    decide. kv_type: the ggml type of keys and values. swa_full: whether layers with a sliding
+    window keep the whole text; else their cells are used again behind the window, in an order that
+    depends on which drafts were rejected, and attention adds in the order of the cells. snapshots:
+    how many tokens of a pass a recurrent model can roll back without a checkpoint, if the library
+    supports that.
 
     n_cells: the most tokens of one text, padding of a pass included. rollback: how texts can be cut
     back. splits_unequal: whether the library computes passes of different numbers of rows one after
@@ -56,6 +59,7 @@ class Context:
         branches: int = 0,
         flash_attention: bool | None = None,
         kv_type: int = llama_cpp.GGML_TYPE_F16,
+        swa_full: bool = False,
         snapshots: int = 0,
     ) -> None:
         self.model = model
@@ -71,6 +75,7 @@ class Context:
             "threads": threads,
             "flash_attention": flash_attention,
             "kv_type": kv_type,
+            "swa_full": swa_full,
             "snapshots": snapshots,
         }
         self.sequences: list[KVSequence] = []
@@ -152,7 +157,7 @@ class Context:
 
     def shape(self, threads: int) -> dict[str, Any]:
         """The arguments for a context that reads this cache. threads: of its own."""
-        options = {name: self._options[name] for name in ("flash_attention", "kv_type")}
+        options = {name: self._options[name] for name in ("flash_attention", "kv_type", "swa_full")}
         return {**options, "threads": threads, "n_ctx": self._n_ctx}
 
     def leave(self, sequence: KVSequence) -> None:

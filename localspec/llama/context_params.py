@@ -14,6 +14,8 @@ from localspec.speculation.draft import MAX_DEPTH
 CHUNK = 512
 # A decode has at most as many rows as the context has cells; trials at load have several.
 _LEAST_CELLS = 64
+# Attention is computed over a multiple of so many cells: the least that all cells in use fit in.
+ATTENTION_STEP = 256
 # The most rows with logits in one decode; each row reserves n_vocab floats of compute buffer.
 OUTPUT_ROWS = MAX_DEPTH + 1
 
@@ -24,6 +26,7 @@ def context_params(
     threads: int,
     flash_attention: bool | None,
     kv_type: int,
+    swa_full: bool = False,
     snapshots: int = 0,
     texts: int = 1,
     branches: int = 0,
@@ -37,8 +40,8 @@ def context_params(
     params.kv_unified = True
     # The library ends the process where this is less than `n_seq_max`.
     params.n_outputs_max = max(OUTPUT_ROWS, params.n_seq_max)
-    # Layers with a sliding window cache the window and one pass, not the whole text.
-    params.swa_full = False
+    # Else layers with a sliding window cache the window and one pass.
+    params.swa_full = swa_full
     # The library sets 0 for architectures without snapshots.
     params.n_rs_seq = snapshots
     params.n_threads = params.n_threads_batch = threads

@@ -45,6 +45,7 @@ class HeadContext(Context):
         texts: int = 1,
         flash_attention: bool | None = None,
         kv_type: int = llama_cpp.GGML_TYPE_F16,
+        swa_full: bool = False,
     ) -> None:
         self._target = target
         self._encoder_width = encoder_width
@@ -62,6 +63,7 @@ class HeadContext(Context):
             texts=texts,
             flash_attention=flash_attention,
             kv_type=kv_type,
+            swa_full=swa_full,
         )
         target.head_contexts.append(self)
 

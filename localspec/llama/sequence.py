@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 from localspec.llama.batch import Batch, require_at_most
-from localspec.llama.context_params import OUTPUT_ROWS
+from localspec.llama.context_params import ATTENTION_STEP, OUTPUT_ROWS
 from localspec.llama.model import Model
 from localspec.llama.prefix import place_to_mark, take_prefix
 from localspec.llama.rollback import Memory, Rollback
-from localspec.llama.state import State
+from localspec.llama.state import State, restore, state_of
 from localspec.llama.tree import Tree
 from localspec.speculation.draft import NOTHING, Draft
 from localspec.speculation.passes import Pass, Scores, draft_pass
@@ -104,9 +104,19 @@ class KVSequence(Closing):
 
     def set_width(self, least_rows: int, *, is_uniform: bool = False) -> None:
         """Set `least_rows` and `is_uniform`."""
-        if is_uniform or self.is_uniform:
-            self.chunk = least_rows if is_uniform else self.context.chunk
         self.least_rows, self.is_uniform = least_rows, is_uniform
+
+    @property
+    def most_kept(self) -> int:
+        """The most tokens of the next pass that can become text.
+
+        A GPU's kernels add in an order that depends on the length of attention (CUDA: mmf.cuh). So
+        uniform passes keep no token for which a pass that begins with it would have a longer one.
+        """
+        if not self.is_uniform:
+            return self.chunk
+        end = min(self.memory.length, len(self.tokens)) + self.least_rows
+        return min(self.least_rows, -end % ATTENTION_STEP + 1)
 
     @property
     def shares_cells(self) -> bool:
@@ -136,11 +146,11 @@ class KVSequence(Closing):
         """
         self.roll_back()
         self._require_space(len(tokens))
-        for missing in self.catch_up(self.chunk - 1):
+        for missing in self.catch_up(self.most_kept - 1):
             self._decode(missing)
         at = 0
         while at < len(tokens):
-            chunk = tokens[at : at + self.chunk - len(self._missing)]
+            chunk = tokens[at : at + self.most_kept - len(self._missing)]
             scores = self._decode(Pass(self, chunk))
             at += len(chunk)
         logits: NDArray[np.float32] = scores.logits[0]
@@ -208,11 +218,7 @@ class KVSequence(Closing):
         Tokens that the cache lacks after a rollback are not part of it. The copy is empty if the
         library cannot copy this cache.
         """
-        self.roll_back()
-        data = self.memory.copy() if self.memory.length else None
-        if data is None:
-            return State((), np.empty(0, np.uint8))
-        return State(tuple(self.tokens[: self.memory.length]), data)
+        return state_of(self)
 
     def restore(self, state: State) -> bool:
         """Replace the text by a state's, without evaluating tokens.
@@ -221,13 +227,7 @@ class KVSequence(Closing):
         tokens. A state of a recurrent model or of a sliding window covers only the end of its text:
         the text can be extended, and truncated back to the state's length, but not to less.
         """
-        self.truncate(0)
-        if not state.tokens or len(state.tokens) > self.n_ctx:
-            return not state.tokens
-        restored = self.memory.load(state.data, len(state.tokens))
-        if restored:
-            self.tokens = list(state.tokens)
-        return restored
+        return restore(self, state)
 
     # Scoring a draft.
 
@@ -282,14 +282,14 @@ class KVSequence(Closing):
     def rows_of(self, requested: Pass) -> int:
         """The rows of this pass, with the missing tokens that it evaluates first."""
         missing = max(0, len(self.tokens) - self.memory.length)
-        return min(missing + len(requested), max(self.chunk, len(requested)))
+        return min(missing + len(requested), max(self.most_kept, len(requested)))
 
     def evaluate_missing_before(self, requested: Pass) -> None:
         """Evaluate the missing tokens if they are too many to go before the pass.
 
         A decode that was interrupted or refused can lose a recurrent state.
         """
-        room = self.chunk - len(requested)
+        room = max(0, self.most_kept - len(requested))
         if len(requested) and len(self.tokens) - self.memory.length > room:
             for missing in self.catch_up(room):
                 self._decode(missing)
@@ -305,7 +305,7 @@ class KVSequence(Closing):
 
     def add_rows(self, requested: Pass, batch: Batch, free_ids: list[int]) -> None:
         """Add the rows of a pass to the batch. free_ids: sequence ids for branches; some go."""
-        again = self._missing[: self.chunk - len(requested)]
+        again = self._missing[: max(0, self.most_kept - len(requested))]
         self.again = len(again)
         start, certain = self.memory.length, len(requested) - (requested.drafted or 0)
         further = self.branches_of(requested)

@@ -156,6 +156,7 @@ class RuntimeConfig:
             n_ctx=n_ctx,
             threads=self.threads_of(model),
             flash_attention=self.flash,
+            swa_full=self.reproducible,
             kv_type=estimate.KV_TYPES[kv_type],
             snapshots=snapshots,
             branches=branches,
@@ -178,6 +179,7 @@ class RuntimeConfig:
             "n_ctx": n_ctx,
             "threads": self.threads_of(model),
             "flash_attention": self.flash,
+            "swa_full": self.reproducible,
             "kv_type": estimate.KV_TYPES[kv_type],
         }
         if head.block:

@@ -47,6 +47,14 @@ def shareable(weights: Model | None, found: FoundDrafters) -> Model | None:
     return weights if weights and weights.mtp == found.inside else None
 
 
+def further_branches(found: FoundDrafters, runtime: RuntimeConfig) -> int:
+    """Return how many branches drafts have room for beside their first.
+
+    An accepted branch leaves gaps between the cells of a text, and attention adds in their order.
+    """
+    return 0 if runtime.reproducible else found.branches - 1
+
+
 def _memory_request(
     found: FoundDrafters, target: Facts, runtime: RuntimeConfig, weights: Model | None
 ) -> MemoryRequest:
@@ -62,10 +70,11 @@ def _memory_request(
         placement=runtime.placement,
         drafter_placement=runtime.drafter_placement,
         flash_attention=runtime.flash,
+        swa_full=runtime.reproducible,
         # Snapshots make drafts cheaper and plain passes a little slower, so they are used only for
         # named drafters and heads inside; otherwise checkpoints are used.
         snapshots=SNAPSHOTS if found.inside or not (request.auto or request.is_off) else 0,
-        branches=found.branches - 1,
+        branches=further_branches(found, runtime),
         matrix_heads=found.matrix_heads,
         target_loaded=shareable(weights, found) is not None,
     )
@@ -83,7 +92,8 @@ def shortage(own: FoundDrafter, target: Facts, n_ctx: int, runtime: RuntimeConfi
         ModelMemory(
             facts,
             placement,
-            flash_attention=runtime.flash_attention,
+            flash_attention=runtime.flash,
+            swa_full=runtime.reproducible,
             mtp=inside or kind_of(facts.header) in MTP_KINDS,
             inside=inside,
         )

@@ -24,7 +24,7 @@ from localspec.loading.context_limit import within_model
 from localspec.loading.copy_sources import copy_sources
 from localspec.loading.drafter_finder import find_drafters
 from localspec.loading.drafter_loader import LoadedDrafters, load_drafters
-from localspec.loading.drafter_plan import plan_drafters, shareable
+from localspec.loading.drafter_plan import further_branches, plan_drafters, shareable
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
 from localspec.loading.invariant_widths import reproducible_note
@@ -245,7 +245,7 @@ def load_models(config: EngineConfig) -> LoadedModels:
             facts.header,
             plan.context,
             snapshots=plan.snapshots,
-            branches=found.branches - 1,
+            branches=further_branches(found, runtime),
         )
         undo.callback(target.close)
         asked = runtime

@@ -76,6 +76,7 @@ class _Memory:
             header,
             other.model.placement,
             flash_attention=runtime.flash,
+            swa_full=runtime.reproducible,
             snapshots=other.snapshots,
             branches=other.context.branches,
             mtp=_is_mtp(other.context),
@@ -164,6 +165,7 @@ def _head_contexts_bytes(context: Context, runtime: RuntimeConfig) -> Counter[st
             read_header(head.model.path),
             head.model.placement,
             flash_attention=runtime.flash,
+            swa_full=runtime.reproducible,
             mtp=_is_mtp(head),
         )
         with closing(sizes), suppress(WorkerError):  # making its cache tells of that

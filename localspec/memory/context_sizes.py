@@ -17,8 +17,8 @@ class ContextSizes:
     """The sizes of contexts of the model at `path`. Call `close` at the end.
 
     n_ctx in all methods: the most tokens of one text; texts: for how many texts there is room.
-    placement: of the model. flash_attention: as in RuntimeConfig. snapshots, branches: as in
-    Context. mtp: whether they are contexts of the model's heads of multi-token prediction.
+    placement: of the model. flash_attention: as in RuntimeConfig. swa_full, snapshots, branches:
+    as in Context. mtp: whether they are contexts of the model's heads of multi-token prediction.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class ContextSizes:
         placement: Placement,
         *,
         flash_attention: bool | None,
+        swa_full: bool = False,
         snapshots: int = 0,
         branches: int = 0,
         mtp: bool = False,
@@ -37,6 +38,7 @@ class ContextSizes:
         self._header = header
         self._placement = placement
         self._flash_attention = flash_attention
+        self._swa_full = swa_full
         self._snapshots = snapshots
         self._branches = branches
         self._opened: DryModel | None = None
@@ -64,6 +66,7 @@ class ContextSizes:
             n_ctx,
             kv_type=estimate.KV_TYPES[kv_type],
             flash_attention=self._flash_attention,
+            swa_full=self._swa_full,
             snapshots=self._snapshots,
             texts=texts,
             branches=self._branches,

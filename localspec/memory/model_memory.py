@@ -23,7 +23,7 @@ class ModelMemory:
     """The memory of one model for several contexts. Call `close` at the end.
 
     placement: of the model; split rows are counted by layers. flash_attention: as in
-    RuntimeConfig. snapshots, branches: as in Context. mtp: whether the model are heads of
+    RuntimeConfig. swa_full, snapshots, branches: as in Context. mtp: whether the model are heads of
     multi-token prediction in this file. inside: whether this file is their target's: then their
     weights are in it, and are not counted as the target's. loaded: whether the weights are in
     memory already: then only the cache is counted.
@@ -35,6 +35,7 @@ class ModelMemory:
         placement: Placement,
         *,
         flash_attention: bool | None,
+        swa_full: bool = False,
         snapshots: int = 0,
         branches: int = 0,
         mtp: bool = False,
@@ -56,6 +57,7 @@ class ModelMemory:
             facts.header,
             placement,
             flash_attention=flash_attention,
+            swa_full=swa_full,
             snapshots=snapshots,
             branches=branches,
             mtp=mtp,

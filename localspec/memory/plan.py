@@ -47,8 +47,8 @@ class MemoryRequest:
     target_loaded: whether the target's weights are in memory already, at `placement`.
     drafters: the models that draft; the target itself stands for the heads inside.
     optional_drafter: whether they may be left out, because nobody asked for them. kv_type to
-    flash_attention: as in RuntimeConfig. snapshots, branches: of the target, as in Context; no
-    snapshots are made where an optional drafter is left out.
+    flash_attention: as in RuntimeConfig. swa_full, snapshots, branches: of the target, as in
+    Context; no snapshots are made where an optional drafter is left out.
     matrix_heads: drafters without a cache: their weights take main memory, and the target's output
     matrix a second time where they have none.
     """
@@ -63,6 +63,7 @@ class MemoryRequest:
     placement: Placement = DEFAULT
     drafter_placement: Placement | None = None
     flash_attention: bool | None = None
+    swa_full: bool = False
     snapshots: int = 0
     branches: int = 0
     matrix_heads: tuple[Facts, ...] = ()
@@ -149,7 +150,11 @@ class _Search:
         key = facts.files, placement, tuple(options.items())
         if key not in self._opened:
             self._opened[key] = ModelMemory(
-                facts, placement, flash_attention=self._request.flash_attention, **options
+                facts,
+                placement,
+                flash_attention=self._request.flash_attention,
+                swa_full=self._request.swa_full,
+                **options,
             )
         return self._opened[key]
 

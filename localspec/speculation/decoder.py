@@ -170,7 +170,7 @@ class Decoder:
 
     def _read_chunk(self) -> Passes[None]:
         """Evaluate the next tokens of the prompt, all but the last, which the first step does."""
-        most = min(self.target.chunk, self.chunk()) if self.chunk else self.target.chunk
+        most = min(self.target.most_kept, self.chunk() if self.chunk else self.target.most_kept)
         if self._held < self._place_to_mark:
             most = min(most, self._place_to_mark - self._held)
         chunk = self.text[self._held : len(self.text) - 1][:most]
@@ -242,7 +242,7 @@ class Decoder:
     def _propose(self, remaining: int, *, hurried: bool) -> Passes[tuple[Decision, Draft]]:
         # A pass gives one token more than its draft, so the last token needs no draft.
         limit = Limit(
-            remaining - 1,
+            min(remaining, self.target.most_kept) - 1,
             self.prefix,
             self.sampler,
             not self.rule.same_text,

@@ -9,12 +9,14 @@ from localspec.speculation.passes import Cached, Pass
 class Target(Cached, Protocol):
     """A text in the target's KV cache: the committed tokens, without the pending one.
 
-    n_vocab: the number of tokens in the vocabulary. chunk: prompt tokens per pass. branches: the
-    most branches of a draft; 1 where only chains can be scored. only_chains: the reason why trees
-    can never be scored in this model's cache; None if a larger context could.
+    n_vocab: the number of tokens in the vocabulary. most_kept: the most tokens of the next pass
+    that can become text. branches: the most branches of a draft; 1 where only chains can be scored.
+    only_chains: the reason why trees can never be scored in this model's cache; None if a larger
+    context could.
     """
 
-    chunk: int
+    @property
+    def most_kept(self) -> int: ...
 
     @property
     def n_vocab(self) -> int: ...

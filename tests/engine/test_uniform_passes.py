@@ -92,9 +92,13 @@ def test_no_tree_is_drafted(target_model: Model) -> None:
     with single_sequence(target_model, n_ctx=64, threads=1, branches=3) as text:
         assert text.branches == 4
         text.set_width(UNIFORM_ROWS, is_uniform=True)
-        assert (text.branches, text.chunk, text.n_ctx) == (1, UNIFORM_ROWS, 64 - UNIFORM_ROWS + 1)
+        assert (text.branches, text.most_kept, text.n_ctx) == (
+            1,
+            UNIFORM_ROWS,
+            64 - UNIFORM_ROWS + 1,
+        )
         text.set_width(1)
-        assert (text.branches, text.chunk) == (4, text.context.chunk)
+        assert (text.branches, text.most_kept) == (4, text.context.chunk)
 
 
 def test_the_trial_tells_whether_rows_are_equal(

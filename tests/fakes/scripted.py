@@ -182,7 +182,7 @@ class ScriptedModel:
 class ScriptedTarget:
     """A cache as `localspec.llama.sequence.KVSequence`, which counts what it has to evaluate."""
 
-    chunk = 64
+    most_kept = 64
     rollback = Rollback.PARTIAL
 
     def __init__(self, model: ScriptedModel, n_ctx: int) -> None:
@@ -308,7 +308,7 @@ class ScriptedDecoder:
 
     def next_pass(self) -> Pass | None:
         held = len(self.target.cache)
-        chunk = self.text[held:-1][: self.target.chunk]
+        chunk = self.text[held:-1][: self.target.most_kept]
         self.stats.prompt_evaluated += len(chunk)
         return None if self.cancelled() else Pass(self.target, chunk)
 

@@ -49,7 +49,7 @@ class ToyModel:
 class ToyTarget:
     """A target that scores chains and trees, and checks that it is used as a cache must be."""
 
-    chunk = 512
+    most_kept = 512
     branches = 100
     only_chains = None
 

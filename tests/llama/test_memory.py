@@ -109,6 +109,20 @@ def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
     assert said.compute_buffers["CPU"]
 
 
+def test_a_window_that_keeps_the_whole_text(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "gemma3.gguf", "gemma3")
+    options = {"kv_type": 1, "flash_attention": False, "swa_full": True}
+    with DryModel(path, ON_PROCESSOR) as dry:
+        said = dry.context_memory(2048, **options)
+        window = dry.context_memory(2048, **{**options, "swa_full": False})
+    with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
+        single_sequence(model, n_ctx=2048, threads=1, **options).close()
+    assert said == parse_context_memory(lines)
+    assert said is not None and window is not None
+    times = 2048 / padded(16 + 512)
+    assert said.cache["CPU"] == pytest.approx(times * window.cache["CPU"], rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("texts", "branches", "snapshots"), [(4, 0, 0), (3, 3, 0), (40, 0, 2), (1, 3, 0)]
 )

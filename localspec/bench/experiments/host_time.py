@@ -44,7 +44,7 @@ _SPREADS = (1.0, 2.0, 4.0)
 class _StubTarget:
     """Answers every pass with rows from a pool of random logits, of deviation `spread`."""
 
-    chunk = 512
+    most_kept = 512
     branches = 1
     only_chains = None
 
