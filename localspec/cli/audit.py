@@ -22,9 +22,13 @@ from localspec.engine.audit import Divergence, Recorded, Report, audit
 from localspec.engine.engine import load
 from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
+from localspec.llama.placement import DEFAULT
+from localspec.loading.config import RuntimeConfig
 from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
 
+# Of the engine's own text, which a trial of widths may use.
+_ENGINE_CONTEXT = 640
 _KEYS = {"recipe", "token_ids", "origins", "seed", "rule", "model"}
 
 
@@ -63,23 +67,26 @@ def audit_command(
     output = Output()
     if (file is None) == (prompt is None):
         raise click.UsageError("Give either FILE (- for standard input) or --prompt.")
-    # Where the target runs: the same for generating the text and for scoring it.
-    placement = pop_runtime_options(options)
-    record = _read(file) if file else _generated(prompt or "", seed, model, draft, placement)
+    options = pop_runtime_options(options)
+    record = _read(file) if file else _generated(prompt or "", seed, model, draft, options)
     recorded = _recorded(record)
     target = locate(model) if model else Path(record["model"]["target"])
-    context = len(recorded.recipe.prompt_token_ids) + len(recorded.token_ids) + 64
     recipe = recorded.recipe
+    # The plan of this load, of one model and less context, might put the target elsewhere.
+    if RuntimeConfig.of(**options).placement == DEFAULT:
+        options |= recipe.placement or {}
+    recipe.require_same(target, RuntimeConfig.of(**options).placement)
     with load(
         target,
         "none",
-        context=context,
+        # The text is scored in contexts of its own, of its size.
+        context=_ENGINE_CONTEXT,
         flash_attention=recipe.flash_attention,
         reproducible=recipe.reproducible,
         kv_type=recipe.kv_type,
-        **placement,
+        **options,
     ) as engine:
-        recipe.require_same(target, engine.slot.loaded.runtime)
+        recipe.require_same(target, engine.slot.loaded.runtime.placement)
         report = audit(engine, recorded)
         names = {
             each: engine.model.piece_text(each)
@@ -97,9 +104,9 @@ def audit_command(
 
 
 def _generated(
-    prompt: str, seed: int | None, model: str | None, draft: str, placement: Mapping[str, Any]
+    prompt: str, seed: int | None, model: str | None, draft: str, options: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    with load(model, draft, **placement) as engine:
+    with load(model, draft, **options) as engine:
         running = engine.stream(as_prompt(engine, prompt, None), seed=seed, logprobs=False)
         for note in (engine_line(engine, running, bundled=model is None), *engine.notes):
             Output().note(note)

@@ -126,7 +126,11 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
     judge = _Judge(sampler, same_text=same_text)
     scored_tokens, difference = 0, 0.0
     divergences, unjudged = list[Divergence](), list[_Scored]()
-    with engine.slot.new_context(settings) as plain, engine.slot.new_context(settings) as stepped:
+    n_ctx = len(recipe.prompt_token_ids) + len(recorded.token_ids) + OUTPUT_ROWS
+    with (
+        engine.slot.new_context(settings, n_ctx) as plain,
+        engine.slot.new_context(settings, n_ctx) as stepped,
+    ):
         for scored in _score_again(recorded, sampler, plain, stepped):
             scored_tokens += 1
             difference = max(difference, scored.difference)

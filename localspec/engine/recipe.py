@@ -7,6 +7,7 @@ from typing import Any
 
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.llama.placement import Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import fingerprint, gpus, versions
 from localspec.sampling.params import SamplingParams
@@ -25,7 +26,9 @@ class Recipe:
     shared_cache: whether the cache had room for other texts. reproducible, flash_attention,
     kv_type: as in RuntimeConfig. fingerprint: the fingerprint of the target's file. versions: the
     versions of the software that computed the text. gpus: those that the target was on, none if it
-    was on the processor; None in a record that does not tell.
+    was on the processor. placement: the options of `load` that put the target there. Both are None
+    in a record that does not tell; so is `placement` where workers, whose addresses are not
+    recorded, had a part of the target.
     """
 
     prompt_token_ids: list[int]
@@ -44,6 +47,7 @@ class Recipe:
     decode_rows: list[int] = field(default_factory=list)
     shared_cache: bool = False
     gpus: list[str] | None = None
+    placement: dict[str, Any] | None = None
 
     @classmethod
     def of(
@@ -78,6 +82,7 @@ class Recipe:
             versions=versions(constrained=settings.compiled_grammar() is not None),
             kv_type=runtime.kv_type,
             gpus=gpus(runtime.placement),
+            placement=_options(runtime.placement),
         )
 
     @classmethod
@@ -103,7 +108,7 @@ class Recipe:
             rule=rule,
         )
 
-    def require_same(self, target: Path, runtime: RuntimeConfig) -> None:
+    def require_same(self, target: Path, placement: Placement) -> None:
         """Raise InvalidValueError unless this file, versions and GPUs made the text."""
         if self.fingerprint != fingerprint(target):
             raise InvalidValueError(
@@ -117,12 +122,26 @@ class Recipe:
                 f"the text was made with {theirs}, and this is {ours}: "
                 "another version may compute another text without a bug"
             )
-        here = gpus(runtime.placement)
+        here = gpus(placement)
         if self.gpus not in (None, here):
             raise InvalidValueError(
                 f"the text was computed on {_places(self.gpus)}, and this is {_places(here)}: its "
-                "kernels may compute another text without a bug; --device and --gpu-layers choose"
+                "kernels may compute another text without a bug; --device, --gpu-layers and "
+                "--cpu-moe choose"
             )
+
+
+def _options(placement: Placement) -> dict[str, Any] | None:
+    """The options of `load` for this placement."""
+    if placement.workers:
+        return None
+    return {
+        "gpu_layers": placement.gpu_layers,
+        "device": ["none"] if placement.devices == () else placement.devices,
+        "split_mode": placement.split_mode,
+        "tensor_split": list(placement.tensor_split),
+        "cpu_moe": placement.cpu_moe,
+    }
 
 
 def _places(gpus: Sequence[str] | None) -> str:

@@ -358,9 +358,13 @@ class Slot:
                 known[depth] = invariant_width(self.target, 1 + depth, self.loaded.runtime)
         return known[depth]
 
-    def new_context(self, settings: GenerationConfig) -> KVSequence:
-        """Another context of the target, set up for these settings; the caller closes it."""
-        context = self.loaded.new_target()
+    def new_context(self, settings: GenerationConfig, n_ctx: int | None = None) -> KVSequence:
+        """Another context of the target, set up for these settings; the caller closes it.
+
+        n_ctx: the most tokens of its text; None: as many as the target's. Raises ModelLoadError if
+        it does not fit in memory.
+        """
+        context = self.loaded.new_target(n_ctx)
         self._set_width(context, settings)
         return context
 

@@ -24,11 +24,15 @@ def machine_signature() -> list[list[Any]]:
 def gpus(placement: Placement) -> list[str]:
     """Return what a model's logits depend on beside the processor: this machine's GPUs it is on.
 
-    A part of the layers comes before them, such as "4 layers".
+    What is not all of the model comes before them, such as "4 layers".
     """
     found = _gpus(placement.gpus) if can_offload() else []
-    layers = placement.gpu_layers
-    return [f"{layers} layers", *found] if found and layers not in (None, -1) else found
+    layers, moe, parts = placement.gpu_layers, placement.cpu_moe, list[str]()
+    if layers not in (None, -1):
+        parts.append(f"{layers} layers")
+    if moe:
+        parts.append(f"{'no' if moe == -1 else f'without {moe} layers of'} experts")
+    return [*parts, *found] if found else []
 
 
 def _gpus(names: Sequence[str] | None) -> list[str]:

@@ -130,10 +130,11 @@ class LoadedModels:
             return _REPRODUCIBLE
         return _NO_FLASH if self.runtime.flash is False else None
 
-    def new_target(self) -> KVSequence:
-        """Make another cache of the target, for one text; the caller closes it."""
+    def new_target(self, n_ctx: int | None = None) -> KVSequence:
+        """Make another cache of the target for one text; as `Slot.new_context`."""
+        n_ctx = n_ctx or self.target.n_cells
         return self.runtime.context_for(
-            self.target.model, self.header, self.target.n_cells, snapshots=self.target.snapshots
+            self.target.model, self.header, n_ctx, snapshots=self.target.snapshots
         )
 
     def with_target(self, target: KVSequence) -> "LoadedModels":

@@ -5,7 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from fakes.command_line import localspec
+
+from localspec.cli import audit
+from localspec.engine import engine
+from localspec.engine.engine import Engine
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +129,26 @@ def test_a_text_under_a_grammar_is_audited_under_it() -> None:
     record = json.loads(made.out)
     record["recipe"]["schema"] = '{"type": "boolean"}'
     assert localspec("audit", "-", stdin=json.dumps(record)).code == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "layers"), [([], 3), (["--gpu-layers", "5"], 5), (["--device", "none"], None)]
+)
+def test_the_target_is_where_the_record_says(
+    record: dict[str, Any], monkeypatch: pytest.MonkeyPatch, options: list[str], layers: int | None
+) -> None:
+    """A plan of its own might move another number of layers, unless the user says where."""
+    recipe = record["recipe"]
+    placement = {**recipe["placement"], "gpu_layers": 3, "cpu_moe": 2}
+    asked: list[dict[str, Any]] = []
+
+    def load(*arguments: Any, **options: Any) -> Engine:
+        asked.append(options)
+        return engine.load(*arguments, **options)
+
+    monkeypatch.setattr(audit, "load", load)
+    moved = {**record, "recipe": {**recipe, "placement": placement}}
+    done = CliRunner().invoke(audit.audit_command, ["-", *options], input=json.dumps(moved))
+    assert done.exit_code == 0, done.output
+    assert asked[-1]["gpu_layers"] == layers
+    assert asked[-1]["cpu_moe"] == (0 if options else 2)

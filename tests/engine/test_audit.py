@@ -1,6 +1,7 @@
 """Audit: a true text passes, a touched one is a bug, floats are told from bugs."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Callable
 from threading import Thread
@@ -16,10 +17,11 @@ from localspec.engine import audit as audit_module
 from localspec.engine.audit import Recorded, Report, audit
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Result
-from localspec.engine.recipe import Recipe
+from localspec.engine.recipe import Recipe, _options
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.llama.devices import Device
+from localspec.llama.placement import Placement
 from localspec.loading import fingerprints
 from localspec.loading.config import RuntimeConfig
 from localspec.speculation.passes import Scores
@@ -179,9 +181,9 @@ def shaken(
     monkeypatch.setattr(
         engine.slot, "loaded", dataclasses.replace(engine.slot.loaded, target=shaky)
     )
-    new_context: Callable[[GenerationConfig], object] = engine.slot.new_context
+    new_context: Callable[..., object] = engine.slot.new_context
     monkeypatch.setattr(
-        engine.slot, "new_context", lambda each: Shaky(new_context(each), size, order)
+        engine.slot, "new_context", lambda *each: Shaky(new_context(*each), size, order)
     )
     options = {"temperature": 0, **options}
     return [
@@ -252,35 +254,58 @@ def test_a_text_of_another_seed_keeps_few_rows(
 
 def test_another_model_or_version_is_refused(engine: Engine, drafter_path) -> None:  # type: ignore[no-untyped-def]
     recipe = recorded(engine, PROMPTS[0], seed=1).recipe
-    runtime = engine.slot.loaded.runtime
-    recipe.require_same(engine.model.path, runtime)
+    place = engine.slot.loaded.runtime.placement
+    recipe.require_same(engine.model.path, place)
     with pytest.raises(InvalidValueError, match="is another model than the one"):
-        recipe.require_same(drafter_path, runtime)
+        recipe.require_same(drafter_path, place)
     older = dataclasses.replace(recipe, versions={**recipe.versions, "localspec": "0.0.1"})
     with pytest.raises(InvalidValueError, match=r"made with localspec 0\.0\.1"):
-        older.require_same(engine.model.path, runtime)
+        older.require_same(engine.model.path, place)
     with pytest.raises(InvalidValueError, match="not a recipe"):
         Recipe.read({"depth": 3})
 
 
 def test_a_text_of_other_gpus_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = recorded(engine, PROMPTS[0], seed=1).recipe
-    everywhere, in_part, elsewhere = (
-        RuntimeConfig.of(**place) for place in ({}, {"gpu_layers": 4}, {"gpu_layers": 0})
-    )
+    everywhere, in_part, elsewhere = Placement(), Placement(4), Placement(0)
+    few_experts, no_experts = Placement(cpu_moe=3), Placement(4, cpu_moe=-1)
     found = [Device("Vulkan0", "a GPU", "gpu", 1, 2), Device("CPU", "a CPU", "cpu", 1, 2)]
     monkeypatch.setattr(fingerprints, "devices", lambda: found)
     monkeypatch.setattr(fingerprints, "can_offload", lambda: True)
-    places = [fingerprints.gpus(each.placement) for each in (everywhere, in_part, elsewhere)]
-    assert places == [["Vulkan0 (a GPU)"], ["4 layers", "Vulkan0 (a GPU)"], []]
-    for gpus, fitting in zip(places, (everywhere, in_part, elsewhere), strict=True):
+    all_places = (everywhere, in_part, elsewhere, few_experts, no_experts)
+    places = [fingerprints.gpus(each) for each in all_places]
+    assert places == [
+        ["Vulkan0 (a GPU)"],
+        ["4 layers", "Vulkan0 (a GPU)"],
+        [],
+        ["without 3 layers of experts", "Vulkan0 (a GPU)"],
+        ["4 layers", "no experts", "Vulkan0 (a GPU)"],
+    ]
+    for gpus, fitting in zip(places, all_places, strict=True):
         there = dataclasses.replace(recipe, gpus=gpus)
         there.require_same(engine.model.path, fitting)
-        for other in {everywhere, in_part, elsewhere} - {fitting}:
-            with pytest.raises(InvalidValueError, match=r"computed on .*--gpu-layers choose"):
+        for other in {*all_places} - {fitting}:
+            with pytest.raises(InvalidValueError, match=r"computed on .*--cpu-moe choose"):
                 there.require_same(engine.model.path, other)
     # A record that does not tell, of an earlier version, is scored as it is.
     dataclasses.replace(recipe, gpus=None).require_same(engine.model.path, elsewhere)
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [
+        Placement(),
+        Placement(12),
+        Placement(0),
+        Placement(devices=()),
+        Placement(-1, ("CUDA1", "CUDA0"), (), "layer", (3.0, 1.0), 2),
+    ],
+)
+def test_a_record_puts_the_target_where_it_was(placement: Placement) -> None:
+    """Through JSON, and as options of `load`."""
+    said = json.loads(json.dumps(_options(placement)))
+    assert RuntimeConfig.of(**said).placement == placement
+    assert _options(dataclasses.replace(placement, rpc=("127.0.0.1:1",))) is None
 
 
 def test_steps_are_read_off_the_origins_and_widths() -> None:
