@@ -26,8 +26,10 @@ def library_findings(
         _features(library["cpu_features"], cpu_features),
         _gpu(library["gpu_backends"], library["devices"], gpus),
         *_lacking(library["missing"]),
+        *_unfit_gpus(probed, gpus),
         *_extra_buffers(probed),
         _pair(probed),
+        *_not_reproducible(probed),
     ]
 
 
@@ -92,6 +94,25 @@ def _device(device: Mapping[str, Any]) -> str:
     return f"{device['name']} ({device['description']}), {memory}"
 
 
+def _unfit_gpus(probed: ProbeResult, gpus: Sequence[Gpu]) -> list[Finding]:
+    """Say which GPUs were tried out and are not used, as far as the probe came."""
+    compiled_for = rebuild(gpus[0].cmake_args if gpus else "")
+    return [
+        warning(
+            "gpu",
+            f"{name} is not used: {reason}",
+            f"update its driver, or compile llama.cpp on this machine: {compiled_for}",
+        )
+        for name, reason in probed.facts.get("pair", {}).get("unfit_gpus", {}).items()
+    ]
+
+
+def _not_reproducible(probed: ProbeResult) -> list[Finding]:
+    """Say so if no passes here have equal digits."""
+    reason = probed.facts.get("pair", {}).get("not_reproducible")
+    return [note(_PAIR, reason)] if reason else []
+
+
 def _lacking(missing: Mapping[str, Sequence[str]]) -> list[Finding]:
     return [
         note(
@@ -150,6 +171,9 @@ def _pair(probed: ProbeResult) -> Finding:
         failure = probed.failure or "nothing was told"
         text = f"the bundled pair does not run: {failure}"
         return error(_PAIR, text, _remedy(probed), exit_code=5)
+    speed = f"plain decoding {pair['tokens_per_second']:.0f} tok/s"
+    if pair.get("not_reproducible"):
+        return ok(_PAIR, f"the bundled pair runs ({pair['accepted']} accepted); {speed}")
     if not pair["same"]:
         return error(
             _PAIR,
@@ -160,5 +184,5 @@ def _pair(probed: ProbeResult) -> Finding:
     return ok(
         _PAIR,
         f"the bundled pair writes the same {pair['tokens']} tokens with and without drafts "
-        f"({pair['accepted']} accepted); plain decoding {pair['tokens_per_second']:.0f} tok/s",
+        f"({pair['accepted']} accepted); {speed}",
     )

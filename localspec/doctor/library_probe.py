@@ -6,9 +6,9 @@ from typing import Any
 
 from localspec.doctor.probe import report_facts
 from localspec.engine.engine import load
-from localspec.errors import LocalspecError
+from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationOptions
-from localspec.llama import extra_buffers, library, rpc
+from localspec.llama import extra_buffers, library, rpc, unfit_gpus
 from localspec.llama.devices import cpu_features, devices
 from localspec.loading.config import threads_for
 from localspec.memory.available import host_memory
@@ -41,11 +41,21 @@ def _missing() -> dict[str, list[str]]:
 
 
 def pair_facts() -> dict[str, Any]:
-    """Decode with the bundled pair, with and without drafts, in passes of equal digits."""
-    with load(context=_CONTEXT, reproducible=True) as engine:
+    """Decode with the bundled pair, with and without drafts, in passes of equal digits.
+
+    Where none have equal digits, in any passes: then the texts may differ.
+    """
+    try:
+        return {**_pair_facts(reproducible=True), "not_reproducible": None}
+    except InvalidValueError as error:
+        return {**_pair_facts(reproducible=False), "not_reproducible": str(error)}
+
+
+def _pair_facts(*, reproducible: bool) -> dict[str, Any]:
+    with load(context=_CONTEXT, reproducible=reproducible) as engine:
         drafted = engine.generate(_PROMPT, **_OPTIONS)
         drafters = engine.drafter_set.names
-    with load(draft="none", context=_CONTEXT, reproducible=True) as engine:
+    with load(draft="none", context=_CONTEXT, reproducible=reproducible) as engine:
         plain = engine.generate(_PROMPT, **_OPTIONS)
     return {
         "tokens": len(plain.token_ids),
@@ -54,6 +64,7 @@ def pair_facts() -> dict[str, Any]:
         "drafters": drafters,
         "tokens_per_second": plain.stats.tokens_per_second,
         "without_extra_buffers": extra_buffers.cost(),
+        "unfit_gpus": unfit_gpus.reasons(),
     }
 
 

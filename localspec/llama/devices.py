@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import llama_cpp
 
+from localspec.llama import unfit_gpus
 from localspec.llama.library import symbol
 from localspec.llama.placement import Placement
 
@@ -73,8 +74,11 @@ def gpu_pointers() -> Mapping[str, int]:
 
 
 def usual_gpus() -> list[str]:
-    """Return the names of the GPUs that models use: one in the processor only without others."""
-    gpus = [device for device in devices() if device.is_gpu]
+    """Return the names of the GPUs that models use: one in the processor only without others.
+
+    Not those on which this build was found not to work.
+    """
+    gpus = [device for device in devices() if device.is_gpu and not unfit_gpus.reason(device.name)]
     own = [device.name for device in gpus if device.kind == GPU]
     return own or [device.name for device in gpus]
 

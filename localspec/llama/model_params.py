@@ -8,7 +8,7 @@ from typing import Any
 import llama_cpp
 
 from localspec.errors import InvalidValueError
-from localspec.llama import extra_buffers
+from localspec.llama import extra_buffers, unfit_gpus
 from localspec.llama.devices import can_offload, gpu_pointers, usual_gpus
 from localspec.llama.library import required_symbol
 from localspec.llama.placement import SPLIT_MODES, Placement, is_address
@@ -93,7 +93,8 @@ def _devices(placement: Placement, workers: Sequence[Worker]) -> Mapping[str, Se
 
     None leaves the choice to the library.
     """
-    if placement.devices is None and not workers and not placement.tensor_split:
+    is_usual = placement.devices is None and not workers and not placement.tensor_split
+    if is_usual and not unfit_gpus.reasons():
         return None
     by_address = {worker.link.address: worker.devices for worker in workers}
     names = usual_gpus() if placement.devices is None else placement.devices

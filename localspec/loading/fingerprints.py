@@ -9,7 +9,7 @@ from typing import Any
 from localspec import __version__
 from localspec.gguf.fingerprint import fingerprint as fingerprint
 from localspec.llama import extra_buffers, library
-from localspec.llama.devices import can_offload, devices
+from localspec.llama.devices import can_offload, devices, usual_gpus
 from localspec.llama.placement import Placement
 from localspec.utils.cores import performance_cores
 
@@ -26,7 +26,8 @@ def gpus(placement: Placement) -> list[str]:
 
     What is not all of the model comes before them, such as "4 layers".
     """
-    found = _gpus(placement.gpus) if can_offload() else []
+    names = usual_gpus() if placement.gpus is None else placement.gpus
+    found = _gpus(names) if can_offload() else []
     layers, moe, parts = placement.gpu_layers, placement.cpu_moe, list[str]()
     if layers not in (None, -1):
         parts.append(f"{layers} layers")

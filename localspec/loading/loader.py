@@ -12,7 +12,7 @@ from localspec.drafters.spec import DraftRequest
 from localspec.drafters.suffix_store import PastTexts
 from localspec.errors import ModelLoadError
 from localspec.gguf.reader import Header
-from localspec.llama import extra_buffers
+from localspec.llama import extra_buffers, unfit_gpus
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.model import Model
 from localspec.llama.placement import Placement
@@ -27,6 +27,7 @@ from localspec.loading.drafter_loader import LoadedDrafters, load_drafters
 from localspec.loading.drafter_plan import further_branches, plan_drafters, shareable
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
+from localspec.loading.gpu_check import check_gpus
 from localspec.loading.invariant_widths import reproducible_note
 from localspec.loading.load_check import loadable_facts
 from localspec.loading.placement_notes import drafter_note, target_notes
@@ -221,6 +222,7 @@ def load_models(config: EngineConfig) -> LoadedModels:
     """
     path = registry.bundled().target if config.model is None else locate(config.model)
     facts = loadable_facts(path)
+    check_gpus(config.runtime)
     runtime, context_note = within_model(config.runtime, facts)
     useless, drafter_place = target_notes(runtime.placement, facts), runtime.drafter_placement
     layers, shared = facts.header.number("block_count") or 0, config.weights
@@ -272,6 +274,7 @@ def load_models(config: EngineConfig) -> LoadedModels:
         policies,
         (
             *extra_buffers.notes(),
+            *unfit_gpus.notes(),
             *plan.notes,
             *filter(None, [context_note, not_reproducible]),
             *useless,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from localspec.doctor import probe
+from localspec.doctor import library_probe, probe
 from localspec.doctor.finding import Finding, Severity, error, exit_code_of, note, ok
 from localspec.doctor.folders import folder_finding, localspec_folders
 from localspec.doctor.gpus import Gpu, gpus
@@ -17,6 +17,9 @@ from localspec.doctor.library_findings import library_findings
 from localspec.doctor.machine import memory, threads
 from localspec.doctor.probe import Probe, ProbeResult
 from localspec.doctor.versions import rebuild, requirement, within
+from localspec.engine import engine
+from localspec.engine.engine import Engine
+from localspec.errors import InvalidValueError
 from localspec.llama import library
 from localspec.llama.devices import cpu_features, devices
 from localspec.utils.cgroups import processor_limit
@@ -198,6 +201,51 @@ def test_a_backend_without_a_driver_is_found_by_its_file(
     bound = SimpleNamespace(_name=str(tmp_path / "libllama.so"))
     monkeypatch.setattr(library, "_bound_library", lambda: bound)
     assert library.gpu_backends() == ["vulkan"]
+
+
+@pytest.mark.parametrize(
+    ("here", "remedy"), [([], ""), ([Gpu("an AMD GPU", "-DGGML_VULKAN=on")], "-DGGML_VULKAN=on")]
+)
+def test_a_gpu_that_is_not_used(here: list[Gpu], remedy: str) -> None:
+    unfit = {"Vulkan0": "it computes other numbers than the processor (correlation 0.01)"}
+    facts = {**built().facts, "pair": {**PAIR, "unfit_gpus": unfit}}
+    found = library_findings(ProbeResult(facts), [], here)
+    warned = next(each for each in found if "Vulkan0" in each.text)
+    assert warned.severity is Severity.WARNING
+    assert warned.text == f"Vulkan0 is not used: {unfit['Vulkan0']}"
+    assert "driver" in (warned.remedy or "") and remedy in (warned.remedy or "")
+    assert of("trial", found).severity is Severity.OK
+
+
+def test_a_device_without_equal_digits() -> None:
+    """Drafts may change the text there, which is no bug."""
+    why = "reproducible is not possible for x.gguf here: do without"
+    pair = {**PAIR, "same": False, "not_reproducible": why}
+    found = library_findings(ProbeResult({**built().facts, "pair": pair}), [], [])
+    trial, said = [each for each in found if each.topic == "trial"]
+    assert trial.severity is Severity.OK and trial.text.startswith("the bundled pair runs (9 ")
+    assert (said.severity, said.text) == (Severity.NOTE, why)
+
+
+@pytest.mark.parametrize("possible", [True, False])
+def test_the_pair_is_tried_without_equal_digits_where_there_are_none(
+    monkeypatch: pytest.MonkeyPatch, possible: bool
+) -> None:
+    asked: list[bool] = []
+
+    def load(*, reproducible: bool, **options: Any) -> Engine:
+        asked.append(reproducible)
+        if reproducible and not possible:
+            raise InvalidValueError("reproducible is not possible here")
+        return engine.load(reproducible=reproducible, **options)
+
+    monkeypatch.setattr(library_probe, "load", load)
+    facts = library_probe.pair_facts()
+    assert asked == ([True, True] if possible else [True, False, False])
+    assert facts["not_reproducible"] == (None if possible else "reproducible is not possible here")
+    assert facts["tokens"] == 16
+    if possible:
+        assert facts["same"]
 
 
 @pytest.mark.parametrize(

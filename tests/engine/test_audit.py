@@ -271,6 +271,7 @@ def test_a_text_of_other_gpus_is_refused(engine: Engine, monkeypatch: pytest.Mon
     few_experts, no_experts = Placement(cpu_moe=3), Placement(4, cpu_moe=-1)
     found = [Device("Vulkan0", "a GPU", "gpu", 1, 2), Device("CPU", "a CPU", "cpu", 1, 2)]
     monkeypatch.setattr(fingerprints, "devices", lambda: found)
+    monkeypatch.setattr(fingerprints, "usual_gpus", lambda: ["Vulkan0"])
     monkeypatch.setattr(fingerprints, "can_offload", lambda: True)
     all_places = (everywhere, in_part, elsewhere, few_experts, no_experts)
     places = [fingerprints.gpus(each) for each in all_places]

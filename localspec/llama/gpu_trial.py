@@ -1,0 +1,81 @@
+"""GPU trial: decode on a GPU and on the processor, and compare; this may end the process.
+
+llama.cpp ends the process where a build has no kernels for a GPU, and some drivers compute wrong
+numbers without an error. `run_gpu_trial` tries it out in a child process, `main` is that process's
+program.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.errors import ExactnessError
+from localspec.llama.context import single_sequence
+from localspec.llama.model import Model
+from localspec.llama.placement import ON_PROCESSOR, Placement
+from localspec.speculation.draft import Draft
+from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
+
+# Passes of these rows: backends have other kernels for one row, for a few, and for many.
+_ROWS = (40, 8, 2, 1)
+# Logits of one model on two devices correlate by 0.999 and more, wrong ones hardly at all.
+_LEAST_CORRELATION = 0.9
+_CONTEXT = 64
+
+
+def run_gpu_trial(path: Path, device: str, *, seconds: float, action: str) -> ChildExit:
+    """Try out a GPU with a model file in a child process; the exit code is 0 for one that works.
+
+    device: its name, as in Device. seconds: the time limit. action: reported as progress. Raises
+    OSError where no process can be started.
+    """
+    with ChildProcess(__name__, str(path), device) as child:
+        return child.wait(seconds=seconds, action=action)
+
+
+def gpu_trial(path: Path, device: str) -> None:
+    """Raise ExactnessError if a GPU computes other numbers than the processor."""
+    found = least_correlation(_logits(path, Placement(devices=(device,))), _logits(path))
+    if not found >= _LEAST_CORRELATION:  # NaN neither
+        raise ExactnessError(
+            f"it computes other numbers than the processor (correlation {found:.2f})"
+        )
+
+
+def least_correlation(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
+    """The least correlation of two rows of logits at the same place; NaN if there are no numbers.
+
+    first, second: (places, n_vocab).
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        rows = zip(first.astype(np.float64), second.astype(np.float64), strict=True)
+        return float(np.min([np.corrcoef(one, other)[0, 1] for one, other in rows]))
+
+
+def _logits(path: Path, placement: Placement = ON_PROCESSOR) -> NDArray[np.float32]:
+    """The logits of each token of a fixed text, (tokens, n_vocab), by passes of several widths."""
+    kept = list[NDArray[np.float32]]()
+    with (
+        Model(path, placement) as model,
+        single_sequence(model, n_ctx=_CONTEXT, threads=1) as text,
+    ):
+        for rows in _ROWS:
+            start = len(text.tokens)
+            tokens = [7 * place % min(50, model.n_vocab) for place in range(start, start + rows)]
+            kept.append(text.score(tokens[0], Draft(tokens[1:])).logits.copy())
+            text.commit(range(rows - 1))
+    return np.concatenate(kept)
+
+
+def main(path: str, device: str) -> int:
+    """Try out a device; return the exit code."""
+    # The library says why it ends the process in its log.
+    os.environ["LOCALSPEC_DEBUG"] = "1"
+    return exit_code_of(lambda: gpu_trial(Path(path), device))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,192 @@
+"""GPU check: GPUs are tried out once; those that do not work are not used, and it is said."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes.pycode import PYCODE
+from fakes.workers import real_worker, require_rpc
+
+import localspec
+from localspec.errors import ExactnessError, ModelLoadError
+from localspec.llama import devices, gpu_trial, library, unfit_gpus
+from localspec.llama.devices import Device, computes_on_gpu, usual_gpus
+from localspec.llama.gpu_trial import least_correlation, run_gpu_trial
+from localspec.llama.model_params import model_params
+from localspec.llama.placement import DEFAULT, Placement
+from localspec.loading import fingerprints, gpu_check
+from localspec.loading.config import RuntimeConfig
+from localspec.loading.gpu_check import check_gpus
+from localspec.utils.child_process import ChildExit
+
+GPUS = [
+    Device("CUDA0", "a GPU", "gpu", 8, 8),
+    Device("Vulkan0", "another", "gpu", 8, 8),
+    Device("Vulkan1", "in the processor", "integrated gpu", 8, 8),
+    Device("CPU", "a CPU", "cpu", 8, 8),
+]
+WORKS = ChildExit(0, "", "")
+LOG = "CUDA error: no kernel image is available for execution on the device\n  in function x\n"
+ENDS = ChildExit(-6, "", f"load: 3 layers\n{LOG}/src/ggml-cuda.cu:98: CUDA error\n")
+WRONG = ChildExit(7, "", "~llama_context: freed\nit computes other numbers (0.01)")
+SLOW = ChildExit(-9, "", "", timed_out=True)
+FULL = ChildExit(5, "", "cannot be loaded: not enough memory")
+Trials = Callable[..., list[str]]
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trials:
+    """Set how trials end, by device; returns the list of those that were tried out."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    monkeypatch.setattr(unfit_gpus, "_reasons", {})
+    for module in (devices, gpu_check, fingerprints):
+        monkeypatch.setattr(module, "devices", lambda: GPUS)
+
+    def prepare(**ends: ChildExit) -> list[str]:
+        seen: list[str] = []
+
+        def run(path: Path, device: str, **_options: Any) -> ChildExit:
+            assert path.is_file()
+            seen.append(device)
+            return ends[device]
+
+        monkeypatch.setattr(gpu_check, "run_gpu_trial", run)
+        return seen
+
+    return prepare
+
+
+def test_what_works_is_tried_once(tried: Trials) -> None:
+    seen = tried(CUDA0=WORKS, Vulkan0=WORKS)
+    for _ in range(2):
+        check_gpus(RuntimeConfig())
+    assert seen == ["CUDA0", "Vulkan0"]
+    assert (usual_gpus(), unfit_gpus.notes()) == (["CUDA0", "Vulkan0"], ())
+    check_gpus(RuntimeConfig.of(device=["none"]))
+    assert seen == ["CUDA0", "Vulkan0"]
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (ENDS, r"llama.cpp ended there \(CUDA error: no kernel image is available"),
+        (WRONG, "it computes other numbers"),
+    ],
+)
+def test_what_does_not_work_is_not_used_and_tried_again_by_the_next_process(
+    tried: Trials, monkeypatch: pytest.MonkeyPatch, end: ChildExit, reason: str
+) -> None:
+    seen = tried(CUDA0=end, Vulkan0=WORKS)
+    check_gpus(RuntimeConfig())
+    assert usual_gpus() == ["Vulkan0"]
+    [note] = unfit_gpus.notes()
+    assert note.startswith("CUDA0 is not used: ")
+    with pytest.raises(ModelLoadError, match=rf"device CUDA0 \(a GPU\) cannot be used: {reason}"):
+        check_gpus(RuntimeConfig.of(device=["cuda0"]))
+    with pytest.raises(ModelLoadError, match="choose another --device, or none"):
+        check_gpus(RuntimeConfig.of(draft_device=["CUDA0"]))
+    assert seen == ["CUDA0", "Vulkan0"]
+    monkeypatch.setattr(unfit_gpus, "_reasons", {})
+    check_gpus(RuntimeConfig())
+    assert seen == ["CUDA0", "Vulkan0", "CUDA0"]
+
+
+def test_nothing_is_said_of_a_gpu_whose_trial_tells_nothing(tried: Trials) -> None:
+    """It is used as before; the next load tries again."""
+    seen = tried(CUDA0=SLOW, Vulkan0=FULL)
+    for _ in range(2):
+        check_gpus(RuntimeConfig())
+    assert usual_gpus() == ["CUDA0", "Vulkan0"]
+    assert seen == ["CUDA0", "Vulkan0"] * 2
+
+
+def test_without_others_one_in_the_processor_and_then_the_processor(tried: Trials) -> None:
+    seen = tried(CUDA0=ENDS, Vulkan0=ENDS, Vulkan1=ENDS)
+    check_gpus(RuntimeConfig())
+    assert seen == ["CUDA0", "Vulkan0", "Vulkan1"]
+    assert usual_gpus() == []
+    assert not computes_on_gpu(DEFAULT)
+    assert fingerprints.gpus(DEFAULT) == []
+
+
+def test_a_model_is_loaded_without_them(tried: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library would use every GPU where it is not told otherwise."""
+    tried(CUDA0=ENDS, Vulkan0=WORKS)
+    monkeypatch.setattr("localspec.llama.model_params.can_offload", lambda: True)
+    monkeypatch.setattr("localspec.llama.model_params.gpu_pointers", lambda: {"Vulkan0": 77})
+    assert not model_params(DEFAULT).values.devices
+    check_gpus(RuntimeConfig())
+    params = model_params(DEFAULT)
+    assert (params.kept[0][0], params.kept[0][1], params.is_offloaded) == (77, None, True)
+    unfit_gpus.add("Vulkan0", "it is broken too")
+    monkeypatch.setattr("localspec.llama.model_params.usual_gpus", list)
+    params = model_params(DEFAULT)
+    assert (params.kept[0][0], params.values.n_gpu_layers, params.is_offloaded) == (None, 0, False)
+
+
+def test_a_load_says_so(tried: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = tried(CUDA0=ENDS, Vulkan0=WRONG, Vulkan1=ENDS)
+    with localspec.load(PYCODE.target, "none", context=64, threads=1) as engine:
+        notes = [note for note in engine.notes if "is not used" in note]
+        assert len(engine.generate("def f", max_tokens=3).token_ids) == 3
+    assert seen == ["CUDA0", "Vulkan0", "Vulkan1"]
+    assert [note.split()[0] for note in notes] == seen
+
+
+def test_a_damaged_result_is_no_result(tried: Trials, tmp_path: Path) -> None:
+    seen = tried(CUDA0=WORKS, Vulkan0=WORKS)
+    check_gpus(RuntimeConfig())
+    for file in tmp_path.rglob("gpu_trials/*"):
+        file.write_text(json.dumps({"works": "yes"}))
+    check_gpus(RuntimeConfig())
+    assert seen == ["CUDA0", "Vulkan0"] * 2
+
+
+# The trial itself.
+
+
+def test_a_trial_on_a_device_that_works() -> None:
+    """A worker stands for a GPU: its passes are computed by another process."""
+    require_rpc()
+    with real_worker() as worker:
+        ended = run_gpu_trial(PYCODE.target, str(worker.address), seconds=120, action="trying")
+    assert ended.exit_code == 0, ended.errors
+    assert "llama_context" in ended.errors  # the log, where a reason would be
+
+
+@pytest.mark.parametrize("wrong", ["other", "nan", "constant", "one row"])
+def test_a_device_that_computes_other_numbers(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    logits, random = gpu_trial._logits, np.random.default_rng(0)
+
+    def wrongly(path: Path, placement: Placement | None = None) -> np.ndarray:
+        right = logits(path)
+        if placement is None:
+            return right
+        if wrong == "one row":
+            right[47] = random.normal(size=right.shape[1])
+            return right
+        values = {"other": random.normal(size=right.shape), "nan": np.nan, "constant": 1.0}
+        return np.full_like(right, values[wrong])
+
+    monkeypatch.setattr(gpu_trial, "_logits", wrongly)
+    with pytest.raises(ExactnessError, match="it computes other numbers than the processor"):
+        gpu_trial.gpu_trial(PYCODE.target, "CUDA0")
+
+
+def test_rounding_is_no_other_number() -> None:
+    rows = np.random.default_rng(0).normal(size=(4, 1000)).astype(np.float32)
+    noise = np.random.default_rng(1).normal(size=rows.shape).astype(np.float32)
+    assert least_correlation(rows, rows + 0.1 * noise) > 0.99
+
+
+def test_the_key_of_a_result_is_the_build_and_the_device(
+    tried: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = tried(CUDA0=WORKS, Vulkan0=WORKS)
+    check_gpus(RuntimeConfig())
+    monkeypatch.setattr(library, "build_signature", lambda: ["another build"])
+    check_gpus(RuntimeConfig())
+    assert seen == ["CUDA0", "Vulkan0"] * 2
