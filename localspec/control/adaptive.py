@@ -118,7 +118,7 @@ class AdaptivePolicy:
         """Choose the step with the most expected tokens per second."""
         self._passes.share(writing(others := self.rows.others))
         self._round = round_ = Round(self._passes, self.rows.offer, others)
-        tokens_left = min(limit.depth + 1, self._expected_tokens + self._generated)
+        tokens_left = min(limit.tokens_left, self._expected_tokens + self._generated)
         limit = limit.to(min(limit.depth, self._deepest))
         if self.rows.rests(round_.others) and self._all_may_rest(limit):
             return self._rest()

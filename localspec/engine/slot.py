@@ -309,6 +309,7 @@ class Slot:
             "llama.cpp": library.version(),
             "kv type": cache.kv_type,
             "flash attention": self.loaded.runtime.flash,
+            "reproducible": self.loaded.runtime.reproducible,
             "snapshots": cache.sequence.snapshots,
         }
 

@@ -17,8 +17,8 @@ from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.draft import Draft
 
-# The probe's text is long enough for the attention kernels of a real text, and its passes cross
-# this length: the library pads attention to a multiple of 256 tokens, so kernels may change here.
+# The probe's text is long enough for the attention kernels of a real text, and has passes on both
+# sides of this length: the library pads attention to a multiple of 256, where kernels may change.
 _BORDER = 512
 _TIMED_PASSES = 7
 # The rows of uniform passes. CUDA multiplies up to 8 rows by quantised weights with kernels that
@@ -69,16 +69,18 @@ def probe_uniform(context: KVSequence) -> InvariantWidth:
     Raises InvalidValueError if it does not, or if the context is too small to probe.
     """
     rows = UNIFORM_ROWS
-    needed = 4 * rows
+    count = 4 * rows
+    needed = count + 2 * rows
     if context.n_ctx < needed:
         raise InvalidValueError(
             f"context is {context.n_ctx}; passes of {rows} rows are tried out in {needed} or more"
         )
-    prefix = min(_BORDER - rows, context.n_ctx - 3 * rows)
+    # The last pass may begin with the last of these tokens, and is filled.
+    prefix = min(_BORDER - count // 2, context.n_ctx - count - 2 * rows)
     context.set_width(rows, is_uniform=True)
-    in_any_row = logits_by(context, rows, prefix, 2 * rows)
+    in_any_row = logits_by(context, rows, prefix, count)
     context.truncate(0)
-    in_first_row = logits_by(context, 1, prefix, 2 * rows)
+    in_first_row = logits_by(context, 1, prefix, count)
     context.set_width(1)
     if not np.array_equal(in_any_row, in_first_row):
         raise InvalidValueError(

@@ -103,6 +103,11 @@ class Context:
         return self._memory
 
     @property
+    def window(self) -> int:
+        """The size of the sliding window in tokens, behind which cells are used again; 0: none."""
+        return 0 if self._options["swa_full"] else self.model.sliding_window
+
+    @property
     def splits_unequal(self) -> bool:
         """Whether passes of unequal numbers of rows share nothing in one decode."""
         return self.rollback is not Rollback.PARTIAL
@@ -120,7 +125,7 @@ class Context:
         seq_id = next((each for each in range(self.texts) if each not in taken), None)
         if seq_id is None:
             raise LocalspecError(f"all {self.texts} places of this context are taken; close a text")
-        memory = Memory(self, seq_id, self.model.sliding_window, self.rollback)
+        memory = Memory(self, seq_id, self.window, self.rollback)
         sequence = KVSequence(self, memory)
         self.sequences.append(sequence)
         return sequence
@@ -368,7 +373,7 @@ class Context:
             raise ModelLoadError(
                 f"{self.model.path.name} keeps no cache of its text; pass a text-generation model"
             )
-        sequence = KVSequence(self, Memory(self, 0, self.model.sliding_window))
+        sequence = KVSequence(self, Memory(self, 0, self.window))
         self._begin_batch([])
         self._batch.add([0, 0], start=0, seq_id=0, wanted=1)
         self._compute([sequence])

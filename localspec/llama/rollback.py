@@ -206,7 +206,13 @@ class Memory:
         return self._size(_EVERYTHING)
 
     def copy(self) -> Copy | None:
-        """A copy of the whole state; None if the library cannot copy it, or memory is too small."""
+        """A copy of the whole state; None if the library cannot copy it, or memory is too small.
+
+        None, too, where layers with a sliding window keep the whole text: a copy would be without
+        what the window has passed, and so be loaded into other cells.
+        """
+        if not self._window and 0 < self._owner.model.sliding_window < self.length:
+            return None
         try:
             return self._copy(_EVERYTHING)
         except MemoryError:

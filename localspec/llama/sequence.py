@@ -39,9 +39,9 @@ class KVSequence(Closing):
 
     least_rows: the least rows of a pass; smaller passes are padded (`batch_invariance` finds the
     value that makes logits independent of the width). is_uniform: whether passes have no more rows
-    either; then drafts are chains, so that cells lie in the order of the text. padded: maps the
-    rows that a decode with a draft needs to the rows that it gets. Padding is removed from the
-    cache at once, where it can be. wants_padding: whether it gets logits, as equal passes do.
+    either, whatever `chunk` says; then drafts are chains, so that cells lie in their order. padded:
+    maps the rows that a decode with a draft needs to the rows that it gets. Padding is removed from
+    the cache at once, where it can be. wants_padding: whether it gets logits, as equal passes do.
     """
 
     def __init__(self, context: "Context", memory: Memory) -> None:

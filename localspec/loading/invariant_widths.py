@@ -15,6 +15,9 @@ from localspec.loading.fingerprints import machine_signature
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
 
+# The number of the trial: what an earlier one found says nothing of the passes of today.
+_TRIAL = 2
+
 
 def reproducible_note(target: KVSequence) -> str | None:
     """Return why drafts may change digits of this model all the same; None if they cannot."""
@@ -56,4 +59,4 @@ def _file(context: KVSequence, widest: int, runtime: RuntimeConfig) -> Path:
     # The room of the context decides how long the probe's text is.
     settings = asdict(runtime) | {"context": context.n_cells, "drafter_kv_type": None}
     model = stat_signature(context.model.path)
-    return cache_file("widths", [model, widest, machine, settings, build])
+    return cache_file("widths", [_TRIAL, model, widest, machine, settings, build])

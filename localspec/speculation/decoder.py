@@ -218,13 +218,12 @@ class Decoder:
                 reading = yield from self._show_hidden(start, evaluated, scores, rows)
         self.stats.count_step(len(draft), scores.width, scores.others)
         self.stats.drafted_ahead += ahead
-        seconds = self.clock() - began
         step = Step(
             proposed.tokens,
             len(draft),
             scores.width,
             tokens,
-            seconds,
+            self.clock() - began,
             draft_seconds,
             scores.again,
             scores.others,
@@ -249,6 +248,7 @@ class Decoder:
             self.cancelled,
             hurried=hurried,
             branches=self.target.branches,
+            left=remaining,
         )
         decision = self.policy.decide(limit)
         if not decision.drafter:

@@ -35,6 +35,7 @@ class Limit:
         rejection rules.
     hurried: whether the user waits for this step, so that no drafter should read the prompt first.
     branches: the most branches of the draft; 1: propose a chain.
+    left: the tokens that the text may still get; None: one more than `depth`.
     """
 
     depth: int
@@ -45,6 +46,12 @@ class Limit:
     go_on: Callable[[float], bool] | None = None
     hurried: bool = False
     branches: int = 1
+    left: int | None = None
+
+    @property
+    def tokens_left(self) -> int:
+        """The tokens that the text may still get."""
+        return self.depth + 1 if self.left is None else self.left
 
     def to(self, depth: int, go_on: Callable[[float], bool] | None = None) -> "Limit":
         """Copy this limit with another depth and another `go_on`."""

@@ -4,7 +4,7 @@ Attention adds in the order of the cells, so texts must have the same digits how
 tokens were rejected where.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,11 @@ from localspec.gguf.check import check_generative
 from localspec.llama.batch_invariance import UNIFORM_ROWS
 from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.llama.moves import emptied
+from localspec.llama.sequence import KVSequence
 from localspec.loading import invariant_widths
 from localspec.loading.config import RuntimeConfig
-from localspec.speculation.draft import ROOT, Draft
+from localspec.speculation.draft import NOTHING, ROOT, Draft
 from localspec.speculation.drafter import Limit, Outcome, Traits
 
 # The library's `llama_kv_cache::get_n_kv` counts in steps of so many cells.
@@ -71,27 +73,60 @@ def text_and_logprobs(
     return list(result.token_ids), result.logprobs
 
 
-@pytest.mark.parametrize("family", ["gemma4", "gpt-oss"])
-@pytest.mark.parametrize("reproducible", [True, False])
-def test_a_sliding_window_keeps_the_order_of_the_cells(family: str, *, reproducible: bool) -> None:
+def random_text(length: int) -> list[int]:
+    return list(map(int, np.random.default_rng(1).integers(5, 50, length)))
+
+
+@pytest.fixture(params=["gemma4", "gpt-oss"])
+def windowed(request: pytest.FixtureRequest) -> Iterator[KVSequence]:
+    """A text of a model with a sliding window, as `--reproducible` keeps it."""
+    path = families.target(request.param)
+    runtime = RuntimeConfig(threads=1, reproducible=True)
+    with Model(path) as model, runtime.context_for(model, check_generative(path), 2048) as text:
+        text.set_width(4)
+        yield text
+
+
+def test_a_sliding_window_keeps_the_order_of_the_cells(windowed: KVSequence) -> None:
     """A cache of the window alone uses its cells again behind the window and a pass of 512."""
-    path, random = families.target(family), np.random.default_rng(1)
-    text = list(map(int, random.integers(5, 50, 1200)))
-    runtime = RuntimeConfig(threads=1, reproducible=reproducible, flash_attention=False)
-    with Model(path) as model, runtime.context_for(model, check_generative(path), 2048) as cached:
-        cached.set_width(4)
-        digits = {}
-        for depth in (0, 3):
-            cached.truncate(0)
-            rows = list[np.ndarray]()
-            while (place := len(cached.tokens)) < len(text) - 3:
-                accepted = int(random.integers(0, depth + 1))
-                draft = Draft(text[place + 1 : place + 1 + depth])
-                rows.extend(cached.score(text[place], draft).logits[: 1 + accepted].copy())
-                cached.commit(range(accepted))
-            digits[depth] = np.array(rows[: len(text) - 3])
-    assert np.array_equal(digits[0][:700], digits[3][:700])
-    assert np.array_equal(digits[0], digits[3]) is reproducible
+    text, random = random_text(1200), np.random.default_rng(2)
+    digits = {}
+    for depth in (0, 3):
+        windowed.truncate(0)
+        rows = list[np.ndarray]()
+        while (place := len(windowed.tokens)) < len(text) - 3:
+            accepted = int(random.integers(0, depth + 1))
+            draft = Draft(text[place + 1 : place + 1 + depth])
+            rows.extend(windowed.score(text[place], draft).logits[: 1 + accepted].copy())
+            windowed.commit(range(accepted))
+        digits[depth] = np.array(rows[: len(text) - 3])
+    assert np.array_equal(digits[0], digits[3])
+
+
+@pytest.mark.parametrize("length", [families.WINDOW, families.WINDOW + 1, 300])
+def test_a_text_is_not_put_into_other_cells(windowed: KVSequence, length: int) -> None:
+    """The library's copy of a window begins with the first cell, wherever the tokens lay."""
+    text = random_text(length)
+    windowed.set_tokens(text)
+    state = windowed.state()
+    assert len(state.tokens) == (length if length <= families.WINDOW else 0)
+    expected = windowed.score(7, NOTHING).logits.copy()
+    windowed.commit([])
+    for way in ("restored", "emptied", "cut"):
+        windowed.set_tokens(text)
+        if way == "restored":
+            assert windowed.restore(state)
+        elif way == "emptied":
+            with emptied(windowed.context):
+                pass
+        else:
+            windowed.mark()
+            windowed.extend(random_text(90))
+            assert windowed.truncate(length) == length
+        windowed.set_tokens(text)
+        assert np.array_equal(windowed.score(7, NOTHING).logits, expected), way
+        windowed.commit([])
+    assert not windowed.memory.marks
 
 
 def test_an_accepted_branch_leaves_no_gap() -> None:
@@ -135,7 +170,8 @@ def test_attention_of_a_token_is_as_long_with_any_draft(
     assert list(result.token_ids) == ids
     assert result.stats.accepted > 300
     assert {rows for _, rows in passes} == {UNIFORM_ROWS}
-    ends = [start for start, _ in passes[1:]] + [len(known)]
+    # The last token is in no pass.
+    ends = [start for start, _ in passes[1:]] + [len(known) - 1]
     kept = [end - start for (start, _), end in zip(passes, ends, strict=True)]
     assert max(kept) == UNIFORM_ROWS
     for (start, rows), count in zip(passes, kept, strict=True):

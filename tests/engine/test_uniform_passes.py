@@ -129,9 +129,16 @@ def test_the_trial_tells_whether_rows_are_equal(
 def test_a_context_that_is_too_small_says_so(target_model: Model) -> None:
     with (
         single_sequence(target_model, n_ctx=20, threads=1) as text,
-        pytest.raises(InvalidValueError, match=r"context is 20; passes of 8 rows .* 32 or more"),
+        pytest.raises(InvalidValueError, match=r"context is 20; passes of 8 rows .* 48 or more"),
     ):
         probe_uniform(text)
+
+
+@pytest.mark.parametrize("n_ctx", [48, 55, 64, 260, 266, 269, 271, 272, 520, 600])
+def test_a_trial_fits_its_context(target_model: Model, n_ctx: int) -> None:
+    """Also where it ends at a border of attention, before which passes keep fewer tokens."""
+    with single_sequence(target_model, n_ctx=n_ctx, threads=1, flash_attention=False) as text:
+        assert probe_uniform(text).least_rows == UNIFORM_ROWS
 
 
 def test_one_trial_serves_every_depth(target_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,26 @@ def test_a_token_outside_the_vocabulary_is_refused_by_name(token: int) -> None:
         decode(wrong, SAMPLERS["defaults"], 1)
 
 
+def test_a_pass_that_keeps_few_tokens_gets_short_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How much text is left is another question: it decides what reading a prompt may cost."""
+    monkeypatch.setattr(ToyTarget, "most_kept", 3)
+    limits: list[Limit] = []
+    drafter = adversary()
+    guess = drafter.propose
+
+    def propose(limit: Limit) -> Draft:
+        limits.append(limit)
+        return guess(limit)
+
+    monkeypatch.setattr(drafter, "propose", propose)
+    expected, _ = decode(None, SAMPLERS["defaults"], 1)
+    emissions, stats = decode(drafter, SAMPLERS["defaults"], 1, depth=6)
+    assert [each.id for each in emissions] == [each.id for each in expected]
+    assert max(limit.depth for limit in limits) == 2
+    assert limits[0].tokens_left == LENGTH
+    assert stats.drafted <= 2 * stats.steps
+
+
 def test_a_draft_longer_than_asked_is_cut() -> None:
     chatty = Scripted(lambda text, limit: Draft([1] * 50))
     emissions, stats = decode(chatty, SAMPLERS["defaults"], 1, depth=2)
