@@ -22,6 +22,7 @@ from localspec.cli.output import Output, write_to_stderr
 from localspec.cli.settings import CommandDefaults, Settings
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.llama.devices import usual_gpus
 from localspec.scaling import demo_pair, demo_size
 from localspec.scaling.demo_pair import DemoPair
 from localspec.scaling.demo_size import DemoSize
@@ -175,7 +176,7 @@ def _smallest_pair(type_name: str, threads: int | None, output: Output) -> DemoP
         with on_interrupt(delete_and_exit):
             found = demo_size.find_size(type_name, threads, write)
     if not found.pays:
-        output.note(demo_output.nothing_pays_line(found))
+        output.note(demo_output.nothing_pays_line(found, on_gpu=bool(usual_gpus())))
     return DemoPair(found.parameters, type_name)
 
 

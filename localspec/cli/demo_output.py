@@ -70,12 +70,13 @@ def too_small_line(size: DemoSize) -> str:
     )
 
 
-def nothing_pays_line(size: DemoSize) -> str:
-    """Return that drafts gain little on this machine at every size."""
+def nothing_pays_line(size: DemoSize, *, on_gpu: bool) -> str:
+    """Return that drafts gain little on this machine at every size. on_gpu: where models run."""
+    way_out = "a larger --size" if on_gpu else "a larger --size, fewer --threads or a GPU"
     return (
         f"on this machine drafts gain little at every size that was tried, {size.speed_up:.2f} x "
         f"at {size.parameters}: here several tokens in one pass cost almost what they cost one by "
-        "one; a larger --size, fewer --threads or a GPU may change that"
+        f"one; {way_out} may change that"
     )
 
 

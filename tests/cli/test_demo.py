@@ -169,7 +169,9 @@ def test_where_nothing_pays_it_is_the_best(speed_ups: dict[str, float], folder: 
     found = find([])
     assert found == DemoSize("0.2B", 1.3) and not found.pays
     assert list(folder.iterdir()) == []
-    assert "1.30 x at 0.2B" in demo_output.nothing_pays_line(found)
+    here, on_gpu = (demo_output.nothing_pays_line(found, on_gpu=each) for each in (False, True))
+    assert "1.30 x at 0.2B" in here and "or a GPU" in here
+    assert "GPU" not in on_gpu and "--threads" not in on_gpu
 
 
 def test_a_size_that_does_not_fit_ends_the_search(
