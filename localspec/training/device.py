@@ -1,5 +1,8 @@
 """Device: where torch trains, how fast its floats are there, and whether a drafter fits."""
 
+import gc
+
+import psutil
 import torch
 from torch import nn
 
@@ -61,6 +64,14 @@ def low_precision(device: torch.device) -> bool:
     return False
 
 
+def with_room(drafter: nn.Module, device: torch.device) -> torch.device:
+    """The device, or the processor if a drafter that is not trained does not fit there."""
+    weights = sum(weight.numel() for weight in drafter.parameters())
+    free = free_bytes(device)
+    fits = free is None or _BATCH_BYTES + _FROZEN * weights <= free
+    return device if fits else torch.device("cpu")
+
+
 def bytes_needed(drafter: nn.Module) -> int:
     """The memory that training a drafter takes, about: its weights, and a batch."""
     return _BATCH_BYTES + sum(
@@ -75,8 +86,36 @@ def bytes_of_weight(*, trained: bool) -> int:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """The free memory of a GPU; None for devices that use the main memory."""
-    if device.type != "cuda":
-        return None
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(free)
+    """The free memory of a GPU, what torch keeps for later included; None for the processor."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(free) + kept
+    if device.type == "mps":
+        # It computes in main memory, of which the system lets it have a part.
+        free = torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
+        return min(int(free), psutil.virtual_memory().available)
+    return None
+
+
+def give_back_memory() -> None:
+    """Give back the memory that torch keeps for tensors to come."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until a GPU has computed what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    if device.type == "mps":
+        torch.mps.synchronize()
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether it says that a device's memory is too small. (For Metal, torch has no own error.)"""
+    said = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in said

@@ -21,7 +21,7 @@ from localspec.models.kinds import DRAFT_MODEL
 from localspec.training.acceptance_loss import NONE, Agreement, acceptance_loss, agreement
 from localspec.training.cut_model import CutModel, read_layer, turns_of
 from localspec.training.cut_shape import CutSource
-from localspec.training.device import bytes_needed, bytes_of_weight
+from localspec.training.device import bytes_needed, bytes_of_weight, with_room
 from localspec.training.drafter_kind import Kind, KindOptions, TrainedDrafter
 from localspec.training.examples import Batch
 
@@ -155,10 +155,11 @@ def _influential(source: CutSource, count: int, sample: Sequence[Batch]) -> list
 def _untrained_rate(
     source: CutSource, kept: list[int], type_: TensorType, sample: Sequence[Batch]
 ) -> float:
-    device = sample[0].tokens.device
-    model = DraftModel(source, kept, type_).to(device).eval()
+    model = DraftModel(source, kept, type_)
+    device = with_room(model, sample[0].tokens.device)
+    model.to(device).eval()
     with torch.no_grad():
-        return sum((model.agreement(each)[0] for each in sample), NONE).rate
+        return sum((model.agreement(each.to(device))[0] for each in sample), NONE).rate
 
 
 DRAFT_MODEL_KIND = Kind(DRAFT_MODEL, _layers, _create)

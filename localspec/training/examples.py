@@ -50,6 +50,14 @@ class Batch:
     top: TopRows
     hidden: Mapping[int, Tensor]
 
+    def to(self, device: torch.device) -> "Batch":
+        """The same on another device."""
+        top = TopRows(
+            *(each.to(device) for each in (self.top.ids, self.top.log_probs, self.top.rest))
+        )
+        hidden = {layer: rows.to(device) for layer, rows in self.hidden.items()}
+        return Batch(self.tokens.to(device), self.wanted.to(device), top, hidden)
+
 
 @dataclass(frozen=True, slots=True)
 class _Window:
@@ -140,8 +148,8 @@ def _batch(shard: Shard, windows: Sequence[_Window], device: torch.device) -> Ba
             own = half.rows[places].astype(np.float32) * half.scale[places, None]
             hidden[layer][number, : each.length] = own
     return Batch(
-        torch.from_numpy(tokens).to(device),
-        torch.from_numpy(wanted).to(device),
-        TopRows(*(torch.from_numpy(each).to(device) for each in (ids, log_probs, rest))),
-        {layer: torch.from_numpy(rows).to(device) for layer, rows in hidden.items()},
-    )
+        torch.from_numpy(tokens),
+        torch.from_numpy(wanted),
+        TopRows(*map(torch.from_numpy, (ids, log_probs, rest))),
+        {layer: torch.from_numpy(rows) for layer, rows in hidden.items()},
+    ).to(device)

@@ -17,11 +17,11 @@ from localspec.conversion.token_counts import Counts, count_ids
 from localspec.distillation.last_trial import Trial
 from localspec.distillation.material import Material
 from localspec.distillation.row_cache import RowCache
-from localspec.distillation.shard import bytes_per_token
+from localspec.distillation.shard import Shard, bytes_per_token
 from localspec.distillation.texts import Stopped, Text
 from localspec.distillation.trained import Trained, TrainingFacts
 from localspec.distillation.work_folder import WorkFolder
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.errors import InvalidValueError
 from localspec.gguf.fingerprint import fingerprint
 from localspec.models.own_drafters import own_drafters
 from localspec.models.trained_drafters import TrainedDrafter as ListedDrafter
@@ -36,7 +36,7 @@ from localspec.training.budget import (
     forecast,
     training_seconds,
 )
-from localspec.training.device import AUTO, bytes_needed, choose_device, described, free_bytes
+from localspec.training.device import give_back_memory
 from localspec.training.drafter_kind import TrainedDrafter
 from localspec.training.examples import Batch, batches, count_batches
 from localspec.training.expected_speed import ExpectedSpeed
@@ -44,6 +44,7 @@ from localspec.training.kinds import KINDS
 from localspec.training.phase_times import PhaseTimes
 from localspec.training.result import Rival
 from localspec.training.rounds import RoundProgress, Rounds, seconds_per_token
+from localspec.training.training_place import TrainingPlace
 from localspec.training.training_request import Progress, TrainingRequest
 from localspec.utils.format import format_bytes, format_seconds
 
@@ -76,7 +77,7 @@ class OwnTraining:
         self._watch = timed
         self._kind, self._target = KINDS[request.kind], Target(request.source.target)
         self._layers = self._kind.layers(self._target, request.options)
-        self._device = choose_device(request.device)
+        self._place = TrainingPlace(request.device, say)
         type_name = request.options.type_name
         self.path = request.out or result.default_path(self._target, request.kind, type_name)
         result.require_replaceable(self.path, self._target)
@@ -86,20 +87,19 @@ class OwnTraining:
         """Train. Raises Stopped if it was stopped before there is a drafter to keep."""
         request = self._request
         with Material(request.source, self._layers, self._say, self._cancel) as material:
-            key = [_REVISION, material.key, request.kind, request.options.key, self._device.type]
-            folder = WorkFolder(key)
+            folder = WorkFolder([_REVISION, material.key, request.kind, request.options.key])
             with folder.locked():
                 if ended := self._ended_before(folder):
                     return ended
                 self._prepare(folder)
                 try:
                     return self._train(material, folder)
-                except torch.OutOfMemoryError as error:
-                    raise LocalspecError(
-                        f"the memory of {described(self._device)} is too small for this training; "
-                        "close other programs and --resume, or train a smaller drafter, or name "
-                        "--device cpu"
-                    ) from error
+                except RuntimeError as error:
+                    self._place.give_up(error)
+                # What was trained was saved, and holds on any device.
+                self._request = replace(request, resume=True, anew=False)
+                give_back_memory()
+                return self._train(material, folder)
 
     def _ended_before(self, folder: WorkFolder) -> Trained | None:
         """What this training made, if it is to be resumed but has come to its end."""
@@ -132,11 +132,12 @@ class OwnTraining:
         self._watch(Progress("writing the first texts", 0.0))
         held_out = material.held_out_texts()
         shard, reading = material.sample()
-        sample = list(batches(shard, self._device, np.random.default_rng(0), self._target.width))
+        self._place.free_of(material)
+        self._watch(Progress("choosing what is trained", 0.0))
         torch.manual_seed(self._seed)
-        drafter = self._kind.create(self._target, self._request.options, sample)
-        self._place(drafter)
-        self._say(f"{self._request.kind}: {drafter.note}, trained on {described(self._device)}")
+        drafter = self._kind.create(self._target, self._request.options, self._sample(shard))
+        self._place.take(drafter)
+        self._say(f"{self._request.kind}: {drafter.note}, trained on {self._place}")
         first = material.wave(0)
         sizes = self._sizes(
             sum(len(each.tokens) for each in first),
@@ -144,14 +145,20 @@ class OwnTraining:
             sum(len(each.tokens) for each in held_out),
             material.written,
         )
-        sample = list(batches(shard, self._device, np.random.default_rng(0), self._target.width))
-        speeds = self._speeds(material, reading, drafter, sample)
+        speeds = self._speeds(material, reading, drafter, self._sample(shard))
+        # The target writes and reads where the drafter was measured.
+        self._place.leave(drafter)
         budget = self._budget(folder, speeds, sizes)
         rows = self._rows(material, folder, budget, speeds, sizes)
+        held_out_rows = material.held_out_rows(folder)
+        if not rows.missing:
+            material.release()
+        # Rows that are missing are read beside the drafter, wherever the target has room then.
+        self._place.free_of(material)
         rounds = Rounds(
-            drafter,
+            drafter.to(self._place.device),
             rows,
-            [material.held_out_rows(folder)],
+            [held_out_rows],
             folder,
             rounds=budget.rounds,
             steps=budget.rounds * self._steps_of_a_round(material, len(rows)),
@@ -162,28 +169,13 @@ class OwnTraining:
         if self._request.resume and rounds.resume():
             left = (1 - rounds.share) * later + speeds.trial
             self._say(f"going on where the last training was saved: about {format_seconds(left)}")
-        if not rows.missing:
-            material.release()
         expected = ExpectedSpeed(self._target, drafter, self._request.kind, folder)
         watch = self._rounds_watcher(later, speeds.trial, expected)
         finished = rounds.run(watch, self._cancel.is_set)
         return self._ended(material, folder, drafter, rounds, speeds, finished=finished)
 
-    def _place(self, drafter: TrainedDrafter) -> None:
-        """Move the drafter to its device; if that is too small, to the processor, or refuse."""
-        needed, free = bytes_needed(drafter), free_bytes(self._device)
-        if free is not None and needed > free:
-            what = (
-                f"training takes about {format_bytes(needed)}, and {format_bytes(free)} are free "
-                f"on {described(self._device)}"
-            )
-            fits = drafter.smaller(free)
-            if self._request.device != AUTO:
-                others = " or ".join(filter(None, [fits, "--device cpu"]))
-                raise InvalidValueError(f"{what}; {others} fits")
-            self._device = choose_device("cpu")
-            self._say(f"{what}: the processor trains it{fits and f', and {fits} fits there'}")
-        drafter.to(self._device)
+    def _sample(self, shard: Shard) -> list[Batch]:
+        return [*batches(shard, self._place.device, np.random.default_rng(0), self._target.width)]
 
     def _steps_of_a_round(self, material: Material, waves: int) -> int:
         width = self._target.width
@@ -296,6 +288,7 @@ class OwnTraining:
     ) -> Trained:
         """Write the file; if training came to its end, try it, and delete what is not needed."""
         request, rates = self._request, rounds.best
+        rounds.release()
 
         def counts() -> Counts:
             texts = self._texts(material, rounds)
@@ -345,7 +338,7 @@ class OwnTraining:
             sum(len(each.tokens) for each in texts),
             rounds.planned,
             request.settings,
-            described(self._device),
+            str(self._place),
             self.path.stat().st_size,
             self._foreseen,
             monotonic() - self._forecast_at,

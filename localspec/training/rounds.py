@@ -19,7 +19,7 @@ from localspec.distillation.row_cache import RowCache
 from localspec.distillation.shard import Shard
 from localspec.distillation.work_folder import WorkFolder
 from localspec.training.acceptance_loss import NONE, Agreement
-from localspec.training.device import low_precision
+from localspec.training.device import give_back_memory, low_precision, wait_for
 from localspec.training.drafter_kind import TrainedDrafter
 from localspec.training.examples import Batch, batches
 from localspec.training.optimizers import optimizers, set_rate
@@ -104,6 +104,12 @@ class Rounds:
         """The held-out acceptance by place of a draft: untrained, then after each round."""
         return self._place.history
 
+    def release(self) -> None:
+        """Free the device: the drafter goes to main memory, and trains no more."""
+        self._optimizers = []
+        self.drafter.to("cpu")
+        give_back_memory()
+
     def resume(self) -> bool:
         """Go on where a training of this folder was saved; False if there is none."""
         content = self._folder.read(_STATE)
@@ -178,7 +184,7 @@ class Rounds:
         found: list[Agreement] = []
         for shard in self._held_out:
             for batch in batches(shard, self._device, np.random.default_rng(0), self._width):
-                with torch.no_grad():
+                with torch.no_grad(), _precision(self._device):
                     own = self.drafter.agreement(batch)
                 found = [
                     (found[number] if number < len(found) else NONE) + each
@@ -226,22 +232,25 @@ def seconds_per_token(drafter: TrainedDrafter, sample: Sequence[Batch]) -> float
     began = monotonic()
     for batch in sample:
         _update(drafter, made, batch)
-    if sample[0].tokens.device.type == "cuda":
-        torch.cuda.synchronize()
+    wait_for(sample[0].tokens.device)
     return (monotonic() - began) / sum(int(batch.tokens.numel()) for batch in sample)
 
 
 def _update(drafter: TrainedDrafter, made: Sequence[torch.optim.Optimizer], batch: Batch) -> None:
     """One step of all optimizers."""
     drafter.train()
-    device = batch.tokens.device
-    with torch.autocast(device.type, torch.bfloat16, enabled=low_precision(device)):
+    with _precision(batch.tokens.device):
         loss = drafter.loss(batch)
     loss.backward()
     nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
     for optimizer in made:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+
+
+def _precision(device: torch.device) -> torch.autocast:
+    """The floats that are computed with: of 16 bits where the hardware has them."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=low_precision(device))
 
 
 def _schedule(share: float) -> float:

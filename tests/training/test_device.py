@@ -1,6 +1,5 @@
 """Devices: a GPU that is too small is said before anything is lost, with what fits."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,8 @@ from localspec.errors import InvalidValueError
 
 torch = pytest.importorskip("torch")
 
-from fakes.training_runs import request  # noqa: E402
-
 from localspec.gguf.writer import TensorType  # noqa: E402
-from localspec.training import device, own_training  # noqa: E402
+from localspec.training import device, training_place  # noqa: E402
 from localspec.training.cut_shape import CutSource  # noqa: E402
 from localspec.training.draft_model_kind import DraftModel  # noqa: E402
 from localspec.training.drafter_kind import TrainedDrafter  # noqa: E402
@@ -44,20 +41,18 @@ def test_fewer_layers_that_fit_are_named(target: Path) -> None:
 def test_a_gpu_that_is_too_small(name: str, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large, said = drafter(target), list[str]()
     free = device.bytes_needed(drafter(target, 2)) + 1
-    monkeypatch.setattr(own_training, "free_bytes", lambda _: free)
-    monkeypatch.setattr(own_training, "described", lambda _: "a small GPU")
-    monkeypatch.setattr(own_training, "choose_device", lambda _: torch.device("cpu"))
+    monkeypatch.setattr(training_place, "free_bytes", lambda _: free)
+    monkeypatch.setattr(training_place, "described", lambda _: "a small GPU")
+    monkeypatch.setattr(training_place, "choose_device", lambda _: torch.device("cpu"))
     moved: list[torch.device] = []
     monkeypatch.setattr(TrainedDrafter, "to", lambda _, where: moved.append(where))
-    training = own_training.OwnTraining(
-        request(target, device=name), lambda _: None, said.append, threading.Event()
-    )
+    place = training_place.TrainingPlace(name, said.append)
     if name == "cuda":
         with pytest.raises(
             InvalidValueError, match=r"free on a small GPU; --layers 2 or --device cpu fits"
         ):
-            training._place(large)
+            place.take(large)
         return
-    training._place(large)
+    place.take(large)
     assert moved == [torch.device("cpu")]
     assert "free on a small GPU: the processor trains it, and --layers 2 fits there" in said[0]

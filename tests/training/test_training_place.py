@@ -1,0 +1,171 @@
+"""Training place: target and drafter take turns on a GPU, and what is too small is left."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.cut_target import write_cut_target
+
+from localspec.conversion.target import Target
+from localspec.distillation import last_trial, texts
+from localspec.distillation.material import Material
+from localspec.errors import LocalspecError
+
+torch = pytest.importorskip("torch")
+
+from fakes.training_runs import request  # noqa: E402
+
+from localspec.gguf.writer import TensorType  # noqa: E402
+from localspec.training import budget, device, rounds, training_place  # noqa: E402
+from localspec.training.cut_shape import CutSource  # noqa: E402
+from localspec.training.draft_model_kind import DraftModel  # noqa: E402
+from localspec.training.drafter_kind import KindOptions, TrainedDrafter  # noqa: E402
+from localspec.training.own_training import OwnTraining  # noqa: E402
+from localspec.training.training_place import TrainingPlace  # noqa: E402
+
+FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+METAL = RuntimeError("MPS backend out of memory (MPS allocated: 8 GB)")
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(texts, "ANSWER", 24)
+    monkeypatch.setattr(last_trial, "TOKENS", 8)
+    monkeypatch.setattr(budget, "ROUNDS", 3)
+    monkeypatch.setattr(rounds, "_SAVE_SECONDS", 0.0)
+    torch.set_num_threads(1)
+    return write_cut_target(tmp_path / "target.gguf")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor stands for a GPU that the target may be on."""
+    here = torch.device("cpu")
+    monkeypatch.setattr(TrainingPlace, "_is_shared", property(lambda self: self.device is here))
+    monkeypatch.setattr(training_place, "described", lambda each: "GPU" if each is here else "CPU")
+
+    def choose(name: str) -> Any:
+        return torch.device("cpu") if name == "cpu" else here
+
+    monkeypatch.setattr(training_place, "choose_device", choose)
+
+
+def train(made: Any) -> tuple[Any, list[str]]:
+    said: list[str] = []
+    training = OwnTraining(made, lambda _: None, said.append, threading.Event())
+    return training.run(), said
+
+
+@pytest.mark.usefixtures("gpu")
+def test_target_and_drafter_take_turns(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    loaded: list[Material] = []
+
+    def noted(owner: Any, name: str, event: str) -> None:
+        real = getattr(owner, name)
+
+        def call(self: Any, *arguments: Any, **options: Any) -> Any:
+            if isinstance(self, Material) and self not in loaded:
+                loaded.append(self)
+            # What torch computes while the target is loaded would share its device.
+            together = any(each._engine is not None for each in loaded)
+            events.append(f"{event}{' beside the target' if together else ''}")
+            return real(self, *arguments, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    noted(Material, "sample", "read")
+    noted(DraftModel, "agreement", "tried")
+    noted(DraftModel, "loss", "trained")
+    noted(TrainedDrafter, "to", "moved")
+    noted(rounds.Rounds, "release", "freed")
+    noted(Material, "release", "target freed")
+    options = KindOptions(layers=2, cut="auto")
+    done, _ = train(request(target, tmp_path / "draft.gguf", options=options))
+    assert done.finished and done.trials
+    assert {"tried", "trained", "moved", "freed"} <= set(events)
+    together = [each for each in events if "beside" in each]
+    # Only the drafter's way back to main memory needs no room.
+    assert not [each for each in together if each.startswith(("tried", "trained"))], together
+    assert events.index("freed") > max(i for i, each in enumerate(events) if each == "trained")
+    assert len([each for each in events if each.startswith("target freed")]) >= 3
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("error", [FULL, METAL], ids=["cuda", "mps"])
+@pytest.mark.parametrize("step", [0, 2, 9])
+def test_a_device_that_turns_out_too_small(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, step: int
+) -> None:
+    """The processor goes on, from what was saved; step: of training, some while it is measured."""
+    seed = {"seed": 3}
+    whole, _ = train(request(target, tmp_path / "whole" / "draft.gguf", **seed))
+    expected = whole.path.read_bytes()
+    update, steps = rounds._update, [0]
+
+    def full(*arguments: Any) -> None:
+        steps[0] += 1
+        if steps[0] == step + 1:
+            raise error
+        update(*arguments)
+
+    monkeypatch.setattr(rounds, "_update", full)
+    done, said = train(request(target, tmp_path / "again" / "draft.gguf", anew=True, **seed))
+    small = "the memory of GPU is too small for this training: the processor trains it from here"
+    assert small in said
+    assert [line for line in said if line.endswith("trained on CPU")]
+    assert done.finished
+    assert done.path.read_bytes() == expected
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_device_that_was_named_is_not_left(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update, save, saved = rounds._update, rounds.Rounds._save, list[bool]()
+
+    def full(*arguments: Any) -> None:
+        if len(saved) == 1:
+            saved.append(False)
+            raise FULL
+        update(*arguments)
+
+    def noted(self: rounds.Rounds) -> None:
+        save(self)
+        saved.append(True)
+
+    monkeypatch.setattr(rounds, "_update", full)
+    monkeypatch.setattr(rounds.Rounds, "_save", noted)
+    out = tmp_path / "draft.gguf"
+    with pytest.raises(LocalspecError, match=r"memory of GPU is too small .*--device cpu --resume"):
+        train(request(target, out, device="cuda"))
+    # On another device it goes on: that is no part of what a training is.
+    done, said = train(request(target, out, device="cpu", resume=True))
+    assert done.finished
+    assert [line for line in said if line.startswith("going on where the last training was saved")]
+
+
+def test_another_error_is_raised_as_it_is() -> None:
+    place = TrainingPlace("cpu", lambda _: None)
+    with pytest.raises(RuntimeError, match="shapes"):
+        place.give_up(RuntimeError("shapes differ"))
+    with pytest.raises(LocalspecError, match="CPU threads is too small"):
+        place.give_up(FULL)
+
+
+def test_what_does_not_fit_is_tried_on_the_processor(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drafter that is only tried takes its weights, and a batch."""
+    drafter = DraftModel(CutSource(Target(target)), [0, 1], TensorType.Q8_0)
+    monkeypatch.setattr(device, "_BATCH_BYTES", 1000)
+    weights = sum(each.numel() for each in drafter.parameters())
+    gpu = torch.device("meta")
+    needed = 4 * weights + 1000
+    for free, expected in ((needed, "meta"), (needed - 1, "cpu"), (None, "meta")):
+        monkeypatch.setattr(device, "free_bytes", lambda _, free=free: free)
+        assert device.with_room(drafter, gpu).type == expected
