@@ -21,6 +21,7 @@ from localspec.llama.model import Model
 from localspec.llama.placement import Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.drafter_finder import checked_drafter
+from localspec.loading.gpu_check import check_gpus
 from localspec.models.locate import locate
 from localspec.models.vocabulary_match import mismatch
 from localspec.sampling.noise import Noise
@@ -144,6 +145,7 @@ def draft_model(
             f"{path.name} is a head of kind {found.spec.kind}, which reads rows that Llama does "
             "not hand out; use localspec.load, or draft='suffix'"
         )
+    check_gpus(runtime)
     header = facts_of(path).header
     vocabulary = HeaderVocabulary(facts_of(target).header)
     if differs := mismatch(vocabulary, HeaderVocabulary(header)):
