@@ -42,7 +42,8 @@ def cpu_features() -> frozenset[str]:
 class Device:
     """A processor or GPU that llama.cpp found.
 
-    kind: cpu, gpu, integrated gpu, accelerator or other. free, total: its memory in bytes.
+    kind: cpu, gpu, integrated gpu, accelerator or other. free, total: its memory in bytes. card:
+    its address in the machine; "" if that is unknown.
     """
 
     name: str
@@ -50,6 +51,12 @@ class Device:
     kind: str
     free: int
     total: int
+    card: str = ""
+
+    @property
+    def backend(self) -> str:
+        """What computes there, as its name says: CUDA, Vulkan."""
+        return self.name.rstrip("0123456789")
 
     @property
     def is_gpu(self) -> bool:
@@ -76,11 +83,15 @@ def gpu_pointers() -> Mapping[str, int]:
 def usual_gpus() -> list[str]:
     """Return the names of the GPUs that models use: one in the processor only without others.
 
-    Not those on which this build was found not to work.
+    Not those on which this build was found not to work, and each card once: a build with several
+    backends finds it with each of them, and llama.cpp takes the first.
     """
     gpus = [device for device in devices() if device.is_gpu and not unfit_gpus.reason(device.name)]
-    own = [device.name for device in gpus if device.kind == GPU]
-    return own or [device.name for device in gpus]
+    own = [device for device in gpus if device.kind == GPU]
+    if not own:
+        return [device.name for device in gpus if device.backend == gpus[0].backend]
+    cards = {device.card or device.name: device.name for device in reversed(own)}
+    return [device.name for device in own if device.name in cards.values()]
 
 
 def names_of(placement: Placement) -> list[str]:
@@ -115,6 +126,20 @@ def processor_pointers() -> list[int]:
     return [pointer for device, pointer in _found() if device.kind == "cpu"]
 
 
+class _Properties(ctypes.Structure):
+    """`ggml_backend_dev_props`, with room for what a later one may have at its end."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("description", ctypes.c_char_p),
+        ("free", ctypes.c_size_t),
+        ("total", ctypes.c_size_t),
+        ("kind", ctypes.c_int),
+        ("card", ctypes.c_char_p),  # left as it is, NULL, by versions that lack it
+        ("others", ctypes.c_byte * 256),
+    )
+
+
 def _found() -> Iterator[tuple[Device, int]]:
     """Yield the devices with the library's pointers to them."""
     size, pointer, text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
@@ -124,16 +149,21 @@ def _found() -> Iterator[tuple[Device, int]]:
     description = symbol("ggml_backend_dev_description", text, pointer)
     kind = symbol("ggml_backend_dev_type", ctypes.c_int, pointer)
     memory = symbol("ggml_backend_dev_memory", None, pointer, pointer, pointer)
+    properties = symbol("ggml_backend_dev_get_props", None, pointer, pointer)
     if not (count and get and name and description and kind and memory):
         return
     for device in map(get, range(count())):
         free, total, number = size(), size(), kind(device)
         memory(device, ctypes.byref(free), ctypes.byref(total))
+        its = _Properties()
+        if properties:
+            properties(device, ctypes.byref(its))
         found = Device(
             (name(device) or b"").decode("utf-8", "replace"),
             (description(device) or b"").decode("utf-8", "replace"),
             _KINDS[number] if number < len(_KINDS) else "other",
             free.value,
             total.value,
+            (its.card or b"").decode("utf-8", "replace"),
         )
         yield found, device

@@ -112,6 +112,35 @@ def test_without_others_one_in_the_processor_and_then_the_processor(tried: Trial
     assert fingerprints.gpus(DEFAULT) == []
 
 
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [({}, ["CUDA0", "CUDA1"]), ({"CUDA0": ENDS}, ["CUDA1", "Vulkan0"])],
+    ids=["works", "by another backend"],
+)
+def test_a_card_that_two_backends_find_is_used_once(
+    tried: Trials, monkeypatch: pytest.MonkeyPatch, ends: dict[str, ChildExit], expected: list[str]
+) -> None:
+    cards = ("0000:01:00.0", "0000:02:00.0")
+    found = [
+        *(Device(f"CUDA{number}", "a GPU", "gpu", 8, 8, card) for number, card in enumerate(cards)),
+        *(Device(f"Vulkan{number}", "a", "gpu", 8, 8, card) for number, card in enumerate(cards)),
+        Device("Vulkan2", "in the processor", "integrated gpu", 8, 8, "0000:00:02.0"),
+    ]
+    for module in (devices, gpu_check):
+        monkeypatch.setattr(module, "devices", lambda: found)
+    seen = tried(**{"CUDA0": WORKS, "CUDA1": WORKS, "Vulkan0": WORKS, **ends})
+    check_gpus(RuntimeConfig())
+    assert usual_gpus() == expected
+    assert set(seen) == {"CUDA0", "CUDA1", *expected}
+
+
+def test_gpus_in_processors_are_those_of_one_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = [("SYCL0", "integrated gpu"), ("Vulkan0", "integrated gpu"), ("CPU", "cpu")]
+    found = [Device(name, "a", kind, 8, 8) for name, kind in kinds]
+    monkeypatch.setattr(devices, "devices", lambda: found)
+    assert usual_gpus() == ["SYCL0"]
+
+
 def test_a_model_is_loaded_without_them(tried: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library would use every GPU where it is not told otherwise."""
     tried(CUDA0=ENDS, Vulkan0=WORKS)
