@@ -18,12 +18,11 @@ from localspec.cli.options import (
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
+from localspec.cli.settings import on_command_line
 from localspec.engine.audit import Divergence, Recorded, Report, audit
 from localspec.engine.engine import load
 from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
-from localspec.llama.placement import DEFAULT
-from localspec.loading.config import RuntimeConfig
 from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
 
@@ -73,9 +72,9 @@ def audit_command(
     target = locate(model) if model else Path(record["model"]["target"])
     recipe = recorded.recipe
     # The plan of this load, of one model and less context, might put the target elsewhere.
-    if RuntimeConfig.of(**options).placement == DEFAULT:
-        options |= recipe.placement or {}
-    recipe.require_same(target, RuntimeConfig.of(**options).placement)
+    for name, value in (recipe.placement or {}).items():
+        if file is None or on_command_line(name) is None:
+            options[name] = value
     with load(
         target,
         "none",

@@ -103,7 +103,7 @@ def _unfit_gpus(probed: ProbeResult, gpus: Sequence[Gpu]) -> list[Finding]:
             f"{name} is not used: {reason}",
             f"update its driver, or compile llama.cpp on this machine: {compiled_for}",
         )
-        for name, reason in probed.facts.get("pair", {}).get("unfit_gpus", {}).items()
+        for name, reason in probed.facts.get("unfit_gpus", {}).items()
     ]
 
 
@@ -159,7 +159,7 @@ def _remedy(probed: ProbeResult) -> str:
     if probed.timed_out:
         return (
             "localspec doctor, once more: the first texts on a GPU also compile its kernels; then "
-            "localspec generate --gpu-layers 0 hello"
+            "localspec generate --device none hello"
         )
     return "LOCALSPEC_DEBUG=1 localspec generate hello"
 

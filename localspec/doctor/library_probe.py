@@ -10,7 +10,8 @@ from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationOptions
 from localspec.llama import extra_buffers, library, rpc, unfit_gpus
 from localspec.llama.devices import cpu_features, devices
-from localspec.loading.config import threads_for
+from localspec.loading.config import RuntimeConfig, threads_for
+from localspec.loading.gpu_check import check_gpus
 from localspec.memory.available import host_memory
 
 _PROMPT = "How do I list files by size?"
@@ -64,13 +65,14 @@ def _pair_facts(*, reproducible: bool) -> dict[str, Any]:
         "drafters": drafters,
         "tokens_per_second": plain.stats.tokens_per_second,
         "without_extra_buffers": extra_buffers.cost(),
-        "unfit_gpus": unfit_gpus.reasons(),
     }
 
 
 def main() -> None:
     """Report both."""
     report_facts("library", library_facts())
+    check_gpus(RuntimeConfig())
+    report_facts("unfit_gpus", unfit_gpus.reasons())
     report_facts("pair", pair_facts())
 
 

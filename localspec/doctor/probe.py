@@ -11,7 +11,8 @@ from typing import Any
 
 from localspec.utils.child_process import ChildProcess
 
-_SECONDS = 60
+# A GPU may take two minutes before it is given up.
+_SECONDS = 180
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Probe:
         self._child = ChildProcess(module)
 
     def result(self) -> ProbeResult:
-        """Wait for the end of the probe, for a minute at most, and return what it reported."""
+        """Wait for the end of the probe, for three minutes at most, and return what it reported."""
         ended = self._child.wait(seconds=_SECONDS)
         facts = _facts(ended.output)
         if ended.timed_out:

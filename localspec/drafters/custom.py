@@ -121,11 +121,6 @@ class CustomDrafter:
                 raise self._wrong(
                     f"proposed {len(proposal.tokens)} tokens with {len(part)} parents or probs"
                 )
-        if limit.needs_probs and proposal.probs and len(proposal.tokens) > limit.depth:
-            raise self._wrong(
-                f"proposed {len(proposal.tokens)} drawn tokens where {limit.depth} were asked for: "
-                "leaving some out would bias the text"
-            )
         # One that ignores its limit may have proposed millions.
         short = proposal.first(limit.depth)
         for probs in short.probs or ():

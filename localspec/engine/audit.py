@@ -126,7 +126,8 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
     judge = _Judge(sampler, same_text=same_text)
     scored_tokens, difference = 0, 0.0
     divergences, unjudged = list[Divergence](), list[_Scored]()
-    n_ctx = len(recipe.prompt_token_ids) + len(recorded.token_ids) + OUTPUT_ROWS
+    text = len(recipe.prompt_token_ids) + len(recorded.token_ids)
+    n_ctx = max(text + 1, min(text + OUTPUT_ROWS, engine.model.n_ctx_train))
     with (
         engine.slot.new_context(settings, n_ctx) as plain,
         engine.slot.new_context(settings, n_ctx) as stepped,

@@ -7,6 +7,8 @@ from typing import Any
 
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.llama import unfit_gpus
+from localspec.llama.devices import usual_gpus
 from localspec.llama.placement import Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import fingerprint, gpus, versions
@@ -89,7 +91,9 @@ class Recipe:
     def read(cls, record: Mapping[str, Any]) -> "Recipe":
         """A recipe from JSON. Raises InvalidValueError if it has other fields."""
         try:
-            return cls(**record)
+            recipe = cls(**record)
+            RuntimeConfig.of(**recipe.placement or {})
+            return recipe
         except TypeError as error:
             raise InvalidValueError(f"this is not a recipe of localspec: {error}") from error
 
@@ -132,12 +136,15 @@ class Recipe:
 
 
 def _options(placement: Placement) -> dict[str, Any] | None:
-    """The options of `load` for this placement."""
+    """The options of `load` for this placement, also where other GPUs are found later."""
     if placement.workers:
         return None
+    names, usual = placement.devices, usual_gpus()
+    if names is None and (unfit_gpus.reasons() or not usual):
+        names = tuple(usual)
     return {
         "gpu_layers": placement.gpu_layers,
-        "device": ["none"] if placement.devices == () else placement.devices,
+        "device": names if names is None else [*names] or ["none"],
         "split_mode": placement.split_mode,
         "tensor_split": list(placement.tensor_split),
         "cpu_moe": placement.cpu_moe,

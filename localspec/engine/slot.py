@@ -263,7 +263,10 @@ class Slot:
         with self.lock:
             for cache in self._caches(key):
                 with _unless_lost(cache):
-                    store.save(cache.key, self._origin(cache), cache.states())
+                    states = cache.states()
+                    if self.target.tokens and not states[_STATE].tokens and not cache.of_drafter:
+                        return "its cache cannot be copied"
+                    store.save(cache.key, self._origin(cache), states)
                 if store.problem:
                     return store.problem
         return None

@@ -13,23 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import ExactnessError
+from localspec.llama import library
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.speculation.draft import Draft
 from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
 
+# Stages, as they are written to standard output: everything is there but the model; the device has
+# computed; its numbers are right.
+BEGUN, COMPUTED, RIGHT = "begun", "computed", "right"
 # Passes of these rows: backends have other kernels for one row, for a few, and for many.
 _ROWS = (40, 8, 2, 1)
-# Logits of one model on two devices correlate by 0.999 and more, wrong ones hardly at all.
+# How logits differ from their mean over a text correlates by 0.998 and more on two devices, and not
+# at all at two places.
 _LEAST_CORRELATION = 0.9
 _CONTEXT = 64
 
 
 def run_gpu_trial(path: Path, device: str, *, seconds: float, action: str) -> ChildExit:
-    """Try out a GPU with a model file in a child process; the exit code is 0 for one that works.
+    """Try out a GPU with a model file in a child process.
 
-    device: its name, as in Device. seconds: the time limit. action: reported as progress. Raises
+    device: its name, as in Device. seconds: the time limit. action: reported as progress. The
+    output has the stages that it came to, the errors those that the library has logged. Raises
     OSError where no process can be started.
     """
     with ChildProcess(__name__, str(path), device) as child:
@@ -38,20 +44,24 @@ def run_gpu_trial(path: Path, device: str, *, seconds: float, action: str) -> Ch
 
 def gpu_trial(path: Path, device: str) -> None:
     """Raise ExactnessError if a GPU computes other numbers than the processor."""
-    found = least_correlation(_logits(path, Placement(devices=(device,))), _logits(path))
+    on_device = _logits(path, Placement(devices=(device,)))
+    os.write(1, COMPUTED.encode())
+    found = least_correlation(on_device, _logits(path))
     if not found >= _LEAST_CORRELATION:  # NaN neither
         raise ExactnessError(
             f"it computes other numbers than the processor (correlation {found:.2f})"
         )
+    os.write(1, RIGHT.encode())
 
 
-def least_correlation(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
-    """The least correlation of two rows of logits at the same place; NaN if there are no numbers.
+def least_correlation(tried: NDArray[np.float32], right: NDArray[np.float32]) -> float:
+    """The least correlation of two rows at the same place, less the mean of the right ones.
 
-    first, second: (places, n_vocab).
+    tried, right: logits, (places, n_vocab). NaN if some are no numbers.
     """
-    with np.errstate(invalid="ignore", over="ignore"):
-        rows = zip(first.astype(np.float64), second.astype(np.float64), strict=True)
+    mean = right.mean(0, dtype=np.float64)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        rows = zip(tried - mean, right - mean, strict=True)
         return float(np.min([np.corrcoef(one, other)[0, 1] for one, other in rows]))
 
 
@@ -73,7 +83,8 @@ def _logits(path: Path, placement: Placement = ON_PROCESSOR) -> NDArray[np.float
 def main(path: str, device: str) -> int:
     """Try out a device; return the exit code."""
     # The library says why it ends the process in its log.
-    os.environ["LOCALSPEC_DEBUG"] = "1"
+    os.environ["LOCALSPEC_DEBUG"] = library.ERRORS
+    os.write(1, BEGUN.encode())
     return exit_code_of(lambda: gpu_trial(Path(path), device))
 
 

@@ -62,6 +62,8 @@ _CPP_FUNCTIONS = {
 }
 _GPU_BACKENDS = {"cann", "cuda", "hip", "metal", "musa", "opencl", "sycl", "vulkan"}
 _LONGEST_LINE = 200
+# `GGML_LOG_LEVEL_ERROR`, and the value of LOCALSPEC_DEBUG that shows only lines of this level.
+_ERROR, ERRORS = 4, "errors"
 _lines: deque[str] = deque(maxlen=400)
 _captured: list[list[str]] = []
 _interrupted = threading.Event()
@@ -73,7 +75,8 @@ def _capture(level: int, text: bytes, _data: Any) -> None:
         line = text.decode("utf-8", "replace")
         for lines in (_lines, *_captured):
             lines.append(line)
-        if os.environ.get("LOCALSPEC_DEBUG") == "1":
+        shown = os.environ.get("LOCALSPEC_DEBUG")
+        if shown == "1" or (shown == ERRORS and level == _ERROR):
             os.write(2, line.encode())
     except KeyboardInterrupt:
         # ctypes prints and forgets what a callback raises: keep it for `raise_pending_interrupt`.

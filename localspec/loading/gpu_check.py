@@ -5,24 +5,29 @@ wrong numbers without an error. That a GPU works is remembered; that it does not
 by each process, as a new driver may have mended it.
 """
 
-from contextlib import suppress
 from typing import Any
 
 from localspec.errors import ExactnessError, ModelLoadError
 from localspec.llama import library, unfit_gpus
 from localspec.llama.devices import Device, devices, usual_gpus
-from localspec.llama.gpu_trial import run_gpu_trial
-from localspec.llama.placement import Placement
+from localspec.llama.gpu_trial import BEGUN, RIGHT, run_gpu_trial
+from localspec.llama.placement import DEFAULT, Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
 from localspec.utils.child_process import ChildExit
+from localspec.utils.format import printable
 from localspec.utils.paths import cache_file
 from localspec.utils.stored_json import stored, try_to_store
 
 # A trial takes about two seconds, and minutes where a driver compiles kernels first. These stay in
 # the driver's cache, so that a later trial comes further.
 _SECONDS = 120
+# What is said where a device is full, or used by another program alone: this may pass.
+_LACK = ("alloc", "out of memory", "busy", "unavailable")
 _KEY = "works"
+_LONGEST = 200
+# Those that were tried by this process, by the name of their file, whatever was found.
+_tried: set[str] = set()
 
 
 def check_gpus(runtime: RuntimeConfig) -> None:
@@ -31,8 +36,11 @@ def check_gpus(runtime: RuntimeConfig) -> None:
     Those that do not work are not used by this process. Raises ModelLoadError for one that the user
     has named.
     """
-    for placement in filter(None, (runtime.placement, runtime.drafter_placement)):
-        _check(placement)
+    _check(runtime.placement)
+    # Beside a target on other machines, draft models are on the usual GPUs.
+    own = runtime.drafter_placement or (DEFAULT if runtime.placement.workers else None)
+    if own:
+        _check(own)
 
 
 def _check(placement: Placement) -> None:
@@ -56,25 +64,36 @@ def _check(placement: Placement) -> None:
 
 def _try_out(gpu: Device) -> None:
     file = cache_file("gpu_trials", [*library.build_signature(), gpu.name, gpu.description])
-    if unfit_gpus.reason(gpu.name) or stored(file, _works):
+    if file.name in _tried or stored(file, _works):
         return
+    _tried.add(file.name)
     target = registry.bundled().target
-    with suppress(OSError):  # no process can be started: loading meets the same
+    try:
         ended = run_gpu_trial(
             target, gpu.name, seconds=_SECONDS, action=f"trying out {gpu.description}"
         )
-        if ended.exit_code == 0:
-            try_to_store(file, {_KEY: True})
-        elif ended.exit_code == ExactnessError.exit_code:
-            unfit_gpus.add(gpu.name, ended.last_error)
-        elif ended.crashed:
-            unfit_gpus.add(gpu.name, f"llama.cpp ended there ({_cause(ended)})")
+    except OSError:  # no process can be started, and loading meets the same
+        return
+    if ended.output.endswith(RIGHT):
+        try_to_store(file, {_KEY: True})
+    elif reason := _fault(ended):
+        unfit_gpus.add(gpu.name, reason)
 
 
-def _cause(ended: ChildExit) -> str:
-    """Return the first error in the library's log, else how the process ended."""
-    errors = (line.strip() for line in ended.errors.splitlines() if "error" in line.lower())
-    return next(errors, ended.reason)[:200]
+def _fault(ended: ChildExit) -> str | None:
+    """Return why the GPU cannot be used; None where the trial tells nothing of it."""
+    if ended.timed_out:
+        return f"it was not ready within {_SECONDS} s; the next start tries again"
+    if ended.exit_code == ExactnessError.exit_code:
+        return ended.last_error
+    # Before, something else is wrong; behind, it was the processor's turn.
+    is_its_turn = ended.output.endswith(BEGUN)
+    was_killed = ended.exit_code < 0 and not ended.crashed
+    if not is_its_turn or was_killed or any(each in ended.errors.lower() for each in _LACK):
+        return None
+    lines = [line.strip() for line in ended.errors.splitlines() if line.strip()]
+    cause = printable((lines or [ended.reason])[0][:_LONGEST])
+    return f"llama.cpp failed there ({cause})"
 
 
 def _works(record: Any) -> bool:

@@ -132,12 +132,13 @@ def test_a_text_under_a_grammar_is_audited_under_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "layers"), [([], 3), (["--gpu-layers", "5"], 5), (["--device", "none"], None)]
+    ("options", "layers"),
+    [([], 3), (["--gpu-layers", "5"], 5), (["--gpu-layers", "0"], 0), (["--device", "none"], 3)],
 )
 def test_the_target_is_where_the_record_says(
-    record: dict[str, Any], monkeypatch: pytest.MonkeyPatch, options: list[str], layers: int | None
+    record: dict[str, Any], monkeypatch: pytest.MonkeyPatch, options: list[str], layers: int
 ) -> None:
-    """A plan of its own might move another number of layers, unless the user says where."""
+    """A plan of its own might move another number of layers; what the user says counts more."""
     recipe = record["recipe"]
     placement = {**recipe["placement"], "gpu_layers": 3, "cpu_moe": 2}
     asked: list[dict[str, Any]] = []
@@ -151,4 +152,4 @@ def test_the_target_is_where_the_record_says(
     done = CliRunner().invoke(audit.audit_command, ["-", *options], input=json.dumps(moved))
     assert done.exit_code == 0, done.output
     assert asked[-1]["gpu_layers"] == layers
-    assert asked[-1]["cpu_moe"] == (0 if options else 2)
+    assert (asked[-1]["cpu_moe"], asked[-1]["device"]) == (2, ["none"])

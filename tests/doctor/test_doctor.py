@@ -208,7 +208,7 @@ def test_a_backend_without_a_driver_is_found_by_its_file(
 )
 def test_a_gpu_that_is_not_used(here: list[Gpu], remedy: str) -> None:
     unfit = {"Vulkan0": "it computes other numbers than the processor (correlation 0.01)"}
-    facts = {**built().facts, "pair": {**PAIR, "unfit_gpus": unfit}}
+    facts = {**built().facts, "unfit_gpus": unfit}
     found = library_findings(ProbeResult(facts), [], here)
     warned = next(each for each in found if "Vulkan0" in each.text)
     assert warned.severity is Severity.WARNING

@@ -2,14 +2,12 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 from fakes.pycode import load
 from fuzz.campaign import Campaign
 from fuzz.drafters import drafter_case
 
 from localspec.errors import DrafterMismatchError, LocalspecError
-from localspec.sampling.distribution import Distribution
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Traits
 
@@ -56,19 +54,6 @@ def test_an_engine_names_the_drafter_and_goes_on(returns: Any, depth: int | None
         own.returns = Draft([])
         going_on = engine.generate([7, 8, 9], max_tokens=4, depth=depth, ignore_eos=True)
         assert len(going_on.token_ids) == 4
-
-
-@pytest.mark.parametrize("rule", ["token", "block", "coupled"])
-def test_drawn_tokens_are_not_left_out(rule: str) -> None:
-    """Only the coupled rule compares tokens, however they were drawn."""
-    drawn = Draft([5] * 3, None, [Distribution(np.zeros(1, np.float32), np.array([5]))] * 3)
-    with load(draft=Own(drawn, Traits(gives_probs=True)), **LOAD) as engine:
-        options = {"max_tokens": 4, "depth": 2, "ignore_eos": True, "rule": rule}
-        if rule == "coupled":
-            assert len(engine.generate([7, 8, 9], **options).token_ids) == 4
-            return
-        with pytest.raises(DrafterMismatchError, match="proposed 3 drawn tokens where 2 were"):
-            engine.generate([7, 8, 9], **options)
 
 
 def test_at_depth_0_it_is_not_asked_at_all() -> None:

@@ -14,6 +14,7 @@ from fakes.pycode import load
 
 from localspec.control.fixed_depth import FixedDepth
 from localspec.engine import audit as audit_module
+from localspec.engine import recipe as recipe_module
 from localspec.engine.audit import Recorded, Report, audit
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Generation, Result
@@ -302,11 +303,38 @@ def test_a_text_of_other_gpus_is_refused(engine: Engine, monkeypatch: pytest.Mon
         Placement(-1, ("CUDA1", "CUDA0"), (), "layer", (3.0, 1.0), 2),
     ],
 )
-def test_a_record_puts_the_target_where_it_was(placement: Placement) -> None:
+def test_a_record_puts_the_target_where_it_was(
+    placement: Placement, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Through JSON, and as options of `load`."""
+    monkeypatch.setattr(recipe_module, "usual_gpus", lambda: ["CUDA0"])
     said = json.loads(json.dumps(_options(placement)))
     assert RuntimeConfig.of(**said).placement == placement
     assert _options(dataclasses.replace(placement, rpc=("127.0.0.1:1",))) is None
+
+
+@pytest.mark.parametrize(
+    ("usual", "unfit", "device"),
+    [([], {}, ["none"]), (["CUDA1"], {"CUDA0": "it is broken"}, ["CUDA1"]), (["CUDA0"], {}, None)],
+)
+def test_a_record_names_the_gpus_where_not_all_were_used(
+    usual: list[str],
+    unfit: dict[str, str],
+    device: list[str] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recipe_module, "usual_gpus", lambda: usual)
+    monkeypatch.setattr(recipe_module.unfit_gpus, "_reasons", unfit)
+    said = _options(Placement())
+    assert said is not None and said["device"] == device
+
+
+def test_a_record_with_a_wrong_placement_is_refused(engine: Engine) -> None:
+    recipe = recorded(engine, PROMPTS[0], seed=1).recipe
+    for wrong in ({"gpu_layers": "all"}, {"layers": 3}, {"device": 5}):
+        record = {**dataclasses.asdict(recipe), "placement": wrong}
+        with pytest.raises(InvalidValueError):
+            Recipe.read(record)
 
 
 def test_steps_are_read_off_the_origins_and_widths() -> None:

@@ -28,12 +28,12 @@ GPUS = [
     Device("Vulkan1", "in the processor", "integrated gpu", 8, 8),
     Device("CPU", "a CPU", "cpu", 8, 8),
 ]
-WORKS = ChildExit(0, "", "")
-LOG = "CUDA error: no kernel image is available for execution on the device\n  in function x\n"
-ENDS = ChildExit(-6, "", f"load: 3 layers\n{LOG}/src/ggml-cuda.cu:98: CUDA error\n")
-WRONG = ChildExit(7, "", "~llama_context: freed\nit computes other numbers (0.01)")
-SLOW = ChildExit(-9, "", "", timed_out=True)
-FULL = ChildExit(5, "", "cannot be loaded: not enough memory")
+WORKS = ChildExit(0, "beguncomputedright", "")
+NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+ENDS = ChildExit(-6, "begun", f"{NO_KERNEL}\n  in function x\n/src/ggml-cuda.cu:98: CUDA error\n")
+WRONG = ChildExit(7, "beguncomputed", "it computes other numbers (0.01)")
+SLOW = ChildExit(-9, "begun", "", timed_out=True)
+FULL = ChildExit(5, "begun", "ggml_backend_cuda_buffer_type_alloc_buffer: allocating failed")
 Trials = Callable[..., list[str]]
 
 
@@ -42,6 +42,7 @@ def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trials:
     """Set how trials end, by device; returns the list of those that were tried out."""
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     monkeypatch.setattr(unfit_gpus, "_reasons", {})
+    monkeypatch.setattr(gpu_check, "_tried", set())
     for module in (devices, gpu_check, fingerprints):
         monkeypatch.setattr(module, "devices", lambda: GPUS)
 
@@ -69,38 +70,81 @@ def test_what_works_is_tried_once(tried: Trials) -> None:
     assert seen == ["CUDA0", "Vulkan0"]
 
 
+def next_process(patch: pytest.MonkeyPatch) -> None:
+    """Forget what this process knows."""
+    patch.setattr(unfit_gpus, "_reasons", {})
+    patch.setattr(gpu_check, "_tried", set())
+
+
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
-        (ENDS, r"llama.cpp ended there \(CUDA error: no kernel image is available"),
+        (ENDS, r"llama.cpp failed there \(CUDA error: no kernel image is available"),
+        (ChildExit(-11, "begun", ""), r"llama.cpp failed there \(SIGSEGV\)"),
+        # SYCL exits, Metal returns an error.
+        (ChildExit(1, "begun", "Native API failed."), r"failed there \(Native API failed"),
+        (ChildExit(1, "begun", "could not evaluate 40 tokens"), "could not evaluate 40 tokens"),
         (WRONG, "it computes other numbers"),
+        (SLOW, "it was not ready within 120 s; the next start tries again"),
     ],
 )
 def test_what_does_not_work_is_not_used_and_tried_again_by_the_next_process(
     tried: Trials, monkeypatch: pytest.MonkeyPatch, end: ChildExit, reason: str
 ) -> None:
     seen = tried(CUDA0=end, Vulkan0=WORKS)
+    signature = fingerprints.machine_signature()
     check_gpus(RuntimeConfig())
     assert usual_gpus() == ["Vulkan0"]
+    assert fingerprints.machine_signature() != signature
     [note] = unfit_gpus.notes()
     assert note.startswith("CUDA0 is not used: ")
-    with pytest.raises(ModelLoadError, match=rf"device CUDA0 \(a GPU\) cannot be used: {reason}"):
+    with pytest.raises(ModelLoadError, match=rf"device CUDA0 \(a GPU\) cannot be used: .*{reason}"):
         check_gpus(RuntimeConfig.of(device=["cuda0"]))
     with pytest.raises(ModelLoadError, match="choose another --device, or none"):
         check_gpus(RuntimeConfig.of(draft_device=["CUDA0"]))
     assert seen == ["CUDA0", "Vulkan0"]
-    monkeypatch.setattr(unfit_gpus, "_reasons", {})
+    next_process(monkeypatch)
     check_gpus(RuntimeConfig())
     assert seen == ["CUDA0", "Vulkan0", "CUDA0"]
 
 
-def test_nothing_is_said_of_a_gpu_whose_trial_tells_nothing(tried: Trials) -> None:
-    """It is used as before; the next load tries again."""
-    seen = tried(CUDA0=SLOW, Vulkan0=FULL)
+@pytest.mark.parametrize(
+    "end",
+    [
+        FULL,
+        ChildExit(-6, "begun", "CUDA error: out of memory"),
+        ChildExit(-6, "begun", "CUDA error: all CUDA-capable devices are busy or unavailable"),
+        ChildExit(1, "", "No module named llama_cpp"),
+        ChildExit(-15, "begun", ""),
+        ChildExit(-11, "beguncomputed", ""),  # the processor's turn
+    ],
+)
+def test_a_trial_that_tells_nothing(
+    tried: Trials, monkeypatch: pytest.MonkeyPatch, end: ChildExit
+) -> None:
+    """The GPU is used as before, and the next process tries again."""
+    seen = tried(CUDA0=end, Vulkan0=WORKS)
     for _ in range(2):
         check_gpus(RuntimeConfig())
     assert usual_gpus() == ["CUDA0", "Vulkan0"]
-    assert seen == ["CUDA0", "Vulkan0"] * 2
+    assert seen == ["CUDA0", "Vulkan0"]
+    next_process(monkeypatch)
+    check_gpus(RuntimeConfig())
+    assert seen == ["CUDA0", "Vulkan0", "CUDA0"]
+
+
+def test_numbers_that_are_right_count_whatever_ends_the_process(tried: Trials) -> None:
+    """Some drivers crash at the exit."""
+    tried(CUDA0=ChildExit(-11, "beguncomputedright", "x"), Vulkan0=WORKS)
+    check_gpus(RuntimeConfig())
+    assert usual_gpus() == ["CUDA0", "Vulkan0"]
+
+
+def test_a_drafter_beside_workers_may_be_on_a_gpu(tried: Trials) -> None:
+    seen = tried(CUDA0=ENDS, Vulkan0=WORKS)
+    check_gpus(RuntimeConfig.of(device=["127.0.0.1:1"]))
+    assert seen == ["CUDA0", "Vulkan0"]
+    assert usual_gpus() == ["Vulkan0"]
 
 
 def test_without_others_one_in_the_processor_and_then_the_processor(tried: Trials) -> None:
@@ -165,11 +209,14 @@ def test_a_load_says_so(tried: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [note.split()[0] for note in notes] == seen
 
 
-def test_a_damaged_result_is_no_result(tried: Trials, tmp_path: Path) -> None:
+def test_a_damaged_result_is_no_result(
+    tried: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = tried(CUDA0=WORKS, Vulkan0=WORKS)
     check_gpus(RuntimeConfig())
     for file in tmp_path.rglob("gpu_trials/*"):
         file.write_text(json.dumps({"works": "yes"}))
+    next_process(monkeypatch)
     check_gpus(RuntimeConfig())
     assert seen == ["CUDA0", "Vulkan0"] * 2
 
@@ -182,8 +229,19 @@ def test_a_trial_on_a_device_that_works() -> None:
     require_rpc()
     with real_worker() as worker:
         ended = run_gpu_trial(PYCODE.target, str(worker.address), seconds=120, action="trying")
-    assert ended.exit_code == 0, ended.errors
-    assert "llama_context" in ended.errors  # the log, where a reason would be
+    assert (ended.exit_code, ended.output) == (0, "beguncomputedright"), ended.errors
+
+
+def test_a_device_that_fails_in_a_real_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that goes away is an error of the library: it says so in the child's log."""
+    require_rpc()
+    monkeypatch.setattr(gpu_check, "_tried", set())
+    with real_worker() as worker:
+        address = str(worker.address)
+    ended = run_gpu_trial(PYCODE.target, address, seconds=120, action="trying")
+    assert ended.output == "begun"
+    assert ended.exit_code != 0 and ended.last_error
+    assert gpu_check._fault(ended)
 
 
 @pytest.mark.parametrize("wrong", ["other", "nan", "constant", "one row"])
