@@ -14,6 +14,8 @@ DEVICES = (AUTO, "cuda", "mps", "cpu")
 _TRAINED, _FROZEN = 16, 4
 # Functions of torch.cpu that tell whether a processor computes 16-bit floats.
 _INSTRUCTIONS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+# What Metal, CUDA's libraries and processors say, for which torch has no error of its own.
+_NO_MEMORY = ("out of memory", "alloc_failed", "can't allocate memory")
 # What a batch takes beside the weights, roughly: rows of all layers, and logits.
 _BATCH_BYTES = 1 << 30
 
@@ -116,6 +118,6 @@ def wait_for(device: torch.device) -> None:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether it says that a device's memory is too small. (For Metal, torch has no own error.)"""
+    """Whether it says that a device's memory is too small."""
     said = str(error).lower()
-    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in said
+    return isinstance(error, torch.OutOfMemoryError) or any(each in said for each in _NO_MEMORY)

@@ -96,8 +96,10 @@ class OwnTraining:
                     return self._train(material, folder)
                 except RuntimeError as error:
                     self._place.give_up(error)
-                # What was trained was saved, and holds on any device.
+                # What was saved holds on any device; where nothing was, the time is planned anew.
                 self._request = replace(request, resume=True, anew=False)
+                if not Rounds.saved_in(folder):
+                    folder.delete(_BUDGET)
                 give_back_memory()
                 return self._train(material, folder)
 

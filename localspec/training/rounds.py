@@ -104,6 +104,11 @@ class Rounds:
         """The held-out acceptance by place of a draft: untrained, then after each round."""
         return self._place.history
 
+    @staticmethod
+    def saved_in(folder: WorkFolder) -> bool:
+        """Whether a training of this folder was saved."""
+        return folder.size(_STATE) is not None
+
     def release(self) -> None:
         """Free the device: the drafter goes to main memory, and trains no more."""
         self._optimizers = []
@@ -115,7 +120,7 @@ class Rounds:
         content = self._folder.read(_STATE)
         if content is None:
             return False
-        saved = _loaded(content, self._device)
+        saved = _loaded(content)
         self._set_weights(saved["weights"])
         for optimizer, state in zip(self._optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
@@ -195,7 +200,7 @@ class Rounds:
     def _restore_best(self) -> None:
         content = self._folder.read(_BEST)
         if content is not None:
-            self._set_weights(_loaded(content, self._device))
+            self._set_weights(_loaded(content))
 
     def _weights(self) -> dict[str, Tensor]:
         named = self.drafter.named_parameters()
@@ -266,5 +271,6 @@ def _saved(value: Any) -> memoryview:
     return file.getbuffer()
 
 
-def _loaded(content: bytes, device: torch.device) -> Any:
-    return torch.load(BytesIO(content), map_location=device, weights_only=True)
+def _loaded(content: bytes) -> Any:
+    # Into main memory: a GPU may have no room for it beside what is trained there.
+    return torch.load(BytesIO(content), map_location="cpu", weights_only=True)

@@ -26,6 +26,7 @@ from localspec.training.training_place import TrainingPlace  # noqa: E402
 
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 METAL = RuntimeError("MPS backend out of memory (MPS allocated: 8 GB)")
+CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_target_and_drafter_take_turns(
 
 
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize("error", [FULL, METAL], ids=["cuda", "mps"])
+@pytest.mark.parametrize("error", [FULL, METAL, CUBLAS], ids=["cuda", "mps", "cublas"])
 @pytest.mark.parametrize("step", [0, 2, 9])
 def test_a_device_that_turns_out_too_small(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, step: int
