@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from localspec.distillation.reading import TargetReader
-from localspec.distillation.row_cache import RowCache
+from localspec.distillation.row_cache import Read, RowCache
 from localspec.distillation.shard import Shard
 from localspec.distillation.texts import Stopped, Text, TextWriter, digest, tokenized
 from localspec.distillation.work_folder import WorkFolder
@@ -128,10 +128,10 @@ class Material(Closing):
                 read.append(reader.read(text))
         return Shard.of(read)
 
-    def rows(self, folder: WorkFolder, waves: int, most: int) -> RowCache:
-        """The shards of all texts. most: bytes on the disk."""
+    def rows(self, folder: WorkFolder, waves: int, most: int, read: Read) -> RowCache:
+        """The shards of all texts. most: bytes on the disk. read: calls `read` of this material."""
         texts = [self.wave(number) for number in range(waves)]
-        return RowCache(folder, texts, self.read, most)
+        return RowCache(folder, texts, read, most)
 
     def held_out_rows(self, folder: WorkFolder) -> Shard:
         """The shard of the held-out texts."""

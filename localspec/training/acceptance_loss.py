@@ -47,9 +47,6 @@ def acceptance_loss(rows: Tensor, table: Tensor, top: TopRows) -> Tensor:
         return rows.sum() * 0
     parts = max(1, -(-len(rows) * len(table) // _LOGITS))
     total = torch.zeros((), device=rows.device)
-    if torch.is_autocast_enabled(rows.device.type) and not table.requires_grad:
-        # Autocast keeps what it has converted of trained tables only; each part would convert it.
-        table = table.to(torch.get_autocast_dtype(rows.device.type))
     for places in torch.arange(len(rows), device=rows.device).chunk(parts):
         own = TopRows(top.ids[places], top.log_probs[places], top.rest[places])
         if parts == 1:

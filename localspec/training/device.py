@@ -2,11 +2,11 @@
 
 import gc
 
-import psutil
 import torch
 from torch import nn
 
 from localspec.errors import InvalidValueError
+from localspec.memory.available import host_memory
 
 AUTO = "auto"
 DEVICES = (AUTO, "cuda", "mps", "cpu")
@@ -15,7 +15,7 @@ _TRAINED, _FROZEN = 16, 4
 # Functions of torch.cpu that tell whether a processor computes 16-bit floats.
 _INSTRUCTIONS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 # What Metal, CUDA's libraries and processors say, for which torch has no error of its own.
-_NO_MEMORY = ("out of memory", "alloc_failed", "can't allocate memory")
+_NO_MEMORY = ("out of memory", "alloc_failed", "can't allocate memory", "not enough memory")
 # What a batch takes beside the weights, roughly: rows of all layers, and logits.
 _BATCH_BYTES = 1 << 30
 
@@ -96,7 +96,7 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type == "mps":
         # It computes in main memory, of which the system lets it have a part.
         free = torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
-        return min(int(free), psutil.virtual_memory().available)
+        return max(0, min(int(free), host_memory()))
     return None
 
 

@@ -92,16 +92,17 @@ class OwnTraining:
                 if ended := self._ended_before(folder):
                     return ended
                 self._prepare(folder)
-                try:
-                    return self._train(material, folder)
-                except RuntimeError as error:
-                    self._place.give_up(error)
-                # What was saved holds on any device; where nothing was, the time is planned anew.
-                self._request = replace(request, resume=True, anew=False)
-                if not Rounds.saved_in(folder):
-                    folder.delete(_BUDGET)
-                give_back_memory()
-                return self._train(material, folder)
+                while True:
+                    try:
+                        return self._train(material, folder)
+                    except RuntimeError as error:
+                        self._place.give_up(error)
+                    # Here, where no error holds what was on the device any more.
+                    give_back_memory()
+                    # What was saved holds on any device; without it, the time is planned anew.
+                    self._request = replace(request, resume=True, anew=False)
+                    if not Rounds.saved_in(folder):
+                        folder.delete(_BUDGET)
 
     def _ended_before(self, folder: WorkFolder) -> Trained | None:
         """What this training made, if it is to be resumed but has come to its end."""
@@ -155,10 +156,9 @@ class OwnTraining:
         held_out_rows = material.held_out_rows(folder)
         if not rows.missing:
             material.release()
-        # Rows that are missing are read beside the drafter, wherever the target has room then.
         self._place.free_of(material)
         rounds = Rounds(
-            drafter.to(self._place.device),
+            self._place.enter(drafter),
             rows,
             [held_out_rows],
             folder,
@@ -239,7 +239,8 @@ class OwnTraining:
             self._watch(Progress("writing texts", share, left, 1 / speeds.write))
             material.wave(number)
             speeds = replace(speeds, write=(speeds.write + material.writing(number)) / 2)
-        rows = material.rows(folder, budget.waves, self._request.cache)
+        read = self._place.reading(material)
+        rows = material.rows(folder, budget.waves, self._request.cache, read)
         if budget.waves > sizes.most_waves:
             return rows
         training = training_seconds(budget, speeds, sizes) + speeds.trial

@@ -1,10 +1,13 @@
 """Training place: the device that trains a drafter, or the processor where that is too small."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 from localspec.distillation.material import Material
+from localspec.distillation.row_cache import Read
+from localspec.distillation.shard import Shard
+from localspec.distillation.texts import Text
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.training.device import (
     AUTO,
@@ -28,6 +31,7 @@ class TrainingPlace:
     def __init__(self, asked: str, say: Callable[[str], None]) -> None:
         self.device = choose_device(asked)
         self._is_fixed, self._say = asked != AUTO, say
+        self._is_taken = False
 
     def __str__(self) -> str:
         return described(self.device)
@@ -51,12 +55,30 @@ class TrainingPlace:
                 raise InvalidValueError(f"{what}; {others} fits")
             self.device = choose_device("cpu")
             self._say(f"{what}: the processor trains it{fits and f', and {fits} fits there'}")
-        drafter.to(self.device)
+        self.enter(drafter)
+
+    def enter(self, drafter: TrainedDrafter) -> TrainedDrafter:
+        """Move a drafter to the device, which it has room on."""
+        self._is_taken = True
+        return drafter.to(self.device)
 
     def leave(self, drafter: TrainedDrafter) -> None:
         """Move a drafter to main memory, so that the target can be on the device."""
+        self._is_taken = False
         drafter.to("cpu")
         give_back_memory()
+
+    def reading(self, material: Material) -> Read:
+        """How the target reads texts: where a drafter is beside it, it leaves at once."""
+
+        def read(texts: Sequence[Text]) -> Shard:
+            give_back_memory()
+            shard = material.read(texts)
+            if self._is_taken:
+                self.free_of(material)
+            return shard
+
+        return read
 
     def give_up(self, error: RuntimeError) -> None:
         """Go on with the processor, as the device's memory is too small after all.
@@ -66,8 +88,14 @@ class TrainingPlace:
         """
         if not is_out_of_memory(error):
             raise error
+        self._is_taken = False
+        if not self._is_shared:
+            raise LocalspecError(
+                "main memory is too small for this training; close other programs and --resume, or "
+                "train a smaller drafter"
+            ) from error
         small = f"the memory of {self} is too small for this training"
-        if self._is_fixed or not self._is_shared:
+        if self._is_fixed:
             raise LocalspecError(
                 f"{small}; close other programs and --resume, or train a smaller drafter, or go on "
                 "with --device cpu --resume"

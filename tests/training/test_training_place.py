@@ -124,6 +124,40 @@ def test_a_device_that_turns_out_too_small(
 
 
 @pytest.mark.usefixtures("gpu")
+def test_rows_that_are_read_again_leave_no_target_beside_the_drafter(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, update, reads, beside = Material.read, rounds._update, list[Material](), list[bool]()
+
+    def noted(self: Material, texts: Any) -> Any:
+        reads.append(self)
+        return read(self, texts)
+
+    def step(*arguments: Any) -> None:
+        beside.append(reads[-1]._engine is not None)
+        update(*arguments)
+
+    monkeypatch.setattr(Material, "read", noted)
+    monkeypatch.setattr(rounds, "_update", step)
+    done, _ = train(request(target, tmp_path / "draft.gguf", cache=1))
+    assert done.finished
+    assert len(reads) > 4 and len(beside) > 4
+    assert not any(beside)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_memory_that_ends_everywhere_is_one_line(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: Any) -> None:
+        raise FULL
+
+    monkeypatch.setattr(rounds, "_update", full)
+    with pytest.raises(LocalspecError, match="main memory is too small for this training; close"):
+        train(request(target, tmp_path / "draft.gguf"))
+
+
+@pytest.mark.usefixtures("gpu")
 def test_a_device_that_was_named_is_not_left(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +188,7 @@ def test_another_error_is_raised_as_it_is() -> None:
     place = TrainingPlace("cpu", lambda _: None)
     with pytest.raises(RuntimeError, match="shapes"):
         place.give_up(RuntimeError("shapes differ"))
-    with pytest.raises(LocalspecError, match="CPU threads is too small"):
+    with pytest.raises(LocalspecError, match="main memory is too small for this"):
         place.give_up(FULL)
 
 
