@@ -265,6 +265,7 @@ class Slot:
                 with _unless_lost(cache):
                     states = cache.states()
                     if self.target.tokens and not states[_STATE].tokens and not cache.of_drafter:
+                        store.remove(cache.key)
                         return "its cache cannot be copied"
                     store.save(cache.key, self._origin(cache), states)
                 if store.problem:

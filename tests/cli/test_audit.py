@@ -149,7 +149,11 @@ def test_the_target_is_where_the_record_says(
 
     monkeypatch.setattr(audit, "load", load)
     moved = {**record, "recipe": {**recipe, "placement": placement}}
-    done = CliRunner().invoke(audit.audit_command, ["-", *options], input=json.dumps(moved))
+    # click keeps the help options of the first call: those of the command line.
+    names = ["-h", "--help"]
+    done = CliRunner().invoke(
+        audit.audit_command, ["-", *options], input=json.dumps(moved), help_option_names=names
+    )
     assert done.exit_code == 0, done.output
     assert asked[-1]["gpu_layers"] == layers
     assert (asked[-1]["cpu_moe"], asked[-1]["device"]) == (2, ["none"])
