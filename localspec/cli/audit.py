@@ -72,7 +72,7 @@ def audit_command(
     target = locate(model) if model else Path(record["model"]["target"])
     recipe = recorded.recipe
     # The plan of this load, of one model and less context, might put the target elsewhere.
-    for name, value in (recipe.placement or {}).items():
+    for name, value in ({**recipe.placement, "rpc": ()} if recipe.placement else {}).items():
         if file is None or on_command_line(name) is None:
             options[name] = value
     with load(

@@ -9,7 +9,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.llama import unfit_gpus
 from localspec.llama.devices import usual_gpus
-from localspec.llama.placement import Placement
+from localspec.llama.placement import Placement, is_address
 from localspec.loading.config import RuntimeConfig
 from localspec.loading.fingerprints import fingerprint, gpus, versions
 from localspec.sampling.params import SamplingParams
@@ -92,7 +92,7 @@ class Recipe:
         """A recipe from JSON. Raises InvalidValueError if it has other fields."""
         try:
             recipe = cls(**record)
-            RuntimeConfig.of(**recipe.placement or {})
+            _require_local(recipe.placement)
             return recipe
         except TypeError as error:
             raise InvalidValueError(f"this is not a recipe of localspec: {error}") from error
@@ -133,6 +133,34 @@ class Recipe:
                 "kernels may compute another text without a bug; --device, --gpu-layers and "
                 "--cpu-moe choose"
             )
+
+
+def _require_local(options: Any) -> None:
+    """Raise InvalidValueError unless these are the options of a placement on this machine.
+
+    A record may come from anybody: it must not name another machine to compute on.
+    """
+    if options is None:
+        return
+    kinds: dict[str, tuple[type, ...]] = {
+        "gpu_layers": (int, type(None)),
+        "device": (list, type(None)),
+        "split_mode": (str,),
+        "tensor_split": (list,),
+        "cpu_moe": (int,),
+    }
+    names = options.get("device") or [] if isinstance(options, Mapping) else []
+    if (
+        not isinstance(options, Mapping)
+        or options.keys() != kinds.keys()
+        or not all(isinstance(options[name], each) for name, each in kinds.items())
+        or not all(isinstance(name, str) and not is_address(name) for name in names)
+        or not all(isinstance(share, (int, float)) for share in options["tensor_split"])
+    ):
+        raise InvalidValueError(
+            f"this is not a recipe of localspec: its placement is {options!r:.200}"
+        )
+    RuntimeConfig.of(**options)
 
 
 def _options(placement: Placement) -> dict[str, Any] | None:

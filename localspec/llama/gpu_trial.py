@@ -20,8 +20,8 @@ from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.speculation.draft import Draft
 from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
 
-# Stages, as they are written to standard output: everything is there but the model; the device has
-# computed; its numbers are right.
+# Stages, as they are written to standard output: the processor has computed, the device has, and
+# its numbers are right.
 BEGUN, COMPUTED, RIGHT = "begun", "computed", "right"
 # Passes of these rows: backends have other kernels for one row, for a few, and for many.
 _ROWS = (40, 8, 2, 1)
@@ -44,9 +44,12 @@ def run_gpu_trial(path: Path, device: str, *, seconds: float, action: str) -> Ch
 
 def gpu_trial(path: Path, device: str) -> None:
     """Raise ExactnessError if a GPU computes other numbers than the processor."""
+    # First the processor, so that what fails behind it is the device's.
+    right = _logits(path)
+    os.write(1, BEGUN.encode())
     on_device = _logits(path, Placement(devices=(device,)))
     os.write(1, COMPUTED.encode())
-    found = least_correlation(on_device, _logits(path))
+    found = least_correlation(on_device, right)
     if not found >= _LEAST_CORRELATION:  # NaN neither
         raise ExactnessError(
             f"it computes other numbers than the processor (correlation {found:.2f})"
@@ -84,7 +87,6 @@ def main(path: str, device: str) -> int:
     """Try out a device; return the exit code."""
     # The library says why it ends the process in its log.
     os.environ["LOCALSPEC_DEBUG"] = library.ERRORS
-    os.write(1, BEGUN.encode())
     return exit_code_of(lambda: gpu_trial(Path(path), device))
 
 

@@ -7,10 +7,10 @@ by each process, as a new driver may have mended it.
 
 from typing import Any
 
-from localspec.errors import ExactnessError, ModelLoadError
+from localspec.errors import ExactnessError, InvalidValueError, ModelLoadError
 from localspec.llama import library, unfit_gpus
 from localspec.llama.devices import Device, devices, usual_gpus
-from localspec.llama.gpu_trial import BEGUN, RIGHT, run_gpu_trial
+from localspec.llama.gpu_trial import BEGUN, COMPUTED, RIGHT, run_gpu_trial
 from localspec.llama.placement import DEFAULT, Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
@@ -74,7 +74,7 @@ def _try_out(gpu: Device) -> None:
         )
     except OSError:  # no process can be started, and loading meets the same
         return
-    if ended.output.endswith(RIGHT):
+    if RIGHT in ended.output:
         try_to_store(file, {_KEY: True})
     elif reason := _fault(ended):
         unfit_gpus.add(gpu.name, reason)
@@ -82,14 +82,16 @@ def _try_out(gpu: Device) -> None:
 
 def _fault(ended: ChildExit) -> str | None:
     """Return why the GPU cannot be used; None where the trial tells nothing of it."""
-    if ended.timed_out:
-        return f"it was not ready within {_SECONDS} s; the next start tries again"
     if ended.exit_code == ExactnessError.exit_code:
         return ended.last_error
-    # Before, something else is wrong; behind, it was the processor's turn.
-    is_its_turn = ended.output.endswith(BEGUN)
+    # Before, something else is wrong; a device that is not here in the child is an invalid value.
+    is_its_turn = BEGUN in ended.output and COMPUTED not in ended.output
+    if not is_its_turn or ended.exit_code == InvalidValueError.exit_code:
+        return None
+    if ended.timed_out:
+        return f"it was not ready within {_SECONDS} s; the next start tries again"
     was_killed = ended.exit_code < 0 and not ended.crashed
-    if not is_its_turn or was_killed or any(each in ended.errors.lower() for each in _LACK):
+    if was_killed or any(each in ended.errors.lower() for each in _LACK):
         return None
     lines = [line.strip() for line in ended.errors.splitlines() if line.strip()]
     cause = printable((lines or [ended.reason])[0][:_LONGEST])

@@ -274,7 +274,7 @@ def load_models(config: EngineConfig) -> LoadedModels:
         policies,
         (
             *extra_buffers.notes(),
-            *(unfit_gpus.notes() if config.runtime.placement.devices is None else ()),
+            *(() if config.runtime.placement.devices == () else unfit_gpus.notes()),
             *plan.notes,
             *filter(None, [context_note, not_reproducible]),
             *useless,

@@ -331,10 +331,19 @@ def test_a_record_names_the_gpus_where_not_all_were_used(
 
 def test_a_record_with_a_wrong_placement_is_refused(engine: Engine) -> None:
     recipe = recorded(engine, PROMPTS[0], seed=1).recipe
-    for wrong in ({"gpu_layers": "all"}, {"layers": 3}, {"device": 5}):
-        record = {**dataclasses.asdict(recipe), "placement": wrong}
+    right = _options(Placement())
+    assert right is not None
+    for wrong in (
+        *({"gpu_layers": "all"}, {"layers": 3}, {"device": 5}, {"device": [5]}),
+        # Nobody's record names a machine to compute on.
+        *({"rpc": ["10.0.0.1:1"]}, {"device": ["10.0.0.1:1"]}, {"kv_type": "f16"}),
+        *({"tensor_split": ["x"]}, {"gpu_layers": -7}),
+    ):
+        record = {**dataclasses.asdict(recipe), "placement": {**right, **wrong}}
         with pytest.raises(InvalidValueError):
             Recipe.read(record)
+    with pytest.raises(InvalidValueError, match="its placement is 'here'"):
+        Recipe.read({**dataclasses.asdict(recipe), "placement": "here"})
 
 
 def test_steps_are_read_off_the_origins_and_widths() -> None:

@@ -116,7 +116,9 @@ def test_what_does_not_work_is_not_used_and_tried_again_by_the_next_process(
         ChildExit(-6, "begun", "CUDA error: all CUDA-capable devices are busy or unavailable"),
         ChildExit(1, "", "No module named llama_cpp"),
         ChildExit(-15, "begun", ""),
-        ChildExit(-11, "beguncomputed", ""),  # the processor's turn
+        ChildExit(-11, "", "the processor's turn"),
+        ChildExit(-9, "", "", timed_out=True),
+        ChildExit(2, "begun", "device 'CUDA0' is not here"),
     ],
 )
 def test_a_trial_that_tells_nothing(

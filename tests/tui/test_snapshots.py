@@ -119,7 +119,8 @@ async def settle(chat: ChatPilot) -> None:
     # A thread finds the models that the settings list.
     await chat.app.workers.wait_for_complete()
     seen: list[str] = []
-    while len(seen) < 3 or len({*seen[-3:]}) > 1:
+    # A busy machine gives a box its focus late.
+    while len(seen) < 6 or len({*seen[-6:]}) > 1:
         show_cursors(chat)
         await chat.pilot.pause(0.05)
         seen.append(snapshot(chat.app))
