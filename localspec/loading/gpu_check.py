@@ -5,6 +5,8 @@ wrong numbers without an error. That a GPU works is remembered; that it does not
 by each process, as a new driver may have mended it.
 """
 
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from localspec.errors import ExactnessError, InvalidValueError, ModelLoadError
@@ -28,6 +30,7 @@ _KEY = "works"
 _LONGEST = 200
 # Those that were tried by this process, by the name of their file, whatever was found.
 _tried: set[str] = set()
+_lock = Lock()
 
 
 def check_gpus(runtime: RuntimeConfig) -> None:
@@ -64,9 +67,13 @@ def _check(placement: Placement) -> None:
 
 def _try_out(gpu: Device) -> None:
     file = cache_file("gpu_trials", [*library.build_signature(), gpu.name, gpu.description])
-    if file.name in _tried or stored(file, _works):
-        return
-    _tried.add(file.name)
+    with _lock:
+        if file.name not in _tried and not stored(file, _works):
+            _try(gpu, file)
+            _tried.add(file.name)
+
+
+def _try(gpu: Device, file: Path) -> None:
     target = registry.bundled().target
     try:
         ended = run_gpu_trial(
