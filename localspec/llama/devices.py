@@ -142,28 +142,18 @@ class _Properties(ctypes.Structure):
 
 def _found() -> Iterator[tuple[Device, int]]:
     """Yield the devices with the library's pointers to them."""
-    size, pointer, text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
+    size, pointer = ctypes.c_size_t, ctypes.c_void_p
     count = symbol("ggml_backend_dev_count", size)
     get = symbol("ggml_backend_dev_get", pointer, size)
-    name = symbol("ggml_backend_dev_name", text, pointer)
-    description = symbol("ggml_backend_dev_description", text, pointer)
-    kind = symbol("ggml_backend_dev_type", ctypes.c_int, pointer)
-    memory = symbol("ggml_backend_dev_memory", None, pointer, pointer, pointer)
     properties = symbol("ggml_backend_dev_get_props", None, pointer, pointer)
-    if not (count and get and name and description and kind and memory):
+    if not (count and get and properties):
         return
     for device in map(get, range(count())):
-        free, total, number = size(), size(), kind(device)
-        memory(device, ctypes.byref(free), ctypes.byref(total))
         its = _Properties()
-        if properties:
-            properties(device, ctypes.byref(its))
-        found = Device(
-            (name(device) or b"").decode("utf-8", "replace"),
-            (description(device) or b"").decode("utf-8", "replace"),
-            _KINDS[number] if number < len(_KINDS) else "other",
-            free.value,
-            total.value,
-            (its.card or b"").decode("utf-8", "replace"),
+        properties(device, ctypes.byref(its))
+        name, description, card = (
+            (text or b"").decode("utf-8", "replace")
+            for text in (its.name, its.description, its.card)
         )
-        yield found, device
+        kind = _KINDS[its.kind] if its.kind < len(_KINDS) else "other"
+        yield Device(name, description, kind, its.free, its.total, card), device

@@ -7,6 +7,7 @@ program.
 
 import os
 import sys
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,10 @@ from numpy.typing import NDArray
 
 from localspec.errors import ExactnessError
 from localspec.llama import library
+from localspec.llama.batch_invariance import logits_by
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR, Placement
-from localspec.speculation.draft import Draft
 from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
 
 # Stages, as they are written to standard output: the processor has computed, the device has, and
@@ -70,17 +71,15 @@ def least_correlation(tried: NDArray[np.float32], right: NDArray[np.float32]) ->
 
 def _logits(path: Path, placement: Placement = ON_PROCESSOR) -> NDArray[np.float32]:
     """The logits of each token of a fixed text, (tokens, n_vocab), by passes of several widths."""
-    kept = list[NDArray[np.float32]]()
     with (
         Model(path, placement) as model,
         single_sequence(model, n_ctx=_CONTEXT, threads=1) as text,
     ):
-        for rows in _ROWS:
-            start = len(text.tokens)
-            tokens = [7 * place % min(50, model.n_vocab) for place in range(start, start + rows)]
-            kept.append(text.score(tokens[0], Draft(tokens[1:])).logits.copy())
-            text.commit(range(rows - 1))
-    return np.concatenate(kept)
+        starts = accumulate(_ROWS, initial=0)
+        parts = [
+            logits_by(text, rows, start, rows) for rows, start in zip(_ROWS, starts, strict=False)
+        ]
+    return np.concatenate(parts)
 
 
 def main(path: str, device: str) -> int:

@@ -8,7 +8,6 @@ import pytest
 from fakes.cut_target import write_cut_target
 
 from localspec.conversion.target import Target
-from localspec.distillation import last_trial, texts
 from localspec.distillation.material import Material
 from localspec.errors import LocalspecError
 
@@ -17,7 +16,7 @@ torch = pytest.importorskip("torch")
 from fakes.training_runs import request  # noqa: E402
 
 from localspec.gguf.writer import TensorType  # noqa: E402
-from localspec.training import budget, device, rounds, training_place  # noqa: E402
+from localspec.training import device, rounds, training_place  # noqa: E402
 from localspec.training.cut_shape import CutSource  # noqa: E402
 from localspec.training.draft_model_kind import DraftModel  # noqa: E402
 from localspec.training.drafter_kind import KindOptions, TrainedDrafter  # noqa: E402
@@ -30,11 +29,7 @@ CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cubl
 
 
 @pytest.fixture
-def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(texts, "ANSWER", 24)
-    monkeypatch.setattr(last_trial, "TOKENS", 8)
-    monkeypatch.setattr(budget, "ROUNDS", 3)
+def target(short_texts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(rounds, "_SAVE_SECONDS", 0.0)
     torch.set_num_threads(1)
     return write_cut_target(tmp_path / "target.gguf")
