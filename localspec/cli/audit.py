@@ -71,10 +71,13 @@ def audit_command(
     recorded = _recorded(record)
     target = locate(model) if model else Path(record["model"]["target"])
     recipe = recorded.recipe
-    # The plan of this load, of one model and less context, might put the target elsewhere.
-    for name, value in ({**recipe.placement, "rpc": ()} if recipe.placement else {}).items():
-        if file is None or on_command_line(name) is None:
-            options[name] = value
+    recipe.require_same_model(target)
+    # The plan of this load, of one model and less context, might put the target elsewhere. What the
+    # command line names counts more; shares are those of the devices that they were named with.
+    named = {name for name in options if file and on_command_line(name) is not None}
+    named |= {"split_mode", "tensor_split"} if "device" in named else set()
+    recorded_place = {**recipe.placement, "rpc": ()} if recipe.placement else {}
+    options |= {name: value for name, value in recorded_place.items() if name not in named}
     with load(
         target,
         "none",
@@ -85,7 +88,7 @@ def audit_command(
         kv_type=recipe.kv_type,
         **options,
     ) as engine:
-        recipe.require_same(target, engine.slot.loaded.runtime.placement)
+        recipe.require_same_gpus(engine.slot.loaded.runtime.placement)
         report = audit(engine, recorded)
         names = {
             each: engine.model.piece_text(each)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
 from threading import Event
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 from localspec.distillation.reading import TargetReader
-from localspec.distillation.row_cache import Read, RowCache
+from localspec.distillation.row_cache import RowCache
 from localspec.distillation.shard import Shard
 from localspec.distillation.texts import Stopped, Text, TextWriter, digest, tokenized
 from localspec.distillation.work_folder import WorkFolder
@@ -58,6 +58,9 @@ class Material(Closing):
     ) -> None:
         self._source, self._layers, self._cancel = source, tuple(layers), cancel
         self._engine: Engine | None = None
+        self._has_drafters = False
+        # The seconds that loading the target for `read` alone takes, or a little more.
+        self.loading = 0.0
         try:
             asked = [*source.prompts(self.engine)]
             found = tokenized(self.engine, asked)
@@ -76,9 +79,16 @@ class Material(Closing):
     @property
     def engine(self) -> Engine:
         """The target, with the drafters that it has; loaded when it is needed."""
+        if not self._has_drafters:
+            self.release()
+        return self._loaded()
+
+    def _loaded(self, **options: Any) -> Engine:
         if self._engine is None:
-            exact = self._source.seed is not None
-            self._engine = load(self._source.target, reproducible=exact, **self._source.runtime)
+            began, exact = monotonic(), self._source.seed is not None
+            runtime = {**self._source.runtime, **options}
+            self._engine = load(self._source.target, reproducible=exact, **runtime)
+            self._has_drafters, self.loading = "draft" not in options, monotonic() - began
         return self._engine
 
     def release(self) -> None:
@@ -118,8 +128,11 @@ class Material(Closing):
         return shard, (perf_counter() - began) / sum(len(each.tokens) for each in texts)
 
     def read(self, texts: Sequence[Text]) -> Shard:
-        """Let the target read texts. Raises Stopped."""
-        engine, read = self.engine, []
+        """Let the target read texts. Raises Stopped.
+
+        Drafters are no help here: where the target is loaded for this alone, they are left out.
+        """
+        engine, read = self._loaded(draft="none"), []
         with engine.scheduler.exclusive():
             reader = TargetReader(engine.slot.target, self._layers)
             for text in texts:
@@ -128,10 +141,10 @@ class Material(Closing):
                 read.append(reader.read(text))
         return Shard.of(read)
 
-    def rows(self, folder: WorkFolder, waves: int, most: int, read: Read) -> RowCache:
-        """The shards of all texts. most: bytes on the disk. read: calls `read` of this material."""
+    def rows(self, folder: WorkFolder, waves: int, most: int) -> RowCache:
+        """The shards of all texts. most: bytes on the disk."""
         texts = [self.wave(number) for number in range(waves)]
-        return RowCache(folder, texts, read, most)
+        return RowCache(folder, texts, self.read, most)
 
     def held_out_rows(self, folder: WorkFolder) -> Shard:
         """The shard of the held-out texts."""

@@ -112,8 +112,8 @@ class Recipe:
             rule=rule,
         )
 
-    def require_same(self, target: Path, placement: Placement) -> None:
-        """Raise InvalidValueError unless this file, versions and GPUs made the text."""
+    def require_same_model(self, target: Path) -> None:
+        """Raise InvalidValueError unless this file and these versions made the text."""
         if self.fingerprint != fingerprint(target):
             raise InvalidValueError(
                 f"{target} is another model than the one that wrote this text; "
@@ -126,6 +126,9 @@ class Recipe:
                 f"the text was made with {theirs}, and this is {ours}: "
                 "another version may compute another text without a bug"
             )
+
+    def require_same_gpus(self, placement: Placement) -> None:
+        """Raise InvalidValueError unless these GPUs made the text."""
         here = gpus(placement)
         if self.gpus not in (None, here):
             raise InvalidValueError(

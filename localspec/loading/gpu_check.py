@@ -16,7 +16,7 @@ from localspec.llama.gpu_trial import BEGUN, COMPUTED, RIGHT, run_gpu_trial
 from localspec.llama.placement import DEFAULT, Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
-from localspec.utils.child_process import ChildExit
+from localspec.utils.child_process import FAULT_SIGNALS, ChildExit
 from localspec.utils.format import printable
 from localspec.utils.paths import cache_file
 from localspec.utils.stored_json import stored, try_to_store
@@ -24,8 +24,23 @@ from localspec.utils.stored_json import stored, try_to_store
 # A trial takes about two seconds, and minutes where a driver compiles kernels first. These stay in
 # the driver's cache, so that a later trial comes further.
 _SECONDS = 120
-# What is said where a device is full, or used by another program alone: this may pass.
-_LACK = ("alloc", "out of memory", "busy", "unavailable")
+# What backends say, letters alone, where a device is full, or used by another program alone: this
+# may pass. Names of functions that allocate something say nothing.
+_LACK = (
+    "outofmemory",
+    "outofdevicememory",
+    "outofhostmemory",
+    "outofresources",
+    "insufficientmemory",
+    "failedtoallocate",
+    "allocfailed",
+    "badalloc",
+    "notinitialized",
+    "busy",
+    "unavailable",
+)
+# Windows ends processes so at Ctrl-C, and for lack of memory.
+_WINDOWS_LACK = (0xC000013A, 0xC0000017, 0xC000012D)
 _KEY = "works"
 _LONGEST = 200
 # Those that were tried by this process, by the name of their file, whatever was found.
@@ -97,8 +112,9 @@ def _fault(ended: ChildExit) -> str | None:
         return None
     if ended.timed_out:
         return f"it was not ready within {_SECONDS} s; the next start tries again"
-    was_killed = ended.exit_code < 0 and not ended.crashed
-    if was_killed or any(each in ended.errors.lower() for each in _LACK):
+    was_killed = ended.exit_code < 0 and -ended.exit_code not in FAULT_SIGNALS
+    said = "".join(filter(str.isalpha, ended.errors.lower()))
+    if was_killed or ended.exit_code in _WINDOWS_LACK or any(each in said for each in _LACK):
         return None
     lines = [line.strip() for line in ended.errors.splitlines() if line.strip()]
     cause = printable((lines or [ended.reason])[0][:_LONGEST])

@@ -16,12 +16,17 @@ _MEASURING = 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Seconds of a token: of writing, of reading, of training. trial: of the whole last trial."""
+    """Seconds of a token: of writing, of reading, of training.
+
+    trial: of the whole last trial. load: of loading the target, where it leaves its place to the
+    drafter; 0 where both stay loaded.
+    """
 
     write: float
     read: float
     train: float
     trial: float = 0.0
+    load: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,9 @@ def budget_for_seconds(seconds: float, speeds: Speeds, sizes: Sizes) -> Budget:
     for rounds in range(_FEWEST_ROUNDS, _MOST_ROUNDS + 1):
         waves = _affordable(seconds, rounds, speeds, sizes)
         budget = Budget(waves, rounds)
-        text = forecast(budget, speeds, sizes) - training_seconds(budget, speeds, sizes)
-        if text - speeds.trial <= _TEXT_SHARE * seconds:
+        text = forecast(budget, speeds, sizes) - _training_seconds(budget, speeds, sizes)
+        # One wave is all that there is time for: more rounds would take more than was asked for.
+        if waves == 1 or text - speeds.trial <= _TEXT_SHARE * seconds:
             break
     # Too little time for another wave is enough for more rounds, where there are few waves.
     while budget.rounds < _MOST_ROUNDS:
@@ -90,14 +96,25 @@ def _affordable(seconds: float, rounds: int, speeds: Speeds, sizes: Sizes) -> in
 
 def forecast(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
     """The seconds that a budget takes."""
-    waves = budget.waves
-    write = max(0, waves - sizes.written) * sizes.answers * speeds.write
-    reads = 1 if waves <= sizes.most_waves else budget.rounds
-    read = (reads * waves * sizes.tokens + sizes.held_out) * speeds.read
-    return write + read + training_seconds(budget, speeds, sizes) + speeds.trial
+    write = max(0, budget.waves - sizes.written) * sizes.answers * speeds.write
+    once = 0 if _are_read_again(budget, sizes) else budget.waves * sizes.tokens
+    read = (once + sizes.held_out) * speeds.read
+    return write + read + rounds_seconds(budget, speeds, sizes) + speeds.trial
 
 
-def training_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
+def rounds_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
+    """The seconds of all rounds, with what the target reads again in each of them."""
+    read = budget.waves * sizes.tokens * speeds.read
+    load = math.ceil(budget.waves / max(1, sizes.most_waves)) * speeds.load
+    again = budget.rounds * (read + load) if _are_read_again(budget, sizes) else 0.0
+    return again + _training_seconds(budget, speeds, sizes)
+
+
+def _training_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
     """The seconds of all rounds, without the target."""
     train = budget.rounds * budget.waves * sizes.tokens * speeds.train
     return train + (budget.rounds + 1) * sizes.held_out * speeds.train * _MEASURING
+
+
+def _are_read_again(budget: Budget, sizes: Sizes) -> bool:
+    return budget.waves > sizes.most_waves

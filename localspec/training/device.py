@@ -14,8 +14,10 @@ DEVICES = (AUTO, "cuda", "mps", "cpu")
 _TRAINED, _FROZEN = 16, 4
 # Functions of torch.cpu that tell whether a processor computes 16-bit floats.
 _INSTRUCTIONS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-# What Metal, CUDA's libraries and processors say, for which torch has no error of its own.
-_NO_MEMORY = ("out of memory", "alloc_failed", "can't allocate memory", "not enough memory")
+# What Metal and CUDA's libraries say, for which torch has no error of its own; and what it says of
+# main memory, and of a GPU that it was not compiled for.
+_NO_MEMORY = ("out of memory", "alloc_failed")
+_NO_MAIN_MEMORY, _NO_KERNEL = "defaultcpuallocator", "no kernel image"
 # What a batch takes beside the weights, roughly: rows of all layers, and logits.
 _BATCH_BYTES = 1 << 30
 
@@ -95,8 +97,10 @@ def free_bytes(device: torch.device) -> int | None:
         return int(free) + kept
     if device.type == "mps":
         # It computes in main memory, of which the system lets it have a part.
-        free = torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
-        return max(0, min(int(free), host_memory()))
+        taken = torch.mps.driver_allocated_memory()
+        kept = taken - torch.mps.current_allocated_memory()
+        free = torch.mps.recommended_max_memory() - taken
+        return max(0, int(min(free, host_memory()) + kept))
     return None
 
 
@@ -121,3 +125,13 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether it says that a device's memory is too small."""
     said = str(error).lower()
     return isinstance(error, torch.OutOfMemoryError) or any(each in said for each in _NO_MEMORY)
+
+
+def is_out_of_main_memory(error: RuntimeError) -> bool:
+    """Whether it says that main memory is too small."""
+    return _NO_MAIN_MEMORY in str(error).lower()
+
+
+def is_not_computed(error: RuntimeError) -> bool:
+    """Whether it says that torch cannot compute something on a device."""
+    return isinstance(error, NotImplementedError) or _NO_KERNEL in str(error).lower()

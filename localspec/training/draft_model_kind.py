@@ -53,9 +53,14 @@ class DraftModel(TrainedDrafter):
         return [agreement(rows, self.model.table, batch.top.at(batch.wanted))]
 
     @property
+    def kept(self) -> tuple[int, ...]:
+        """The numbers of its layers in the target."""
+        return tuple(self.model.kept)
+
+    @property
     def note(self) -> str:
         """Which layers were kept."""
-        return f"layers {', '.join(map(str, self.model.kept))} of {self._source.shape.layers}"
+        return f"layers {', '.join(map(str, self.kept))} of {self._source.shape.layers}"
 
     def smaller(self, free: int) -> str:
         """Fewer layers."""
@@ -113,6 +118,8 @@ def _count(source: CutSource, options: KindOptions) -> int:
 def _create(target: Target, options: KindOptions, sample: Sequence[Batch]) -> DraftModel:
     source = CutSource(target)
     count, type_ = _count(source, options), require_type(options.type_name, TYPES)
+    if options.kept:
+        return DraftModel(source, [*options.kept], type_)
     ways: dict[str, Callable[[], list[int]]] = {
         "first": lambda: list(range(count)),
         "evenly": lambda: _evenly(source.shape.layers, count),

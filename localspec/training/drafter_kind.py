@@ -28,13 +28,15 @@ class KindOptions:
     """What a user may say about the drafter. None, and "auto": as suits the target.
 
     layers: of a draft model. cut: which, one of CUTS. type_name: of the matrices in the file.
-    head: the file of a head of the kind, to train further.
+    head: the file of a head of the kind, to train further. kept: the numbers of the layers of a
+    draft model, where a training that goes on has chosen them.
     """
 
     layers: int | None = None
     cut: str = "auto"
     type_name: str = "Q8_0"
     head: Path | None = None
+    kept: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.cut not in CUTS:
@@ -81,6 +83,11 @@ class TrainedDrafter(nn.Module, ABC):
     def smaller(self, free: int) -> str:
         """The option with which a drafter of the kind fits in so many bytes; empty if none does."""
         return ""
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The numbers of the target's layers that it is made of; none for a head."""
+        return ()
 
     @property
     def note(self) -> str:

@@ -34,7 +34,7 @@ from localspec.training.budget import (
     budget_for_seconds,
     budget_for_tokens,
     forecast,
-    training_seconds,
+    rounds_seconds,
 )
 from localspec.training.device import give_back_memory
 from localspec.training.drafter_kind import TrainedDrafter
@@ -50,7 +50,7 @@ from localspec.utils.format import format_bytes, format_seconds
 
 _REVISION, _SEED = 1, 1
 # Files of a work folder: of a training that goes on, and of one that has ended.
-_BUDGET, _ENDED = "budget", "ended-2"
+_BUDGET, _LAYERS, _ENDED = "budget", "layers", "ended-2"
 # The last trial takes this share of all time, and so many seconds at least.
 _TRIAL_SHARE, _TRIAL_SECONDS = 0.08, 20.0
 Watch = Callable[[Progress], None]
@@ -138,7 +138,7 @@ class OwnTraining:
         self._place.free_of(material)
         self._watch(Progress("choosing what is trained", 0.0))
         torch.manual_seed(self._seed)
-        drafter = self._kind.create(self._target, self._request.options, self._sample(shard))
+        drafter = self._created(folder, shard)
         self._place.take(drafter)
         self._say(f"{self._request.kind}: {drafter.note}, trained on {self._place}")
         first = material.wave(0)
@@ -166,8 +166,9 @@ class OwnTraining:
             steps=budget.rounds * self._steps_of_a_round(material, len(rows)),
             seed=self._seed,
             width=self._target.width,
+            free_target=lambda: self._place.free_of(material),
         )
-        later = training_seconds(budget, speeds, sizes)
+        later = rounds_seconds(budget, speeds, sizes)
         if self._request.resume and rounds.resume():
             left = (1 - rounds.share) * later + speeds.trial
             self._say(f"going on where the last training was saved: about {format_seconds(left)}")
@@ -175,6 +176,14 @@ class OwnTraining:
         watch = self._rounds_watcher(later, speeds.trial, expected)
         finished = rounds.run(watch, self._cancel.is_set)
         return self._ended(material, folder, drafter, rounds, speeds, finished=finished)
+
+    def _created(self, folder: WorkFolder, shard: Shard) -> TrainedDrafter:
+        """The untrained drafter: of one that is resumed, with the layers that were chosen."""
+        stored = folder.read_json(_LAYERS) if self._request.resume else None
+        options = replace(self._request.options, kept=tuple(stored or ()))
+        drafter = self._kind.create(self._target, options, self._sample(shard))
+        folder.write_json(_LAYERS, drafter.kept)
+        return drafter
 
     def _sample(self, shard: Shard) -> list[Batch]:
         return [*batches(shard, self._place.device, np.random.default_rng(0), self._target.width)]
@@ -199,9 +208,9 @@ class OwnTraining:
         self._watch(Progress("measuring how long training takes", 0.0))
         training = seconds_per_token(drafter, sample)
         asked = 0.0 if self._request.tokens else self._request.seconds
-        return Speeds(
-            material.writing(), reading, training, max(_TRIAL_SECONDS, _TRIAL_SHARE * asked)
-        )
+        trial = max(_TRIAL_SECONDS, _TRIAL_SHARE * asked)
+        load = material.loading if self._place.is_shared else 0.0
+        return Speeds(material.writing(), reading, training, trial, load)
 
     def _budget(self, folder: WorkFolder, speeds: Speeds, sizes: Sizes) -> Budget:
         """The budget of this training, or of the one that is resumed; says how long it takes."""
@@ -239,11 +248,10 @@ class OwnTraining:
             self._watch(Progress("writing texts", share, left, 1 / speeds.write))
             material.wave(number)
             speeds = replace(speeds, write=(speeds.write + material.writing(number)) / 2)
-        read = self._place.reading(material)
-        rows = material.rows(folder, budget.waves, self._request.cache, read)
+        rows = material.rows(folder, budget.waves, self._request.cache)
         if budget.waves > sizes.most_waves:
             return rows
-        training = training_seconds(budget, speeds, sizes) + speeds.trial
+        training = rounds_seconds(budget, speeds, sizes) + speeds.trial
         for number in rows.missing:
             left = (budget.waves - number) * sizes.tokens * speeds.read + training
             share = number / budget.waves

@@ -5,7 +5,8 @@ shards, so that a training that was killed goes on as if nothing had happened.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from time import monotonic
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from localspec.distillation.row_cache import RowCache
 from localspec.distillation.shard import Shard
+from localspec.distillation.texts import Stopped
 from localspec.distillation.work_folder import WorkFolder
 from localspec.training.acceptance_loss import NONE, Agreement
 from localspec.training.device import give_back_memory, low_precision, wait_for
@@ -60,7 +62,10 @@ class _Place:
 
 
 class Rounds:
-    """A training. held_out: shards that are only measured on. rounds, steps: of all of it."""
+    """A training. held_out: shards that are only measured on. rounds, steps: of all of it.
+
+    free_target: frees the device that the target was on for reading shards again.
+    """
 
     def __init__(
         self,
@@ -73,16 +78,18 @@ class Rounds:
         steps: int,
         seed: int,
         width: int,
+        free_target: Callable[[], None] = lambda: None,
     ) -> None:
         self.drafter, self._shards, self._held_out = drafter, shards, held_out
         self._folder, self._seed = folder, seed
         self._rounds, self._steps = rounds, steps
         self._device = next(drafter.parameters()).device
-        self._width = width
+        self._width, self._free_target = width, free_target
         self._rate = _RATE * math.sqrt(min(1.0, _WIDTH / width))
         self._optimizers = optimizers(drafter, self._rate)
         self._place = _Place()
         self._saved = monotonic()
+        self._tokens, self._seconds = 0, 0.0  # of training, since it began or went on
 
     @property
     def planned(self) -> int:
@@ -148,25 +155,72 @@ class Rounds:
         return self._place.history[self._place.best]
 
     def _train(self, watch: Callable[[RoundProgress], None], stopped: Callable[[], bool]) -> bool:
-        place, began, tokens = self._place, monotonic(), 0
+        place = self._place
         while place.round < self._rounds and place.worse < _PATIENCE:
-            order = self._order(place.round, 0).permutation(len(self._shards))
+            order = self._order(place.round, 0).permutation(len(self._shards)).tolist()
             while place.shard < len(order):
-                number = int(order[place.shard])
-                shard, rng = self._shards.shard(number), self._order(place.round, number + 1)
+                try:
+                    shard = self._shard(order[place.shard :])
+                except Stopped:
+                    self._save()
+                    return False
+                rng = self._order(place.round, order[place.shard] + 1)
                 torch.manual_seed(int(rng.integers(2**63)))
-                for batch in batches(shard, self._device, rng, self._width):
-                    if stopped():
-                        return False
-                    self._step(batch)
-                    tokens += batch.tokens.numel()
-                    speed = tokens / (monotonic() - began)
-                    watch(RoundProgress(self.share, speed, place.history[-1]))
+                if not self._train_on(shard, rng, watch, stopped):
+                    return False
                 place.shard += 1
                 self._save_sometimes()
             place.round, place.shard = place.round + 1, 0
             self._end_round()
             self._save()
+        return True
+
+    def _shard(self, order: Sequence[int]) -> Shard:
+        """The first of these shards; the target reads it again if it is missing. Raises Stopped."""
+        kept = self._shards.kept(order[0])
+        if kept is not None:
+            return kept
+        with self._target_turn():
+            return self._shards.read(order)
+
+    @contextmanager
+    def _target_turn(self) -> Iterator[None]:
+        """Leave the device to the target inside the block."""
+        self._move(torch.device("cpu"))
+        give_back_memory()
+        try:
+            yield
+        finally:
+            self._free_target()
+            self._move(self._device)
+
+    def _move(self, device: torch.device) -> None:
+        """Move the drafter, and what its optimizers remember."""
+        self.drafter.to(device)
+        for optimizer in self._optimizers:
+            for state in optimizer.state.values():
+                for name, value in state.items():
+                    # AdamW counts its steps in main memory.
+                    if isinstance(value, Tensor) and value.dim():
+                        state[name] = value.to(device)
+
+    def _train_on(
+        self,
+        shard: Shard,
+        rng: np.random.Generator,
+        watch: Callable[[RoundProgress], None],
+        stopped: Callable[[], bool],
+    ) -> bool:
+        """Train on all batches of a shard; False if it was stopped before."""
+        began, before = monotonic(), self._seconds
+        for batch in batches(shard, self._device, rng, self._width):
+            if stopped():
+                return False
+            self._step(batch)
+            self._tokens += batch.tokens.numel()
+            self._seconds = before + monotonic() - began
+            speed = self._tokens / self._seconds
+            watch(RoundProgress(self.share, speed, self._place.history[-1]))
         return True
 
     def _step(self, batch: Batch) -> None:

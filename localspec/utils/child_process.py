@@ -27,7 +27,7 @@ from localspec.utils.progress import report_progress
 _POLL_SECONDS = 0.1
 # Signals that a process gets for a fault of its own code. (SIGKILL comes from outside, and so does
 # SIGBUS: a file that is mapped became shorter.)
-_FAULT_SIGNALS = {
+FAULT_SIGNALS = {
     int(getattr(signal, name))
     for name in ("SIGABRT", "SIGSEGV", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
     if hasattr(signal, name)
@@ -54,7 +54,7 @@ class ChildExit:
         """Whether a fault of its own code ended it, not a signal from outside or lack of memory."""
         # Windows has no signals: 3 is abort(), and exceptions of the system have the highest bit.
         windows_fault = os.name == "nt" and (self.exit_code == 3 or self.exit_code >= 1 << 31)
-        fault = -self.exit_code in _FAULT_SIGNALS or windows_fault
+        fault = -self.exit_code in FAULT_SIGNALS or windows_fault
         return fault and not self.timed_out and "alloc" not in self.errors
 
     @property

@@ -132,15 +132,25 @@ def test_a_text_under_a_grammar_is_audited_under_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "layers"),
-    [([], 3), (["--gpu-layers", "5"], 5), (["--gpu-layers", "0"], 0), (["--device", "none"], 3)],
+    ("options", "layers", "shares"),
+    [
+        ([], 3, [2, 1]),
+        (["--gpu-layers", "5"], 5, [2, 1]),
+        (["--gpu-layers", "0"], 0, [2, 1]),
+        # Shares are those of the devices that the record names.
+        (["--device", "none"], 3, []),
+    ],
 )
 def test_the_target_is_where_the_record_says(
-    record: dict[str, Any], monkeypatch: pytest.MonkeyPatch, options: list[str], layers: int
+    record: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    layers: int,
+    shares: list[int],
 ) -> None:
     """A plan of its own might move another number of layers; what the user says counts more."""
     recipe = record["recipe"]
-    placement = {**recipe["placement"], "gpu_layers": 3, "cpu_moe": 2}
+    placement = {**recipe["placement"], "gpu_layers": 3, "cpu_moe": 2, "tensor_split": [2, 1]}
     asked: list[dict[str, Any]] = []
 
     def load(*arguments: Any, **options: Any) -> Engine:
@@ -157,3 +167,14 @@ def test_the_target_is_where_the_record_says(
     assert done.exit_code == 0, done.output
     assert asked[-1]["gpu_layers"] == layers
     assert (asked[-1]["cpu_moe"], asked[-1]["device"]) == (2, ["none"])
+    assert [*asked[-1]["tensor_split"]] == shares
+
+
+def test_another_model_is_refused_before_it_is_loaded(
+    record: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "load", lambda *_, **__: pytest.fail("loaded"))
+    other = {**record["recipe"], "fingerprint": "0" * 64}
+    done = localspec("audit", "-", stdin=json.dumps({**record, "recipe": other}))
+    assert done.code == 2
+    assert "is another model than the one that wrote this text" in done.err

@@ -76,3 +76,53 @@ def test_no_more_on_the_disk_than_asked_for(
     assert asked[12:] == [1, 2, 3, 4] and again.missing == []
     again.delete()
     assert not list(folder.path.glob("rows*"))
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 5])
+def test_the_next_ones_are_read_with_one_that_is_missing(
+    room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as the disk may hold, and nothing that is needed sooner makes way for them."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    waves = [[Text((number, 1, 2), 1)] for number in range(6)]
+    folder, asked = WorkFolder([1]), list[int]()
+
+    def reading(texts: Sequence[Text]) -> Shard:
+        asked.append(texts[0].tokens[0])
+        return shard_of(texts)
+
+    one = len(shard_of(waves[0]).to_bytes())
+    cache = RowCache(folder, waves, reading, room * one + one // 2)
+    for seed in range(8):
+        order, turns, before = np.random.default_rng(seed).permutation(6).tolist(), 0, len(asked)
+        for place, number in enumerate(order):
+            shard = cache.kept(number)
+            if shard is None:
+                turns, begun = turns + 1, len(asked)
+                already = [
+                    each for each in order[place : place + room] if each not in cache.missing
+                ]
+                shard = cache.read(order[place:])
+                # All that come next are here now; those that were here already were not read again.
+                assert not set(order[place : place + room]) & set(cache.missing)
+                assert not set(already) & set(asked[begun:])
+            assert shard.texts[0] == waves[number][0]
+            assert len([*folder.path.glob("rows*")]) <= room
+        assert turns <= -(-6 // room) + (room > 1)
+        assert len(asked) - before <= 6
+
+
+def test_a_shard_that_is_too_large_for_the_disk_is_read_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    waves = [[Text((number, 1, 2), 1)] for number in range(3)]
+    folder, asked = WorkFolder([1]), list[int]()
+
+    def reading(texts: Sequence[Text]) -> Shard:
+        asked.append(texts[0].tokens[0])
+        return shard_of(texts)
+
+    cache = RowCache(folder, waves, reading, 1)
+    assert cache.read([2, 0, 1]).texts[0] == waves[2][0]
+    assert asked == [2] and cache.missing == [0, 1, 2]

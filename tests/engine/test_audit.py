@@ -255,13 +255,12 @@ def test_a_text_of_another_seed_keeps_few_rows(
 
 def test_another_model_or_version_is_refused(engine: Engine, drafter_path) -> None:  # type: ignore[no-untyped-def]
     recipe = recorded(engine, PROMPTS[0], seed=1).recipe
-    place = engine.slot.loaded.runtime.placement
-    recipe.require_same(engine.model.path, place)
+    recipe.require_same_model(engine.model.path)
     with pytest.raises(InvalidValueError, match="is another model than the one"):
-        recipe.require_same(drafter_path, place)
+        recipe.require_same_model(drafter_path)
     older = dataclasses.replace(recipe, versions={**recipe.versions, "localspec": "0.0.1"})
     with pytest.raises(InvalidValueError, match=r"made with localspec 0\.0\.1"):
-        older.require_same(engine.model.path, place)
+        older.require_same_model(engine.model.path)
     with pytest.raises(InvalidValueError, match="not a recipe"):
         Recipe.read({"depth": 3})
 
@@ -285,12 +284,12 @@ def test_a_text_of_other_gpus_is_refused(engine: Engine, monkeypatch: pytest.Mon
     ]
     for gpus, fitting in zip(places, all_places, strict=True):
         there = dataclasses.replace(recipe, gpus=gpus)
-        there.require_same(engine.model.path, fitting)
+        there.require_same_gpus(fitting)
         for other in {*all_places} - {fitting}:
             with pytest.raises(InvalidValueError, match=r"computed on .*--cpu-moe choose"):
-                there.require_same(engine.model.path, other)
+                there.require_same_gpus(other)
     # A record that does not tell, of an earlier version, is scored as it is.
-    dataclasses.replace(recipe, gpus=None).require_same(engine.model.path, elsewhere)
+    dataclasses.replace(recipe, gpus=None).require_same_gpus(elsewhere)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ NO_KERNEL = "CUDA error: no kernel image is available for execution on the devic
 ENDS = ChildExit(-6, "begun", f"{NO_KERNEL}\n  in function x\n/src/ggml-cuda.cu:98: CUDA error\n")
 WRONG = ChildExit(7, "beguncomputed", "it computes other numbers (0.01)")
 SLOW = ChildExit(-9, "begun", "", timed_out=True)
-FULL = ChildExit(5, "begun", "ggml_backend_cuda_buffer_type_alloc_buffer: allocating failed")
+FULL = ChildExit(5, "begun", "alloc_tensor_range: failed to allocate CUDA0 buffer of size 9")
 Trials = Callable[..., list[str]]
 
 
@@ -81,6 +81,13 @@ def next_process(patch: pytest.MonkeyPatch) -> None:
     [
         (ENDS, r"llama.cpp failed there \(CUDA error: no kernel image is available"),
         (ChildExit(-11, "begun", ""), r"llama.cpp failed there \(SIGSEGV\)"),
+        # The function that fails may be one that allocates; "no_alloc" is in every log.
+        (
+            ChildExit(
+                -6, "begun", f"{NO_KERNEL}\n  in function ggml_gallocr_alloc\nno_alloc = 0\n"
+            ),
+            "no kernel image",
+        ),
         # SYCL exits, Metal returns an error.
         (ChildExit(1, "begun", "Native API failed."), r"failed there \(Native API failed"),
         (ChildExit(1, "begun", "could not evaluate 40 tokens"), "could not evaluate 40 tokens"),
@@ -113,6 +120,13 @@ def test_what_does_not_work_is_not_used_and_tried_again_by_the_next_process(
     [
         FULL,
         ChildExit(-6, "begun", "CUDA error: out of memory"),
+        ChildExit(-6, "begun", "vk::Device::allocateMemory: ErrorOutOfDeviceMemory"),
+        ChildExit(-6, "begun", "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED"),
+        ChildExit(5, "begun", "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackError)"),
+        ChildExit(1, "begun", "level_zero backend failed: UR_RESULT_ERROR_OUT_OF_RESOURCES"),
+        ChildExit(-6, "begun", "terminate called after throwing an instance of 'std::bad_alloc'"),
+        ChildExit(0xC0000017, "begun", ""),
+        ChildExit(0xC000013A, "begun", ""),
         ChildExit(-6, "begun", "CUDA error: all CUDA-capable devices are busy or unavailable"),
         ChildExit(1, "", "No module named llama_cpp"),
         ChildExit(-15, "begun", ""),

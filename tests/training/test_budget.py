@@ -12,6 +12,7 @@ from localspec.training.budget import (
     budget_for_seconds,
     budget_for_tokens,
     forecast,
+    rounds_seconds,
 )
 
 SIZES = Sizes(tokens=9000, answers=8000, held_out=4000)
@@ -36,6 +37,13 @@ def test_time_that_is_too_short_for_another_wave_goes_into_rounds() -> None:
     assert forecast(budget, speeds, SIZES) <= 400 < forecast(longer, speeds, SIZES)
 
 
+@pytest.mark.parametrize("seconds", [-100, 0, 5])
+def test_no_time_at_all_is_the_shortest_training(seconds: float) -> None:
+    budget = budget_for_seconds(seconds, SLOW_TARGET, SIZES)
+    assert budget.waves == 1
+    assert budget.rounds == min(budget_for_seconds(60, SLOW_TARGET, SIZES).rounds, 4)
+
+
 def test_slow_writing_has_more_rounds() -> None:
     rounds = [budget_for_seconds(36000, each, SIZES).rounds for each in (QUICK, SLOW_TARGET)]
     assert rounds[0] < rounds[1]
@@ -51,6 +59,16 @@ def test_a_small_disk_costs_reading_in_each_round() -> None:
     small = Sizes(9000, 8000, 4000, most_waves=9)
     more = forecast(budget, QUICK, small) - forecast(budget, QUICK, SIZES)
     assert more == pytest.approx(4 * 10 * 9000 * QUICK.read)
+
+
+def test_a_target_that_is_loaded_again_takes_time_too() -> None:
+    budget, speeds = Budget(10, 5), replace(QUICK, load=3.0)
+    for most, loads in ((9, 2), (3, 4), (0.5, 10), (10, 0)):
+        sizes = Sizes(9000, 8000, 4000, most_waves=most)
+        more = forecast(budget, speeds, sizes) - forecast(budget, QUICK, sizes)
+        assert more == pytest.approx(5 * loads * 3.0)
+        within = rounds_seconds(budget, speeds, sizes) - rounds_seconds(budget, QUICK, SIZES)
+        assert within == pytest.approx(more + 5 * 10 * 9000 * QUICK.read * (most < 10))
 
 
 def test_texts_that_are_here_take_no_time() -> None:

@@ -25,10 +25,12 @@ from fakes.drafter_kinds import EXACT  # noqa: E402
 from fakes.tool_drafts import EXACT_FLAGS, own_drafts, same_drafts, tools_drafts  # noqa: E402
 from fakes.training_runs import RUNTIME, request  # noqa: E402
 
+from localspec.distillation.material import Material  # noqa: E402
 from localspec.distillation.texts import Stopped  # noqa: E402
 from localspec.distillation.trained import Trained  # noqa: E402
 from localspec.distillation.work_folder import default_folder  # noqa: E402
 from localspec.drafters.draft_model import DraftModel  # noqa: E402
+from localspec.training import draft_model_kind  # noqa: E402
 from localspec.training.device import choose_device  # noqa: E402
 from localspec.training.drafter_kind import KindOptions  # noqa: E402
 from localspec.training.own_training import OwnTraining  # noqa: E402
@@ -196,6 +198,46 @@ def test_rows_that_do_not_fit_on_the_disk_are_read_again(target: Path) -> None:
     done = train(request(target, cache=60_000), said=said)
     assert done.finished and done.history == train(request(target)).history
     assert "60.0 kB on the disk" in said[1]
+
+
+def test_stopping_while_rows_are_read_again_keeps_the_best_so_far(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel, read, place = threading.Event(), Material.read, list[Progress]()
+
+    def stopped(self: Material, texts: Any) -> Any:
+        if place and place[-1].phase == "training" and place[-1].share > 0.6:
+            cancel.set()
+        return read(self, texts)
+
+    monkeypatch.setattr(Material, "read", stopped)
+    done = train(request(target, cache=1), place.append, cancel)
+    assert cancel.is_set() and not done.finished and len(done.history) > 1 and done.path.exists()
+    # It goes on where it was, and not at the last time that it was saved by itself.
+    monkeypatch.setattr(Material, "read", read)
+    seen = list[Progress]()
+    ended = train(request(target, cache=1, resume=True), seen.append)
+    begun = next(each.share for each in seen if each.phase == "training")
+    assert begun > place[-1].share
+    assert ended.history == train(request(target, anew=True)).history
+
+
+def test_the_layers_of_a_training_that_goes_on_are_chosen_once(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, cancel = KindOptions(layers=2), threading.Event()
+
+    def stop(progress: Progress) -> None:
+        if progress.phase == "training":
+            cancel.set()
+
+    said = list[str]()
+    train(request(target, options=options), stop, cancel, said)
+    # What the layers are chosen by could say something else on another device.
+    monkeypatch.setattr(draft_model_kind, "_untrained_rate", lambda *_: pytest.fail("measured"))
+    again = list[str]()
+    done = train(request(target, options=options, resume=True), said=again)
+    assert again[0] == said[0] and done.finished
 
 
 def test_a_disk_that_fills_loses_nothing(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Training place: target and drafter take turns on a GPU, and what is too small is left."""
 
 import threading
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,10 @@ import pytest
 from fakes.cut_target import write_cut_target
 
 from localspec.conversion.target import Target
+from localspec.distillation import material
 from localspec.distillation.material import Material
+from localspec.distillation.row_cache import RowCache
+from localspec.distillation.work_folder import WorkFolder
 from localspec.errors import LocalspecError
 
 torch = pytest.importorskip("torch")
@@ -25,6 +29,11 @@ from localspec.training.training_place import TrainingPlace  # noqa: E402
 
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 METAL = RuntimeError("MPS backend out of memory (MPS allocated: 8 GB)")
+NO_KERNEL = RuntimeError(
+    "CUDA error: no kernel image is available for execution on the device\nCompile with ..."
+)
+NO_OPERATOR = NotImplementedError("The operator 'aten::x' is not currently implemented for MPS.")
+MAIN = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to")
 CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
 
 
@@ -39,7 +48,7 @@ def target(short_texts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor stands for a GPU that the target may be on."""
     here = torch.device("cpu")
-    monkeypatch.setattr(TrainingPlace, "_is_shared", property(lambda self: self.device is here))
+    monkeypatch.setattr(TrainingPlace, "is_shared", property(lambda self: self.device is here))
     monkeypatch.setattr(training_place, "described", lambda each: "GPU" if each is here else "CPU")
 
     def choose(name: str) -> Any:
@@ -119,25 +128,67 @@ def test_a_device_that_turns_out_too_small(
 
 
 @pytest.mark.usefixtures("gpu")
-def test_rows_that_are_read_again_leave_no_target_beside_the_drafter(
-    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cache", [1, 1_100_000])
+def test_rows_that_are_read_again_are_read_while_the_drafter_is_away(
+    cache: int, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, update, reads, beside = Material.read, rounds._update, list[Material](), list[bool]()
+    """The target is loaded without drafters then, once for all shards that the disk may hold."""
+    read, update, load, move = Material.read, rounds._update, material.load, rounds.Rounds._move
+    events, loaded = list[str](), list[Material]()
 
     def noted(self: Material, texts: Any) -> Any:
-        reads.append(self)
+        loaded.append(self)
+        events.append("read")
         return read(self, texts)
 
     def step(*arguments: Any) -> None:
-        beside.append(reads[-1]._engine is not None)
+        assert loaded[-1]._engine is None
+        events.append("trained")
         update(*arguments)
+
+    def loading(*arguments: Any, **options: Any) -> Any:
+        events.append(f"loaded {options.get('draft', '')}")
+        return load(*arguments, **options)
+
+    def moved(self: rounds.Rounds, where: torch.device) -> None:
+        events.append("moved")
+        move(self, where)
 
     monkeypatch.setattr(Material, "read", noted)
     monkeypatch.setattr(rounds, "_update", step)
-    done, _ = train(request(target, tmp_path / "draft.gguf", cache=1))
+    monkeypatch.setattr(rounds.Rounds, "_move", moved)
+    monkeypatch.setattr(material, "load", loading)
+    done, _ = train(request(target, tmp_path / "draft.gguf", cache=cache, tokens=2400))
     assert done.finished
-    assert len(reads) > 4 and len(beside) > 4
-    assert not any(beside)
+    within = events[events.index("moved") : len(events) - events[::-1].index("moved")]
+    turns = [list(turn) for isit, turn in groupby(within, lambda each: each != "trained") if isit]
+    for turn in turns:
+        assert turn[:3] == ["moved", "read", "loaded none"] and turn[-1] == "moved"
+        assert set(turn[3:-1]) <= {"read"}
+    # Of four shards, three have room on the larger disk.
+    assert max(turn.count("read") for turn in turns) == (1 if cache == 1 else 3)
+    assert len(turns) == (16 if cache == 1 else 5)
+
+
+def test_all_that_is_trained_leaves_the_device(target: Path, tmp_path: Path) -> None:
+    drafter = DraftModel(CutSource(Target(target)), [0, 1], TensorType.Q8_0)
+    training = rounds.Rounds(
+        drafter, RowCache(WorkFolder([1]), [], pytest.fail, 1), [], WorkFolder([1]),
+        rounds=1, steps=1, seed=1, width=64,
+    )  # fmt: skip
+    for weight in drafter.parameters():
+        weight.grad = torch.ones_like(weight)
+    for optimizer in training._optimizers:
+        optimizer.step()
+    training._move(torch.device("meta"))
+    kept = [value for each in training._optimizers for value in _values(each)]
+    assert len(kept) > 20
+    assert {each.device.type for each in [*drafter.parameters(), *kept]} == {"meta"}
+
+
+def _values(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    states = optimizer.state.values()
+    return [value for state in states for value in state.values() if value.dim()]
 
 
 @pytest.mark.usefixtures("gpu")
@@ -183,8 +234,42 @@ def test_another_error_is_raised_as_it_is() -> None:
     place = TrainingPlace("cpu", lambda _: None)
     with pytest.raises(RuntimeError, match="shapes"):
         place.give_up(RuntimeError("shapes differ"))
+    with pytest.raises(NotImplementedError):
+        place.give_up(NO_OPERATOR)
     with pytest.raises(LocalspecError, match="main memory is too small for this"):
         place.give_up(FULL)
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("error", [NO_KERNEL, NO_OPERATOR])
+def test_a_device_that_torch_cannot_compute_on(error: RuntimeError) -> None:
+    said = list[str]()
+    place = TrainingPlace("auto", said.append)
+    place.give_up(error)
+    why = str(error).partition("\n")[0].rstrip(".")
+    assert said == [
+        f"torch {torch.__version__} cannot train on GPU ({why}): the processor trains it from here"
+    ]
+    assert not place.is_shared
+    named = TrainingPlace("cuda", said.append)
+    with pytest.raises(LocalspecError, match=r"cannot train on GPU .*; go on with --device cpu"):
+        named.give_up(error)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_main_memory_that_ends_is_not_the_devices() -> None:
+    place = TrainingPlace("auto", pytest.fail)
+    with pytest.raises(LocalspecError, match="main memory is too small for this"):
+        place.give_up(MAIN)
+
+
+def test_metal_has_what_torch_keeps_for_later_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"recommended_max": 10_000, "driver_allocated": 6_000, "current_allocated": 1_000}
+    for name, size in told.items():
+        monkeypatch.setattr(torch.mps, f"{name}_memory", lambda size=size: size)
+    for host, free in ((50_000, 9_000), (500, 5_500)):
+        monkeypatch.setattr(device, "host_memory", lambda host=host: host)
+        assert device.free_bytes(torch.device("mps")) == free
 
 
 def test_what_does_not_fit_is_tried_on_the_processor(
