@@ -1,6 +1,7 @@
 """`localspec worker`: lend this machine's processor or GPUs to another one's localspec."""
 
 import socket
+from collections.abc import Sequence
 
 import click
 
@@ -8,10 +9,11 @@ from localspec.cli.options import threads_option
 from localspec.cli.output import Output, join_facts
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
-from localspec.llama import rpc_build
-from localspec.llama.devices import devices
+from localspec.llama import rpc_build, unfit_gpus
+from localspec.llama.devices import devices, usual_gpus
 from localspec.llama.rpc_server import RpcServer, own_version, require_known_version
-from localspec.loading.config import MOST_THREADS
+from localspec.loading.config import MOST_THREADS, RuntimeConfig
+from localspec.loading.gpu_check import check_gpus
 from localspec.utils.cores import performance_cores
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import cache_folder, make_private_folder
@@ -55,6 +57,9 @@ def worker(*, host: str, port: int, cache: bool, threads: int | None, build: boo
     address = Address(_ip_address(host), port)
     require_known_version()
     folder = _tensor_folder(output) if cache else None
+    check_gpus(RuntimeConfig())
+    for note in unfit_gpus.notes():
+        output.note(note)
     _serve(address, threads or performance_cores(), folder, output)
     return 0
 
@@ -78,12 +83,12 @@ def _tensor_folder(output: Output) -> str:
 
 def _serve(address: Address, threads: int, folder: str | None, output: Output) -> None:
     """Serve until Ctrl-C; where llama.cpp ends the process, begin again at the same address."""
-    version = version_text(own_version())
+    version, gpus = version_text(own_version()), usual_gpus()
     while True:
-        with RpcServer(address, threads=threads, cache_folder=folder) as process:
+        with RpcServer(address, threads=threads, cache_folder=folder, gpus=gpus) as process:
             address = process.address
             output.note(
-                join_facts([f"worker at {address}", _devices(threads), f"protocol {version}"])
+                join_facts([f"worker at {address}", _devices(gpus, threads), f"protocol {version}"])
             )
             if not address.host.startswith(_LOOPBACK):
                 output.note(
@@ -100,7 +105,7 @@ def _serve(address: Address, threads: int, folder: str | None, output: Output) -
         output.note(f"the worker ended ({ended.reason}); it begins again")
 
 
-def _devices(threads: int) -> str:
-    gpus = [each for each in devices() if each.is_gpu]
-    names = [f"{each.description}, {format_bytes(each.free)} free" for each in gpus]
+def _devices(gpus: Sequence[str], threads: int) -> str:
+    lent = [each for each in devices() if each.name in gpus]
+    names = [f"{each.description}, {format_bytes(each.free)} free" for each in lent]
     return ", ".join(names) or f"processor, {threads} threads"

@@ -11,8 +11,8 @@ from typing import Any
 
 from localspec.utils.child_process import ChildProcess
 
-# A GPU may take two minutes before it is given up.
-_SECONDS = 180
+# Two GPUs may take two minutes each before they are given up.
+_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Probe:
         self._child = ChildProcess(module)
 
     def result(self) -> ProbeResult:
-        """Wait for the end of the probe, for three minutes at most, and return what it reported."""
+        """Wait for the end of the probe, for five minutes at most, and return what it reported."""
         ended = self._child.wait(seconds=_SECONDS)
         facts = _facts(ended.output)
         if ended.timed_out:

@@ -4,7 +4,7 @@ The backend is a part of the library (`GGML_RPC`), or a library of its own besid
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -28,17 +28,20 @@ def require_available() -> None:
         )
 
 
-def serve(address: Address, threads: int, cache_folder: str | None) -> None:
-    """Serve this machine's GPUs, or its processor where it has none, until the process ends.
+def serve(
+    address: Address, threads: int, cache_folder: str | None, gpus: Sequence[str] = ()
+) -> None:
+    """Serve GPUs of this machine, or its processor where none is named, until the process ends.
 
     Returns if the address cannot be used. cache_folder: where large tensors are kept; None keeps
-    none.
+    none. gpus: their names.
     """
     pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
     start = required_function(
         "ggml_backend_rpc_start_server", None, text, text, size, size, pointer
     )
-    devices = [*gpu_pointers().values()] or processor_pointers()
+    pointers = gpu_pointers() if gpus else {}
+    devices = [pointers[name] for name in gpus] or processor_pointers()
     kept = cache_folder.encode() if cache_folder else None
     start(str(address).encode(), kept, threads, len(devices), (pointer * len(devices))(*devices))
 

@@ -6,6 +6,7 @@
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from time import monotonic
@@ -30,17 +31,23 @@ class RpcServer(Closing):
     """A worker that listens at `address`; use it in a `with`, which ends it.
 
     address: an IPv4 address of this machine, and a port; 0 is any free one. threads: of the
-    processor. cache_folder: where large tensors are kept by their hash; None: nowhere.
+    processor. cache_folder: where large tensors are kept by their hash; None: nowhere. gpus: the
+    names of those that are lent; the processor is where none is.
 
     Raises WorkerError if it does not start.
     """
 
     def __init__(
-        self, address: Address, *, threads: int = 1, cache_folder: str | None = None
+        self,
+        address: Address,
+        *,
+        threads: int = 1,
+        cache_folder: str | None = None,
+        gpus: Sequence[str] = (),
     ) -> None:
         self.address = _free_address(address)
         arguments = [self.address.host, str(self.address.port), str(threads), cache_folder or ""]
-        self._process = ChildProcess(__name__, *arguments)
+        self._process = ChildProcess(__name__, *arguments, *gpus)
         try:
             self._wait_until_it_listens()
         except BaseException:
@@ -113,13 +120,13 @@ def require_known_version() -> None:
         )
 
 
-def main(host: str, port: str, threads: str, cache_folder: str) -> int:
+def main(host: str, port: str, threads: str, cache_folder: str, *gpus: str) -> int:
     """Serve until this process is ended."""
     # The library prints what the parent says in words of its own.
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     address = Address(host, int(port))
-    return exit_code_of(lambda: rpc.serve(address, int(threads), cache_folder or None)) or 1
+    return exit_code_of(lambda: rpc.serve(address, int(threads), cache_folder or None, gpus)) or 1
 
 
 if __name__ == "__main__":

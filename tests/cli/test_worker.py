@@ -8,13 +8,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from fakes.command_line import Run, lines_of, localspec
 from fakes.workers import require_rpc
 
+from localspec.errors import WorkerError
+from localspec.llama import unfit_gpus
+from localspec.llama.devices import Device
+from localspec.loading.config import RuntimeConfig
+from localspec.utils.format import format_bytes
 from localspec.utils.paths import cache_folder
+from localspec.workers.address import Address
 
 ASK = ("generate", "How do I list files by size?", "-n", "30", "--seed", "3", "--no-stream")
 
@@ -126,3 +133,43 @@ def test_build_names_the_file(cli: Run, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_addresses_are_checked_before_anything_is_loaded(cli: Run) -> None:
     assert "--rpc is 'desk:x'; a worker is named HOST:PORT" in cli(*ASK, "--rpc", "desk:x").err
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_gpus_that_do_not_work_are_not_lent(
+    cli: Run, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    """Whoever computes there would lose the worker, or get wrong numbers."""
+    gpu, lent = Device("Vulkan0", "a GPU", "gpu", 2**30, 2**30), list[Any]()
+
+    class Server:
+        def __init__(self, address: Address, **options: Any) -> None:
+            self.address = address
+            lent.extend(options["gpus"])
+
+        def __enter__(self) -> "Server":
+            return self
+
+        def __exit__(self, *_exc: object) -> None: ...
+
+        def ended(self, _seconds: float) -> None:
+            raise WorkerError("the test ends it")
+
+    def tried_out(_runtime: RuntimeConfig) -> None:
+        if not works:
+            unfit_gpus.add(gpu.name, "llama.cpp failed there (no kernel image)")
+
+    monkeypatch.setattr(unfit_gpus, "_reasons", {})
+    monkeypatch.setattr("localspec.llama.devices.devices", lambda: [gpu])
+    monkeypatch.setattr("localspec.cli.worker.devices", lambda: [gpu])
+    monkeypatch.setattr("localspec.cli.worker.require_known_version", lambda: None)
+    monkeypatch.setattr("localspec.cli.worker.own_version", lambda: (4, 0, 0))
+    monkeypatch.setattr("localspec.cli.worker.check_gpus", tried_out)
+    monkeypatch.setattr("localspec.cli.worker.RpcServer", Server)
+    done = cli("worker", "--threads", "3")
+    assert lent == ([gpu.name] if works else [])
+    if works:
+        assert f" · a GPU, {format_bytes(gpu.free)} free · " in done.lines[0]
+    else:
+        assert done.lines[0].startswith("localspec: Vulkan0 is not used: llama.cpp failed there")
+        assert " · processor, 3 threads · " in done.lines[1]
