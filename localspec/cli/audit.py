@@ -23,6 +23,7 @@ from localspec.engine.audit import Divergence, Recorded, Report, audit
 from localspec.engine.engine import load
 from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
+from localspec.gguf.check import check_generative
 from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
 
@@ -71,6 +72,7 @@ def audit_command(
     recorded = _recorded(record)
     target = locate(model) if model else Path(record["model"]["target"])
     recipe = recorded.recipe
+    check_generative(target)
     recipe.require_same_model(target)
     # The plan of this load, of one model and less context, might put the target elsewhere. What the
     # command line names counts more; shares are those of the devices that they were named with.

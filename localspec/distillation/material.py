@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
 from threading import Event
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any
 
 from localspec.distillation.reading import TargetReader
-from localspec.distillation.row_cache import RowCache
+from localspec.distillation.row_cache import Read, RowCache
 from localspec.distillation.shard import Shard
 from localspec.distillation.texts import Stopped, Text, TextWriter, digest, tokenized
 from localspec.distillation.work_folder import WorkFolder
@@ -59,8 +59,6 @@ class Material(Closing):
         self._source, self._layers, self._cancel = source, tuple(layers), cancel
         self._engine: Engine | None = None
         self._has_drafters = False
-        # The seconds that loading the target for `read` alone takes, or a little more.
-        self.loading = 0.0
         try:
             asked = [*source.prompts(self.engine)]
             found = tokenized(self.engine, asked)
@@ -85,11 +83,17 @@ class Material(Closing):
 
     def _loaded(self, **options: Any) -> Engine:
         if self._engine is None:
-            began, exact = monotonic(), self._source.seed is not None
-            runtime = {**self._source.runtime, **options}
+            exact, runtime = self._source.seed is not None, {**self._source.runtime, **options}
             self._engine = load(self._source.target, reproducible=exact, **runtime)
-            self._has_drafters, self.loading = "draft" not in options, monotonic() - began
+            self._has_drafters = "draft" not in options
         return self._engine
+
+    def reload(self) -> float:
+        """Load the target anew; the seconds it took, without what only a first load tries out."""
+        self.release()
+        began = perf_counter()
+        self._loaded()
+        return perf_counter() - began
 
     def release(self) -> None:
         """Free the target until it is needed again."""
@@ -141,10 +145,10 @@ class Material(Closing):
                 read.append(reader.read(text))
         return Shard.of(read)
 
-    def rows(self, folder: WorkFolder, waves: int, most: int) -> RowCache:
-        """The shards of all texts. most: bytes on the disk."""
+    def rows(self, folder: WorkFolder, waves: int, most: int, read: Read) -> RowCache:
+        """The shards of all texts. most: bytes on the disk. read: calls `read` of this material."""
         texts = [self.wave(number) for number in range(waves)]
-        return RowCache(folder, texts, self.read, most)
+        return RowCache(folder, texts, read, most)
 
     def held_out_rows(self, folder: WorkFolder) -> Shard:
         """The shard of the held-out texts."""

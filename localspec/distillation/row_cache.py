@@ -12,6 +12,8 @@ from localspec.distillation.work_folder import WorkFolder
 
 # Makes the shard of some texts.
 Read = Callable[[Sequence[Text]], Shard]
+# What the names of the files begin with.
+ROWS = "rows"
 
 
 class RowCache:
@@ -23,7 +25,7 @@ class RowCache:
         waves: Sequence[Sequence[Text]],
         read: Read,
         most: int,
-        name: str = "rows",
+        name: str = ROWS,
     ) -> None:
         self._folder, self._waves, self._read, self._most = folder, waves, read, most
         self._name = name
@@ -54,8 +56,9 @@ class RowCache:
         """
         first = self._read(self._waves[order[0]])
         content = first.to_bytes()
-        is_kept, per_token = self._keep(content, order, 0), len(content) / len(first)
-        soon = len(content)
+        soon, per_token = len(content), len(content) / len(first)
+        is_kept = self._keep(content, order, 0)
+        del content  # it is as large as the shard
         for place, number in enumerate(order[1:], 1):
             tokens = sum(len(text.tokens) for text in self._waves[number])
             soon += self._here.get(number, round(per_token * tokens))

@@ -65,6 +65,11 @@ class WorkFolder:
         except OSError:
             return None
 
+    def total_size(self, beginning: str) -> int:
+        """The bytes of all files whose names begin so."""
+        found = self.path.iterdir() if self.path.is_dir() else ()
+        return sum(self.size(each.name) or 0 for each in found if each.name.startswith(beginning))
+
     def require_free(self, size: float) -> None:
         """Raise LocalspecError where the disk has no room for so many bytes."""
         free = shutil.disk_usage(self.path).free

@@ -33,6 +33,8 @@ _LACK = (
     "outofresources",
     "insufficientmemory",
     "failedtoallocate",
+    "cantallocate",
+    "unabletoallocate",
     "allocfailed",
     "badalloc",
     "notinitialized",

@@ -45,7 +45,7 @@ class Budget:
 class Sizes:
     """Tokens of a wave: all, and those of the answers. held_out: tokens of the held-out texts.
 
-    most_waves: as many as the disk may hold; of more, all are read again in each round. written:
+    most_waves: as many as the disk may hold; of more, some are read again in each round. written:
     the waves that are here already, of another training perhaps.
     """
 
@@ -69,7 +69,7 @@ def budget_for_seconds(seconds: float, speeds: Speeds, sizes: Sizes) -> Budget:
     for rounds in range(_FEWEST_ROUNDS, _MOST_ROUNDS + 1):
         waves = _affordable(seconds, rounds, speeds, sizes)
         budget = Budget(waves, rounds)
-        text = forecast(budget, speeds, sizes) - _training_seconds(budget, speeds, sizes)
+        text = forecast(budget, speeds, sizes) - training_seconds(budget, speeds, sizes)
         # One wave is all that there is time for: more rounds would take more than was asked for.
         if waves == 1 or text - speeds.trial <= _TEXT_SHARE * seconds:
             break
@@ -103,17 +103,27 @@ def forecast(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
 
 
 def rounds_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
-    """The seconds of all rounds, with what the target reads again in each of them."""
-    read = budget.waves * sizes.tokens * speeds.read
-    load = math.ceil(budget.waves / max(1, sizes.most_waves)) * speeds.load
-    again = budget.rounds * (read + load) if _are_read_again(budget, sizes) else 0.0
-    return again + _training_seconds(budget, speeds, sizes)
+    """The seconds of all rounds: of training, and of what the target reads in them."""
+    return training_seconds(budget, speeds, sizes) + reading_seconds(budget, speeds, sizes)
 
 
-def _training_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
+def training_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
     """The seconds of all rounds, without the target."""
     train = budget.rounds * budget.waves * sizes.tokens * speeds.train
     return train + (budget.rounds + 1) * sizes.held_out * speeds.train * _MEASURING
+
+
+def reading_seconds(budget: Budget, speeds: Speeds, sizes: Sizes) -> float:
+    """The seconds in which the target reads, within the rounds; 0 where all rows have room.
+
+    The disk holds the waves that come next, and a part of them comes first in the next round too.
+    """
+    if not _are_read_again(budget, sizes):
+        return 0.0
+    waves, room = budget.waves, math.floor(sizes.most_waves)
+    read = waves + (budget.rounds - 1) * (waves - room**2 / waves)
+    loads = budget.rounds * math.ceil(waves / max(1, room))
+    return read * sizes.tokens * speeds.read + loads * speeds.load
 
 
 def _are_read_again(budget: Budget, sizes: Sizes) -> bool:

@@ -17,7 +17,8 @@ _INSTRUCTIONS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 # What Metal and CUDA's libraries say, for which torch has no error of its own; and what it says of
 # main memory, and of a GPU that it was not compiled for.
 _NO_MEMORY = ("out of memory", "alloc_failed")
-_NO_MAIN_MEMORY, _NO_KERNEL = "defaultcpuallocator", "no kernel image"
+_NO_MAIN_MEMORY = "defaultcpuallocator"
+_NO_KERNEL = ("no kernel image", "invalid device function")
 # What a batch takes beside the weights, roughly: rows of all layers, and logits.
 _BATCH_BYTES = 1 << 30
 
@@ -134,4 +135,6 @@ def is_out_of_main_memory(error: RuntimeError) -> bool:
 
 def is_not_computed(error: RuntimeError) -> bool:
     """Whether it says that torch cannot compute something on a device."""
-    return isinstance(error, NotImplementedError) or _NO_KERNEL in str(error).lower()
+    return isinstance(error, NotImplementedError) or any(
+        each in str(error).lower() for each in _NO_KERNEL
+    )

@@ -107,6 +107,10 @@ def _layers(target: Target, options: KindOptions) -> tuple[int, ...]:
 
 def _count(source: CutSource, options: KindOptions) -> int:
     layers = source.shape.layers
+    if options.kept and not set(options.kept) <= set(range(layers)):
+        raise InvalidValueError(
+            f"kept is {options.kept}; the layers of {source.target.name} are 0 to {layers - 1}"
+        )
     count = max(1, round(layers / _SHARE)) if options.layers is None else options.layers
     if not 1 <= count <= max(1, layers - 1):
         raise InvalidValueError(

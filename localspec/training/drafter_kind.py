@@ -28,8 +28,8 @@ class KindOptions:
     """What a user may say about the drafter. None, and "auto": as suits the target.
 
     layers: of a draft model. cut: which, one of CUTS. type_name: of the matrices in the file.
-    head: the file of a head of the kind, to train further. kept: the numbers of the layers of a
-    draft model, where a training that goes on has chosen them.
+    head: the file of a head of the kind, to train further. kept: the numbers of a draft model's
+    layers in the target, in place of a choice.
     """
 
     layers: int | None = None
@@ -45,11 +45,14 @@ class KindOptions:
     @property
     def key(self) -> list[object]:
         """What a training depends on, for its work folder."""
-        return [self.layers, self.cut, self.type_name, self.head and fingerprint(self.head)]
+        kept = [list(self.kept)] if self.kept else []
+        head = self.head and fingerprint(self.head)
+        return [self.layers, self.cut, self.type_name, head, *kept]
 
     def require_no_cut(self, kind: str) -> None:
         """Raise InvalidValueError where options of a draft model were given for another kind."""
-        given = {"layers": self.layers is not None, "cut": self.cut != CUTS[0]}
+        is_cut = self.cut != CUTS[0]
+        given = {"layers": self.layers is not None, "cut": is_cut, "kept": bool(self.kept)}
         for name, is_given in given.items():
             if is_given:
                 raise InvalidValueError(

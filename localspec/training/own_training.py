@@ -16,7 +16,7 @@ from localspec.conversion.target import Target
 from localspec.conversion.token_counts import Counts, count_ids
 from localspec.distillation.last_trial import Trial
 from localspec.distillation.material import Material
-from localspec.distillation.row_cache import RowCache
+from localspec.distillation.row_cache import ROWS, RowCache
 from localspec.distillation.shard import Shard, bytes_per_token
 from localspec.distillation.texts import Stopped, Text
 from localspec.distillation.trained import Trained, TrainingFacts
@@ -34,7 +34,9 @@ from localspec.training.budget import (
     budget_for_seconds,
     budget_for_tokens,
     forecast,
+    reading_seconds,
     rounds_seconds,
+    training_seconds,
 )
 from localspec.training.device import give_back_memory
 from localspec.training.drafter_kind import TrainedDrafter
@@ -70,8 +72,11 @@ class OwnTraining:
         self._request, self._say, self._cancel = request, say, cancel
         self._times = PhaseTimes()
 
+        self._last = Progress("", 0.0)
+
         def timed(progress: Progress) -> None:
             self._times.enter(progress.phase)
+            self._last = progress
             watch(progress)
 
         self._watch = timed
@@ -151,6 +156,8 @@ class OwnTraining:
         speeds = self._speeds(material, reading, drafter, self._sample(shard))
         # The target writes and reads where the drafter was measured.
         self._place.leave(drafter)
+        if self._place.is_shared and not self._request.resume:
+            speeds = replace(speeds, load=material.reload())
         budget = self._budget(folder, speeds, sizes)
         rows = self._rows(material, folder, budget, speeds, sizes)
         held_out_rows = material.held_out_rows(folder)
@@ -168,19 +175,20 @@ class OwnTraining:
             width=self._target.width,
             free_target=lambda: self._place.free_of(material),
         )
-        later = rounds_seconds(budget, speeds, sizes)
         if self._request.resume and rounds.resume():
+            later = rounds_seconds(budget, speeds, sizes)
             left = (1 - rounds.share) * later + speeds.trial
             self._say(f"going on where the last training was saved: about {format_seconds(left)}")
         expected = ExpectedSpeed(self._target, drafter, self._request.kind, folder)
-        watch = self._rounds_watcher(later, speeds.trial, expected)
+        watch = self._rounds_watcher(budget, speeds, sizes, expected)
         finished = rounds.run(watch, self._cancel.is_set)
         return self._ended(material, folder, drafter, rounds, speeds, finished=finished)
 
     def _created(self, folder: WorkFolder, shard: Shard) -> TrainedDrafter:
         """The untrained drafter: of one that is resumed, with the layers that were chosen."""
         stored = folder.read_json(_LAYERS) if self._request.resume else None
-        options = replace(self._request.options, kept=tuple(stored or ()))
+        own = self._request.options
+        options = replace(own, kept=tuple(stored)) if stored else own
         drafter = self._kind.create(self._target, options, self._sample(shard))
         folder.write_json(_LAYERS, drafter.kept)
         return drafter
@@ -209,8 +217,7 @@ class OwnTraining:
         training = seconds_per_token(drafter, sample)
         asked = 0.0 if self._request.tokens else self._request.seconds
         trial = max(_TRIAL_SECONDS, _TRIAL_SHARE * asked)
-        load = material.loading if self._place.is_shared else 0.0
-        return Speeds(material.writing(), reading, training, trial, load)
+        return Speeds(material.writing(), reading, training, trial)
 
     def _budget(self, folder: WorkFolder, speeds: Speeds, sizes: Sizes) -> Budget:
         """The budget of this training, or of the one that is resumed; says how long it takes."""
@@ -224,7 +231,7 @@ class OwnTraining:
             budget = budget_for_seconds(left, speeds, sizes)
         disk = budget.waves * sizes.tokens * bytes_per_token(self._target.width, len(self._layers))
         disk = min(disk, self._request.cache)
-        folder.require_free(disk)
+        folder.require_free(disk - folder.total_size(ROWS))
         folder.write_json(_BUDGET, budget.as_dict())
         seconds = forecast(budget, speeds, sizes)
         tokens = round(budget.waves * sizes.answers)
@@ -248,10 +255,18 @@ class OwnTraining:
             self._watch(Progress("writing texts", share, left, 1 / speeds.write))
             material.wave(number)
             speeds = replace(speeds, write=(speeds.write + material.writing(number)) / 2)
-        rows = material.rows(folder, budget.waves, self._request.cache)
-        if budget.waves > sizes.most_waves:
-            return rows
+
+        def read(texts: Sequence[Text]) -> Shard:
+            # Also in the middle of the rounds, for what does not fit on the disk.
+            phase, speed = "reading texts", 1 / speeds.read
+            self._watch(replace(self._last, phase=phase, tokens_per_second=speed))
+            return material.read(texts)
+
+        rows = material.rows(folder, budget.waves, self._request.cache, read)
         training = rounds_seconds(budget, speeds, sizes) + speeds.trial
+        if budget.waves > sizes.most_waves:
+            self._watch(Progress("reading texts", 0.0, training))
+            return rows
         for number in rows.missing:
             left = (budget.waves - number) * sizes.tokens * speeds.read + training
             share = number / budget.waves
@@ -262,25 +277,24 @@ class OwnTraining:
         return rows
 
     def _rounds_watcher(
-        self, training: float, trial: float, expected: ExpectedSpeed
+        self, budget: Budget, speeds: Speeds, sizes: Sizes, expected: ExpectedSpeed
     ) -> Callable[[RoundProgress], None]:
-        began, first = monotonic(), [0.0]
+        training = training_seconds(budget, speeds, sizes)
+        reading, first = reading_seconds(budget, speeds, sizes), [0.0]
 
         def watch(progress: RoundProgress) -> None:
             if not first[0]:
                 first[0] = max(progress.share, 1e-9)
-            done = progress.share - first[0]
-            left = (1 - progress.share) * training
+            done, all_of_it = progress.share - first[0], training
             if done > 0.02:  # what is measured is better than what was foreseen
-                left = (monotonic() - began) * (1 - progress.share) / done
-            rate = progress.rates[0]
+                all_of_it = progress.seconds / done
             self._watch(
                 Progress(
                     "training",
                     progress.share,
-                    left + trial,
+                    (1 - progress.share) * (all_of_it + reading) + speeds.trial,
                     progress.tokens_per_second,
-                    rate,
+                    progress.rates[0],
                     expected.at(progress.rates),
                 )
             )
@@ -300,6 +314,8 @@ class OwnTraining:
         """Write the file; if training came to its end, try it, and delete what is not needed."""
         request, rates = self._request, rounds.best
         rounds.release()
+        if rounds.unsaved:
+            self._say(f"{rounds.unsaved}; --resume goes on from an earlier place")
 
         def counts() -> Counts:
             texts = self._texts(material, rounds)

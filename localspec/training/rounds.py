@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from localspec.distillation.row_cache import RowCache
 from localspec.distillation.shard import Shard
 from localspec.distillation.texts import Stopped
 from localspec.distillation.work_folder import WorkFolder
+from localspec.errors import LocalspecError
+from localspec.memory.available import host_memory
 from localspec.training.acceptance_loss import NONE, Agreement
 from localspec.training.device import give_back_memory, low_precision, wait_for
 from localspec.training.drafter_kind import TrainedDrafter
@@ -38,11 +40,15 @@ _PATIENCE = 3
 
 @dataclass(frozen=True, slots=True)
 class RoundProgress:
-    """share: of all steps. tokens_per_second: of training. rates: the last measured acceptance."""
+    """share: of all steps. tokens_per_second: of training. rates: the last measured acceptance.
+
+    seconds: since it began or went on, without those of the target.
+    """
 
     share: float
     tokens_per_second: float
     rates: Sequence[float]
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -64,7 +70,8 @@ class _Place:
 class Rounds:
     """A training. held_out: shards that are only measured on. rounds, steps: of all of it.
 
-    free_target: frees the device that the target was on for reading shards again.
+    free_target: frees the device that the target was on for reading shards again. unsaved: why the
+    place where it was stopped could not be saved; what was saved before is kept.
     """
 
     def __init__(
@@ -89,7 +96,9 @@ class Rounds:
         self._optimizers = optimizers(drafter, self._rate)
         self._place = _Place()
         self._saved = monotonic()
-        self._tokens, self._seconds = 0, 0.0  # of training, since it began or went on
+        # Since it began or went on: tokens and seconds of training, seconds of the target.
+        self._tokens, self._seconds, self._away = 0, 0.0, 0.0
+        self.unsaved: LocalspecError | None = None
 
     @property
     def planned(self) -> int:
@@ -141,6 +150,7 @@ class Rounds:
 
         Returns whether it came to the end.
         """
+        self._began = perf_counter()
         if not self._place.history:
             self._end_round()
         done = self._train(watch, stopped)
@@ -162,12 +172,13 @@ class Rounds:
                 try:
                     shard = self._shard(order[place.shard :])
                 except Stopped:
-                    self._save()
+                    self._save_at_last()
                     return False
                 rng = self._order(place.round, order[place.shard] + 1)
                 torch.manual_seed(int(rng.integers(2**63)))
                 if not self._train_on(shard, rng, watch, stopped):
                     return False
+                del shard  # before the next one is read
                 place.shard += 1
                 self._save_sometimes()
             place.round, place.shard = place.round + 1, 0
@@ -185,14 +196,24 @@ class Rounds:
 
     @contextmanager
     def _target_turn(self) -> Iterator[None]:
-        """Leave the device to the target inside the block."""
-        self._move(torch.device("cpu"))
+        """Leave the device to the target inside the block, where main memory has the room."""
+        began = perf_counter()
+        if sum(each.nbytes for each in self._tensors()) <= host_memory():
+            self._move(torch.device("cpu"))
         give_back_memory()
         try:
             yield
         finally:
             self._free_target()
             self._move(self._device)
+            self._away += perf_counter() - began
+
+    def _tensors(self) -> Iterator[Tensor]:
+        """The drafter, and what its optimizers remember."""
+        yield from self.drafter.parameters()
+        for optimizer in self._optimizers:
+            for state in optimizer.state.values():
+                yield from (value for value in state.values() if isinstance(value, Tensor))
 
     def _move(self, device: torch.device) -> None:
         """Move the drafter, and what its optimizers remember."""
@@ -212,15 +233,18 @@ class Rounds:
         stopped: Callable[[], bool],
     ) -> bool:
         """Train on all batches of a shard; False if it was stopped before."""
-        began, before = monotonic(), self._seconds
+        last = perf_counter()
         for batch in batches(shard, self._device, rng, self._width):
             if stopped():
                 return False
             self._step(batch)
-            self._tokens += batch.tokens.numel()
-            self._seconds = before + monotonic() - began
-            speed = self._tokens / self._seconds
-            watch(RoundProgress(self.share, speed, self._place.history[-1]))
+            now = perf_counter()
+            self._tokens, self._seconds = (
+                self._tokens + batch.tokens.numel(),
+                self._seconds + now - last,
+            )
+            last, speed, taken = now, self._tokens / self._seconds, now - self._began - self._away
+            watch(RoundProgress(self.share, speed, self._place.history[-1], taken))
         return True
 
     def _step(self, batch: Batch) -> None:
@@ -269,6 +293,13 @@ class Rounds:
     def _save_sometimes(self) -> None:
         if monotonic() - self._saved > _SAVE_SECONDS:
             self._save()
+
+    def _save_at_last(self) -> None:
+        """Save where the training was stopped; `unsaved` is why that failed."""
+        try:
+            self._save()
+        except LocalspecError as error:
+            self.unsaved = error
 
     def _save(self) -> None:
         place = self._place

@@ -177,4 +177,7 @@ def test_another_model_is_refused_before_it_is_loaded(
     other = {**record["recipe"], "fingerprint": "0" * 64}
     done = localspec("audit", "-", stdin=json.dumps({**record, "recipe": other}))
     assert done.code == 2
+    gone = {**record, "model": {"target": "/nowhere/gone.gguf"}}
+    refused = localspec("audit", "-", stdin=json.dumps(gone))
+    assert (refused.code, "/nowhere/gone.gguf" in refused.err) == (3, True)
     assert "is another model than the one that wrote this text" in done.err

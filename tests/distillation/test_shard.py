@@ -5,27 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.shards import WIDTH, read, shard_of
 
-from localspec.distillation.reading import ReadText
 from localspec.distillation.row_cache import RowCache
 from localspec.distillation.shard import HalfRows, Shard, bytes_per_token
 from localspec.distillation.texts import Text
-from localspec.distillation.top_logits import top_logits
 from localspec.distillation.work_folder import WorkFolder
-
-WIDTH = 6
-
-
-def read(text: Text) -> ReadText:
-    rng = np.random.default_rng(text.tokens[0])
-    rows = {layer: rng.standard_normal((len(text.tokens), WIDTH)) for layer in (0, 3)}
-    logits = rng.standard_normal((text.answer + 1, 90)).astype(np.float32)
-    return ReadText(text, top_logits(logits), {k: v.astype(np.float32) for k, v in rows.items()})
-
-
-def shard_of(texts: Sequence[Text]) -> Shard:
-    return Shard.of([read(each) for each in texts])
-
 
 TEXTS = [Text((1, 5, 9, 7), 2), Text((2, 5), 2), Text((3, 4, 4, 4, 8), 1)]
 

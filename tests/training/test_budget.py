@@ -1,9 +1,17 @@
 """Budget: the time that is asked for is spent, and on what is worth it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
+from fakes.shards import shard_of
 
+from localspec.distillation.row_cache import RowCache
+from localspec.distillation.shard import Shard
+from localspec.distillation.texts import Text
+from localspec.distillation.work_folder import WorkFolder
 from localspec.training.budget import (
     ROUNDS,
     Budget,
@@ -12,7 +20,9 @@ from localspec.training.budget import (
     budget_for_seconds,
     budget_for_tokens,
     forecast,
+    reading_seconds,
     rounds_seconds,
+    training_seconds,
 )
 
 SIZES = Sizes(tokens=9000, answers=8000, held_out=4000)
@@ -41,7 +51,7 @@ def test_time_that_is_too_short_for_another_wave_goes_into_rounds() -> None:
 def test_no_time_at_all_is_the_shortest_training(seconds: float) -> None:
     budget = budget_for_seconds(seconds, SLOW_TARGET, SIZES)
     assert budget.waves == 1
-    assert budget.rounds == min(budget_for_seconds(60, SLOW_TARGET, SIZES).rounds, 4)
+    assert budget.rounds == 4
 
 
 def test_slow_writing_has_more_rounds() -> None:
@@ -54,21 +64,41 @@ def test_tokens_decide_by_themselves() -> None:
     assert budget_for_tokens(1, SIZES) == Budget(1, ROUNDS)
 
 
-def test_a_small_disk_costs_reading_in_each_round() -> None:
-    budget = Budget(10, 5)
-    small = Sizes(9000, 8000, 4000, most_waves=9)
-    more = forecast(budget, QUICK, small) - forecast(budget, QUICK, SIZES)
-    assert more == pytest.approx(4 * 10 * 9000 * QUICK.read)
+@pytest.mark.parametrize("room", [9.5, 7.2, 5, 3, 1.9, 0.5])
+def test_a_small_disk_costs_reading_and_loading_in_each_round(
+    room: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as a cache of rows really asks for, over several orders."""
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    budget, asked, turns, trainings = Budget(10, 6), list[int](), 0, 6
+    waves = [[Text((number, 1, 2), 1)] for number in range(budget.waves)]
+    most = int(room * len(shard_of(waves[0]).to_bytes()))
 
+    def reading(texts: Sequence[Text]) -> Shard:
+        asked.append(texts[0].tokens[0])
+        return shard_of(texts)
 
-def test_a_target_that_is_loaded_again_takes_time_too() -> None:
-    budget, speeds = Budget(10, 5), replace(QUICK, load=3.0)
-    for most, loads in ((9, 2), (3, 4), (0.5, 10), (10, 0)):
-        sizes = Sizes(9000, 8000, 4000, most_waves=most)
-        more = forecast(budget, speeds, sizes) - forecast(budget, QUICK, sizes)
-        assert more == pytest.approx(5 * loads * 3.0)
-        within = rounds_seconds(budget, speeds, sizes) - rounds_seconds(budget, QUICK, SIZES)
-        assert within == pytest.approx(more + 5 * 10 * 9000 * QUICK.read * (most < 10))
+    for training in range(trainings):
+        cache = RowCache(WorkFolder([training]), waves, reading, most)
+        for number in range(budget.rounds):
+            order = np.random.default_rng([training, number]).permutation(budget.waves).tolist()
+            for place, wave in enumerate(order):
+                if cache.kept(wave) is None:
+                    turns += 1
+                    cache.read(order[place:])
+    sizes = Sizes(9000, 8000, 4000, most_waves=room)
+    reads, loads = (
+        reading_seconds(budget, each, sizes)
+        for each in (Speeds(0, 1 / 9000, 0), Speeds(0, 0, 0, load=1))
+    )
+    assert 0.95 * len(asked) / trainings <= reads <= 1.35 * len(asked) / trainings
+    assert 0.95 * turns / trainings <= loads <= 1.7 * turns / trainings
+    whole = Speeds(1e-3, 1 / 9000, 2e-3, 20, 1)
+    spared = forecast(budget, whole, sizes) - forecast(budget, whole, SIZES)
+    assert spared == pytest.approx(reads + loads - budget.waves)
+    assert reading_seconds(budget, whole, SIZES) == 0
+    within = rounds_seconds(budget, whole, sizes) - training_seconds(budget, whole, sizes)
+    assert within == pytest.approx(reads + loads)
 
 
 def test_texts_that_are_here_take_no_time() -> None:

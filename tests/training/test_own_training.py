@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,9 @@ from fakes.training_runs import RUNTIME, request  # noqa: E402
 from localspec.distillation.material import Material  # noqa: E402
 from localspec.distillation.texts import Stopped  # noqa: E402
 from localspec.distillation.trained import Trained  # noqa: E402
-from localspec.distillation.work_folder import default_folder  # noqa: E402
+from localspec.distillation.work_folder import WorkFolder, default_folder  # noqa: E402
 from localspec.drafters.draft_model import DraftModel  # noqa: E402
-from localspec.training import draft_model_kind  # noqa: E402
+from localspec.training import draft_model_kind, rounds  # noqa: E402
 from localspec.training.device import choose_device  # noqa: E402
 from localspec.training.drafter_kind import KindOptions  # noqa: E402
 from localspec.training.own_training import OwnTraining  # noqa: E402
@@ -206,7 +207,7 @@ def test_stopping_while_rows_are_read_again_keeps_the_best_so_far(
     cancel, read, place = threading.Event(), Material.read, list[Progress]()
 
     def stopped(self: Material, texts: Any) -> Any:
-        if place and place[-1].phase == "training" and place[-1].share > 0.6:
+        if any(each.phase == "training" and each.share > 0.6 for each in place):
             cancel.set()
         return read(self, texts)
 
@@ -217,9 +218,72 @@ def test_stopping_while_rows_are_read_again_keeps_the_best_so_far(
     monkeypatch.setattr(Material, "read", read)
     seen = list[Progress]()
     ended = train(request(target, cache=1, resume=True), seen.append)
-    begun = next(each.share for each in seen if each.phase == "training")
-    assert begun > place[-1].share
+    before, after = (
+        [each.share for each in some if each.phase == "training"] for some in (place, seen)
+    )
+    assert after[0] > before[-1]
     assert ended.history == train(request(target, anew=True)).history
+
+
+def test_what_is_read_again_is_told(target: Path) -> None:
+    seen = list[Progress]()
+    done = train(request(target, cache=1), seen.append)
+    phases = [each.phase for each, _ in groupby(seen, lambda each: each)]
+    turns = [phase for phase, _ in groupby(phases)]
+    first = turns.index("reading texts")
+    assert turns[first : first + 4] == ["reading texts", "training"] * 2
+    last = turns.index("trying the drafter")
+    assert set(turns[first:last]) == {"reading texts", "training"}
+    assert done.facts.phases["reading texts"] > 0
+    # The time of training says nothing of the target's, and the other way round.
+    assert all(each.left and each.left > 0 for each in seen if each.phase == "training")
+
+
+def test_stopping_where_the_disk_is_full_keeps_the_drafter_all_the_same(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel, said, read = threading.Event(), list[str](), Material.read
+
+    def full(_self: Any) -> None:
+        raise LocalspecError("the disk is full; run the same command with --resume")
+
+    def stopped(self: Material, texts: Any) -> Any:
+        if len(said) == 2 and seen and seen[-1].share > 0.6:
+            monkeypatch.setattr(rounds.Rounds, "_save", full)
+            cancel.set()
+        return read(self, texts)
+
+    seen = list[Progress]()
+    monkeypatch.setattr(Material, "read", stopped)
+    watch = lambda each: seen.append(each) if each.phase == "training" else None  # noqa: E731
+    done = train(request(target, cache=1), watch, cancel, said)
+    assert cancel.is_set() and not done.finished and done.path.exists()
+    assert said[-1].startswith("the disk is full; ")
+    assert said[-1].endswith("--resume goes on from an earlier place")
+
+
+def test_layers_may_be_named(target: Path) -> None:
+    done = train(request(target, tokens=100, options=KindOptions(kept=(0, 3))))
+    assert done.note == "layers 0, 3 of 4"
+    with pytest.raises(InvalidValueError, match=r"kept is \(2, 4\); the layers of .* are 0 to 3"):
+        train(request(target, tokens=100, options=KindOptions(kept=(2, 4))))
+    with pytest.raises(InvalidValueError, match=r"kept is .*, which is for draft models"):
+        KindOptions(kept=(1,)).require_no_cut("medusa")
+
+
+def test_rows_that_are_on_the_disk_need_no_room_there(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel, asked = threading.Event(), list[float]()
+    monkeypatch.setattr(WorkFolder, "require_free", lambda _, size: asked.append(size))
+
+    def stop(progress: Progress) -> None:
+        if progress.phase == "training":
+            cancel.set()
+
+    train(request(target), stop, cancel)
+    train(request(target, resume=True))
+    assert asked[0] > 1e5 and asked[1] < 0.3 * asked[0]
 
 
 def test_the_layers_of_a_training_that_goes_on_are_chosen_once(
@@ -241,8 +305,6 @@ def test_the_layers_of_a_training_that_goes_on_are_chosen_once(
 
 
 def test_a_disk_that_fills_loses_nothing(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from localspec.training import rounds
-
     writes = [0]
     real = rounds.WorkFolder.write
 

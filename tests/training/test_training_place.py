@@ -32,6 +32,7 @@ METAL = RuntimeError("MPS backend out of memory (MPS allocated: 8 GB)")
 NO_KERNEL = RuntimeError(
     "CUDA error: no kernel image is available for execution on the device\nCompile with ..."
 )
+NO_FUNCTION = RuntimeError("HIP error: invalid device function\nHIP kernel errors might be ...")
 NO_OPERATOR = NotImplementedError("The operator 'aten::x' is not currently implemented for MPS.")
 MAIN = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to")
 CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
@@ -170,6 +171,28 @@ def test_rows_that_are_read_again_are_read_while_the_drafter_is_away(
     assert len(turns) == (16 if cache == 1 else 5)
 
 
+@pytest.mark.usefixtures("gpu")
+def test_the_drafter_stays_where_main_memory_has_no_room_for_it(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves, turns = list[torch.device](), list[int]()
+    read = RowCache.read
+
+    def turn(self: RowCache, order: Any) -> Any:
+        turns.append(len(moves))
+        return read(self, order)
+
+    monkeypatch.setattr(rounds.Rounds, "_move", lambda _, where: moves.append(where))
+    monkeypatch.setattr(RowCache, "read", turn)
+    for free, each in ((0, 1), (1 << 40, 2)):
+        monkeypatch.setattr(rounds, "host_memory", lambda free=free: free)
+        moves.clear(), turns.clear()
+        train(request(target, tmp_path / "draft.gguf", cache=1, tokens=300, anew=True))
+        within = [number for number in turns if number]
+        assert len(moves) == each * len(moves) // each and len(within) >= 3
+        assert within == [*range(within[0], within[0] + each * len(within), each)]
+
+
 def test_all_that_is_trained_leaves_the_device(target: Path, tmp_path: Path) -> None:
     drafter = DraftModel(CutSource(Target(target)), [0, 1], TensorType.Q8_0)
     training = rounds.Rounds(
@@ -241,7 +264,7 @@ def test_another_error_is_raised_as_it_is() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize("error", [NO_KERNEL, NO_OPERATOR])
+@pytest.mark.parametrize("error", [NO_KERNEL, NO_FUNCTION, NO_OPERATOR])
 def test_a_device_that_torch_cannot_compute_on(error: RuntimeError) -> None:
     said = list[str]()
     place = TrainingPlace("auto", said.append)
