@@ -8,7 +8,8 @@
     ├── ModelLoadError        5   the file is no usable model, or does not fit in memory
     ├── DrafterMismatchError  6   this drafter cannot draft for this target
     ├── ExactnessError        7   a text is not what its seed gives, and not by rounding
-    └── WorkerError           8   another machine cannot be used for a model, or is gone
+    ├── WorkerError           8   another machine cannot be used for a model, or is gone
+    └── DeviceError           1   a device of this machine has failed in a pass
 
 A message is one line: the problem, the value, and what to do instead.
 """
@@ -64,3 +65,11 @@ class WorkerError(LocalspecError):
     """A worker (`--rpc`) cannot be reached, is of another version, or is gone."""
 
     exit_code = 8
+
+
+class DeviceError(LocalspecError):
+    """A device of this machine has failed in a pass; what a context held there is lost."""
+
+
+# What computes a model is gone.
+LOST = (WorkerError, DeviceError)

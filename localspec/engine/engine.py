@@ -62,11 +62,13 @@ class Engine(Closing, Texts):
     def notes(self) -> Sequence[str]:
         """Requests that could not be met in full, one line each.
 
-        Also why texts share no decode, and why nothing is drawn ahead beside others.
+        Also why texts share no decode, why nothing is drawn ahead beside others, and how often a
+        device has failed.
         """
         apart = dict.fromkeys(each.loaded.apart for each in self._slots.further)
         crowded = crowded_note(self.drafter_set, len(self._slots.all))
-        return (*self.slot.loaded.notes, *(note for note in (*apart, crowded) if note))
+        failed = self._slots.failures
+        return (*self.slot.loaded.notes, *(note for note in (*apart, crowded, failed) if note))
 
     @property
     def slot(self) -> Slot:

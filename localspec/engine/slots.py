@@ -42,6 +42,16 @@ class Slots:
         """The own slot and the further ones."""
         return [self.own, *self.further]
 
+    @property
+    def failures(self) -> str | None:
+        """Say how often a device has failed; None where none has."""
+        contexts = {id(each.target.context): each.target.context for each in self.all}
+        count = sum(each.renewals for each in contexts.values())
+        if not count:
+            return None
+        times = "once" if count == 1 else f"{count} times"
+        return f"the device has failed {times}; texts were read again, and went on"
+
     def open(self) -> Slot:
         """A slot for a session; give it back with `leave`.
 

@@ -1,14 +1,14 @@
 """Context: one KV cache of a model, with one text or several in it."""
 
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Any
 
 import llama_cpp
 
-from localspec.errors import LocalspecError, ModelLoadError
-from localspec.llama import compute_thread, library, moves, wait_policy
+from localspec.errors import DeviceError, LocalspecError, ModelLoadError
+from localspec.llama import moves
 from localspec.llama.batch import Batch, require_at_most
+from localspec.llama.computation import compute
 from localspec.llama.context_params import CHUNK, OUTPUT_ROWS, context_params, new_context
 from localspec.llama.hidden_states import HiddenStates, output_wanted
 from localspec.llama.logits import Logits
@@ -42,6 +42,7 @@ class Context:
     sequences: the texts in it. chunk: the most rows of a decode. hidden: the hidden rows of its
     layers. head_contexts: those of heads that draft for its texts: they use this one, and are freed
     before it. block_size: the rows of the one pass of a draft, where a draft takes one pass.
+    has_failed: whether its device failed in it. renewals: how often it was made anew for that.
 
     Raises ModelLoadError if the library cannot make the context (usually for lack of memory).
     """
@@ -70,6 +71,7 @@ class Context:
         self.texts = texts
         self.branches = branches
         self.head_contexts: list[Context] = []
+        self.has_failed, self.renewals = False, 0
         self._n_ctx = n_ctx
         self._options: dict[str, Any] = {
             "threads": threads,
@@ -178,9 +180,7 @@ class Context:
         """Free the context, after those of heads that use it."""
         while self.head_contexts:
             self.head_contexts.pop().close()
-        handle, self._handle = self._handle, None
-        if handle:
-            llama_cpp.llama_free(handle)
+        self.free()
 
     # Decoding.
 
@@ -202,13 +202,26 @@ class Context:
     def decode(self, passes: Sequence[Pass]) -> list[Scores]:
         """Compute passes of different texts in one `llama_decode`.
 
-        Raises LocalspecError for a pass that cannot be computed; then no text has changed.
+        Where the device fails, the cache is made anew, and its texts are evaluated again. Raises
+        LocalspecError for a pass that cannot be computed; then no text has changed.
         """
+        if self.has_failed:
+            moves.renew(self)
+        try:
+            return self._decode_all(passes)
+        except DeviceError:
+            moves.renew(self)
+            return self._decode_all(passes)
+
+    def _decode_all(self, passes: Sequence[Pass]) -> list[Scores]:
+        renewals = self.renewals
         for sequence in self.sequences:
             sequence.roll_back()
         for each in passes:
             sequence_of(each).evaluate_missing_before(each)
             sequence_of(each).require_possible(each)
+        if self.renewals != renewals:  # while one text was evaluated again: the others are missing
+            return self._decode_all(passes)
         if len(passes) == 1:
             return self._decode(passes, [sequence_of(passes[0])])
         self._require_sharable(passes)
@@ -290,29 +303,15 @@ class Context:
 
     def _timed_run(self) -> float:
         """Compute the batch; return the seconds."""
-        self.model.clear_log()
-        rows = len(self._batch)
+        rows, threads = len(self._batch), self._options["threads"]
         kind = (type(self), self.model.path, self._n_ctx, rows)
-        with wait_policy.of_process().during(kind, self._options["threads"]):
-            began = perf_counter()
-            status = compute_thread.run(self._run_to_end, self.model.thread)
-            seconds = perf_counter() - began
-        self.model.require_workers()
-        if status == 0:
-            return seconds
-        reason = library.first_error() or "no reason given"
-        raise LocalspecError(
-            f"llama.cpp could not evaluate {rows} tokens (status {status}, {reason})"
-        )
-
-    def _run_to_end(self) -> int:
-        """Compute the batch; return the library's status.
-
-        A GPU or another machine still computes when the library returns.
-        """
-        status = self._run_batch()
-        llama_cpp.llama_synchronize(self.handle)
-        return status
+        try:
+            return compute(
+                self._run_batch, self.model, self.handle, rows=rows, kind=kind, threads=threads
+            )
+        except DeviceError:
+            self.has_failed = True
+            raise
 
     def _run_batch(self) -> int:
         """Decode the batch; return the library's status."""
@@ -360,6 +359,20 @@ class Context:
 
     def _params(self, texts: int) -> Any:
         return context_params(self._n_ctx, texts=texts, branches=self.branches, **self._options)
+
+    def free(self) -> None:
+        """Free the library's context; `begin_anew` makes another."""
+        handle, self._handle = self._handle, None
+        if handle:
+            llama_cpp.llama_free(handle)
+
+    def begin_anew(self) -> None:
+        """Make the library's context anew; texts are evaluated again with their next passes."""
+        self._handle, self.has_failed = self.new_handle(self.texts), False
+        self.renewals += 1
+        self._set_up()
+        for sequence in self.sequences:
+            sequence.memory.move(None)
 
     def _set_up(self) -> None:
         self.n_cells = min(self._n_ctx, int(llama_cpp.llama_n_ctx(self._handle)) // self.texts)

@@ -6,7 +6,7 @@ from typing import Any
 import llama_cpp
 import numpy as np
 
-from localspec.errors import LocalspecError
+from localspec.errors import DeviceError, LocalspecError
 from localspec.llama.context import Context
 from localspec.llama.context_params import new_context
 from localspec.llama.hidden_states import HiddenStates
@@ -82,7 +82,12 @@ class HeadContext(Context):
         if len(set(map(_part, passes))) > 1:
             raise LocalspecError("a pass of another head cannot share a decode; compute it alone")
         self._require_widths(passes)
-        return self._encode(passes) if passes[0].encode else super().decode(passes)
+        try:
+            return self._encode(passes) if passes[0].encode else self._decode_all(passes)
+        except DeviceError:
+            # It is made anew with the target's, whose rows may be in use now.
+            self._target.has_failed = True
+            raise
 
     def _require_widths(self, passes: Sequence[Pass]) -> None:
         """Raise LocalspecError for rows of another width, which the library would read beyond."""

@@ -66,6 +66,9 @@ _LONGEST_LINE = 200
 _ERROR, ERRORS = 4, "errors"
 _lines: deque[str] = deque(maxlen=400)
 _captured: list[list[str]] = []
+# What Metal logs of commands that failed after the library has returned; it tells nobody else.
+_FAILED_LATER = "command buffer"
+_failed_later = 0
 _interrupted = threading.Event()
 
 
@@ -73,6 +76,9 @@ _interrupted = threading.Event()
 def _capture(level: int, text: bytes, _data: Any) -> None:
     try:
         line = text.decode("utf-8", "replace")
+        if level == _ERROR and _FAILED_LATER in line:
+            global _failed_later
+            _failed_later += 1
         for lines in (_lines, *_captured):
             lines.append(line)
         shown = os.environ.get("LOCALSPEC_DEBUG")
@@ -91,6 +97,11 @@ llama_cpp.llama_backend_init()
 def clear_log() -> None:
     """Start a new log, so that `first_error` is about what follows."""
     _lines.clear()
+
+
+def failed_later() -> int:
+    """Return how many commands of GPUs have failed so far without a word to who gave them."""
+    return _failed_later
 
 
 def first_error() -> str:

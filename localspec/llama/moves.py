@@ -1,4 +1,4 @@
-"""Moves: all texts of a context leave its cache, for a larger one or for a while."""
+"""Moves: all texts of a context leave its cache, for a larger one, for a while, or for good."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,6 +29,19 @@ def resize(context: "Context", texts: int) -> None:
         for each, handle, places in moves:
             rest.callback(llama_cpp.llama_free, each.handle)
             rest.callback(each.move_to, handle, places)
+
+
+def renew(context: "Context") -> None:
+    """Make a cache anew, and those of heads beside it, as its device has failed.
+
+    No scores may be in use. All texts are lost there, and evaluated again with their next passes.
+    Raises ModelLoadError if it cannot be made.
+    """
+    contexts = [context, *context.head_contexts]
+    for each in reversed(contexts):
+        each.free()
+    for each in contexts:
+        each.begin_anew()
 
 
 @contextmanager

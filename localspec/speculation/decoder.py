@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from localspec.errors import DrafterMismatchError, WorkerError
+from localspec.errors import LOST, DrafterMismatchError
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft, require_known, require_tree
@@ -120,14 +120,14 @@ class Decoder:
     def advance(self, compute: Compute) -> list[Emission]:
         """Have the requested pass computed; return the tokens that it committed, if any.
 
-        Raises what `compute` raises. But where a drafter's machine is gone, the text goes on
-        without that drafter.
+        Raises what `compute` raises. But where a drafter's device or machine is gone, the text
+        goes on without that drafter.
         """
         if (requested := self.next_pass()) is None:
             return []
         try:
             return self.receive(compute(requested))
-        except WorkerError as error:
+        except LOST as error:
             if self._flow is None or requested.sequence is self.target:
                 raise
             self._emissions = []
@@ -259,7 +259,7 @@ class Decoder:
             limit = limit.to(decision.depth, decision.go_on)
             try:
                 draft = yield from proposal(decision.drafter, limit)
-            except WorkerError:
+            except LOST:
                 self._lose(decision.drafter)
                 return PLAIN_STEP, NOTHING
         require_tree(draft, decision.drafter.name)
@@ -387,14 +387,14 @@ class Decoder:
 
     @contextmanager
     def _unless_lost(self, drafter: Drafter) -> Iterator[None]:
-        """Tell a drafter something; if its machine turns out to be gone, go on without it."""
+        """Tell a drafter something; if what it computes on is gone, go on without it."""
         try:
             yield
-        except WorkerError:
+        except LOST:
             self._lose(drafter)
 
     def _lose(self, drafter: Drafter) -> None:
-        """Go on without a drafter whose machine is gone."""
+        """Go on without a drafter, as what it computes on is gone."""
         self.policy.lose(drafter)
         self._readers = [each for each in self._readers if each is not drafter]
         self._reading = [each for each in self._reading if each is not drafter]

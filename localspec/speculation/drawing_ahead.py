@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import cast
 
-from localspec.errors import WorkerError
+from localspec.errors import LOST
 from localspec.speculation.drafter import AheadDrafter, Drafter, ready
 from localspec.speculation.passes import Passes
 
@@ -34,5 +34,5 @@ class DrawingAhead:
     def _drawing(self, tokens: int) -> Passes[None]:
         try:
             yield from cast(AheadDrafter, self._drafter).passes_ahead(tokens)
-        except WorkerError:
+        except LOST:
             self._lose(self._drafter)

@@ -6,6 +6,7 @@ row of every text, is compared with that of a context that never held another te
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import llama_cpp
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from fakes import tiny
 from fakes.checked import KINDS, STATES, company_of, context_of, small_passes
+from fakes.failing_device import device_fails
 from fakes.stateful import examples, run_machine
 from hypothesis import Phase
 from hypothesis import strategies as st
@@ -258,6 +260,30 @@ class Texts(RuleBasedStateMachine):
             self.decode(passes[1:])
             self.all_right()
 
+    @rule(
+        depths=st.lists(st.integers(0, 4), min_size=1, max_size=4),
+        failures=st.integers(1, 3),
+        later=st.booleans(),
+    )
+    def lose(self, depths: list[int], failures: int, later: bool) -> None:
+        """The device fails in a decode, and in those that follow at once; then it works again."""
+        passes = self.step_passes([depths[0]] * len(depths))
+        passes = [each for each in passes if self.may_share(passes[0], each)]
+        if not passes:
+            return
+        before, done = self.context.renewals, False
+        with small_passes(self.kind), device_fails(failures, later=later):
+            for _ in range(failures + 2):
+                # A failure is made good at once, unless another one follows, or the texts have to
+                # be read again by passes that share nothing.
+                with suppress(LocalspecError):
+                    self.decode(passes)
+                    done = True
+                    break
+        assert done
+        assert self.context.renewals == before + failures
+        self.all_right()
+
     @rule(which=places, back=st.one_of(st.integers(0, 9), st.integers(0, N_CTX)))
     def truncate(self, which: int, back: int) -> None:
         sequence, text = self.text(which)
@@ -288,7 +314,8 @@ class Texts(RuleBasedStateMachine):
         mine, text = self.text(which)
         other, prefix = self.text(which + 1)
         length = min(length, len(prefix))
-        possible = self.kind == "llama"
+        # What a device has lost is read again with the next pass.
+        possible = self.kind == "llama" and length <= other.memory.length
         assert mine.share(other, length) == possible
         if possible:
             text[:] = prefix[:length]

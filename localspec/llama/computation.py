@@ -1,0 +1,45 @@
+"""Computation: a decode from its start to its end on every device, and whether it failed."""
+
+from collections.abc import Callable, Hashable
+from time import perf_counter
+from typing import Any
+
+import llama_cpp
+
+from localspec.errors import DeviceError, LocalspecError
+from localspec.llama import compute_thread, library, wait_policy
+from localspec.llama.model import Model
+
+# The library's status where a device has failed.
+_FAILED = -3
+
+
+def compute(
+    decode: Callable[[], int], model: Model, handle: Any, *, rows: int, kind: Hashable, threads: int
+) -> float:
+    """Call `decode`, which returns the library's status; return the seconds that it takes.
+
+    handle: of the library's context. kind: what computes the same, for the waiting of threads.
+
+    Raises WorkerError, DeviceError, and LocalspecError for another failure.
+    """
+
+    def run() -> int:
+        status = decode()
+        # A GPU or another machine still computes when the library returns.
+        llama_cpp.llama_synchronize(handle)
+        return status
+
+    model.clear_log()
+    failed = library.failed_later()
+    with wait_policy.of_process().during(kind, threads):
+        began = perf_counter()
+        status = compute_thread.run(run, model.thread)
+        seconds = perf_counter() - began
+    model.require_workers()
+    is_lost = library.failed_later() > failed
+    if status == 0 and not is_lost:
+        return seconds
+    error = DeviceError if is_lost or status == _FAILED else LocalspecError
+    reason = library.first_error() or "no reason given"
+    raise error(f"llama.cpp could not evaluate {rows} tokens (status {status}, {reason})")
