@@ -71,7 +71,7 @@ def _pair_facts(*, reproducible: bool) -> dict[str, Any]:
 def main() -> None:
     """Report both."""
     report_facts("library", library_facts())
-    check_gpus(RuntimeConfig())
+    check_gpus(RuntimeConfig(), again=True)
     report_facts("unfit_gpus", unfit_gpus.reasons())
     report_facts("pair", pair_facts())
 

@@ -7,6 +7,7 @@ program.
 
 import os
 import sys
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 
@@ -21,15 +22,16 @@ from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
 
-# Stages, as they are written to standard output: the processor has computed, the device has, and
-# its numbers are right.
-BEGUN, COMPUTED, RIGHT = "begun", "computed", "right"
-# Passes of these rows: backends have other kernels for one row, for a few, and for many.
-_ROWS = (40, 8, 2, 1)
+# Stages, as they are written to standard output: the processor has computed, the device has begun a
+# wide pass, the device has computed all, and its numbers are right.
+BEGUN, WIDE, COMPUTED, RIGHT = "begun", "wide", "computed", "right"
+# Passes of these rows, and behind them one of _WIDE rows: backends have other kernels for one row,
+# for a few, for many, and for those of a prompt, which some drivers compile for minutes.
+_ROWS, _WIDE = (40, 8, 2, 1), 160
 # How logits differ from their mean over a text correlates by 0.998 and more on two devices, and not
 # at all at two places.
 _LEAST_CORRELATION = 0.9
-_CONTEXT = 64
+_CONTEXT = 256
 
 
 def run_gpu_trial(path: Path, device: str, *, seconds: float, action: str) -> ChildExit:
@@ -48,7 +50,7 @@ def gpu_trial(path: Path, device: str) -> None:
     # First the processor, so that what fails behind it is the device's.
     right = _logits(path)
     os.write(1, BEGUN.encode())
-    on_device = _logits(path, Placement(devices=(device,)))
+    on_device = _logits(path, Placement(devices=(device,)), lambda: os.write(1, WIDE.encode()))
     os.write(1, COMPUTED.encode())
     found = least_correlation(on_device, right)
     if not found >= _LEAST_CORRELATION:  # NaN neither
@@ -69,8 +71,15 @@ def least_correlation(tried: NDArray[np.float32], right: NDArray[np.float32]) ->
         return float(np.min([np.corrcoef(one, other)[0, 1] for one, other in rows]))
 
 
-def _logits(path: Path, placement: Placement = ON_PROCESSOR) -> NDArray[np.float32]:
-    """The logits of each token of a fixed text, (tokens, n_vocab), by passes of several widths."""
+def _logits(
+    path: Path,
+    placement: Placement = ON_PROCESSOR,
+    before_wide: Callable[[], object] = lambda: None,
+) -> NDArray[np.float32]:
+    """The logits of tokens of a fixed text, (tokens, n_vocab), by passes of several widths.
+
+    The last row is that of the last token of the wide pass. before_wide: called before it.
+    """
     with (
         Model(path, placement) as model,
         single_sequence(model, n_ctx=_CONTEXT, threads=1) as text,
@@ -79,7 +88,9 @@ def _logits(path: Path, placement: Placement = ON_PROCESSOR) -> NDArray[np.float
         parts = [
             logits_by(text, rows, start, rows) for rows, start in zip(_ROWS, starts, strict=False)
         ]
-    return np.concatenate(parts)
+        before_wide()
+        wide = text.extend([11 * place % 50 for place in range(_WIDE)])
+        return np.concatenate([*parts, wide[None]])
 
 
 def main(path: str, device: str) -> int:

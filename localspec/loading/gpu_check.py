@@ -1,18 +1,21 @@
 """GPU check: each GPU is tried out before a build of llama.cpp first computes on it.
 
 llama.cpp ends the process where it was compiled for other GPUs, and with some drivers it computes
-wrong numbers without an error. That a GPU works is remembered; that it does not is found out anew
-by each process, as a new driver may have mended it.
+wrong numbers without an error. That a GPU works is remembered for a month; that it does not is
+found out anew by each process, as a new driver may have mended it. Only one that was not ready in
+time again and again is left alone for a week, as each trial takes two minutes.
 """
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
+from time import time
 from typing import Any
 
 from localspec.errors import ExactnessError, InvalidValueError, ModelLoadError
 from localspec.llama import library, unfit_gpus
 from localspec.llama.devices import Device, devices, usual_gpus
-from localspec.llama.gpu_trial import BEGUN, COMPUTED, RIGHT, run_gpu_trial
+from localspec.llama.gpu_trial import BEGUN, COMPUTED, RIGHT, WIDE, run_gpu_trial
 from localspec.llama.placement import DEFAULT, Placement
 from localspec.loading.config import RuntimeConfig
 from localspec.models import registry
@@ -43,27 +46,48 @@ _LACK = (
 )
 # Windows ends processes so at Ctrl-C, and for lack of memory.
 _WINDOWS_LACK = (0xC000013A, 0xC0000017, 0xC000012D)
-_KEY = "works"
+# A result holds for so long: nothing tells of a new driver.
+_DAY = 86_400.0
+_WORKS_FOR, _SLOW_FOR, _MOST_TIMEOUTS = 30 * _DAY, 7 * _DAY, 3
 _LONGEST = 200
 # Those that were tried by this process, by the name of their file, whatever was found.
 _tried: set[str] = set()
 _lock = Lock()
 
 
-def check_gpus(runtime: RuntimeConfig) -> None:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What earlier trials of a GPU found. timeouts: how often in a row it was not ready in time.
+
+    time: of the last trial, in seconds since 1970.
+    """
+
+    works: bool = False
+    timeouts: int = 0
+    time: float = 0.0
+
+    @classmethod
+    def of(cls, record: Any) -> "_Known":
+        """What a record says, or nothing if it is too old."""
+        known = cls(bool(record["works"]), int(record["timeouts"]), float(record["time"]))
+        age, most = time() - known.time, _WORKS_FOR if known.works else _SLOW_FOR
+        return known if 0 <= age < most else cls()
+
+
+def check_gpus(runtime: RuntimeConfig, *, again: bool = False) -> None:
     """Try out the GPUs that models may be on, as far as they are unknown.
 
-    Those that do not work are not used by this process. Raises ModelLoadError for one that the user
-    has named.
+    Those that do not work are not used by this process. again: also those that were not ready in
+    time again and again. Raises ModelLoadError for one that the user has named.
     """
-    _check(runtime.placement)
+    _check(runtime.placement, again=again)
     # Beside a target on other machines, draft models are on the usual GPUs.
     own = runtime.drafter_placement or (DEFAULT if runtime.placement.workers else None)
     if own:
-        _check(own)
+        _check(own, again=again)
 
 
-def _check(placement: Placement) -> None:
+def _check(placement: Placement, *, again: bool) -> None:
     gpus = {device.name.lower(): device for device in devices() if device.is_gpu}
     if placement.devices is None:
         # Also without layers on it: then it still computes wide passes. Where none is left, the
@@ -71,10 +95,10 @@ def _check(placement: Placement) -> None:
         tried = set[str]()
         while untried := [name for name in usual_gpus() if name not in tried]:
             tried.add(untried[0])
-            _try_out(gpus[untried[0].lower()])
+            _try_out(gpus[untried[0].lower()], again=again)
         return
     for gpu in (gpus[name.lower()] for name in placement.devices if name.lower() in gpus):
-        _try_out(gpu)
+        _try_out(gpu, again=again)
         if reason := unfit_gpus.reason(gpu.name):
             raise ModelLoadError(
                 f"device {gpu.name} ({gpu.description}) cannot be used: {reason}; choose another "
@@ -82,15 +106,23 @@ def _check(placement: Placement) -> None:
             )
 
 
-def _try_out(gpu: Device) -> None:
+def _try_out(gpu: Device, *, again: bool) -> None:
     file = cache_file("gpu_trials", [*library.build_signature(), gpu.name, gpu.description])
     with _lock:
-        if file.name not in _tried and not stored(file, _works):
-            _try(gpu, file)
-            _tried.add(file.name)
+        if file.name in _tried:
+            return
+        known = stored(file, _Known.of) or _Known()
+        if known.timeouts >= _MOST_TIMEOUTS and not again:
+            unfit_gpus.add(
+                gpu.name, f"it was not ready within {_SECONDS} s, {known.timeouts} times"
+            )
+        elif not known.works:
+            _try(gpu, file, known.timeouts)
+        _tried.add(file.name)
 
 
-def _try(gpu: Device, file: Path) -> None:
+def _try(gpu: Device, file: Path, timeouts: int) -> None:
+    """Try out a GPU. timeouts: how often it was not ready in time before."""
     target = registry.bundled().target
     try:
         ended = run_gpu_trial(
@@ -99,9 +131,11 @@ def _try(gpu: Device, file: Path) -> None:
     except OSError:  # no process can be started, and loading meets the same
         return
     if RIGHT in ended.output:
-        try_to_store(file, {_KEY: True})
+        try_to_store(file, asdict(_Known(works=True, time=time())))
     elif reason := _fault(ended):
         unfit_gpus.add(gpu.name, reason)
+        if ended.timed_out:
+            try_to_store(file, asdict(_Known(timeouts=timeouts + 1, time=time())))
 
 
 def _fault(ended: ChildExit) -> str | None:
@@ -113,6 +147,8 @@ def _fault(ended: ChildExit) -> str | None:
     if not is_its_turn or ended.exit_code == InvalidValueError.exit_code:
         return None
     if ended.timed_out:
+        if WIDE in ended.output:  # what is not wide works, and the rest is compiled sooner or later
+            return None
         return f"it was not ready within {_SECONDS} s; the next start tries again"
     was_killed = ended.exit_code < 0 and -ended.exit_code not in FAULT_SIGNALS
     said = "".join(filter(str.isalpha, ended.errors.lower()))
@@ -121,9 +157,3 @@ def _fault(ended: ChildExit) -> str | None:
     lines = [line.strip() for line in ended.errors.splitlines() if line.strip()]
     cause = printable((lines or [ended.reason])[0][:_LONGEST])
     return f"llama.cpp failed there ({cause})"
-
-
-def _works(record: Any) -> bool:
-    if record[_KEY] is not True:
-        raise ValueError("not a result")
-    return True

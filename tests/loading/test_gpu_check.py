@@ -92,6 +92,7 @@ def next_process(patch: pytest.MonkeyPatch) -> None:
         (ChildExit(1, "begun", "Native API failed."), r"failed there \(Native API failed"),
         (ChildExit(1, "begun", "could not evaluate 40 tokens"), "could not evaluate 40 tokens"),
         (WRONG, "it computes other numbers"),
+        (ChildExit(-11, "begunwide", ""), r"llama.cpp failed there \(SIGSEGV\)"),
         (SLOW, "it was not ready within 120 s; the next start tries again"),
     ],
 )
@@ -132,6 +133,7 @@ def test_what_does_not_work_is_not_used_and_tried_again_by_the_next_process(
         ChildExit(-15, "begun", ""),
         ChildExit(-11, "", "the processor's turn"),
         ChildExit(-9, "", "", timed_out=True),
+        ChildExit(-9, "begunwide", "", timed_out=True),
         ChildExit(2, "begun", "device 'CUDA0' is not here"),
     ],
 )
@@ -237,6 +239,48 @@ def test_a_damaged_result_is_no_result(
     assert seen == ["CUDA0", "Vulkan0"] * 2
 
 
+def test_a_gpu_that_is_not_ready_again_and_again_is_left_alone_for_a_week(
+    tried: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each trial would take two minutes."""
+    now = 1.7e9
+    monkeypatch.setattr(gpu_check, "time", lambda: now)
+    seen = tried(CUDA0=SLOW, Vulkan0=WORKS)
+    for asked in (1, 2, 3, 3, 3):
+        next_process(monkeypatch)
+        check_gpus(RuntimeConfig())
+        assert (seen.count("CUDA0"), usual_gpus()) == (asked, ["Vulkan0"])
+        assert "it was not ready within 120 s" in unfit_gpus.notes()[0]
+    assert "120 s, 3 times" in unfit_gpus.notes()[0]
+    # The doctor asks anew, and what works then is known to work.
+    tried(CUDA0=WORKS, Vulkan0=WORKS)
+    next_process(monkeypatch)
+    check_gpus(RuntimeConfig(), again=True)
+    assert usual_gpus() == ["CUDA0", "Vulkan0"]
+    next_process(monkeypatch)
+    seen = tried(CUDA0=SLOW, Vulkan0=SLOW)
+    check_gpus(RuntimeConfig())
+    assert (seen, usual_gpus()) == ([], ["CUDA0", "Vulkan0"])
+
+
+@pytest.mark.parametrize(("end", "days"), [(WORKS, 30), (SLOW, 7)])
+def test_what_was_found_is_forgotten_in_time(
+    tried: Trials, monkeypatch: pytest.MonkeyPatch, end: ChildExit, days: int
+) -> None:
+    """A new driver may have made it better or worse, and nothing tells of it."""
+    seen = tried(CUDA0=end, Vulkan0=WORKS)
+    for each in range(3):
+        monkeypatch.setattr(gpu_check, "time", lambda each=each: 1.7e9 + each)
+        next_process(monkeypatch)
+        check_gpus(RuntimeConfig())
+    for passed, more in ((days - 0.1, 0), (days + 0.1, 1)):
+        seen.clear()
+        monkeypatch.setattr(gpu_check, "time", lambda passed=passed: 1.7e9 + 2 + passed * 86400)
+        next_process(monkeypatch)
+        check_gpus(RuntimeConfig())
+        assert seen.count("CUDA0") == more
+
+
 # The trial itself.
 
 
@@ -245,7 +289,7 @@ def test_a_trial_on_a_device_that_works() -> None:
     require_rpc()
     with real_worker() as worker:
         ended = run_gpu_trial(PYCODE.target, str(worker.address), seconds=120, action="trying")
-    assert (ended.exit_code, ended.output) == (0, "beguncomputedright"), ended.errors
+    assert (ended.exit_code, ended.output) == (0, "begunwidecomputedright"), ended.errors
 
 
 def test_a_device_that_fails_in_a_real_trial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,16 +304,16 @@ def test_a_device_that_fails_in_a_real_trial(monkeypatch: pytest.MonkeyPatch) ->
     assert gpu_check._fault(ended)
 
 
-@pytest.mark.parametrize("wrong", ["other", "nan", "constant", "one row"])
+@pytest.mark.parametrize("wrong", ["other", "nan", "constant", "one row", "the wide one"])
 def test_a_device_that_computes_other_numbers(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     logits, random = gpu_trial._logits, np.random.default_rng(0)
 
-    def wrongly(path: Path, placement: Placement | None = None) -> np.ndarray:
+    def wrongly(path: Path, placement: Placement | None = None, *_: Any) -> np.ndarray:
         right = logits(path)
         if placement is None:
             return right
-        if wrong == "one row":
-            right[47] = random.normal(size=right.shape[1])
+        if "one" in wrong:
+            right[47 if wrong == "one row" else -1] = random.normal(size=right.shape[1])
             return right
         values = {"other": random.normal(size=right.shape), "nan": np.nan, "constant": 1.0}
         return np.full_like(right, values[wrong])
