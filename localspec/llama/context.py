@@ -119,8 +119,6 @@ class Context:
         self._options["threads"] = threads
         llama_cpp.llama_set_n_threads(self.handle, threads, threads)
 
-    # Texts.
-
     def new_sequence(self) -> KVSequence:
         """Give a place to another text. Raises LocalspecError if all places are taken."""
         taken = {sequence.seq_id for sequence in self.sequences}
@@ -182,8 +180,6 @@ class Context:
             self.head_contexts.pop().close()
         self.free()
 
-    # Decoding.
-
     def rows_of(self, requested: Pass) -> int:
         """The rows of a pass, with the tokens of its text that are evaluated once more."""
         return sequence_of(requested).rows_of(requested)
@@ -205,13 +201,17 @@ class Context:
         Where the device fails, the cache is made anew, and its texts are evaluated again. Raises
         LocalspecError for a pass that cannot be computed; then no text has changed.
         """
-        if self.has_failed:
-            moves.renew(self)
+        if self.has_failed or any(head.has_failed for head in self.head_contexts):
+            self.renew()
         try:
             return self._decode_all(passes)
         except DeviceError:
-            moves.renew(self)
+            self.renew()
             return self._decode_all(passes)
+
+    def renew(self) -> None:
+        """Make the caches anew, as their device has failed."""
+        moves.renew(self)
 
     def _decode_all(self, passes: Sequence[Pass]) -> list[Scores]:
         renewals = self.renewals

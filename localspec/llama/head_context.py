@@ -82,12 +82,11 @@ class HeadContext(Context):
         if len(set(map(_part, passes))) > 1:
             raise LocalspecError("a pass of another head cannot share a decode; compute it alone")
         self._require_widths(passes)
-        try:
-            return self._encode(passes) if passes[0].encode else self._decode_all(passes)
-        except DeviceError:
-            # It is made anew with the target's, whose rows may be in use now.
-            self._target.has_failed = True
-            raise
+        return self._encode(passes) if passes[0].encode else super().decode(passes)
+
+    def renew(self) -> None:
+        """It is made anew with its target's context, whose rows may be in use now."""
+        raise DeviceError(f"the device has failed in a pass of {self.model.path.name}")
 
     def _require_widths(self, passes: Sequence[Pass]) -> None:
         """Raise LocalspecError for rows of another width, which the library would read beyond."""
