@@ -24,20 +24,18 @@ def compute(
     Raises WorkerError, DeviceError, and LocalspecError for another failure.
     """
 
-    def run() -> int:
-        status = decode()
+    def run() -> tuple[int, bool]:
+        failed, status = library.failed_later(), decode()
         # A GPU or another machine still computes when the library returns.
         llama_cpp.llama_synchronize(handle)
-        return status
+        return status, library.failed_later() > failed
 
     model.clear_log()
-    failed = library.failed_later()
     with wait_policy.of_process().during(kind, threads):
         began = perf_counter()
-        status = compute_thread.run(run, model.thread)
+        status, is_lost = compute_thread.run(run, model.thread)
         seconds = perf_counter() - began
     model.require_workers()
-    is_lost = library.failed_later() > failed
     if status == 0 and not is_lost:
         return seconds
     error = DeviceError if is_lost or status == _FAILED else LocalspecError

@@ -351,8 +351,6 @@ class Context:
         """Whether a decode of these passes gives the logits of every row."""
         return self.hidden.gives_output
 
-    # Making the context.
-
     def new_handle(self, texts: int, target: Any = None) -> Any:
         """Make the library's context. target: for a head, that of its target if it is another."""
         return new_context(self.model, self._params(texts))
@@ -368,11 +366,12 @@ class Context:
 
     def begin_anew(self) -> None:
         """Make the library's context anew; texts are evaluated again with their next passes."""
-        self._handle, self.has_failed = self.new_handle(self.texts), False
+        self._handle = self.new_handle(self.texts)
         self.renewals += 1
         self._set_up()
         for sequence in self.sequences:
             sequence.memory.move(None)
+        self.has_failed = False  # at last: an interrupt before leaves all of this to the next pass
 
     def _set_up(self) -> None:
         self.n_cells = min(self._n_ctx, int(llama_cpp.llama_n_ctx(self._handle)) // self.texts)

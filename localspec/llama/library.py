@@ -68,7 +68,7 @@ _lines: deque[str] = deque(maxlen=400)
 _captured: list[list[str]] = []
 # What Metal logs of commands that failed after the library has returned; it tells nobody else.
 _FAILED_LATER = "command buffer"
-_failed_later = 0
+_failed_later = threading.local()
 _interrupted = threading.Event()
 
 
@@ -77,8 +77,7 @@ def _capture(level: int, text: bytes, _data: Any) -> None:
     try:
         line = text.decode("utf-8", "replace")
         if level == _ERROR and _FAILED_LATER in line:
-            global _failed_later
-            _failed_later += 1
+            _failed_later.count = failed_later() + 1
         for lines in (_lines, *_captured):
             lines.append(line)
         shown = os.environ.get("LOCALSPEC_DEBUG")
@@ -100,8 +99,8 @@ def clear_log() -> None:
 
 
 def failed_later() -> int:
-    """Return how many commands of GPUs have failed so far without a word to who gave them."""
-    return _failed_later
+    """Return how many commands that this thread gave to GPUs have failed without a word to it."""
+    return int(getattr(_failed_later, "count", 0))
 
 
 def first_error() -> str:

@@ -39,6 +39,7 @@ def renew(context: "Context") -> None:
     """
     contexts = [context, *context.head_contexts]
     for each in reversed(contexts):
+        each.has_failed = True
         each.free()
     for each in contexts:
         each.begin_anew()
