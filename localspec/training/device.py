@@ -1,6 +1,7 @@
 """Device: where torch trains, how fast its floats are there, and whether a drafter fits."""
 
 import gc
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -17,7 +18,7 @@ _INSTRUCTIONS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 # What Metal and CUDA's libraries say, for which torch has no error of its own; and what it says of
 # main memory, and of a GPU that it was not compiled for.
 _NO_MEMORY = ("out of memory", "alloc_failed")
-_NO_MAIN_MEMORY = "defaultcpuallocator"
+_NO_MAIN_MEMORY = ("defaultcpuallocator",)
 _NO_KERNEL = ("no kernel image", "invalid device function")
 # What a batch takes beside the weights, roughly: rows of all layers, and logits.
 _BATCH_BYTES = 1 << 30
@@ -124,17 +125,19 @@ def wait_for(device: torch.device) -> None:
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether it says that a device's memory is too small."""
-    said = str(error).lower()
-    return isinstance(error, torch.OutOfMemoryError) or any(each in said for each in _NO_MEMORY)
+    return isinstance(error, torch.OutOfMemoryError) or _says(error, _NO_MEMORY)
 
 
 def is_out_of_main_memory(error: RuntimeError) -> bool:
     """Whether it says that main memory is too small."""
-    return _NO_MAIN_MEMORY in str(error).lower()
+    return _says(error, _NO_MAIN_MEMORY)
 
 
 def is_not_computed(error: RuntimeError) -> bool:
     """Whether it says that torch cannot compute something on a device."""
-    return isinstance(error, NotImplementedError) or any(
-        each in str(error).lower() for each in _NO_KERNEL
-    )
+    return isinstance(error, NotImplementedError) or _says(error, _NO_KERNEL)
+
+
+def _says(error: RuntimeError, phrases: Sequence[str]) -> bool:
+    said = str(error).lower()
+    return any(each in said for each in phrases)

@@ -198,7 +198,9 @@ class Rounds:
     def _target_turn(self) -> Iterator[None]:
         """Leave the device to the target inside the block, where main memory has the room."""
         began = perf_counter()
-        if sum(each.nbytes for each in self._tensors()) <= host_memory():
+        remembered = (value for _, _, value in self._remembered())
+        moved = sum(each.nbytes for each in [*self.drafter.parameters(), *remembered])
+        if moved <= host_memory():
             self._move(torch.device("cpu"))
         give_back_memory()
         try:
@@ -208,22 +210,20 @@ class Rounds:
             self._move(self._device)
             self._away += perf_counter() - began
 
-    def _tensors(self) -> Iterator[Tensor]:
-        """The drafter, and what its optimizers remember."""
-        yield from self.drafter.parameters()
+    def _remembered(self) -> Iterator[tuple[dict[str, Any], str, Tensor]]:
+        """What the optimizers remember of the weights: where it is, its name, and itself."""
         for optimizer in self._optimizers:
             for state in optimizer.state.values():
-                yield from (value for value in state.values() if isinstance(value, Tensor))
+                for name, value in [*state.items()]:
+                    # AdamW counts its steps in main memory.
+                    if isinstance(value, Tensor) and value.dim():
+                        yield state, name, value
 
     def _move(self, device: torch.device) -> None:
         """Move the drafter, and what its optimizers remember."""
         self.drafter.to(device)
-        for optimizer in self._optimizers:
-            for state in optimizer.state.values():
-                for name, value in state.items():
-                    # AdamW counts its steps in main memory.
-                    if isinstance(value, Tensor) and value.dim():
-                        state[name] = value.to(device)
+        for state, name, value in self._remembered():
+            state[name] = value.to(device)
 
     def _train_on(
         self,
@@ -239,11 +239,10 @@ class Rounds:
                 return False
             self._step(batch)
             now = perf_counter()
-            self._tokens, self._seconds = (
-                self._tokens + batch.tokens.numel(),
-                self._seconds + now - last,
-            )
-            last, speed, taken = now, self._tokens / self._seconds, now - self._began - self._away
+            self._tokens += batch.tokens.numel()
+            self._seconds += now - last
+            last = now
+            speed, taken = self._tokens / self._seconds, now - self._began - self._away
             watch(RoundProgress(self.share, speed, self._place.history[-1], taken))
         return True
 

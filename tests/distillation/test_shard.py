@@ -1,11 +1,10 @@
 """Shards: a file gives back what was read, and the disk holds no more than was asked for."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.shards import WIDTH, read, shard_of
+from fakes.shards import WIDTH, noted_reading, read, shard_of
 
 from localspec.distillation.row_cache import RowCache
 from localspec.distillation.shard import HalfRows, Shard, bytes_per_token
@@ -41,12 +40,7 @@ def test_no_more_on_the_disk_than_asked_for(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     waves = [[Text((number, 1, 2), 1)] for number in range(1, 7)]
-    folder, asked = WorkFolder([1]), []
-
-    def reading(texts: Sequence[Text]) -> Shard:
-        asked.append(texts[0].tokens[0])
-        return shard_of(texts)
-
+    folder, (reading, asked) = WorkFolder([1]), noted_reading()
     one = len(shard_of(waves[0]).to_bytes())
     cache = RowCache(folder, waves, reading, 2 * one + one // 2)
     for _ in range(2):
@@ -70,12 +64,7 @@ def test_the_next_ones_are_read_with_one_that_is_missing(
     """As many as the disk may hold, and nothing that is needed sooner makes way for them."""
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     waves = [[Text((number, 1, 2), 1)] for number in range(6)]
-    folder, asked = WorkFolder([1]), list[int]()
-
-    def reading(texts: Sequence[Text]) -> Shard:
-        asked.append(texts[0].tokens[0])
-        return shard_of(texts)
-
+    folder, (reading, asked) = WorkFolder([1]), noted_reading()
     one = len(shard_of(waves[0]).to_bytes())
     cache = RowCache(folder, waves, reading, room * one + one // 2)
     for seed in range(8):
@@ -102,12 +91,7 @@ def test_a_shard_that_is_too_large_for_the_disk_is_read_alone(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     waves = [[Text((number, 1, 2), 1)] for number in range(3)]
-    folder, asked = WorkFolder([1]), list[int]()
-
-    def reading(texts: Sequence[Text]) -> Shard:
-        asked.append(texts[0].tokens[0])
-        return shard_of(texts)
-
+    folder, (reading, asked) = WorkFolder([1]), noted_reading()
     cache = RowCache(folder, waves, reading, 1)
     assert cache.read([2, 0, 1]).texts[0] == waves[2][0]
     assert asked == [2] and cache.missing == [0, 1, 2]

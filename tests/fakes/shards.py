@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from localspec.distillation.reading import ReadText
+from localspec.distillation.row_cache import Read
 from localspec.distillation.shard import Shard
 from localspec.distillation.texts import Text
 from localspec.distillation.top_logits import top_logits
@@ -21,3 +22,14 @@ def read(text: Text) -> ReadText:
 
 def shard_of(texts: Sequence[Text]) -> Shard:
     return Shard.of([read(each) for each in texts])
+
+
+def noted_reading() -> tuple[Read, list[int]]:
+    """What reads texts for a row cache, and the first tokens of those that it was asked for."""
+    asked: list[int] = []
+
+    def reading(texts: Sequence[Text]) -> Shard:
+        asked.append(texts[0].tokens[0])
+        return shard_of(texts)
+
+    return reading, asked

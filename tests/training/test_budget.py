@@ -1,15 +1,13 @@
 """Budget: the time that is asked for is spent, and on what is worth it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.shards import shard_of
+from fakes.shards import noted_reading, shard_of
 
 from localspec.distillation.row_cache import RowCache
-from localspec.distillation.shard import Shard
 from localspec.distillation.texts import Text
 from localspec.distillation.work_folder import WorkFolder
 from localspec.training.budget import (
@@ -70,13 +68,9 @@ def test_a_small_disk_costs_reading_and_loading_in_each_round(
 ) -> None:
     """As often as a cache of rows really asks for, over several orders."""
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    budget, asked, turns, trainings = Budget(10, 6), list[int](), 0, 6
+    budget, (reading, asked), turns, trainings = Budget(10, 6), noted_reading(), 0, 6
     waves = [[Text((number, 1, 2), 1)] for number in range(budget.waves)]
     most = int(room * len(shard_of(waves[0]).to_bytes()))
-
-    def reading(texts: Sequence[Text]) -> Shard:
-        asked.append(texts[0].tokens[0])
-        return shard_of(texts)
 
     for training in range(trainings):
         cache = RowCache(WorkFolder([training]), waves, reading, most)
