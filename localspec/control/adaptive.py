@@ -60,45 +60,47 @@ class AdaptivePolicy:
         clock: Callable[[], float] = perf_counter,
         rows: RowShare | None = None,
     ) -> None:
-        self.drafters = drafters
         self.explain = explain
         self.clock = clock
         self.rows = rows or RowBudget().new_share()
         self._deepest = min(deepest, WIDEST - 1)
-        self.loss_budget = LossBudget()
-        self.candidates = [
-            Candidate(drafter, costs.drafter(drafter.name), prior) for drafter in drafters
-        ]
-        self._passes = costs.passes
-        self._round = Round(self._passes, self.rows.offer, ())
+        costs_of = costs.drafter
+        self.all_candidates = [Candidate(each, costs_of(each.name), prior) for each in drafters]
+        self.candidates = self.all_candidates  # without those that have failed in this text
+        self.use_costs(costs)
         self._running: RunningDraft | None = None
         # Survivals and drafting (see Offer) of a candidate that found no round.
         self._drafts: tuple[Sequence[float], Drafting] = ((), NO_DRAFTING)
         self._steps_since_plain = self._generated = 0
         self._expected_tokens = _EXPECTED_TOKENS
 
+    @property
+    def drafters(self) -> Sequence[Drafter]:
+        """Those that draft in this text."""
+        return [each.drafter for each in self.candidates]
+
     def use_costs(self, costs: CostModel) -> None:
         """Decide by other costs, between two generations; acceptance rates are kept."""
         self._passes = costs.passes
         self._round = Round(self._passes, self.rows.offer, ())
         self.loss_budget = LossBudget()
-        for candidate in self.candidates:
+        for candidate in self.all_candidates:
             candidate.cost = costs.drafter(candidate.drafter.name)
 
     def begin(self) -> None:
-        """Start a generation. Costs and acceptance rates are kept, except of failed drafters."""
+        """Start a generation. Costs and acceptance rates are kept, also of failed drafters."""
         if self._generated:
             self._expected_tokens = (self._expected_tokens + self._generated) / 2
         self._generated = 0
         self.rows.offer.risk = 0.0
         self.rows.ask_all()
+        self.candidates = self.all_candidates
         for candidate in self.candidates:
             candidate.begin_text()
 
     def lose(self, drafter: Drafter) -> None:
-        """Do without a drafter that cannot draft any more."""
+        """Do without a drafter that cannot draft any more in this text."""
         self.candidates = [each for each in self.candidates if each.drafter is not drafter]
-        self.drafters = [each.drafter for each in self.candidates]
         self._running = None
 
     def reads(self, drafter: Drafter, lacking: int = 0) -> bool:
@@ -106,8 +108,7 @@ class AdaptivePolicy:
         candidate = next(each for each in self.candidates if each.drafter is drafter)
         if lacking:
             plain, row = self._passes.seconds(1), self._passes.seconds(WIDEST) / WIDEST
-            affordable = _RESUMING_SHARE * self._expected_tokens * plain
-            candidate.resume(lacking * row, affordable)
+            candidate.resume(lacking * row, _RESUMING_SHARE * self._expected_tokens * plain)
         return candidate.reads
 
     def padded(self, rows: int) -> int:
@@ -179,10 +180,8 @@ class AdaptivePolicy:
 
     def ahead(self, draft: Draft) -> int:
         """As many tokens as the target's pass leaves time for, if that pays."""
-        running = self._running
-        if running is None or self._round.texts > 1:
-            return 0
-        return running.tokens_ahead(len(draft))
+        running, alone = self._running, self._round.texts == 1
+        return running.tokens_ahead(len(draft)) if running and alone else 0
 
     def _overlaps(self, limit: Limit) -> bool:
         """Whether tokens may be drawn ahead in the next step."""

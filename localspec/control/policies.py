@@ -60,7 +60,7 @@ class Policies:
     def take_counts(self) -> Iterator[tuple[str, float, str, DraftCounts]]:
         """Yield rule, temperature, drafter and its counts since the last call."""
         for (rule, temperature, _), policy in self._adaptive.items():
-            for candidate in policy.candidates:
+            for candidate in policy.all_candidates:
                 counts, candidate.counts = candidate.counts, DraftCounts()
                 yield rule, temperature, candidate.drafter.name, counts
 

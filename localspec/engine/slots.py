@@ -8,6 +8,7 @@ from localspec.engine.scheduler import Scheduler
 from localspec.engine.slot import Slot
 from localspec.errors import InvalidValueError, LocalspecError, ModelLoadError
 from localspec.llama import compute_thread
+from localspec.llama.context import Context
 from localspec.loading.loader import LoadedModels
 from localspec.loading.thread_change import thread_change
 
@@ -44,13 +45,22 @@ class Slots:
 
     @property
     def failures(self) -> str | None:
-        """Say how often a device has failed; None where none has."""
-        contexts = {id(each.target.context): each.target.context for each in self.all}
-        count = sum(each.renewals for each in contexts.values())
-        if not count:
-            return None
-        times = "once" if count == 1 else f"{count} times"
-        return f"the device has failed {times}; texts were read again, and went on"
+        """Say how often a device has failed, and where; None where none has."""
+        names: dict[Context, str] = {}
+        for slot in self.all:
+            drafting = slot.loaded.drafter_set.sequences
+            names |= {each.context: f" while {name} drafted" for name, each in drafting.items()}
+            names[slot.target.context] = ""
+        failed = [
+            f"{'once' if each.failures == 1 else f'{each.failures} times'}{while_drafting}"
+            for each, while_drafting in names.items()
+            if each.failures
+        ]
+        return (
+            f"the device has failed {' and '.join(failed)}; texts were read again"
+            if failed
+            else None
+        )
 
     def open(self) -> Slot:
         """A slot for a session; give it back with `leave`.

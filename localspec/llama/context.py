@@ -42,13 +42,16 @@ class Context:
     sequences: the texts in it. chunk: the most rows of a decode. hidden: the hidden rows of its
     layers. head_contexts: those of heads that draft for its texts: they use this one, and are freed
     before it. block_size: the rows of the one pass of a draft, where a draft takes one pass.
-    has_failed: whether its device failed in it. renewals: how often it was made anew for that.
+    reads_again: whether tokens are all it takes to evaluate a text again. has_failed: whether its
+    device has failed, and it is not made anew yet. failures, renewals: how often both happened.
 
     Raises ModelLoadError if the library cannot make the context (usually for lack of memory).
     """
 
     chunk = CHUNK
     block_size = 0
+    reads_again = True
+    sequence_type = KVSequence
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class Context:
         self.texts = texts
         self.branches = branches
         self.head_contexts: list[Context] = []
-        self.has_failed, self.renewals = False, 0
+        self.has_failed, self.failures, self.renewals = False, 0, 0
         self._n_ctx = n_ctx
         self._options: dict[str, Any] = {
             "threads": threads,
@@ -93,16 +96,17 @@ class Context:
 
     @property
     def handle(self) -> Any:
-        """The library's context. Raises LocalspecError after `close`."""
+        """The library's context, made anew if it was lost. Raises LocalspecError after `close`."""
         if self._handle is None:
-            raise LocalspecError("this context was closed; load the model again")
+            if not self.has_failed:
+                raise LocalspecError("this context was closed; load the model again")
+            self.renew()
         return self._handle
 
     @property
     def memory(self) -> Any:
         """The library's KV cache ("memory")."""
-        _ = self.handle  # which must be open
-        return self._memory
+        return self._memory if self.handle else None
 
     @property
     def window(self) -> int:
@@ -125,8 +129,7 @@ class Context:
         seq_id = next((each for each in range(self.texts) if each not in taken), None)
         if seq_id is None:
             raise LocalspecError(f"all {self.texts} places of this context are taken; close a text")
-        memory = Memory(self, seq_id, self.window, self.rollback)
-        sequence = KVSequence(self, memory)
+        sequence = self.sequence_type(self, Memory(self, seq_id, self.window, self.rollback))
         self.sequences.append(sequence)
         return sequence
 
@@ -169,16 +172,17 @@ class Context:
         """Remove a text; the context is freed with the last one."""
         if sequence in self.sequences:
             self.sequences.remove(sequence)
-            if self._handle and self.sequences:
-                sequence.memory.clear()
-            else:
+            if not self.sequences:
                 self.close()
+            elif self._handle:
+                sequence.memory.clear()
 
     def close(self) -> None:
         """Free the context, after those of heads that use it."""
         while self.head_contexts:
             self.head_contexts.pop().close()
         self.free()
+        self.has_failed = False
 
     def rows_of(self, requested: Pass) -> int:
         """The rows of a pass, with the tokens of its text that are evaluated once more."""
@@ -201,16 +205,18 @@ class Context:
         Where the device fails, the cache is made anew, and its texts are evaluated again. Raises
         LocalspecError for a pass that cannot be computed; then no text has changed.
         """
-        if self.has_failed or any(head.has_failed for head in self.head_contexts):
+        if self.has_failed:
             self.renew()
         try:
             return self._decode_all(passes)
         except DeviceError:
-            self.renew()
-            return self._decode_all(passes)
+            if not self.reads_again:
+                raise
+        self.renew()
+        return self._decode_all(passes)
 
     def renew(self) -> None:
-        """Make the caches anew, as their device has failed."""
+        """Make the cache anew, as its device has failed. Raises DeviceError if it cannot be."""
         moves.renew(self)
 
     def _decode_all(self, passes: Sequence[Pass]) -> list[Scores]:
@@ -303,14 +309,13 @@ class Context:
 
     def _timed_run(self) -> float:
         """Compute the batch; return the seconds."""
-        rows, threads = len(self._batch), self._options["threads"]
+        run, rows, threads = self._run_batch, len(self._batch), self._options["threads"]
         kind = (type(self), self.model.path, self._n_ctx, rows)
         try:
-            return compute(
-                self._run_batch, self.model, self.handle, rows=rows, kind=kind, threads=threads
-            )
+            return compute(run, self.model, self.handle, rows=rows, kind=kind, threads=threads)
         except DeviceError:
             self.has_failed = True
+            self.failures += 1
             raise
 
     def _run_batch(self) -> int:
@@ -328,11 +333,7 @@ class Context:
         every = self._gives_all_logits(passes)
         logits = self._logits.of_passes(passes, lengths, of_every_row=every)
         hidden = self.hidden.of_passes(passes, lengths, padding)
-        if len(passes) == 1:
-            again = sequences[0].again
-            return [Scores(logits[0], padding, again, hidden[0], seconds=seconds, share=seconds)]
-        # The padding belongs to the last text, but all pay for it.
-        paddings = [0] * (len(passes) - 1) + [padding]
+        paddings = [0] * (len(passes) - 1) + [padding]  # of the last text, but all pay for it
         rows = [length + more for length, more in zip(lengths, paddings, strict=True)]
         return [
             Scores(

@@ -7,16 +7,45 @@ import llama_cpp
 import numpy as np
 
 from localspec.errors import DeviceError, LocalspecError
+from localspec.llama import moves
 from localspec.llama.context import Context
 from localspec.llama.context_params import new_context
 from localspec.llama.hidden_states import HiddenStates
 from localspec.llama.model import Model
-from localspec.llama.sequence import sequence_of
+from localspec.llama.sequence import KVSequence, sequence_of
 from localspec.speculation.passes import Pass, Scores
 
 # The most rows of a decode. The library reserves the logits of a whole batch for a head, and
 # computes them for each row, wanted or not.
 _CHUNK = 64
+
+
+class HeadSequence(KVSequence):
+    """What a head keeps of one text. Once its device has failed, that is nothing.
+
+    Passes that were asked for before that would stand behind nothing: they are refused until the
+    head has looked, by `truncate`, what is left.
+    """
+
+    was_lost = False
+
+    def lose(self) -> None:
+        """The places are gone."""
+        self.tokens.clear()
+        self.was_lost = True
+
+    def truncate(self, length: int) -> int:
+        """As in KVSequence."""
+        if self.context.has_failed:
+            self.context.renew()
+        self.was_lost = False
+        return super().truncate(length)
+
+    def require_possible(self, requested: Pass) -> None:
+        """Raise DeviceError for a pass behind places that were lost; others as in KVSequence."""
+        if self.was_lost:
+            raise DeviceError(f"the device has failed; {self.model.path.name} has lost this text")
+        super().require_possible(requested)
 
 
 class HeadContext(Context):
@@ -32,6 +61,9 @@ class HeadContext(Context):
     """
 
     chunk = _CHUNK
+    # It would need the states, too.
+    reads_again = False
+    sequence_type = HeadSequence
 
     def __init__(
         self,
@@ -79,14 +111,29 @@ class HeadContext(Context):
 
     def decode(self, passes: Sequence[Pass]) -> list[Scores]:
         """Compute passes of different texts in one decode, or in one pass of the encoder."""
+        if self.has_failed:
+            self.renew()
         if len(set(map(_part, passes))) > 1:
             raise LocalspecError("a pass of another head cannot share a decode; compute it alone")
         self._require_widths(passes)
         return self._encode(passes) if passes[0].encode else super().decode(passes)
 
     def renew(self) -> None:
-        """It is made anew with its target's context, whose rows may be in use now."""
-        raise DeviceError(f"the device has failed in a pass of {self.model.path.name}")
+        """Make the cache anew, as its device has failed, or that of its target.
+
+        Raises DeviceError where memory is too small: texts go on without the head.
+        """
+        if self._target.has_failed:
+            self._target.renew()
+        if self.has_failed:
+            self.free()
+            moves.begin_anew(self)
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        for sequence in self.sequences:
+            if isinstance(sequence, HeadSequence):
+                sequence.lose()
 
     def _require_widths(self, passes: Sequence[Pass]) -> None:
         """Raise LocalspecError for rows of another width, which the library would read beyond."""

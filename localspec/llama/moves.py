@@ -1,10 +1,12 @@
 """Moves: all texts of a context leave its cache, for a larger one, for a while, or for good."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import llama_cpp
+
+from localspec.errors import DeviceError, ModelLoadError
 
 if TYPE_CHECKING:
     from localspec.llama.context import Context
@@ -13,8 +15,12 @@ if TYPE_CHECKING:
 def resize(context: "Context", texts: int) -> None:
     """Make a cache for so many texts, and those of heads beside it, and copy all texts to them.
 
-    Raises ModelLoadError, and changes nothing, if the new caches do not fit beside the old ones.
+    Raises ModelLoadError, and changes nothing, if the new caches do not fit beside the old ones;
+    DeviceError if one was lost, and cannot be made anew.
     """
+    for each in (context, *context.head_contexts):
+        if each.has_failed:
+            each.renew()
     with ExitStack() as undo:
         handle = context.new_handle(texts)
         undo.callback(llama_cpp.llama_free, handle)
@@ -35,14 +41,24 @@ def renew(context: "Context") -> None:
     """Make a cache anew, and those of heads beside it, as its device has failed.
 
     No scores may be in use. All texts are lost there, and evaluated again with their next passes.
-    Raises ModelLoadError if it cannot be made.
+    Raises DeviceError if memory is too small now: the next use tries again. So it is with a head,
+    of which nothing is raised here.
     """
-    contexts = [context, *context.head_contexts]
-    for each in reversed(contexts):
+    for each in (*reversed(context.head_contexts), context):
         each.has_failed = True
         each.free()
-    for each in contexts:
-        each.begin_anew()
+    begin_anew(context)
+    for head in context.head_contexts:
+        with suppress(DeviceError):
+            begin_anew(head)
+
+
+def begin_anew(context: "Context") -> None:
+    """Make the cache of a context anew that was freed. Raises DeviceError where it does not fit."""
+    try:
+        context.begin_anew()
+    except ModelLoadError as error:
+        raise DeviceError(f"the device has failed, and then {error}") from error
 
 
 @contextmanager

@@ -10,7 +10,7 @@ and put back. On such a context, it ignores every cut and copy.
 
 from typing import Any
 
-from localspec.errors import LocalspecError
+from localspec.errors import DeviceError, LocalspecError
 from localspec.llama.batch import Batch
 from localspec.llama.context import Context
 from localspec.llama.head_context import HeadContext
@@ -52,6 +52,17 @@ class SharedContext(HeadContext):
         self._handle, self.texts = handle, texts
         self._set_up()
 
+    def renew(self) -> None:
+        """It is made anew with its target's cache, which it would empty."""
+        raise DeviceError(f"the device has failed, and {self.model.path.name} waits for its target")
+
+    def _timed_run(self) -> float:
+        try:
+            return super()._timed_run()
+        except DeviceError:
+            self._target.has_failed = True
+            raise
+
     def _probe_rollback(self) -> None:
         """There is nothing to cut."""
 
@@ -72,8 +83,13 @@ class SharedSequence(KVSequence):
         return self.text.memory.length
 
     def require_possible(self, requested: Pass) -> None:
-        """Raise LocalspecError for a pass of several rows, which would stand behind each other."""
+        """Raise LocalspecError for a pass of several rows, which would stand behind each other.
+
+        DeviceError where the target's cache has lost the text.
+        """
         super().require_possible(requested)
+        if self.cells < len(self.text.tokens):
+            raise DeviceError(f"the text that {self.model.path.name} reads is being read again")
         if len(requested) != 1:
             raise LocalspecError(
                 f"{self.model.path.name} computes one row of a text in a pass, not {len(requested)}"

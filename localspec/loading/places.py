@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from localspec.errors import ModelLoadError, WorkerError
+from localspec.errors import DeviceError, ModelLoadError, WorkerError
 from localspec.gguf.reader import Header, read_header
 from localspec.llama.context import MAX_IDS, Context
 from localspec.llama.head_context import HeadContext
@@ -140,7 +140,7 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
             continue
         try:
             context.resize(texts)
-        except (ModelLoadError, MemoryError) as error:
+        except (ModelLoadError, MemoryError, DeviceError) as error:
             memory.note(f"could not be made ({error})")
             continue
         except WorkerError:

@@ -147,7 +147,7 @@ class Policy(Protocol):
         ...
 
     def lose(self, drafter: Drafter) -> None:
-        """Do without a drafter that cannot draft any more, from this step on."""
+        """Do without a drafter that cannot draft any more, from this step to the text's end."""
         ...
 
     def plain_time(self, step: Step) -> float | None:

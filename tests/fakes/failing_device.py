@@ -1,9 +1,11 @@
 """A device that fails in some decodes, and works again behind them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import llama_cpp
+import numpy as np
 import pytest
 
 from localspec.llama import library
@@ -11,24 +13,40 @@ from localspec.llama import library
 
 @contextmanager
 def device_fails(times: int, *, later: bool, after: int = 0) -> Iterator[list[None]]:
-    """So many decodes fail on the device, after some that do not; those that are left are told.
+    """So many passes fail on the device, after some that do not; those that are left are told.
 
-    later: the library only logs that, as with Metal.
+    later: the library only logs that, as with Metal; logits and cache are wrong.
     """
-    decode, left, before = llama_cpp.llama_decode, [None] * times, [None] * after
+    left, before = [None] * times, [None] * after
 
-    def failing(handle: object, batch: object) -> int:
-        if before:
-            before.pop()
-        elif left:
-            left.pop()
-            if not later:
-                return -3
-            decode(handle, batch)
-            library._capture(4, b"x: error: command buffer 0 failed with status 5\n", None)
-            return 0
-        return int(decode(handle, batch))
+    def failing(compute: Callable[[Any, Any], int]) -> Callable[[Any, Any], int]:
+        def run(handle: Any, batch: Any) -> int:
+            if before:
+                before.pop()
+            elif left:
+                left.pop()
+                if not later:
+                    return -3
+                status = compute(handle, batch)
+                library._capture(4, b"x: error: command buffer 0 failed with status 5\n", None)
+                _spoil(handle, batch)
+                return status
+            return compute(handle, batch)
+
+        return run
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(llama_cpp, "llama_decode", failing)
+        for name in ("llama_decode", "llama_encode"):
+            patch.setattr(llama_cpp, name, failing(getattr(llama_cpp, name)))
         yield left
+
+
+def _spoil(handle: Any, batch: Any) -> None:
+    """Nothing is right after such a decode: neither the cache nor what it gives."""
+    if memory := llama_cpp.llama_get_memory(handle):
+        llama_cpp.llama_memory_clear(memory, True)
+    vocab = llama_cpp.llama_model_get_vocab(llama_cpp.llama_get_model(handle))
+    shape = (llama_cpp.llama_vocab_n_tokens(vocab),)
+    for row in range(batch.n_tokens):
+        if batch.logits[row] and (logits := llama_cpp.llama_get_logits_ith(handle, row)):
+            np.ctypeslib.as_array(logits, shape).fill(0)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import Mock
 
 import llama_cpp
 import numpy as np
@@ -21,7 +22,7 @@ from fakes.head_texts import GREEDY, TOLERANCE, HeadText, prompt, side_by_side, 
 from fakes.tiny import N_VOCAB
 
 from localspec.drafters.eagle3 import Eagle3
-from localspec.errors import LocalspecError
+from localspec.errors import DeviceError, LocalspecError, ModelLoadError
 from localspec.llama.context import Context
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
@@ -144,6 +145,55 @@ def test_a_target_that_makes_room_keeps_its_head(models: Models) -> None:
     head.resize(2)
     second = Text(models, target, head, prompt(4, 9))
     together([steps(second, 1), first.step(3, 3)])
+
+
+@pytest.mark.parametrize("of_head", [True, False])
+def test_passes_behind_places_that_were_lost_are_refused_until_the_head_looks(
+    models: Models, of_head: bool
+) -> None:
+    """They may wait while another text's pass finds that the device has failed."""
+    target, head = models.contexts()
+    sequence = head.new_sequence()
+    states = np.zeros((2, models.shape.width), np.float32)
+    waiting = Pass(sequence, [*LIKELY[:2]], embeddings=states)
+    head.decode([waiting])
+    if of_head:
+        head.has_failed = True
+    else:
+        target.renew()
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="has lost this text"):
+            head.decode([waiting])
+    assert sequence.truncate(2) == 0
+    head.decode([waiting])
+    assert (sequence.tokens, sequence.memory.length) == ([*LIKELY[:2]], 2)
+    assert target.renewals == (not of_head)
+    # Where it has failed in the meantime, it looks at a cache that was made anew.
+    head.has_failed = True
+    assert sequence.truncate(2) == 0
+
+
+def test_a_lost_context_is_made_anew_with_its_next_use_and_stays_closed_if_it_was_closed(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, head = models.contexts()
+    first, second = target.new_sequence(), target.new_sequence()
+    first.extend(prompt(1, 12))
+    with monkeypatch.context() as patch:
+        patch.setattr(target, "new_handle", Mock(side_effect=ModelLoadError("no memory")))
+        for use in (target.renew, first.roll_back, lambda: target.resize(TEXTS + 1)):
+            with pytest.raises(DeviceError, match="no memory"):
+                use()
+        with pytest.raises(DeviceError, match="no memory"):
+            head.new_sequence().truncate(0)
+        second.close()
+    assert first.truncate(12) == 0
+    assert (target.has_failed, head.has_failed) == (False, False)
+    first.extend(prompt(1, 12))
+    target.has_failed = True
+    target.close()
+    with pytest.raises(LocalspecError, match="closed"):
+        first.extend([5])
 
 
 def test_a_head_is_closed_with_its_target(models: Models) -> None:

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from fakes.assistant import LAYERS, write_assistant, write_target
 from fakes.eagle3 import WIDTH
+from fakes.failing_device import device_fails
 from fakes.head_texts import GREEDY, HeadText, prompt, side_by_side, steps, together
 from fakes.mutants import Code, Edit
 from fakes.numpy_gemma4 import AssistantOracle
 from fakes.tiny import N_VOCAB
 
 from localspec.drafters.assistant import Assistant
-from localspec.errors import LocalspecError
+from localspec.errors import DeviceError, LocalspecError
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
@@ -156,6 +157,26 @@ def test_a_text_that_cannot_be_copied_is_evaluated_again(
     models.beside(target)
     assert (sequence.memory.length, sequence.tokens) == (0, text)
     assert logits_after(text, models, sequence) < TOLERANCE
+
+
+def test_an_assistant_whose_device_has_failed_waits_until_its_target_has_read_the_text_again(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, shared = models.contexts(texts=1)
+    sequence, text = target.new_sequence(), prompt(1, 40)
+    sequence.extend(text)
+    place, rows = shared.sequence_beside(sequence), np.zeros((1, WIDTH), np.float32)
+    waiting = Pass(place, [5], hidden=(0,), embeddings=rows)
+    with device_fails(1, later=True), pytest.raises(DeviceError, match="command buffer"):
+        shared.decode([waiting])
+    with pytest.raises(DeviceError, match="waits for its target"):
+        shared.decode([waiting])
+    target.renew()
+    with pytest.raises(DeviceError, match="is being read again"):
+        shared.decode([waiting])
+    assert logits_after(text, models, sequence) < TOLERANCE
+    shared.decode([waiting])
+    assert (shared.failures, target.failures, target.renewals) == (1, 0, 1)
 
 
 def test_a_target_that_makes_room_keeps_its_assistant(models: Models) -> None:
