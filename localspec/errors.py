@@ -6,6 +6,7 @@
     ├── ModelNotFoundError    3   no such model (also a FileNotFoundError)
     ├── HubError              4   the Hub cannot be reached or refuses access
     ├── ModelLoadError        5   the file is no usable model, or does not fit in memory
+    │   └── OutOfMemoryError      memory ran out that was free when loading was planned
     ├── DrafterMismatchError  6   this drafter cannot draft for this target
     ├── ExactnessError        7   a text is not what its seed gives, and not by rounding
     ├── WorkerError           8   another machine cannot be used for a model, or is gone
@@ -47,6 +48,10 @@ class ModelLoadError(LocalspecError):
     """A model cannot be loaded on this machine, or memory is too small for another text."""
 
     exit_code = 5
+
+
+class OutOfMemoryError(ModelLoadError):
+    """Memory ran out that was free when loading was planned."""
 
 
 class DrafterMismatchError(LocalspecError):

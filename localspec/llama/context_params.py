@@ -4,8 +4,8 @@ from typing import Any
 
 import llama_cpp
 
-from localspec.errors import ModelLoadError
-from localspec.llama import library
+from localspec.errors import ModelLoadError, OutOfMemoryError
+from localspec.llama import lack_of_memory, library
 from localspec.llama.model import Model
 from localspec.speculation.draft import MAX_DEPTH
 
@@ -52,12 +52,16 @@ def context_params(
 
 
 def new_context(model: Model, params: Any) -> Any:
-    """The library's context; the caller frees it. Raises ModelLoadError if it fails."""
+    """The library's context; the caller frees it.
+
+    Raises ModelLoadError if it fails, OutOfMemoryError for lack of memory.
+    """
     library.clear_log()
     handle = llama_cpp.llama_init_from_model(model.handle, params)
     if not handle:
         model.require_workers()
-        raise ModelLoadError(
+        error = OutOfMemoryError if lack_of_memory.is_logged() else ModelLoadError
+        raise error(
             f"{model.path.name}: a context of {params.n_ctx} tokens cannot be made "
             f"({library.first_error() or 'no reason given'}); try a smaller one with --ctx"
         )

@@ -103,9 +103,14 @@ def failed_later() -> int:
     return int(getattr(_failed_later, "count", 0))
 
 
+def logged() -> str:
+    """Return what the library has logged since `clear_log`, as far as it is kept."""
+    return "".join(_lines)
+
+
 def first_error() -> str:
     """Return the first line since `clear_log` that names an error; empty if none does."""
-    lines = [line.strip() for line in "".join(_lines).splitlines() if line.strip()]
+    lines = [line.strip() for line in logged().splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower() or "fail" in line.lower()]
     # It may quote the model file.
     line = (errors or [""])[0][:_LONGEST_LINE]

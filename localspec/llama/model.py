@@ -9,8 +9,8 @@ from typing import Any
 
 import llama_cpp
 
-from localspec.errors import LocalspecError, ModelLoadError, WorkerError
-from localspec.llama import library
+from localspec.errors import LocalspecError, ModelLoadError, OutOfMemoryError, WorkerError
+from localspec.llama import lack_of_memory, library
 from localspec.llama.compute_thread import OwnThread
 from localspec.llama.fim_tokens import FimTokens
 from localspec.llama.model_params import model_params
@@ -56,17 +56,20 @@ class Model(Closing):
             self.close()
             raise
         if not self._handle:
-            remedy = "check that the file is complete and that this llama.cpp is new enough for it"
-            if placement.split_mode != SPLIT_MODES[0]:
-                remedy = f"split_mode {SPLIT_MODES[0]} works with all devices"
-            raise ModelLoadError(
-                f"{path.name} cannot be loaded ({library.first_error() or 'no reason given'}); "
-                f"{remedy}"
-            )
+            raise self._load_error()
         self.n_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(llama_cpp.llama_model_n_ctx_train(self._handle))
         self.size = int(llama_cpp.llama_model_size(self._handle))
         self.sliding_window = int(llama_cpp.llama_model_n_swa(self._handle))
+
+    def _load_error(self) -> ModelLoadError:
+        what = f"{self.path.name} cannot be loaded ({library.first_error() or 'no reason given'})"
+        if lack_of_memory.is_logged():
+            return OutOfMemoryError(f"{what}; close what else uses memory, or lower --gpu-layers")
+        remedy = "check that the file is complete and that this llama.cpp is new enough for it"
+        if self.placement.split_mode != SPLIT_MODES[0]:
+            remedy = f"split_mode {SPLIT_MODES[0]} works with all devices"
+        return ModelLoadError(f"{what}; {remedy}")
 
     @property
     def handle(self) -> Any:

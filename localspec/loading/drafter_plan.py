@@ -2,6 +2,7 @@
 
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from localspec.drafters.spec import DraftRequest
@@ -22,17 +23,26 @@ from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
 
 
 def plan_drafters(
-    request: DraftRequest, target: Facts, runtime: RuntimeConfig, weights: Model | None = None
+    request: DraftRequest,
+    target: Facts,
+    runtime: RuntimeConfig,
+    weights: Model | None = None,
+    *,
+    reserve: int = 0,
 ) -> tuple[FoundDrafters, MemoryPlan]:
     """Find the drafters, and plan the memory of all models and caches; nothing is loaded.
 
-    weights: the target, if it is in memory already.
+    weights: the target, if it is in memory already. reserve: as in MemoryRequest.
 
     A draft model that `auto` added is left out if it does not fit, and the next one is tried.
     Raises ModelLoadError if the target or a named drafter does not fit.
     """
     found, unfit = find_drafters(request, target.files[0]), list[Path]()
-    while (plan := memory_plan(_memory_request(found, target, runtime, weights))).no_drafter:
+    while (
+        plan := memory_plan(
+            replace(_memory_request(found, target, runtime, weights), reserve=reserve)
+        )
+    ).no_drafter:
         # Another of the target's own drafters may be smaller.
         unfit += [each.facts.files[0] for each in found.drafters if each.facts]
         alone = found.without_models(plan.no_drafter)

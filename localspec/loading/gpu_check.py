@@ -3,7 +3,8 @@
 llama.cpp ends the process where it was compiled for other GPUs, and with some drivers it computes
 wrong numbers without an error. That a GPU works is remembered for a month; that it does not is
 found out anew by each process, as a new driver may have mended it. Only one that was not ready in
-time again and again is left alone for a week, as each trial takes two minutes.
+time again and again is left alone for a week, as each trial takes two minutes, and one whose wide
+passes were not is used, and tried again a day later.
 """
 
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ from time import time
 from typing import Any
 
 from localspec.errors import ExactnessError, InvalidValueError, ModelLoadError
-from localspec.llama import library, unfit_gpus
+from localspec.llama import lack_of_memory, library, unfit_gpus
 from localspec.llama.devices import Device, devices, usual_gpus
 from localspec.llama.gpu_trial import BEGUN, COMPUTED, RIGHT, WIDE, run_gpu_trial
 from localspec.llama.placement import DEFAULT, Placement
@@ -27,28 +28,15 @@ from localspec.utils.stored_json import stored, try_to_store
 # A trial takes about two seconds, and minutes where a driver compiles kernels first. These stay in
 # the driver's cache, so that a later trial comes further.
 _SECONDS = 120
-# What backends say, letters alone, where a device is full, or used by another program alone: this
-# may pass. Names of functions that allocate something say nothing.
-_LACK = (
-    "outofmemory",
-    "outofdevicememory",
-    "outofhostmemory",
-    "outofresources",
-    "insufficientmemory",
-    "failedtoallocate",
-    "cantallocate",
-    "unabletoallocate",
-    "allocfailed",
-    "badalloc",
-    "notinitialized",
-    "busy",
-    "unavailable",
-)
+# Where a card is used by another program alone, this may pass as lack of memory does.
+_IN_USE = ("notinitialized", "busy", "unavailable")
 # Windows ends processes so at Ctrl-C, and for lack of memory.
 _WINDOWS_LACK = (0xC000013A, 0xC0000017, 0xC000012D)
 # A result holds for so long: nothing tells of a new driver.
 _DAY = 86_400.0
 _WORKS_FOR, _SLOW_FOR, _MOST_TIMEOUTS = 30 * _DAY, 7 * _DAY, 3
+# Where wide passes were not ready in time: the driver has kept what it has compiled of them.
+_PARTLY_WORKS_FOR = _DAY
 _LONGEST = 200
 # Those that were tried by this process, by the name of their file, whatever was found.
 _tried: set[str] = set()
@@ -59,19 +47,18 @@ _lock = Lock()
 class _Known:
     """What earlier trials of a GPU found. timeouts: how often in a row it was not ready in time.
 
-    time: of the last trial, in seconds since 1970.
+    until: how long this holds, in seconds since 1970.
     """
 
     works: bool = False
     timeouts: int = 0
-    time: float = 0.0
+    until: float = 0.0
 
     @classmethod
     def of(cls, record: Any) -> "_Known":
         """What a record says, or nothing if it is too old."""
-        known = cls(bool(record["works"]), int(record["timeouts"]), float(record["time"]))
-        age, most = time() - known.time, _WORKS_FOR if known.works else _SLOW_FOR
-        return known if 0 <= age < most else cls()
+        known = cls(bool(record["works"]), int(record["timeouts"]), float(record["until"]))
+        return known if 0 < known.until - time() <= _WORKS_FOR else cls()
 
 
 def check_gpus(runtime: RuntimeConfig, *, again: bool = False) -> None:
@@ -131,11 +118,13 @@ def _try(gpu: Device, file: Path, timeouts: int) -> None:
     except OSError:  # no process can be started, and loading meets the same
         return
     if RIGHT in ended.output:
-        try_to_store(file, asdict(_Known(works=True, time=time())))
+        try_to_store(file, asdict(_Known(works=True, until=time() + _WORKS_FOR)))
     elif reason := _fault(ended):
         unfit_gpus.add(gpu.name, reason)
         if ended.timed_out:
-            try_to_store(file, asdict(_Known(timeouts=timeouts + 1, time=time())))
+            try_to_store(file, asdict(_Known(timeouts=timeouts + 1, until=time() + _SLOW_FOR)))
+    elif ended.timed_out and WIDE in ended.output:
+        try_to_store(file, asdict(_Known(works=True, until=time() + _PARTLY_WORKS_FOR)))
 
 
 def _fault(ended: ChildExit) -> str | None:
@@ -151,8 +140,8 @@ def _fault(ended: ChildExit) -> str | None:
             return None
         return f"it was not ready within {_SECONDS} s; the next start tries again"
     was_killed = ended.exit_code < 0 and -ended.exit_code not in FAULT_SIGNALS
-    said = "".join(filter(str.isalpha, ended.errors.lower()))
-    if was_killed or ended.exit_code in _WINDOWS_LACK or any(each in said for each in _LACK):
+    may_pass = lack_of_memory.is_said_in(ended.errors, _IN_USE)
+    if was_killed or ended.exit_code in _WINDOWS_LACK or may_pass:
         return None
     lines = [line.strip() for line in ended.errors.splitlines() if line.strip()]
     cause = printable((lines or [ended.reason])[0][:_LONGEST])

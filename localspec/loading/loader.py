@@ -10,7 +10,7 @@ from localspec.control.cost_profile import CostProfile
 from localspec.control.policies import Policies
 from localspec.drafters.spec import DraftRequest
 from localspec.drafters.suffix_store import PastTexts
-from localspec.errors import ModelLoadError
+from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.gguf.reader import Header
 from localspec.llama import extra_buffers, unfit_gpus
 from localspec.llama.batch_invariance import InvariantWidth
@@ -54,6 +54,9 @@ _NO_ROOM = (
 
 # Behind more tokens than this, passes take much longer than behind a usual text.
 _LONG_TEXT = 2048
+
+# Bytes of each device that the first plan leaves free, and those that follow.
+_RESERVES = (0, 512 * 2**20, 1536 * 2**20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +221,21 @@ class LoadedModels:
 def load_models(config: EngineConfig) -> LoadedModels:
     """Load the target and its drafters; on an error, free everything. Raises as `engine.load`.
 
-    ModelLoadError, too, where weights are to be shared and the rest has no room beside them.
+    What runs out of memory, because other programs have taken it since it was planned, is planned
+    again with more left free. ModelLoadError, too, where weights are to be shared and the rest has
+    no room beside them.
     """
+    notes = list[str]()
+    for reserve in _RESERVES[:-1]:
+        try:
+            return _load(config, reserve, notes)
+        except OutOfMemoryError as error:
+            notes = [f"memory ran out while loading, so less was planned: {error}"]
+    return _load(config, _RESERVES[-1], notes)
+
+
+def _load(config: EngineConfig, reserve: int, notes: Sequence[str]) -> LoadedModels:
+    """Load as `load_models`, with so many bytes of each device left free."""
     path = registry.bundled().target if config.model is None else locate(config.model)
     facts = loadable_facts(path)
     check_gpus(config.runtime)
@@ -228,7 +244,7 @@ def load_models(config: EngineConfig) -> LoadedModels:
     layers, shared = facts.header.number("block_count") or 0, config.weights
     placement = shared.placement if shared else runtime.placement.for_layers(layers)
     runtime = replace(runtime, placement=placement)
-    found, plan = plan_drafters(config.draft, facts, runtime, shared)
+    found, plan = plan_drafters(config.draft, facts, runtime, shared, reserve=reserve)
     if shared and plan.placement != placement:
         raise ModelLoadError(f"there is no room beside another engine: {'; '.join(plan.notes)}")
     only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
@@ -273,6 +289,7 @@ def load_models(config: EngineConfig) -> LoadedModels:
         costs,
         policies,
         (
+            *notes,
             *extra_buffers.notes(),
             *(() if config.runtime.placement.devices == () else unfit_gpus.notes()),
             *plan.notes,

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -79,6 +79,11 @@ class FreeMemory:
             found.append(Shortage(HOST, both, self._shared, tuple(sorted(self.unified))))
         worst = max(found, key=lambda each: each.needed - each.free, default=None)
         return worst if worst and worst.needed > worst.free else None
+
+    def less(self, reserve: int) -> "FreeMemory":
+        """The same with so many bytes less on each device."""
+        left = {device: max(0, size - reserve) for device, size in self.by_device.items()}
+        return replace(self, by_device=left)
 
     @property
     def _sharing(self) -> frozenset[str]:

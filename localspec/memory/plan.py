@@ -49,7 +49,8 @@ class MemoryRequest:
     optional_drafter: whether they may be left out, because nobody asked for them. kv_type to
     flash_attention: as in RuntimeConfig. swa_full, snapshots, branches: of the target, as in
     Context; no snapshots are made where an optional drafter is left out.
-    matrix_heads: drafters without a cache: their weights take main memory, and the target's output
+    reserve: bytes that stay free on each device, beside what always does. matrix_heads: drafters
+    without a cache: their weights take main memory, and the target's output
     matrix a second time where they have none.
     """
 
@@ -68,6 +69,7 @@ class MemoryRequest:
     branches: int = 0
     matrix_heads: tuple[Facts, ...] = ()
     target_loaded: bool = False
+    reserve: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def best_plan(request: MemoryRequest, free: FreeMemory | None = None) -> MemoryP
         if request.drafters:
             own = request.drafter_placement
             places = [own] if own else drafter_places(request.placement)
-        free = free_memory(request.placement, *places)
+        free = free_memory(request.placement, *places).less(request.reserve)
     search = _Search(request, free)
     try:
         return search.plan()
