@@ -119,7 +119,7 @@ def serve(
     opened = listen(address)
 
     def load_service() -> "Service":
-        engine = load(asked, draft, copied_texts=copied_texts, **runtime)
+        engine = load(asked, draft, copied_texts=copied_texts, texts=parallel, **runtime)
         try:
             service = _service(engine, asked, alias, parallel, queue_limit, keep=keep)
         except BaseException:

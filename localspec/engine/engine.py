@@ -14,6 +14,7 @@ from localspec.engine.slot import Slot
 from localspec.engine.slots import Slots
 from localspec.engine.texts import Texts
 from localspec.errors import LocalspecError, WorkerError
+from localspec.generation_config import require
 from localspec.llama import library, wait_policy
 from localspec.llama.model import Model
 from localspec.llama.placement import SPLIT_MODES
@@ -45,9 +46,11 @@ class Engine(Closing, Texts):
         remember: bool = False,
         copied_texts: Sequence[str] = (),
         weights: Model | None = None,
+        texts: int = 1,
     ) -> None:
         began, self._closed = perf_counter(), False
-        self._config = EngineConfig(model, draft, runtime, remember, tuple(copied_texts), weights)
+        copied = tuple(copied_texts)
+        self._config = EngineConfig(model, draft, runtime, remember, copied, weights, texts)
         self.scheduler = Scheduler()
         self.lock = self.scheduler.lock
         slots = Slots(load_models(self._config), self.scheduler)
@@ -269,6 +272,7 @@ def load(
     remember: bool = False,
     copy_from: str | Path | Sequence[str | Path] = (),
     copied_texts: str | Sequence[str] = (),
+    texts: int = 1,
 ) -> Engine:
     """Load a target and its drafters; use the engine in a `with`.
 
@@ -279,6 +283,8 @@ def load(
     the suffix drafter copy from the texts saved there; `localspec forget` deletes them.
     copy_from: text files, which are in no prompt, that the suffix drafter may copy from.
     copied_texts: further such texts, themselves; a string is one text.
+    texts: how many will be written at once: caches have room for as many of them as fit in memory.
+    Without it they grow when further texts begin, for which old and new must fit side by side.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
     models are; see Placement. `device=["none"]` is the processor.
     The other options are those of RuntimeConfig; None lets localspec choose.
@@ -302,9 +308,10 @@ def load(
         draft_device=draft_device,
         draft_gpu_layers=draft_gpu_layers,
     )
+    require("texts", texts, 1, 1024)
     further = [copied_texts] if isinstance(copied_texts, str) else copied_texts
-    texts = (*read_texts(copy_from), *further)
-    return load_with(model, draft, runtime, remember=remember, copied_texts=texts)
+    copied = (*read_texts(copy_from), *further)
+    return load_with(model, draft, runtime, remember=remember, copied_texts=copied, texts=texts)
 
 
 def load_with(
@@ -315,6 +322,7 @@ def load_with(
     remember: bool = False,
     copied_texts: Sequence[str] = (),
     beside: Engine | None = None,
+    texts: int = 1,
 ) -> Engine:
     """Load as `load` does, with options that were checked, and files that were read.
 
@@ -329,6 +337,7 @@ def load_with(
         remember=remember,
         copied_texts=copied_texts,
         weights=beside.model if beside else None,
+        texts=texts,
     )
     try:
         library.raise_pending_interrupt()

@@ -141,20 +141,22 @@ class RuntimeConfig:
         n_ctx: int,
         kv_type: str | None = None,
         *,
+        texts: int = 1,
         snapshots: int = 0,
         branches: int = 0,
     ) -> KVSequence:
-        """Make a cache of `n_ctx` tokens for one text.
+        """Make a cache of texts of `n_ctx` tokens each, with one text in it.
 
-        kv_type: None: the target's type. snapshots, branches: see Context. Raises ModelLoadError
-        before anything is allocated if the cache does not fit in memory.
+        kv_type: None: the target's type. texts, snapshots, branches: see Context. Raises
+        ModelLoadError before anything is allocated if the cache does not fit in memory.
         """
         kv_type = kv_type or self.kv_type
-        self._require_room(header, model, n_ctx, kv_type)
+        self._require_room(header, model, n_ctx * texts, kv_type)
         return single_sequence(
             model,
             n_ctx=n_ctx,
             threads=self.threads_of(model),
+            texts=texts,
             flash_attention=self.flash,
             swa_full=self.reproducible,
             kv_type=estimate.KV_TYPES[kv_type],
@@ -165,18 +167,20 @@ class RuntimeConfig:
     def head_context_for(
         self, model: Model, header: Header, head: Head, target: KVSequence, kv_type: str
     ) -> KVSequence:
-        """Make a cache of a head for one text of its target.
+        """Make a cache of a head with one text of its target, and room for as many as that has.
 
         Raises ModelLoadError as `context_for` does.
         """
         # The last token of a text can be drafted with the rest of its block.
         n_ctx = target.n_ctx + (head.block.size if head.block else 0)
-        self._require_room(header, model, n_ctx, kv_type, mtp=head.kind == MTP)
+        texts = target.context.texts
+        self._require_room(header, model, n_ctx * texts, kv_type, mtp=head.kind == MTP)
         options: dict[str, Any] = {
             "target": target.context,
             "encoder_width": 0 if head.kind == MTP else head.target_width * len(head.layers),
             "chained": head.count > 1,
             "n_ctx": n_ctx,
+            "texts": texts,
             "threads": self.threads_of(model),
             "flash_attention": self.flash,
             "swa_full": self.reproducible,
@@ -217,6 +221,7 @@ class EngineConfig:
     """The arguments of `engine.load`, checked, and its files, read.
 
     weights: the target of another engine, which is shared if it can be; that engine frees it.
+    texts: for how many texts at once caches get room, where they share one and as many fit.
     """
 
     model: str | Path | None
@@ -225,6 +230,7 @@ class EngineConfig:
     remember: bool = False
     copied_texts: tuple[str, ...] = ()
     weights: Model | None = None
+    texts: int = 1
 
 
 def threads_for(weights: int) -> int:

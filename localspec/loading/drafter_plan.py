@@ -28,21 +28,23 @@ def plan_drafters(
     runtime: RuntimeConfig,
     weights: Model | None = None,
     *,
+    texts: int = 1,
     reserve: int = 0,
 ) -> tuple[FoundDrafters, MemoryPlan]:
     """Find the drafters, and plan the memory of all models and caches; nothing is loaded.
 
-    weights: the target, if it is in memory already. reserve: as in MemoryRequest.
+    weights: the target, if it is in memory already. texts, reserve: as in MemoryRequest.
 
     A draft model that `auto` added is left out if it does not fit, and the next one is tried.
     Raises ModelLoadError if the target or a named drafter does not fit.
     """
     found, unfit = find_drafters(request, target.files[0]), list[Path]()
-    while (
-        plan := memory_plan(
-            replace(_memory_request(found, target, runtime, weights), reserve=reserve)
-        )
-    ).no_drafter:
+
+    def plan_of(found: FoundDrafters) -> MemoryPlan:
+        request = _memory_request(found, target, runtime, weights)
+        return memory_plan(replace(request, texts=texts, reserve=reserve))
+
+    while (plan := plan_of(found)).no_drafter:
         # Another of the target's own drafters may be smaller.
         unfit += [each.facts.files[0] for each in found.drafters if each.facts]
         alone = found.without_models(plan.no_drafter)

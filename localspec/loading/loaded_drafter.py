@@ -158,10 +158,11 @@ class LoadedDrafter:
                     return place
             return runtime.head_context_for(model, header, self.head, target, self.kv_type)
         if beside is None:
+            texts = target.context.texts
             if (cells := self._cells(model, target)) > target.n_ctx:
                 with suppress(ModelLoadError):  # the memory was planned for fewer
-                    return runtime.context_for(model, header, cells, self.kv_type)
-            return runtime.context_for(model, header, target.n_ctx, self.kv_type)
+                    return runtime.context_for(model, header, cells, self.kv_type, texts=texts)
+            return runtime.context_for(model, header, target.n_ctx, self.kv_type, texts=texts)
         return sequence_beside(beside, runtime, header, self.kv_type).sequence
 
     def _cells(self, model: Model, target: KVSequence) -> int:

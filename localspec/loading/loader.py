@@ -31,7 +31,7 @@ from localspec.loading.gpu_check import check_gpus
 from localspec.loading.invariant_widths import reproducible_note
 from localspec.loading.load_check import loadable_facts
 from localspec.loading.placement_notes import drafter_note, target_notes
-from localspec.loading.places import Place, sequence_beside
+from localspec.loading.places import MAX_TEXTS, Place, sequence_beside
 from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
 from localspec.models import registry
 from localspec.models.locate import locate
@@ -130,9 +130,7 @@ class LoadedModels:
     @property
     def never_shares(self) -> str | None:
         """Why texts share no decode however much memory there is; None if they may."""
-        if self.runtime.reproducible:
-            return _REPRODUCIBLE
-        return _NO_FLASH if self.runtime.flash is False else None
+        return _never_shares(self.runtime)
 
     def new_target(self, n_ctx: int | None = None) -> KVSequence:
         """Make another cache of the target for one text; as `Slot.new_context`."""
@@ -244,7 +242,9 @@ def _load(config: EngineConfig, reserve: int, notes: Sequence[str]) -> LoadedMod
     layers, shared = facts.header.number("block_count") or 0, config.weights
     placement = shared.placement if shared else runtime.placement.for_layers(layers)
     runtime = replace(runtime, placement=placement)
-    found, plan = plan_drafters(config.draft, facts, runtime, shared, reserve=reserve)
+    shares = not _never_shares(runtime)
+    texts = min(config.texts, MAX_TEXTS) if shares else 1
+    found, plan = plan_drafters(config.draft, facts, runtime, shared, texts=texts, reserve=reserve)
     if shared and plan.placement != placement:
         raise ModelLoadError(f"there is no room beside another engine: {'; '.join(plan.notes)}")
     only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
@@ -263,6 +263,7 @@ def _load(config: EngineConfig, reserve: int, notes: Sequence[str]) -> LoadedMod
             weights,
             facts.header,
             plan.context,
+            texts=plan.texts,
             snapshots=plan.snapshots,
             branches=further_branches(found, runtime),
         )
@@ -301,6 +302,12 @@ def _load(config: EngineConfig, reserve: int, notes: Sequence[str]) -> LoadedMod
         watch=thread_watch(weights, asked, runtime),
         drafter_place=drafter_place,
     )
+
+
+def _never_shares(runtime: RuntimeConfig) -> str | None:
+    if runtime.reproducible:
+        return _REPRODUCIBLE
+    return _NO_FLASH if runtime.flash is False else None
 
 
 def _calibrated(

@@ -7,6 +7,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import layers_of
@@ -22,6 +23,7 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 class ModelMemory:
     """The memory of one model for several contexts. Call `close` at the end.
 
+    n_ctx, texts in all methods: as in ContextSizes.
     placement: of the model; split rows are counted by layers. flash_attention: as in
     RuntimeConfig. swa_full, snapshots, branches: as in Context. mtp: whether the model are heads of
     multi-token prediction in this file. inside: whether this file is their target's: then their
@@ -63,22 +65,22 @@ class ModelMemory:
             mtp=mtp,
         )
         self._experts = re.compile(placement.experts_pattern or "$^")
-        self._by_device: dict[tuple[int, str], Counter[str]] = {}
+        self._by_device: dict[tuple[int, str, int], Counter[str]] = {}
 
-    def estimated_bytes(self, n_ctx: int, kv_type: str) -> int | None:
+    def estimated_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int | None:
         """Estimate the bytes in all; None where the header does not tell the size of the cache."""
-        context = self._contexts.estimated_bytes(n_ctx, kv_type)
+        context = self._contexts.estimated_bytes(n_ctx, kv_type, texts)
         return None if context is None else self._size + context
 
-    def least_bytes(self, n_ctx: int, kv_type: str) -> int:
+    def least_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int:
         """Return bytes in all that the model and its cache take in any case."""
-        return self._size + self._contexts.least_bytes(n_ctx, kv_type)
+        return self._size + self._contexts.least_bytes(n_ctx, kv_type, texts)
 
-    def bytes_by_device(self, n_ctx: int, kv_type: str) -> Counter[str]:
+    def bytes_by_device(self, n_ctx: int, kv_type: str, texts: int = 1) -> Counter[str]:
         """Return bytes by device: from the library, or the estimate where it cannot say."""
-        key = n_ctx, kv_type
+        key = n_ctx, kv_type, texts
         if key not in self._by_device:
-            self._by_device[key] = self._ask_library(n_ctx, kv_type)
+            self._by_device[key] = self._ask_library(*key)
         return self._by_device[key]
 
     @property
@@ -90,11 +92,11 @@ class ModelMemory:
         """Free what the library holds for its answers."""
         self._contexts.close()
 
-    def _ask_library(self, n_ctx: int, kv_type: str) -> Counter[str]:
-        needed = self._contexts.bytes_by_device(n_ctx, kv_type)
+    def _ask_library(self, *size_of_context: Any) -> Counter[str]:
+        needed = self._contexts.bytes_by_device(*size_of_context)
         if needed is None:
             # Of most heads, whose contexts need that of their target.
-            size = self.estimated_bytes(n_ctx, kv_type) or self.least_bytes(n_ctx, kv_type)
+            size = self.estimated_bytes(*size_of_context) or self.least_bytes(*size_of_context)
             return Counter({self._contexts.last_device: size})
         needed.update(self._weights())
         needed[HOST] += self._vocabulary

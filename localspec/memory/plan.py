@@ -49,9 +49,9 @@ class MemoryRequest:
     optional_drafter: whether they may be left out, because nobody asked for them. kv_type to
     flash_attention: as in RuntimeConfig. swa_full, snapshots, branches: of the target, as in
     Context; no snapshots are made where an optional drafter is left out.
-    reserve: bytes that stay free on each device, beside what always does. matrix_heads: drafters
-    without a cache: their weights take main memory, and the target's output
-    matrix a second time where they have none.
+    texts: at once; as many as fit without giving up anything. reserve: bytes that stay free on each
+    device, beside what always does. matrix_heads: drafters without a cache: their weights take main
+    memory, and the target's output matrix a second time where they have none.
     """
 
     target: Facts
@@ -69,6 +69,7 @@ class MemoryRequest:
     branches: int = 0
     matrix_heads: tuple[Facts, ...] = ()
     target_loaded: bool = False
+    texts: int = 1
     reserve: int = 0
 
 
@@ -79,7 +80,8 @@ class MemoryPlan:
     context: tokens of text. no_drafter: why the drafter is left out, if it is. notes: what else is
     less than requested, and why, one line each. needed: bytes that the whole request takes, on all
     devices together. refusal: why nothing fits and what to do, in one line; None where this fits.
-    snapshots: as requested, or 0 without the drafter. placement, drafter_placement: as in
+    snapshots: as requested, or 0 without the drafter. texts: for how many the caches have room.
+    placement, drafter_placement: as in
     RuntimeConfig.
     """
 
@@ -92,6 +94,7 @@ class MemoryPlan:
     snapshots: int = 0
     placement: Placement = DEFAULT
     drafter_placement: Placement | None = None
+    texts: int = 1
 
 
 def memory_plan(request: MemoryRequest, free: FreeMemory | None = None) -> MemoryPlan:
@@ -171,12 +174,25 @@ class _Search:
         )
         estimate = self._estimate(requested)
         if estimate is not None and self._is_ample(estimate):
-            return replace(requested, needed=estimate)
+            return self._for_several_texts(replace(requested, needed=estimate))
         requested = replace(requested, needed=self._needed(requested).total())
         for plan in self._plans(requested):
             if not self._shortage(plan):
-                return plan
+                return self._for_several_texts(plan)
         return replace(plan, refusal=self._refusal(plan))
+
+    def _for_several_texts(self, plan: MemoryPlan) -> MemoryPlan:
+        """Return a plan that fits, with room for as many texts as fit, too."""
+        whole = replace(plan, texts=self._request.texts)
+        estimate = self._estimate(whole)
+        if estimate is not None and self._is_ample(estimate):
+            return whole
+        fitting = bisect_left(
+            range(2, self._request.texts + 1),
+            True,
+            key=lambda texts: self._shortage(replace(plan, texts=texts)) is not None,
+        )
+        return replace(plan, texts=1 + fitting)
 
     def close(self) -> None:
         for model in self._opened.values():
@@ -185,7 +201,8 @@ class _Search:
     def _estimate(self, plan: MemoryPlan) -> int | None:
         """Return the bytes in all by the headers alone; None where these do not tell."""
         found = [
-            model.estimated_bytes(plan.context, kv_type) for model, kv_type in self._models(plan)
+            model.estimated_bytes(plan.context, kv_type, plan.texts)
+            for model, kv_type in self._models(plan)
         ]
         known = [size for size in found if size is not None]
         return self._matrix_heads_bytes(plan) + sum(known) if len(known) == len(found) else None
@@ -320,12 +337,13 @@ class _Search:
         """Whether even asking the library would take too much memory, or is in vain."""
         most = self._free.total
         least = self._least(plan)
-        return least > _HOPELESS * most or _HOPELESS * cell_bytes(plan.context) > most
+        return max(least / _HOPELESS, _HOPELESS * cell_bytes(plan.context * plan.texts)) > most
 
     def _least(self, plan: MemoryPlan) -> int:
-        models = self._models(plan)
-        least = sum(model.least_bytes(plan.context, kv_type) for model, kv_type in models)
-        return self._matrix_heads_bytes(plan) + least
+        return self._matrix_heads_bytes(plan) + sum(
+            model.least_bytes(plan.context, kv_type, plan.texts)
+            for model, kv_type in self._models(plan)
+        )
 
     def _matrix_heads_bytes(self, plan: MemoryPlan) -> int:
         """Return the bytes of heads without a cache."""
@@ -343,7 +361,7 @@ class _Search:
             return Counter({HOST: self._least(plan)})
         needed = Counter({HOST: self._matrix_heads_bytes(plan)})
         for model, kv_type in self._models(plan):
-            needed.update(model.bytes_by_device(plan.context, kv_type))
+            needed.update(model.bytes_by_device(plan.context, kv_type, plan.texts))
         return needed
 
     def _shortage(self, plan: MemoryPlan) -> Shortage | None:

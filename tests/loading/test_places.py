@@ -4,16 +4,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import llama_cpp
 import pytest
 from fakes.pycode import load as load_pycode
 from fakes.tiny import write_tiny
 
+import localspec
 from localspec import Engine, Session
 from localspec.conversation.events import Notice
-from localspec.errors import ModelLoadError
+from localspec.errors import InvalidValueError, ModelLoadError
 from localspec.gguf.check import check_generative
+from localspec.llama import moves
 from localspec.llama.context import Context
 from localspec.llama.dry_run import ContextMemory, DryModel
 from localspec.llama.placement import ON_PROCESSOR
@@ -72,6 +75,44 @@ def test_a_cache_grows_by_doubling(load: Load) -> None:
         sessions = opened(load(), undo, 5)
         assert len(set(contexts(sessions))) == 1
         assert contexts(sessions)[0].texts == 8
+
+
+@pytest.mark.parametrize("draft", ["none", "auto"])
+def test_a_cache_for_as_many_texts_as_are_meant_never_grows(
+    draft: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts, settings = ["List files by size", "def f", "a b a b"], {"max_tokens": 20, "seed": 3}
+    with localspec.load(draft=draft, context=N_CTX, threads=1) as alone:
+        expected = [alone.generate(each, **settings).token_ids for each in prompts]
+    monkeypatch.setattr(moves, "resize", Mock(side_effect=AssertionError("it grows")))
+    with localspec.load(draft=draft, context=N_CTX, threads=1, texts=3) as engine:
+        drafting = engine.drafter_set.sequences.values()
+        assert [each.context.texts for each in (engine.slot.target, *drafting)] == [3] * (
+            1 + len(engine.drafter_set.sequences)
+        )
+        found = [each.token_ids for each in engine.generate(prompts, **settings)]
+        shared = {id(slot.target.context) for slot in engine._slots.all}
+    assert found == expected
+    assert len(shared) == 1
+
+
+def test_a_head_has_room_for_as_many_texts_as_its_target() -> None:
+    head = Path(__file__).parents[1] / "trained" / "eagle3-terminal-9m-q8_0.gguf"
+    with localspec.load(draft=str(head), context=N_CTX, threads=1, texts=3) as engine:
+        (sequence,) = engine.drafter_set.sequences.values()
+        assert sequence.context.texts == engine.slot.target.context.texts == 3
+
+
+@pytest.mark.parametrize("options", [{"reproducible": True}, {"flash_attention": False}])
+def test_texts_that_share_no_cache_get_no_room_in_one(options: dict[str, Any]) -> None:
+    with localspec.load(draft="none", context=N_CTX, threads=1, texts=3, **options) as engine:
+        assert engine.slot.target.context.texts == 1
+
+
+@pytest.mark.parametrize("texts", [0, 1025])
+def test_a_number_of_texts_that_makes_no_sense(texts: int) -> None:
+    with pytest.raises(InvalidValueError, match=f"texts is {texts}; it must be"):
+        localspec.load(texts=texts)
 
 
 def test_by_one_where_twice_does_not_fit(

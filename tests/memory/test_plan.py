@@ -33,12 +33,17 @@ def request() -> MemoryRequest:
 
 
 def needed(
-    path: Path | None, context: int = CONTEXT, kv_type: str = "f16", *, snapshots: int = 0
+    path: Path | None,
+    context: int = CONTEXT,
+    kv_type: str = "f16",
+    *,
+    snapshots: int = 0,
+    texts: int = 1,
 ) -> int:
     assert path is not None
     model = ModelMemory(facts_of(path), ON_PROCESSOR, flash_attention=None, snapshots=snapshots)
     try:
-        return model.bytes_by_device(context, kv_type).total()
+        return model.bytes_by_device(context, kv_type, texts).total()
     finally:
         model.close()
 
@@ -52,6 +57,18 @@ def test_all_is_kept_where_it_fits(free: int) -> None:
     plan = memory_plan(request(), FreeMemory({HOST: free}))
     assert plan == MemoryPlan(CONTEXT, "f16", needed=plan.needed, placement=ON_PROCESSOR)
     assert plan.needed == pytest.approx(BOTH, rel=0.2)
+
+
+@pytest.mark.parametrize("texts", [1, 2, 3, 4])
+@pytest.mark.parametrize("less", [0, 1])
+def test_there_is_room_for_as_many_texts_as_fit(texts: int, less: int) -> None:
+    for_texts = needed(PAIR.target, texts=texts) + needed(PAIR.drafter, texts=texts)
+    plan = memory_plan(replace(request(), texts=4), FreeMemory({HOST: for_texts - less}))
+    assert plan.texts == max(1, texts - less)
+    # Nothing is given up for a further text, only where not even one fits.
+    assert (plan.context, plan.drafter_kv_type) == (CONTEXT, "q8_0" if texts == less else "f16")
+    ample = memory_plan(replace(request(), texts=4), FreeMemory({HOST: 100 * for_texts}))
+    assert (ample.texts, ample.notes) == (4, ())
 
 
 def test_a_drafter_nobody_asked_for_goes_first() -> None:
