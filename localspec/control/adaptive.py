@@ -64,9 +64,8 @@ class AdaptivePolicy:
         self.clock = clock
         self.rows = rows or RowBudget().new_share()
         self._deepest = min(deepest, WIDEST - 1)
-        costs_of = costs.drafter
-        self.all_candidates = [Candidate(each, costs_of(each.name), prior) for each in drafters]
-        self.candidates = self.all_candidates  # without those that have failed in this text
+        self.all_candidates = [Candidate(d, costs.drafter(d.name), prior) for d in drafters]
+        self.candidates = self.all_candidates  # without those that were lost in this text
         self.use_costs(costs)
         self._running: RunningDraft | None = None
         # Survivals and drafting (see Offer) of a candidate that found no round.
@@ -88,20 +87,22 @@ class AdaptivePolicy:
             candidate.cost = costs.drafter(candidate.drafter.name)
 
     def begin(self) -> None:
-        """Start a generation. Costs and acceptance rates are kept, also of failed drafters."""
+        """Start a generation. Costs and acceptance rates are kept, also of those that were lost."""
         if self._generated:
             self._expected_tokens = (self._expected_tokens + self._generated) / 2
         self._generated = 0
         self.rows.offer.risk = 0.0
         self.rows.ask_all()
         self.candidates = self.all_candidates
-        for candidate in self.candidates:
-            candidate.begin_text()
+        for each in self.candidates:
+            each.begin_text()
 
-    def lose(self, drafter: Drafter) -> None:
-        """Do without a drafter that cannot draft any more in this text."""
-        self.candidates = [each for each in self.candidates if each.drafter is not drafter]
+    def lose(self, drafter: Drafter, *, for_good: bool) -> None:
+        """Do without a drafter that cannot draft any more."""
         self._running = None
+        self.candidates = [each for each in self.candidates if each.drafter is not drafter]
+        if for_good:
+            self.all_candidates = [c for c in self.all_candidates if c.drafter is not drafter]
 
     def reads(self, drafter: Drafter, lacking: int = 0) -> bool:
         """Whether to show a drafter hidden rows: not if reading them has not paid for long."""

@@ -99,7 +99,7 @@ class FixedDepth:
             depth = self._depth if self.drafters else 0
             self._rows.offer.bring([0.0] * depth, Drafting([0.0] * (depth + 1)), depth)
 
-    def lose(self, drafter: Drafter) -> None:
+    def lose(self, drafter: Drafter, *, for_good: bool) -> None:
         """Draft with the others."""
         self.drafters = [each for each in self.drafters if each is not drafter]
 

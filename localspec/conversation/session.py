@@ -85,7 +85,7 @@ class Session(Closing, AsyncQuestions):
         self._closed = False
         self._slot = engine.open_slot()
         # What the engine's `notes` have said.
-        self._noted = set(self._slot.loaded.notes)
+        self._noted = {*self._slot.loaded.notes, engine.device_failures}
         # Runs when the session is garbage-collected without `close`.
         self._give_back_slot = finalize(self, engine.leave, self._slot)
 
@@ -372,7 +372,8 @@ class Session(Closing, AsyncQuestions):
     def _notices(self) -> Sequence[str]:
         """What the user was not told yet: merged turns, and what changed about the models."""
         merged, loaded = self._transcript.merged, self._slot.loaded
-        lines = (loaded.apart, loaded.threads_note, loaded.drafters.lost)
+        failures = self.engine.device_failures
+        lines = (loaded.apart, loaded.threads_note, loaded.drafters.lost, failures)
         notices = [line for line in (_MERGE_NOTICE if merged else None, *lines) if line]
         new = [line for line in notices if line not in self._noted]
         self._noted.update(new)

@@ -62,6 +62,8 @@ class Dflash(RowReader):
         if depth < 1 or not readable or known + block.size > self._cache.n_ctx or limit.cancelled():
             return NOTHING
         yield from self._fill_cache()
+        if known != len(self._read):  # the cache was lost with its device
+            return NOTHING
         scores = yield Pass(
             self._cache,
             [self._text[-1], *[block.mask] * (block.size - 1)],

@@ -57,7 +57,8 @@ class ChainedMtp(Mtp):
     only where all of them have drawn.
 
     Behind one head's pass, another text may take cells of a sliding window which the next head
-    needs: then the pairs are lost, and the head drafts nothing until the text is read again.
+    needs, or find that the device has failed: then the pairs are lost, and the head drafts nothing
+    until the text is read again.
     """
 
     def __init__(self, cache: HeadCache, *, count: int, **options: Any) -> None:
@@ -75,7 +76,8 @@ class ChainedMtp(Mtp):
         start, tokens = self._pairs, self._text[self._pairs :]
         states = self._states_of_next(len(tokens))
         for head in range(self._heads):
-            if self._cache.truncate(start) < start:
+            held = len(self._cache.tokens)
+            if self._cache.truncate(start) < start or (head and not held):
                 return
             scores = yield Pass(
                 self._cache,
@@ -99,7 +101,8 @@ class ChainedMtp(Mtp):
             tokens = tokens[len(chunk) :]
             states = self._states_of_next(len(chunk))
             for head in range(self._heads):
-                if self._cache.truncate(self._pairs) < self._pairs:
+                held = len(self._cache.tokens)
+                if self._cache.truncate(self._pairs) < self._pairs or (head and not held):
                     self._cut_pairs(self._pairs)
                     return scores
                 scores = yield Pass(

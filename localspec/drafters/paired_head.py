@@ -67,6 +67,8 @@ class PairedHead(RowReader):
 
         tokens: the text without its pending token.
         """
+        # What is left, where the head's device has failed in the text before.
+        self._cache.truncate(len(self._cache.tokens))
         self._follow_cache(tokens)
         self._mark()
         kept = common_prefix(self._read, tokens)

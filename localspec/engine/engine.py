@@ -70,8 +70,13 @@ class Engine(Closing, Texts):
         """
         apart = dict.fromkeys(each.loaded.apart for each in self._slots.further)
         crowded = crowded_note(self.drafter_set, len(self._slots.all))
-        failed = self._slots.failures
-        return (*self.slot.loaded.notes, *(note for note in (*apart, crowded, failed) if note))
+        further = (*apart, crowded, self.device_failures)
+        return (*self.slot.loaded.notes, *(note for note in further if note))
+
+    @property
+    def device_failures(self) -> str | None:
+        """How often a device has failed, and where, in one line; None where none has."""
+        return self._slots.failures
 
     @property
     def slot(self) -> Slot:

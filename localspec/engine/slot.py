@@ -14,7 +14,7 @@ from localspec.engine.generation import Generation, Token
 from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.state_store import StateStore
-from localspec.errors import WorkerError
+from localspec.errors import LOST
 from localspec.generation_config import GenerationConfig, require
 from localspec.llama import library
 from localspec.llama.batch_invariance import InvariantWidth
@@ -74,10 +74,10 @@ class _Cache:
 
 @contextmanager
 def _unless_lost(cache: _Cache) -> Iterator[None]:
-    """Copy a cache; that of a drafter is left out if its machine turns out to be gone."""
+    """Copy a cache; that of a drafter is left out if its machine or device turns out to be gone."""
     try:
         yield
-    except WorkerError:
+    except LOST:
         if not cache.of_drafter:
             raise
 
@@ -253,9 +253,9 @@ class Slot:
                 [each for each in slot._caches() if not each.is_lost] for slot in (self, other)
             ]
             for mine, theirs in zip(*caches, strict=True):
-                theirs.sequence.roll_back()
-                if not mine.sequence.share(theirs.sequence, theirs.sequence.memory.length):
-                    with _unless_lost(theirs):
+                with _unless_lost(theirs):
+                    theirs.sequence.roll_back()
+                    if not mine.sequence.share(theirs.sequence, theirs.sequence.memory.length):
                         mine.sequence.restore(theirs.sequence.state())
 
     def save(self, key: str, store: StateStore) -> str | None:
@@ -279,8 +279,9 @@ class Slot:
             self.stop()
             for cache in self._caches(key):
                 states = store.load(cache.key, self._origin(cache))
-                if cache.restore(states):
-                    continue
+                with _unless_lost(cache):
+                    if cache.restore(states):
+                        continue
                 if cache.sequence is self.target:
                     missing = (
                         "it does not fit this context"

@@ -46,21 +46,19 @@ class Slots:
     @property
     def failures(self) -> str | None:
         """Say how often a device has failed, and where; None where none has."""
-        names: dict[Context, str] = {}
+        drafting: dict[Context, str] = {}
         for slot in self.all:
-            drafting = slot.loaded.drafter_set.sequences
-            names |= {each.context: f" while {name} drafted" for name, each in drafting.items()}
-            names[slot.target.context] = ""
+            for name, sequence in slot.loaded.drafter_set.sequences.items():
+                drafting[sequence.context] = f" while {name} drafted"
+        where = {slot.target.context: "" for slot in self.all} | drafting
         failed = [
-            f"{'once' if each.failures == 1 else f'{each.failures} times'}{while_drafting}"
-            for each, while_drafting in names.items()
+            f"{'once' if each.failures == 1 else f'{each.failures} times'}{words}"
+            for each, words in where.items()
             if each.failures
         ]
-        return (
-            f"the device has failed {' and '.join(failed)}; texts were read again"
-            if failed
-            else None
-        )
+        if not failed:
+            return None
+        return f"the device has failed {' and '.join(failed)}; what was lost there is read again"
 
     def open(self) -> Slot:
         """A slot for a session; give it back with `leave`.

@@ -89,7 +89,7 @@ class EveryPlace:
     def learn(self, step: Step) -> None:
         """Nothing is learnt."""
 
-    def lose(self, drafter: Drafter) -> None:
+    def lose(self, drafter: Drafter, *, for_good: bool) -> None:
         """Note no more drafts."""
         self.drafters = ()
 

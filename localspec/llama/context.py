@@ -76,13 +76,8 @@ class Context:
         self.head_contexts: list[Context] = []
         self.has_failed, self.failures, self.renewals = False, 0, 0
         self._n_ctx = n_ctx
-        self._options: dict[str, Any] = {
-            "threads": threads,
-            "flash_attention": flash_attention,
-            "kv_type": kv_type,
-            "swa_full": swa_full,
-            "snapshots": snapshots,
-        }
+        self._options: dict[str, Any] = {"threads": threads, "flash_attention": flash_attention}
+        self._options |= {"kv_type": kv_type, "swa_full": swa_full, "snapshots": snapshots}
         self.sequences: list[KVSequence] = []
         self._handle: Any = self.new_handle(texts)
         self._set_up()
@@ -96,7 +91,10 @@ class Context:
 
     @property
     def handle(self) -> Any:
-        """The library's context, made anew if it was lost. Raises LocalspecError after `close`."""
+        """The library's context, made anew if it was lost.
+
+        Raises LocalspecError after `close`, and DeviceError where memory is too small for another.
+        """
         if self._handle is None:
             if not self.has_failed:
                 raise LocalspecError("this context was closed; load the model again")
@@ -121,7 +119,8 @@ class Context:
     def set_threads(self, threads: int) -> None:
         """Compute with so many CPU threads from the next decode on."""
         self._options["threads"] = threads
-        llama_cpp.llama_set_n_threads(self.handle, threads, threads)
+        if self._handle:
+            llama_cpp.llama_set_n_threads(self._handle, threads, threads)
 
     def new_sequence(self) -> KVSequence:
         """Give a place to another text. Raises LocalspecError if all places are taken."""
@@ -364,6 +363,7 @@ class Context:
         handle, self._handle = self._handle, None
         if handle:
             llama_cpp.llama_free(handle)
+            self.hidden.forget()
 
     def begin_anew(self) -> None:
         """Make the library's context anew; texts are evaluated again with their next passes."""

@@ -56,7 +56,7 @@ def new_context(model: Model, params: Any) -> Any:
 
     Raises ModelLoadError if it fails, OutOfMemoryError for lack of memory.
     """
-    library.clear_log()
+    model.clear_log()
     handle = llama_cpp.llama_init_from_model(model.handle, params)
     if not handle:
         model.require_workers()

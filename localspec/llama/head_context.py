@@ -21,10 +21,10 @@ _CHUNK = 64
 
 
 class HeadSequence(KVSequence):
-    """What a head keeps of one text. Once its device has failed, that is nothing.
+    """What a head keeps of one text. When its context is made anew, that is nothing.
 
-    Passes that were asked for before that would stand behind nothing: they are refused until the
-    head has looked, by `truncate`, what is left.
+    Passes that were asked for before would stand behind nothing: they are refused until the drafter
+    has looked, by `truncate`, what is left.
     """
 
     was_lost = False
@@ -130,10 +130,11 @@ class HeadContext(Context):
             moves.begin_anew(self)
 
     def begin_anew(self) -> None:
-        super().begin_anew()
+        # First, as an interrupt may come at any place.
         for sequence in self.sequences:
             if isinstance(sequence, HeadSequence):
                 sequence.lose()
+        super().begin_anew()
 
     def _require_widths(self, passes: Sequence[Pass]) -> None:
         """Raise LocalspecError for rows of another width, which the library would read beyond."""

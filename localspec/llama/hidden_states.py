@@ -101,6 +101,11 @@ class HiddenStates:
             self._switch(layer, on=False)
             self.layers.remove(layer)
 
+    def forget(self) -> None:
+        """The library's context is freed: nothing is handed out any more."""
+        self.layers.clear()
+        self.gives_output = False
+
     def _switch(self, layer: int, *, on: bool) -> None:
         if layer < self.n_layer:
             _function("llama_set_embeddings_layer_inp")(self._handle, layer, on)

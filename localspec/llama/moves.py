@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import llama_cpp
 
-from localspec.errors import DeviceError, ModelLoadError
+from localspec.errors import LOST, DeviceError, ModelLoadError
 
 if TYPE_CHECKING:
     from localspec.llama.context import Context
@@ -41,15 +41,15 @@ def renew(context: "Context") -> None:
     """Make a cache anew, and those of heads beside it, as its device has failed.
 
     No scores may be in use. All texts are lost there, and evaluated again with their next passes.
-    Raises DeviceError if memory is too small now: the next use tries again. So it is with a head,
-    of which nothing is raised here.
+    Raises DeviceError if memory is too small now: the next use tries again. For a head nothing is
+    raised: its next use tries again.
     """
     for each in (*reversed(context.head_contexts), context):
         each.has_failed = True
         each.free()
     begin_anew(context)
     for head in context.head_contexts:
-        with suppress(DeviceError):
+        with suppress(*LOST):
             begin_anew(head)
 
 

@@ -15,7 +15,7 @@ from localspec.llama.batch import Batch
 from localspec.llama.context import Context
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
-from localspec.llama.moves import emptied
+from localspec.llama.moves import begin_anew, emptied
 from localspec.llama.rollback import Memory
 from localspec.llama.sequence import KVSequence
 from localspec.speculation.passes import Pass
@@ -53,8 +53,16 @@ class SharedContext(HeadContext):
         self._set_up()
 
     def renew(self) -> None:
-        """It is made anew with its target's cache, which it would empty."""
-        raise DeviceError(f"the device has failed, and {self.model.path.name} waits for its target")
+        """It is made anew with its target's cache; if memory was too small then, beside it.
+
+        Raises DeviceError before, and where memory is still too small.
+        """
+        if self._target.has_failed:
+            name = self.model.path.name
+            raise DeviceError(f"the device has failed, and {name} waits for its target")
+        with emptied(self._target):
+            self.free()
+            begin_anew(self)
 
     def _timed_run(self) -> float:
         try:
@@ -85,11 +93,11 @@ class SharedSequence(KVSequence):
     def require_possible(self, requested: Pass) -> None:
         """Raise LocalspecError for a pass of several rows, which would stand behind each other.
 
-        DeviceError where the target's cache has lost the text.
+        DeviceError where the target's cache lacks tokens of the text.
         """
         super().require_possible(requested)
         if self.cells < len(self.text.tokens):
-            raise DeviceError(f"the text that {self.model.path.name} reads is being read again")
+            raise DeviceError(f"the text of {self.model.path.name} must be read again")
         if len(requested) != 1:
             raise LocalspecError(
                 f"{self.model.path.name} computes one row of a text in a pass, not {len(requested)}"

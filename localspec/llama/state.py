@@ -28,6 +28,8 @@ class State:
 
 def state_of(text: "KVSequence") -> State:
     """As `KVSequence.state`."""
+    if text.context.has_failed:
+        text.context.renew()
     text.roll_back()
     data = text.memory.copy() if text.memory.length else None
     if data is None:

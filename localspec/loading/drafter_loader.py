@@ -7,6 +7,7 @@ from pathlib import Path
 from localspec.drafters.spec import PARD
 from localspec.drafters.translation import Translation
 from localspec.errors import (
+    DeviceError,
     DrafterMismatchError,
     InvalidValueError,
     LocalspecError,
@@ -75,6 +76,8 @@ class LoadedDrafters:
                 sequence = beside.of_model(each.model) if each.model else None
                 try:
                     members.append(each.for_sequence(target, runtime, self.sources, sequence))
+                except DeviceError:  # memory is too small for what was lost with a device
+                    continue
                 except WorkerError:
                     if each.is_lost:
                         continue

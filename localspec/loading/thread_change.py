@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from localspec.control.cost_model import CostModel
 from localspec.control.cost_profile import CostProfile
-from localspec.errors import ModelLoadError, WorkerError
+from localspec.errors import LOST, ModelLoadError
 from localspec.llama.sequence import KVSequence
 from localspec.loading import equal_digits
 from localspec.loading.calibration import calibrate
@@ -76,7 +76,7 @@ def thread_change(loaded: LoadedModels, busy: float) -> ThreadChange | None:
         digits = loaded.digits and equal_digits.measured(
             loaded.target.model, loaded.header, runtime
         )
-    except (ModelLoadError, WorkerError):
+    except (ModelLoadError, *LOST):
         return None
     count = runtime.threads_of(loaded.target.model)
     again = f"threads: {count} again, the usual number: other programs keep {busy:.1f} cores busy"

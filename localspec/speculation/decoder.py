@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from localspec.errors import LOST, DrafterMismatchError
+from localspec.errors import LOST, DrafterMismatchError, WorkerError
 from localspec.sampling.prefix import Prefix
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import NOTHING, ROOT, Draft, require_known, require_tree
@@ -259,8 +259,8 @@ class Decoder:
             limit = limit.to(decision.depth, decision.go_on)
             try:
                 draft = yield from proposal(decision.drafter, limit)
-            except LOST:
-                self._lose(decision.drafter)
+            except LOST as error:
+                self._lose(decision.drafter, error)
                 return PLAIN_STEP, NOTHING
         require_tree(draft, decision.drafter.name)
         draft = self._scorable(draft, decision.drafter.name).first(decision.depth)
@@ -390,11 +390,11 @@ class Decoder:
         """Tell a drafter something; if what it computes on is gone, go on without it."""
         try:
             yield
-        except LOST:
-            self._lose(drafter)
+        except LOST as error:
+            self._lose(drafter, error)
 
-    def _lose(self, drafter: Drafter) -> None:
+    def _lose(self, drafter: Drafter, error: Exception) -> None:
         """Go on without a drafter, as what it computes on is gone."""
-        self.policy.lose(drafter)
+        self.policy.lose(drafter, for_good=isinstance(error, WorkerError))
         self._readers = [each for each in self._readers if each is not drafter]
         self._reading = [each for each in self._reading if each is not drafter]

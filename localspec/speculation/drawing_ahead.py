@@ -12,11 +12,12 @@ class DrawingAhead:
     """The tokens that a drafter draws during one pass of the target.
 
     drafter: of the draft; None: of a plain step. tokens: the most that it draws. lose: called with
-    a drafter whose machine is gone. passes: for `Pass.meanwhile`; None if it draws nothing.
+    a drafter whose machine or device is gone, and the error. passes: for `Pass.meanwhile`; None if
+    it draws nothing.
     """
 
     def __init__(
-        self, drafter: Drafter | None, tokens: int, lose: Callable[[Drafter], None]
+        self, drafter: Drafter | None, tokens: int, lose: Callable[[Drafter, Exception], None]
     ) -> None:
         self.passes: Passes[None] | None = None
         if drafter and tokens > 0:
@@ -34,5 +35,5 @@ class DrawingAhead:
     def _drawing(self, tokens: int) -> Passes[None]:
         try:
             yield from cast(AheadDrafter, self._drafter).passes_ahead(tokens)
-        except LOST:
-            self._lose(self._drafter)
+        except LOST as error:
+            self._lose(self._drafter, error)

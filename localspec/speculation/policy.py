@@ -146,8 +146,11 @@ class Policy(Protocol):
         """Learn from a step that is done."""
         ...
 
-    def lose(self, drafter: Drafter) -> None:
-        """Do without a drafter that cannot draft any more, from this step to the text's end."""
+    def lose(self, drafter: Drafter, *, for_good: bool) -> None:
+        """Do without a drafter that cannot draft any more, from this step on.
+
+        for_good: also in texts to come; else to the end of this one.
+        """
         ...
 
     def plain_time(self, step: Step) -> float | None:

@@ -575,7 +575,7 @@ def test_others_know_the_depth_of_a_fixed_draft() -> None:
     assert (offer.depth, offer.decided) == (3, True)
     policy.learn(Step([1] * 3, 3, 4, [1], 1.0, 0.0, others=(1,)))
     assert (offer.depth, offer.decided) == (3, True), "also the next one"
-    policy.lose(drafter)
+    policy.lose(drafter, for_good=False)
     policy.begin()
     assert budget.new_share().others[0].depth == 0
 

@@ -177,7 +177,7 @@ class Erratic:
     def plain_time(self, step: Step) -> None:
         return None
 
-    def lose(self, drafter: Drafter) -> None:
+    def lose(self, drafter: Drafter, *, for_good: bool) -> None:
         raise AssertionError
 
     def padded(self, width: int) -> int:

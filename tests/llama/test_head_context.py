@@ -179,13 +179,14 @@ def test_a_lost_context_is_made_anew_with_its_next_use_and_stays_closed_if_it_wa
     target, head = models.contexts()
     first, second = target.new_sequence(), target.new_sequence()
     first.extend(prompt(1, 12))
+    of_head = head.new_sequence()
     with monkeypatch.context() as patch:
         patch.setattr(target, "new_handle", Mock(side_effect=ModelLoadError("no memory")))
         for use in (target.renew, first.roll_back, lambda: target.resize(TEXTS + 1)):
             with pytest.raises(DeviceError, match="no memory"):
                 use()
         with pytest.raises(DeviceError, match="no memory"):
-            head.new_sequence().truncate(0)
+            of_head.truncate(0)
         second.close()
     assert first.truncate(12) == 0
     assert (target.has_failed, head.has_failed) == (False, False)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import llama_cpp
 import numpy as np
@@ -18,7 +19,7 @@ from fakes.numpy_gemma4 import AssistantOracle
 from fakes.tiny import N_VOCAB
 
 from localspec.drafters.assistant import Assistant
-from localspec.errors import DeviceError, LocalspecError
+from localspec.errors import DeviceError, LocalspecError, ModelLoadError
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
@@ -172,11 +173,24 @@ def test_an_assistant_whose_device_has_failed_waits_until_its_target_has_read_th
     with pytest.raises(DeviceError, match="waits for its target"):
         shared.decode([waiting])
     target.renew()
-    with pytest.raises(DeviceError, match="is being read again"):
+    with pytest.raises(DeviceError, match="must be read again"):
         shared.decode([waiting])
     assert logits_after(text, models, sequence) < TOLERANCE
     shared.decode([waiting])
     assert (shared.failures, target.failures, target.renewals) == (1, 0, 1)
+    # With too little memory for it, the target goes on alone; later it is made beside the target.
+    with monkeypatch.context() as patch:
+        patch.setattr(shared, "new_handle", Mock(side_effect=ModelLoadError("no memory")))
+        target.renew()
+        assert logits_after([*text, 7], models, sequence) < TOLERANCE
+        with pytest.raises(DeviceError, match="no memory"):
+            shared.decode([waiting])
+    evaluated = sequence.evaluated
+    shared.decode([waiting])
+    target.resize(2)
+    shared.decode([waiting])
+    assert sequence.evaluated == evaluated
+    assert logits_after([*text, 7, 7], models, sequence) < TOLERANCE
 
 
 def test_a_target_that_makes_room_keeps_its_assistant(models: Models) -> None:
