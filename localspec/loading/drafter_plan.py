@@ -19,7 +19,8 @@ from localspec.loading.drafter_finder import (
 )
 from localspec.memory.available import HOST, free_memory
 from localspec.memory.model_memory import ModelMemory
-from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
+from localspec.memory.plan import memory_plan
+from localspec.memory.request import MemoryPlan, MemoryRequest
 
 
 def plan_drafters(

@@ -80,6 +80,21 @@ class FreeMemory:
         worst = max(found, key=lambda each: each.needed - each.free, default=None)
         return worst if worst and worst.needed > worst.free else None
 
+    def crowding(self, needed: Mapping[str, int]) -> str | None:
+        """Say in one line what other programs must give up; None if nothing.
+
+        A system lends a GPU more of main memory than is free (Apple's), and makes room when it is
+        used.
+        """
+        both, free = sum(needed.get(device, 0) for device in self._sharing), self.by_device[HOST]
+        if not self.unified or both <= free:
+            return None
+        return (
+            f"{format_bytes(both)} of main memory are needed, and {format_bytes(free)} are free: "
+            "what other programs hold is moved to the disk, which takes time; close some of them, "
+            "or pass a smaller --ctx"
+        )
+
     def less(self, reserve: int) -> "FreeMemory":
         """The same with so many bytes less on each device."""
         left = {device: max(0, size - reserve) for device, size in self.by_device.items()}

@@ -4,7 +4,8 @@ from localspec.gguf.facts import Facts
 from localspec.gguf.vocabulary import HeaderVocabulary
 from localspec.memory.available import free_memory
 from localspec.memory.estimate import DEFAULT_CONTEXT, default_context
-from localspec.memory.plan import MemoryRequest, best_plan
+from localspec.memory.plan import best_plan
+from localspec.memory.request import MemoryRequest
 from localspec.models.speed_up import bytes_read
 from localspec.models.vocabulary_match import (
     Check,

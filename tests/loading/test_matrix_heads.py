@@ -20,7 +20,8 @@ from localspec.gguf.matrix_heads import MEDUSA, MLP, MatrixHead, matrix_head_of
 from localspec.gguf.reader import read_header
 from localspec.loading.matrix_heads import LoadedMatrixHead, checked_matrix_head
 from localspec.memory.available import HOST, FreeMemory
-from localspec.memory.plan import MemoryRequest, best_plan
+from localspec.memory.plan import best_plan
+from localspec.memory.request import MemoryRequest
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler

@@ -16,7 +16,8 @@ from localspec.llama.rollback import SNAPSHOTS
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.model_memory import ModelMemory
-from localspec.memory.plan import MemoryPlan, MemoryRequest, memory_plan
+from localspec.memory.plan import memory_plan
+from localspec.memory.request import MemoryPlan, MemoryRequest
 from localspec.models.registry import bundled
 from localspec.utils.format import format_bytes
 

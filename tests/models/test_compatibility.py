@@ -9,7 +9,8 @@ from fakes.vocabularies import words, write_model
 from localspec.errors import ModelLoadError
 from localspec.gguf.facts import facts_of
 from localspec.memory.available import HOST, FreeMemory
-from localspec.memory.plan import MemoryRequest, memory_plan
+from localspec.memory.plan import memory_plan
+from localspec.memory.request import MemoryRequest
 from localspec.models import compatibility
 from localspec.models.compatibility import checks
 from localspec.models.registry import bundled

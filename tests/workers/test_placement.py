@@ -20,8 +20,10 @@ from localspec.loading import places
 from localspec.memory import drafter_places, plan
 from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.model_memory import ModelMemory
-from localspec.memory.plan import MemoryPlan, MemoryRequest, best_plan
+from localspec.memory.plan import best_plan
+from localspec.memory.request import MemoryPlan, MemoryRequest
 from localspec.models.registry import bundled
+from localspec.utils.format import format_bytes
 
 PROMPT = [{"role": "user", "content": "How do I list files by size?"}]
 HEADS = Path(__file__).parents[1] / "trained"
@@ -320,6 +322,24 @@ def test_what_shares_main_memory_is_not_moved_into_it(devices: tuple[str, str]) 
     # What the GPU itself has no room for still goes to the processor.
     little = planned(devices, {HOST: AMPLE, first: both // 4}, unified=(first,), placement=here)
     assert little.placement.gpu_layers and not little.refusal
+
+
+def test_what_a_gpu_may_use_of_main_memory_and_others_hold_is_said(
+    devices: tuple[str, str],
+) -> None:
+    """Apple's GPUs: nothing is given up for it, but no further text is worth it."""
+    first, _ = devices
+    options: dict[str, Any] = {"placement": Placement(devices=(first,)), "texts": 4}
+    both = planned(devices, {HOST: AMPLE, first: AMPLE}, **options).needed
+    lent = {HOST: both - 1, first: AMPLE}
+    plan = planned(devices, lent, unified=(first,), **options)
+    assert (plan.texts, plan.context, plan.drafter_kv_type) == (1, 1024, "f16")
+    (note,) = plan.notes
+    needed, there = map(format_bytes, (both, both - 1))
+    assert f"{needed} of main memory are needed, and {there} are free" in note
+    assert planned(devices, lent, **options).notes == ()  # a card of its own
+    roomy = planned(devices, {HOST: 4 * both, first: AMPLE}, unified=(first,), **options)
+    assert (roomy.texts, roomy.notes) == (4, ())
 
 
 def test_experts_leave_a_device_before_layers_do(devices: tuple[str, str], moe: Path) -> None:

@@ -1,0 +1,307 @@
+"""Search: finds the first plan that fits, in the order that `plan` tells."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from localspec.gguf.facts import Facts
+from localspec.gguf.heads import MTP_KINDS, kind_of, layers_of
+from localspec.gguf.matrix_heads import matrix_head_of
+from localspec.llama.devices import usual_gpus
+from localspec.llama.placement import ON_PROCESSOR, Placement, for_head
+from localspec.memory.available import HOST, FreeMemory, Shortage
+from localspec.memory.drafter_places import drafter_places
+from localspec.memory.estimate import QUANTISED_KV_TYPES, cell_bytes
+from localspec.memory.model_memory import ModelMemory
+from localspec.memory.request import MemoryPlan, MemoryRequest
+
+# A smaller context is a multiple of this many tokens, and at least one of it, as in llama.cpp.
+_CONTEXT_STEP = 256
+_SMALLER_KV_TYPE = "q8_0"
+# A context of at least so many tokens is worth more on a GPU than a longer one beside it.
+_LEAST_ON_GPU = 4096
+# With this many times the estimate free, the estimate is enough, and the library is not asked.
+_AMPLE = 2
+# A request for this many times the free memory is refused without asking the library.
+_HOPELESS = 8
+
+
+class Search:
+    """Tries one plan after the other. Call `close` at the end.
+
+    free: what memory there is.
+    """
+
+    def __init__(self, request: MemoryRequest, free: FreeMemory) -> None:
+        self._request = request
+        self._free = free
+        self._opened: dict[tuple[Any, ...], ModelMemory] = {}
+
+    def _target(self, plan: MemoryPlan) -> ModelMemory:
+        return self._model(
+            self._request.target,
+            plan.placement,
+            snapshots=plan.snapshots,
+            branches=self._request.branches,
+            loaded=self._request.target_loaded,
+        )
+
+    def _drafter(self, drafter: Facts, plan: MemoryPlan) -> ModelMemory:
+        inside = drafter.files == self._request.target.files and drafter.has_mtp
+        kind = kind_of(drafter.header)
+        if inside:
+            placement = plan.placement
+        elif kind:
+            placement = for_head(plan.placement, plan.drafter_placement, usual_gpus())
+        else:
+            placement = plan.drafter_placement or drafter_places(plan.placement)[0]
+        return self._model(drafter, placement, mtp=inside or kind in MTP_KINDS, inside=inside)
+
+    def _model(self, facts: Facts, placement: Placement, **options: Any) -> ModelMemory:
+        key = facts.files, placement, tuple(options.items())
+        if key not in self._opened:
+            self._opened[key] = ModelMemory(
+                facts,
+                placement,
+                flash_attention=self._request.flash_attention,
+                swa_full=self._request.swa_full,
+                **options,
+            )
+        return self._opened[key]
+
+    def plan(self, requested: MemoryPlan) -> MemoryPlan:
+        """Return the first plan that fits, from the one that gives nothing up; else a refusal."""
+        estimate = self._estimate(requested)
+        if estimate is not None and self._is_ample(estimate):
+            return self._for_several_texts(replace(requested, needed=estimate))
+        requested = replace(requested, needed=self._needed(requested).total())
+        for plan in self._plans(requested):
+            if not self._shortage(plan):
+                return self._for_several_texts(self._with_crowding(plan))
+        return replace(plan, refusal=self._refusal(plan))
+
+    def _with_crowding(self, plan: MemoryPlan) -> MemoryPlan:
+        """Return a plan that says what other programs must give up for it."""
+        crowding = self._free.crowding(self._needed(plan))
+        return replace(plan, notes=(*plan.notes, crowding)) if crowding else plan
+
+    def _for_several_texts(self, plan: MemoryPlan) -> MemoryPlan:
+        """Return a plan that fits, with room for as many texts as fit, too."""
+        whole = replace(plan, texts=self._request.texts)
+        estimate = self._estimate(whole)
+        if estimate is not None and self._is_ample(estimate):
+            return whole
+
+        def is_too_much(texts: int) -> bool:
+            needed = self._needed(larger := replace(plan, texts=texts))
+            return bool(self._shortage(larger) or self._free.crowding(needed))
+
+        fitting = bisect_left(range(2, self._request.texts + 1), True, key=is_too_much)
+        return replace(plan, texts=1 + fitting)
+
+    def close(self) -> None:
+        for model in self._opened.values():
+            model.close()
+
+    def _estimate(self, plan: MemoryPlan) -> int | None:
+        """Return the bytes in all by the headers alone; None where these do not tell."""
+        found = [
+            model.estimated_bytes(plan.context, kv_type, plan.texts)
+            for model, kv_type in self._models(plan)
+        ]
+        known = [size for size in found if size is not None]
+        return self._matrix_heads_bytes(plan) + sum(known) if len(known) == len(found) else None
+
+    def _is_ample(self, estimate: int) -> bool:
+        return not self._free.has_devices and _AMPLE * estimate <= self._free.total
+
+    def _plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
+        """Yield the request, then what takes less and less."""
+        least = plan
+        for least in self._drafter_plans(plan):
+            yield least
+        # What leaves a device fills main memory, so this is of no use where that is short.
+        if not self._lacks_device(least):
+            yield from self._shorter(least)
+        if fewer := self._on_fewer_devices(plan):
+            for least in self._drafter_plans(fewer):
+                yield least
+        yield from self._shorter(least)
+
+    def _drafter_plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
+        """Yield plans that give the drafter less and less."""
+        yield plan
+        # The last place is the processor. None is of use where main memory is short.
+        elsewhere = [*self._elsewhere(plan)] if self._lacks_device(plan) else []
+        yield from elsewhere[:-1]
+        yield from self._shorter_on_gpus(plan)
+        moved = plan
+        for moved in elsewhere[-1:]:
+            yield moved
+            yield from self._shorter_on_gpus(moved)
+        names = [each.files[0].name for each in self._request.drafters]
+        names += [each.files[0].name for each in self._request.matrix_heads]
+        if names and self._request.optional_drafter:
+            reason = f"{names[0]} is left out: both {self._shortage_text(plan)}"
+            alone = replace(plan, no_drafter=reason, snapshots=0)
+            yield alone
+            yield from self._shorter_on_gpus(alone)
+        elif self._request.drafters and self._may_quantise(moved):
+            yield self._with_smaller_cache(moved)
+
+    def _shorter_on_gpus(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
+        """Yield a plan with less context that leaves everything where it is, on GPUs."""
+        if self._request.fixed_context or not plan.placement.is_on_devices:
+            return
+        if not self._lacks_device(plan):
+            return
+        context = self._largest_context(plan)
+        if context >= _LEAST_ON_GPU:
+            yield self._with_context(plan, context)
+
+    def _shorter(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
+        """Yield a plan with as much context as fits."""
+        if not self._request.fixed_context and (context := self._largest_context(plan)):
+            yield self._with_context(plan, context)
+
+    def _may_quantise(self, plan: MemoryPlan) -> bool:
+        """Whether the drafter's cache may be smaller; only flash attention reads such a one."""
+        is_quantised = plan.drafter_kv_type in QUANTISED_KV_TYPES
+        return not is_quantised and self._request.flash_attention is not False
+
+    def _with_smaller_cache(self, plan: MemoryPlan) -> MemoryPlan:
+        note = (
+            f"the drafter's cache is kept as {_SMALLER_KV_TYPE}, and it may draft worse: "
+            f"as {plan.drafter_kv_type} both {self._shortage_text(plan)}"
+        )
+        return replace(plan, drafter_kv_type=_SMALLER_KV_TYPE, notes=(*plan.notes, note))
+
+    def _with_context(self, plan: MemoryPlan, context: int) -> MemoryPlan:
+        note = f"context {context}: {plan.context} {self._shortage_text(plan)}"
+        return replace(plan, context=context, notes=(*plan.notes, note))
+
+    def _elsewhere(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
+        """Yield plans with draft models on other devices than the best for them.
+
+        Heads stay where their target is, and so does what the user has put somewhere.
+        """
+        models = [each for each in self._request.drafters if not self._needs_target(each)]
+        if not models or plan.drafter_placement:
+            return
+        name = models[0].files[0].name
+        for place in drafter_places(plan.placement)[1:]:
+            note = f"{name} is {place.in_words}: beside its target both {self._shortage_text(plan)}"
+            yield replace(plan, drafter_placement=place, notes=(*plan.notes, note))
+
+    def _needs_target(self, drafter: Facts) -> bool:
+        """Whether a drafter is a head, which is where its target is."""
+        return drafter.files == self._request.target.files or kind_of(drafter.header) is not None
+
+    def _on_fewer_devices(self, plan: MemoryPlan) -> MemoryPlan | None:
+        """Return a plan with as much of the target on devices as fits; None if nothing can go.
+
+        The target comes first: draft models are on the processor.
+        """
+        target = self._request.target
+        if plan.placement.gpu_layers is not None or not self._free.has_devices:
+            return None
+        shortage = self._shortage_text(plan)
+        # The last place of a drafter is the processor.
+        plan = [plan, *self._elsewhere(plan)][-1]
+        if self._fits_devices(plan):
+            return None
+        layers = layers_of(target.header)
+        choices = [replace(plan.placement, gpu_layers=count) for count in range(layers, 0, -1)]
+        if target.has_experts and not plan.placement.cpu_moe:
+            less = [replace(plan.placement, cpu_moe=count) for count in range(1, layers + 1)]
+            choices = less + [replace(each, cpu_moe=-1) for each in choices]
+        choices.append(ON_PROCESSOR)
+        fitting = bisect_left(
+            choices,
+            True,
+            key=lambda place: self._fits_devices(replace(plan, placement=place)),
+        )
+        best = choices[min(fitting, len(choices) - 1)]
+        note = f"{target.files[0].name}: {best.in_words}, as all of it there {shortage}"
+        return replace(plan, placement=best, notes=(*plan.notes, note))
+
+    def _fits_devices(self, plan: MemoryPlan) -> bool:
+        """Whether a plan fits on all devices but the processor."""
+        devices = {name: size for name, size in self._free.by_device.items() if name != HOST}
+        needed = self._needed(plan)
+        return all(needed[name] <= size for name, size in devices.items())
+
+    def _models(self, plan: MemoryPlan) -> Iterator[tuple[ModelMemory, str]]:
+        """Yield the models of a plan with the types of their caches."""
+        yield self._target(plan), self._request.kv_type
+        if not plan.no_drafter:
+            for drafter in self._request.drafters:
+                yield self._drafter(drafter, plan), plan.drafter_kv_type
+
+    def _is_hopeless(self, plan: MemoryPlan) -> bool:
+        """Whether even asking the library would take too much memory, or is in vain."""
+        most = self._free.total
+        least = self._least(plan)
+        return max(least / _HOPELESS, _HOPELESS * cell_bytes(plan.context * plan.texts)) > most
+
+    def _least(self, plan: MemoryPlan) -> int:
+        return self._matrix_heads_bytes(plan) + sum(
+            model.least_bytes(plan.context, kv_type, plan.texts)
+            for model, kv_type in self._models(plan)
+        )
+
+    def _matrix_heads_bytes(self, plan: MemoryPlan) -> int:
+        """Return the bytes of heads without a cache."""
+        if plan.no_drafter:
+            return 0
+        heads = self._request.matrix_heads
+        own = all(matrix_head_of(each.files[0], each.header).has_output for each in heads)
+        # Heads without an output matrix read the target's in its file, beside what llama.cpp made
+        # of it.
+        return sum(each.size for each in heads) + (0 if own else self._target(plan).output_bytes)
+
+    def _needed(self, plan: MemoryPlan) -> Counter[str]:
+        """Return the bytes that a plan takes, by device."""
+        if self._is_hopeless(plan):
+            return Counter({HOST: self._least(plan)})
+        needed = Counter({HOST: self._matrix_heads_bytes(plan)})
+        for model, kv_type in self._models(plan):
+            needed.update(model.bytes_by_device(plan.context, kv_type, plan.texts))
+        return needed
+
+    def _shortage(self, plan: MemoryPlan) -> Shortage | None:
+        """Return the device that lacks the most bytes, if one does."""
+        needed = self._needed(plan)
+        if self._is_hopeless(plan):
+            return Shortage(HOST, needed[HOST], self._free.by_device[HOST])
+        return self._free.shortage(needed)
+
+    def _lacks_device(self, plan: MemoryPlan) -> bool:
+        """Whether something other than main memory lacks the most bytes."""
+        shortage = self._shortage(plan)
+        return shortage is not None and shortage.device != HOST
+
+    def _largest_context(self, plan: MemoryPlan) -> int:
+        """Return the most tokens of context that fit, 0 where none do."""
+        contexts = range(_CONTEXT_STEP, plan.context, _CONTEXT_STEP)
+        fitting = bisect_left(
+            contexts,
+            True,
+            key=lambda context: self._shortage(replace(plan, context=context)) is not None,
+        )
+        return contexts[fitting - 1] if fitting else 0
+
+    def _refusal(self, plan: MemoryPlan) -> str:
+        """Return why the last plan that was tried does not fit, and what to do."""
+        largest = self._largest_context(plan) if self._request.fixed_context else 0
+        remedy = f"try --ctx {largest}" if largest else "try a smaller quantisation"
+        if len(list(self._models(plan))) > 1 or self._matrix_heads_bytes(plan):
+            remedy += ", or --draft suffix"
+        name = self._request.target.files[0].name
+        return f"{name}: a context of {plan.context} tokens {self._shortage_text(plan)}; {remedy}"
+
+    def _shortage_text(self, plan: MemoryPlan) -> str:
+        """Return how much a plan that does not fit needs, and how much is free."""
+        return str(self._shortage(plan) or Shortage(HOST, 0, self._free.by_device[HOST]))
