@@ -1,11 +1,14 @@
 """GPUs of this machine, found in the system's files, not through llama.cpp."""
 
 import platform
+import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _ROOT = Path("/")
 
@@ -30,6 +33,10 @@ _BY_VENDOR = {
     "0x1002": Gpu("an AMD GPU", "-DGGML_VULKAN=on"),
     "0x8086": Gpu("an Intel GPU", "-DGGML_VULKAN=on", modest=True),
 }
+# Windows' class of display adapters, in its registry: each has a key there, and an id that begins
+# with `PCI\VEN_1002`.
+_ADAPTERS = r"SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
+_VENDOR = re.compile(r"PCI\\VEN_([0-9A-F]{4})", re.IGNORECASE)
 
 
 def gpus(root: Path = _ROOT) -> list[Gpu]:
@@ -37,7 +44,8 @@ def gpus(root: Path = _ROOT) -> list[Gpu]:
 
     root: the folder that holds `dev` and `sys`.
     """
-    found = {gpu.name: gpu for gpu in (*_nvidia(root), *_apple(), *_on_the_bus(root))}
+    every = (*_nvidia(root), *_apple(), *_on_the_bus(root), *_of_windows())
+    found = {gpu.name: gpu for gpu in every}
     return sorted(found.values(), key=lambda gpu: gpu.modest)
 
 
@@ -73,4 +81,29 @@ def _on_the_bus(root: Path) -> list[Gpu]:
         except (OSError, ValueError):
             continue
         found += [gpu] if gpu else []
+    return found
+
+
+def _of_windows() -> list[Gpu]:
+    if sys.platform == "win32":
+        import winreg
+
+        return in_registry(winreg)
+    return []
+
+
+def in_registry(winreg: Any) -> list[Gpu]:
+    """Return the GPUs in Windows' registry. winreg: Python's module."""
+    found = []
+    with suppress(OSError), winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, _ADAPTERS) as adapters:
+        for number in range(winreg.QueryInfoKey(adapters)[0]):
+            # One of the keys may not be read by users.
+            with (
+                suppress(OSError),
+                winreg.OpenKey(adapters, winreg.EnumKey(adapters, number)) as adapter,
+            ):
+                device, _type = winreg.QueryValueEx(adapter, "MatchingDeviceId")
+                vendor = _VENDOR.match(str(device))
+                gpu = _BY_VENDOR.get(f"0x{vendor[1].lower()}") if vendor else None
+                found += [gpu] if gpu else []
     return found

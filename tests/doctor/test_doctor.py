@@ -1,6 +1,7 @@
 """What doctor finds, from facts: about builds, GPUs, containers, folders and the Hub."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 from localspec.doctor import library_probe, probe
 from localspec.doctor.finding import Finding, Severity, error, exit_code_of, note, ok
 from localspec.doctor.folders import folder_finding, localspec_folders
-from localspec.doctor.gpus import Gpu, gpus
+from localspec.doctor.gpus import Gpu, gpus, in_registry
 from localspec.doctor.hub_findings import hub_findings
 from localspec.doctor.library_findings import library_findings
 from localspec.doctor.machine import memory, threads
@@ -327,6 +328,51 @@ def test_the_useful_gpu_comes_first(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True)
         file.write_text(vendor)
     assert [gpu.modest for gpu in gpus(tmp_path)][-2:] == [False, True]
+
+
+class Registry:
+    """Windows' registry, as far as it is read: display adapters by their numbers."""
+
+    HKEY_LOCAL_MACHINE = "HKLM"
+
+    def __init__(self, adapters: dict[str, str | None]) -> None:
+        self._adapters = adapters
+
+    def OpenKey(self, key: str, name: str) -> Any:
+        if key == self.HKEY_LOCAL_MACHINE:
+            assert name.startswith("SYSTEM\\CurrentControlSet\\Control\\Class\\{4d36e968")
+            if not self._adapters:
+                raise FileNotFoundError(name)
+            return nullcontext("adapters")
+        if self._adapters[name] is None:
+            raise PermissionError(name)
+        return nullcontext(self._adapters[name])
+
+    def QueryInfoKey(self, _key: str) -> tuple[int, int, int]:
+        return len(self._adapters), 0, 0
+
+    def EnumKey(self, _key: str, number: int) -> str:
+        return [*self._adapters][number]
+
+    def QueryValueEx(self, key: str, name: str) -> tuple[str, int]:
+        assert name == "MatchingDeviceId"
+        if not key:
+            raise FileNotFoundError(name)
+        return key, 1
+
+
+@pytest.mark.parametrize(
+    ("adapters", "names"),
+    [
+        ({"0000": r"PCI\VEN_8086&DEV_9A49", "0001": r"pci\ven_10de&dev_25a2"}, ["Intel", "NVIDIA"]),
+        ({"0000": r"ROOT\BasicDisplay", "Properties": None, "0001": r"PCI\VEN_1002&X"}, ["AMD"]),
+        ({"0000": "", "0001": r"PCI\VEN_15AD&DEV_0405"}, []),
+        ({}, []),
+    ],
+)
+def test_gpus_in_the_registry_of_windows(adapters: dict[str, str | None], names: list[str]) -> None:
+    found = in_registry(Registry(adapters))
+    assert [gpu.name.split()[1] for gpu in found] == names
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no such file")
