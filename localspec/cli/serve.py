@@ -169,6 +169,7 @@ def _service(
     pair = pair_of(path)
     known = [path.stem, *([pair.name] if pair else []), "localspec", "default"]
     names = dict.fromkeys([*alias, _shown_name(asked), *known])
+    engine.warm_up()
     pool = SlotPool(engine, parallel, queue_limit)
     kept = KeptStates(path) if keep else None
     if kept:

@@ -23,6 +23,7 @@ from localspec.loading.copy_sources import read_texts
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.drawing_ahead import crowded_note
 from localspec.loading.loader import load_models
+from localspec.loading.warm_up import warm_up
 from localspec.models.pair_finder import pair_of
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.closing import Closing
@@ -194,6 +195,16 @@ class Engine(Closing, Texts):
                 with watched(None):
                     self._load_again(load)
                 raise
+
+    def warm_up(self) -> None:
+        """Have a GPU's driver compile what reading long prompts takes, once for each model.
+
+        Else it may do that, with Vulkan for minutes, while the first long prompt waits. What the
+        cache holds is lost.
+        """
+        with self.scheduler.exclusive():
+            self.slot.stop()
+            warm_up(self.slot.target, self.drafter_set)
 
     def close(self) -> None:
         """Free all models and their KV caches, for good."""
