@@ -8,7 +8,7 @@ difference measured between the two contexts (the divergence certificate), or th
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,6 +18,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.recipe import Recipe
 from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.llama.sequence import KVSequence
+from localspec.loading.places import most_texts
 from localspec.sampling.block_maxima import Row
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.noise import Noise
@@ -132,7 +133,8 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
         engine.slot.new_context(settings, n_ctx) as plain,
         engine.slot.new_context(settings, n_ctx) as stepped,
     ):
-        for scored in _score_again(recorded, sampler, plain, stepped):
+        most = most_texts(engine.slot.loaded.header, n_ctx, stepped.context.branches)
+        for scored in _score_again(recorded, sampler, plain, stepped, may_share=most > 1):
             scored_tokens += 1
             difference = max(difference, scored.difference)
             if not judge.gives(scored.plain, scored):
@@ -147,12 +149,21 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
 
 
 def _score_again(
-    recorded: Recorded, sampler: Sampler, plain: KVSequence, stepped: KVSequence
+    recorded: Recorded,
+    sampler: Sampler,
+    plain: KVSequence,
+    stepped: KVSequence,
+    *,
+    may_share: bool,
 ) -> Iterator[_Scored]:
-    """Score the text with both contexts, step by step."""
+    """Score the text with both contexts, step by step.
+
+    may_share: whether texts of this size may be in one cache.
+    """
     text = list(recorded.recipe.prompt_token_ids)
     prefix = sampler.prefix(text)
-    with _cells_in_front(stepped, recorded):
+    shares = may_share and recorded.recipe.shared_cache
+    with _cells_in_front(stepped, recorded) if shares else nullcontext():
         for context in (plain, stepped):
             if len(text) > 1:
                 context.extend(text[:-1])
@@ -175,14 +186,11 @@ def _score_again(
 
 @contextmanager
 def _cells_in_front(stepped: KVSequence, recorded: Recorded) -> Iterator[None]:
-    """Let the text's tokens lie in another order than they have, if it was beside other texts.
+    """Let the text's tokens lie in another order than they have, as beside other texts.
 
     There it took cells that others had left. Attention adds in the order of the cells, so that its
     last digits depend on it. Here another text leaves cells in front of the prompt.
     """
-    if not recorded.recipe.shared_cache:
-        yield
-        return
     stepped.context.resize(2)
     with stepped.context.new_sequence() as other:
         other.extend([0] * min(len(recorded.token_ids), other.n_ctx))

@@ -40,14 +40,18 @@ _STATE, _MARK = "state", "mark"
 class _Cache:
     """A text in a KV cache that can be saved.
 
-    key: its key in a StateStore. kv_type: the cache's element type. of_drafter: whether it is not
-    the target's.
+    key: in a StateStore. kv_type: of its elements. drafter: whose it is; None: the target's.
     """
 
     key: str
     sequence: KVSequence
     kv_type: str
-    of_drafter: bool = False
+    drafter: str | None = None
+
+    @property
+    def of_drafter(self) -> bool:
+        """Whether it is not the target's."""
+        return self.drafter is not None
 
     @property
     def is_lost(self) -> bool:
@@ -248,11 +252,11 @@ class Slot:
         """Copy the KV caches of another slot of the same models."""
         with self.lock:
             self.stop()
-            # A new slot has no cache on a machine that is gone.
-            caches = [
-                [each for each in slot._caches() if not each.is_lost] for slot in (self, other)
-            ]
-            for mine, theirs in zip(*caches, strict=True):
+            # A new slot lacks what is on a machine that is gone, or was lost with a device.
+            own = {each.drafter: each for each in self._caches()}
+            for theirs in other._caches():
+                if theirs.is_lost or (mine := own.get(theirs.drafter)) is None:
+                    continue
                 with _unless_lost(theirs):
                     theirs.sequence.roll_back()
                     if not mine.sequence.share(theirs.sequence, theirs.sequence.memory.length):
@@ -264,6 +268,8 @@ class Slot:
             for cache in self._caches(key):
                 with _unless_lost(cache):
                     states = cache.states()
+                    if self.target.tokens and not self.target.memory.length:
+                        return "its cache has to be read again first"
                     if self.target.tokens and not states[_STATE].tokens and not cache.of_drafter:
                         store.remove(cache.key)
                         return "its cache cannot be copied"
@@ -301,7 +307,7 @@ class Slot:
         target = _Cache(key, self.target, self.loaded.runtime.kv_type)
         # Keys do not name the drafters: the state of another drafter takes the place of this one's.
         drafters = [
-            _Cache(f"{key}, drafter {number}", member.sequence, member.kv_type, of_drafter=True)
+            _Cache(f"{key}, drafter {number}", member.sequence, member.kv_type, member.drafter.name)
             for number, member in enumerate(self.loaded.drafter_set.members)
             if member.sequence
         ]

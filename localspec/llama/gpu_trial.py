@@ -23,7 +23,7 @@ from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.utils.child_process import ChildExit, ChildProcess, exit_code_of
 
 # Stages, as they are written to standard output: the processor has computed, the device has begun a
-# wide pass, the device has computed all, and its numbers are right.
+# wide pass and its numbers before that are right, it has computed all, and all are right.
 BEGUN, WIDE, COMPUTED, RIGHT = "begun", "wide", "computed", "right"
 # Passes of these rows, and behind them one of _WIDE rows: backends have other kernels for one row,
 # for a few, for many, and for those of a prompt, which some drivers compile for minutes.
@@ -50,14 +50,23 @@ def gpu_trial(path: Path, device: str) -> None:
     # First the processor, so that what fails behind it is the device's.
     right = _logits(path)
     os.write(1, BEGUN.encode())
-    on_device = _logits(path, Placement(devices=(device,)), lambda: os.write(1, WIDE.encode()))
+
+    def before_wide(narrow: NDArray[np.float32]) -> None:
+        _require_equal(narrow, right[:-1])
+        os.write(1, WIDE.encode())
+
+    on_device = _logits(path, Placement(devices=(device,)), before_wide)
     os.write(1, COMPUTED.encode())
-    found = least_correlation(on_device, right)
+    _require_equal(on_device, right)
+    os.write(1, RIGHT.encode())
+
+
+def _require_equal(tried: NDArray[np.float32], right: NDArray[np.float32]) -> None:
+    found = least_correlation(tried, right)
     if not found >= _LEAST_CORRELATION:  # NaN neither
         raise ExactnessError(
             f"it computes other numbers than the processor (correlation {found:.2f})"
         )
-    os.write(1, RIGHT.encode())
 
 
 def least_correlation(tried: NDArray[np.float32], right: NDArray[np.float32]) -> float:
@@ -74,11 +83,12 @@ def least_correlation(tried: NDArray[np.float32], right: NDArray[np.float32]) ->
 def _logits(
     path: Path,
     placement: Placement = ON_PROCESSOR,
-    before_wide: Callable[[], object] = lambda: None,
+    before_wide: Callable[[NDArray[np.float32]], object] = lambda _narrow: None,
 ) -> NDArray[np.float32]:
     """The logits of tokens of a fixed text, (tokens, n_vocab), by passes of several widths.
 
-    The last row is that of the last token of the wide pass. before_wide: called before it.
+    The last row is that of the last token of the wide pass. before_wide: called before it, with the
+    rows of the others.
     """
     with (
         Model(path, placement) as model,
@@ -88,7 +98,7 @@ def _logits(
         parts = [
             logits_by(text, rows, start, rows) for rows, start in zip(_ROWS, starts, strict=False)
         ]
-        before_wide()
+        before_wide(np.concatenate(parts))
         wide = text.extend([11 * place % 50 for place in range(_WIDE)])
         return np.concatenate([*parts, wide[None]])
 

@@ -11,6 +11,7 @@ _WORDS = (
     "insufficientmemory",
     "failedtoallocate",
     "cantallocate",
+    "cannotallocate",
     "unabletoallocate",
     "allocfailed",
     "badalloc",

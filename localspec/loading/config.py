@@ -148,10 +148,10 @@ class RuntimeConfig:
         """Make a cache of texts of `n_ctx` tokens each, with one text in it.
 
         kv_type: None: the target's type. texts, snapshots, branches: see Context. Raises
-        ModelLoadError before anything is allocated if the cache does not fit in memory.
+        OutOfMemoryError before anything is allocated if a cache for one text does not fit.
         """
         kv_type = kv_type or self.kv_type
-        self._require_room(header, model, n_ctx * texts, kv_type)
+        self._require_room(header, model, n_ctx, kv_type)
         return single_sequence(
             model,
             n_ctx=n_ctx,
@@ -165,16 +165,22 @@ class RuntimeConfig:
         )
 
     def head_context_for(
-        self, model: Model, header: Header, head: Head, target: KVSequence, kv_type: str
+        self,
+        model: Model,
+        header: Header,
+        head: Head,
+        target: KVSequence,
+        kv_type: str,
+        *,
+        texts: int = 1,
     ) -> KVSequence:
-        """Make a cache of a head with one text of its target, and room for as many as that has.
+        """Make a cache of a head with one text of its target, and room for so many.
 
         Raises ModelLoadError as `context_for` does.
         """
         # The last token of a text can be drafted with the rest of its block.
         n_ctx = target.n_ctx + (head.block.size if head.block else 0)
-        texts = target.context.texts
-        self._require_room(header, model, n_ctx * texts, kv_type, mtp=head.kind == MTP)
+        self._require_room(header, model, n_ctx, kv_type, mtp=head.kind == MTP)
         options: dict[str, Any] = {
             "target": target.context,
             "encoder_width": 0 if head.kind == MTP else head.target_width * len(head.layers),

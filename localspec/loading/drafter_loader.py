@@ -11,6 +11,7 @@ from localspec.errors import (
     DrafterMismatchError,
     InvalidValueError,
     LocalspecError,
+    OutOfMemoryError,
     WorkerError,
 )
 from localspec.gguf.facts import Facts, facts_of
@@ -70,13 +71,15 @@ class LoadedDrafters:
                     f"drafter {each.spec.custom.name!r} is an object of yours and follows "
                     "one text; load another engine with another one of it"
                 )
-        members: list[SequenceDrafter] = []
+        members, lost = list[SequenceDrafter](), list[str]()
         with ExitStack() as undo:
             for each in [each for each in self.drafters if not each.is_lost]:
                 sequence = beside.of_model(each.model) if each.model else None
                 try:
                     members.append(each.for_sequence(target, runtime, self.sources, sequence))
-                except DeviceError:  # memory is too small for what was lost with a device
+                except DeviceError as error:  # memory is too small for what was lost with it
+                    name = each.model.path.stem if each.model else each.spec.kind
+                    lost.append(f"{name} is left out: {error}")
                     continue
                 except WorkerError:
                     if each.is_lost:
@@ -84,7 +87,8 @@ class LoadedDrafters:
                     raise
                 undo.callback(members[-1].close)
             undo.pop_all()
-        return _drafter_set(target, _cheap_first(members), self.reason, self.sources)
+        reason = "; ".join(filter(None, [self.reason, *lost])) or None
+        return _drafter_set(target, _cheap_first(members), reason, self.sources)
 
     def close(self) -> None:
         """Free the models; close their caches before."""
@@ -99,12 +103,14 @@ def load_drafters(
     sources: CopySources = NO_SOURCES,
     *,
     kv_type_fits: bool = False,
+    may_plan_again: bool = False,
 ) -> tuple[LoadedDrafters, DrafterSet]:
     """Load all drafters or none, and make the drafter set for the text in `target`.
 
     kv_type_fits: whether only the runtime's drafter_kv_type fits in memory. Otherwise f16 replaces
-    a type that makes drafts worse. Raises DrafterMismatchError for a named drafter that cannot
-    draft for this target.
+    a type that makes drafts worse. may_plan_again: whether to raise OutOfMemoryError also for one
+    that may be left out. Raises DrafterMismatchError for a named drafter that cannot draft for this
+    target.
     """
     if found.drafters and target.rollback is Rollback.NOTHING:
         why = f"this model's cache can forget {target.rollback.value}"
@@ -128,7 +134,8 @@ def load_drafters(
                     foreign = _foreign(each, target, member, optional=optional)
                     undo.push(undo_each.pop_all())
             except LocalspecError as error:
-                if not optional or each.facts is None:
+                again = may_plan_again and isinstance(error, OutOfMemoryError)
+                if again or not optional or each.facts is None:
                     raise
                 file = each.facts.files[0]
                 failures[file] = f"{file} cannot be used: {error}"
@@ -174,7 +181,7 @@ def _next_own_drafter(
     path, inside = target.model.path, target.model.mtp
     while own := own_drafter(path, [*failures], inside=inside)[0]:
         file = own.files[0]
-        short = shortage(own, facts_of(path), target.n_ctx, runtime)
+        short = shortage(own, facts_of(path), target.n_ctx, runtime, target.context.texts)
         if not short:
             return [own]
         failures[file] = f"{file} is left out: it {short}"

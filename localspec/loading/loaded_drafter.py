@@ -156,14 +156,25 @@ class LoadedDrafter:
                 place = place_beside(beside, runtime, header, self.kv_type)
                 if place:
                     return place
-            return runtime.head_context_for(model, header, self.head, target, self.kv_type)
-        if beside is None:
-            texts = target.context.texts
-            if (cells := self._cells(model, target)) > target.n_ctx:
-                with suppress(ModelLoadError):  # the memory was planned for fewer
-                    return runtime.context_for(model, header, cells, self.kv_type, texts=texts)
-            return runtime.context_for(model, header, target.n_ctx, self.kv_type, texts=texts)
-        return sequence_beside(beside, runtime, header, self.kv_type).sequence
+        elif beside:
+            return sequence_beside(beside, runtime, header, self.kv_type).sequence
+        for texts in (target.context.texts, 1):  # without room for all of them, it grows later
+            with suppress(ModelLoadError):
+                return self._cache_for(texts, model, header, target, runtime)
+        return self._cache_for(1, model, header, target, runtime)
+
+    def _cache_for(
+        self, texts: int, model: Model, header: Header, target: KVSequence, runtime: RuntimeConfig
+    ) -> KVSequence:
+        """Make a cache of the model for so many texts."""
+        if self.head:
+            return runtime.head_context_for(
+                model, header, self.head, target, self.kv_type, texts=texts
+            )
+        if (cells := self._cells(model, target)) > target.n_ctx:
+            with suppress(ModelLoadError):  # the memory was planned for fewer
+                return runtime.context_for(model, header, cells, self.kv_type, texts=texts)
+        return runtime.context_for(model, header, target.n_ctx, self.kv_type, texts=texts)
 
     def _cells(self, model: Model, target: KVSequence) -> int:
         """How many tokens of its own the drafter needs for the target's whole context."""

@@ -10,7 +10,7 @@ from localspec.control.cost_profile import CostProfile
 from localspec.control.policies import Policies
 from localspec.drafters.spec import DraftRequest
 from localspec.drafters.suffix_store import PastTexts
-from localspec.errors import ModelLoadError, OutOfMemoryError
+from localspec.errors import OutOfMemoryError
 from localspec.gguf.reader import Header
 from localspec.llama import extra_buffers, unfit_gpus
 from localspec.llama.batch_invariance import InvariantWidth
@@ -20,33 +20,27 @@ from localspec.llama.sequence import KVSequence
 from localspec.loading import equal_digits, learnt_rates
 from localspec.loading.calibration import calibrate, forget, keep
 from localspec.loading.config import EngineConfig, RuntimeConfig
-from localspec.loading.context_limit import within_model
 from localspec.loading.copy_sources import copy_sources
 from localspec.loading.drafter_finder import find_drafters
 from localspec.loading.drafter_loader import LoadedDrafters, load_drafters
-from localspec.loading.drafter_plan import further_branches, plan_drafters, shareable
+from localspec.loading.drafter_plan import further_branches, shareable
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
-from localspec.loading.gpu_check import check_gpus
 from localspec.loading.invariant_widths import reproducible_note
-from localspec.loading.load_check import loadable_facts
-from localspec.loading.placement_notes import drafter_note, target_notes
-from localspec.loading.places import MAX_TEXTS, Place, sequence_beside
+from localspec.loading.load_plan import (
+    RESERVES,
+    PlannedLoad,
+    never_shares,
+    planned_load,
+    smaller_load,
+)
+from localspec.loading.placement_notes import drafter_note
+from localspec.loading.places import Place, sequence_beside
 from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
-from localspec.models import registry
-from localspec.models.locate import locate
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.busy_cores import BUSY, BusyCores
 from localspec.utils.progress import report_progress
 
-_REPRODUCIBLE = (
-    "the passes of several texts are computed one after the other: in one decode, the last digits "
-    "of a text depend on the other texts"
-)
-_NO_FLASH = (
-    "the passes of several texts are computed one after the other: without flash attention, each "
-    "would be computed with the tokens of all"
-)
 _NO_ROOM = (
     "this text has a cache of its own, and its passes share nothing with those of the others: one "
     "cache of all texts"
@@ -54,9 +48,6 @@ _NO_ROOM = (
 
 # Behind more tokens than this, passes take much longer than behind a usual text.
 _LONG_TEXT = 2048
-
-# Bytes of each device that the first plan leaves free, and those that follow.
-_RESERVES = (0, 512 * 2**20, 1536 * 2**20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +121,7 @@ class LoadedModels:
     @property
     def never_shares(self) -> str | None:
         """Why texts share no decode however much memory there is; None if they may."""
-        return _never_shares(self.runtime)
+        return never_shares(self.runtime)
 
     def new_target(self, n_ctx: int | None = None) -> KVSequence:
         """Make another cache of the target for one text; as `Slot.new_context`."""
@@ -223,30 +214,40 @@ def load_models(config: EngineConfig) -> LoadedModels:
     again with more left free. ModelLoadError, too, where weights are to be shared and the rest has
     no room beside them.
     """
-    notes = list[str]()
-    for reserve in _RESERVES[:-1]:
+    planned, ran_out = planned_load(config), None
+    for reserve in RESERVES[:-1]:
         try:
-            return _load(config, reserve, notes)
+            return _load(config, planned, ran_out)
         except OutOfMemoryError as error:
-            notes = [f"memory ran out while loading, so less was planned: {error}"]
-    return _load(config, _RESERVES[-1], notes)
+            # Without the frames, which hold what was loaded.
+            ran_out = ran_out or error.with_traceback(None)
+        smaller = smaller_load(config, planned, reserve)
+        if smaller is None:
+            if planned.found.optional:
+                break
+            raise ran_out
+        planned = smaller
+    return _load(config, planned, ran_out, is_last=True)
 
 
-def _load(config: EngineConfig, reserve: int, notes: Sequence[str]) -> LoadedModels:
-    """Load as `load_models`, with so many bytes of each device left free."""
-    path = registry.bundled().target if config.model is None else locate(config.model)
-    facts = loadable_facts(path)
-    check_gpus(config.runtime)
-    runtime, context_note = within_model(config.runtime, facts)
-    useless, drafter_place = target_notes(runtime.placement, facts), runtime.drafter_placement
-    layers, shared = facts.header.number("block_count") or 0, config.weights
-    placement = shared.placement if shared else runtime.placement.for_layers(layers)
-    runtime = replace(runtime, placement=placement)
-    shares = not _never_shares(runtime)
-    texts = min(config.texts, MAX_TEXTS) if shares else 1
-    found, plan = plan_drafters(config.draft, facts, runtime, shared, texts=texts, reserve=reserve)
-    if shared and plan.placement != placement:
-        raise ModelLoadError(f"there is no room beside another engine: {'; '.join(plan.notes)}")
+def _load(
+    config: EngineConfig,
+    planned: PlannedLoad,
+    ran_out: OutOfMemoryError | None,
+    *,
+    is_last: bool = False,
+) -> LoadedModels:
+    """Load what was planned.
+
+    ran_out: of what memory ran out before. is_last: whether what may be left out is, where memory
+    runs out, instead of another plan.
+    """
+    facts, runtime, found, plan = planned.facts, planned.runtime, planned.found, planned.plan
+    path, shared, drafter_place = facts.files[0], config.weights, runtime.drafter_placement
+    notes = list[str]()
+    if ran_out:
+        what, *_remedy = str(ran_out).split("; ")
+        notes.append(f"memory ran out while loading, so less was planned: {what}")
     only_this_kv_type = plan.drafter_kv_type != runtime.drafter_kv_type
     runtime = replace(
         runtime,
@@ -273,7 +274,12 @@ def _load(config: EngineConfig, reserve: int, notes: Sequence[str]) -> LoadedMod
         past = PastTexts(weights.vocabulary_fingerprint) if config.remember else None
         sources = copy_sources(weights, past, config.copied_texts)
         drafters, drafter_set = load_drafters(
-            found, target, runtime, sources, kv_type_fits=only_this_kv_type
+            found,
+            target,
+            runtime,
+            sources,
+            kv_type_fits=only_this_kv_type,
+            may_plan_again=not is_last,
         )
         undo.callback(drafters.close)
         undo.callback(drafter_set.close)
@@ -294,20 +300,14 @@ def _load(config: EngineConfig, reserve: int, notes: Sequence[str]) -> LoadedMod
             *extra_buffers.notes(),
             *(() if config.runtime.placement.devices == () else unfit_gpus.notes()),
             *plan.notes,
-            *filter(None, [context_note, not_reproducible]),
-            *useless,
+            *planned.notes,
+            *([not_reproducible] if not_reproducible else []),
         ),
         digits=digits,
         threads_note=threads_note,
         watch=thread_watch(weights, asked, runtime),
         drafter_place=drafter_place,
     )
-
-
-def _never_shares(runtime: RuntimeConfig) -> str | None:
-    if runtime.reproducible:
-        return _REPRODUCIBLE
-    return _NO_FLASH if runtime.flash is False else None
 
 
 def _calibrated(

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from localspec.errors import DeviceError, ModelLoadError, WorkerError
+from localspec.gguf import long_rope
 from localspec.gguf.reader import Header, read_header
 from localspec.llama.context import MAX_IDS, Context
 from localspec.llama.head_context import HeadContext
@@ -67,7 +68,7 @@ class _Memory:
     def __init__(
         self, other: KVSequence, runtime: RuntimeConfig, header: Header, kv_type: str
     ) -> None:
-        self.kv_type = kv_type
+        self.kv_type, self.header = kv_type, header
         self.first_shortage: str | None = None
         self._other = other
         self._runtime = runtime
@@ -135,7 +136,7 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
     # Texts are copied one after the other.
     copied = max(each.memory.copy_bytes for each in context.sequences)
     beside = Counter({HOST: copied}) + _head_contexts_bytes(context, runtime)
-    for texts in _larger(context):
+    for texts in _larger(context, most_texts(memory.header, context.n_cells, context.branches)):
         if memory.shortage(texts, beside):
             continue
         try:
@@ -180,9 +181,14 @@ def _is_mtp(context: Context) -> bool:
     return isinstance(context, HeadContext) and context.is_mtp
 
 
-def _larger(context: Context) -> Iterator[int]:
-    """The numbers of texts that a full cache may grow to, the best first."""
-    most = min(MAX_TEXTS, MAX_IDS - context.branches)
+def most_texts(header: Header, n_ctx: int, branches: int) -> int:
+    """How many texts of `n_ctx` tokens one cache holds at most, however much memory there is."""
+    rotated_alike = long_rope.most_texts(header, n_ctx) or MAX_TEXTS
+    return min(MAX_TEXTS, MAX_IDS - branches, rotated_alike)
+
+
+def _larger(context: Context, most: int) -> Iterator[int]:
+    """The numbers of texts, `most` at most, that a full cache may grow to, the best first."""
     if context.texts < most:
         yield min(2 * context.texts, most)
     if context.texts + 1 < min(2 * context.texts, most):

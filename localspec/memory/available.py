@@ -96,8 +96,12 @@ class FreeMemory:
         )
 
     def less(self, reserve: int) -> "FreeMemory":
-        """The same with so many bytes less on each device."""
-        left = {device: max(0, size - reserve) for device, size in self.by_device.items()}
+        """The same with so many bytes less on each device: of main memory where no other is."""
+        spared = {HOST} if self.has_devices and not self.unified else set[str]()
+        left = {
+            device: size if device in spared else max(0, size - reserve)
+            for device, size in self.by_device.items()
+        }
         return replace(self, by_device=left)
 
     @property

@@ -5,7 +5,7 @@ from itertools import repeat
 
 import psutil
 
-from localspec.errors import ModelLoadError
+from localspec.errors import OutOfMemoryError
 from localspec.gguf import assistant
 from localspec.gguf.heads import layers_of
 from localspec.gguf.reader import Header
@@ -91,14 +91,14 @@ def vocabulary_bytes(header: Header) -> int:
 def require_room(
     header: Header, name: str, n_ctx: int, kv_type: str = "f16", *, mtp: bool = False
 ) -> None:
-    """Raise ModelLoadError where the cache alone takes more than the machine's free memory.
+    """Raise OutOfMemoryError where the cache alone takes more than the machine's free memory.
 
     mtp: as in `cache_bytes`.
     """
     needed = cache_bytes(header, n_ctx, kv_type, mtp=mtp)
     free = psutil.virtual_memory().available
     if needed and needed > free:
-        raise ModelLoadError(
+        raise OutOfMemoryError(
             f"{name}: a context of {n_ctx} tokens needs {format_bytes(needed)} and "
             f"{format_bytes(free)} are free; try --ctx {n_ctx * free // needed // 2}"
         )

@@ -1,6 +1,7 @@
 """Memory that others take between the plan and the load: less is planned, and it is said."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import llama_cpp
@@ -11,7 +12,8 @@ from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.llama import lack_of_memory, library
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
-from localspec.memory import plan
+from localspec.loading import loader
+from localspec.memory import estimate, plan
 from localspec.memory.available import HOST, FreeMemory
 from localspec.models import registry
 
@@ -40,12 +42,14 @@ def test_what_backends_say(said: str, lacks: bool) -> None:
     assert lack_of_memory.is_said_in(said) is lacks
 
 
-def test_a_context_that_memory_is_too_small_for() -> None:
-    with (
-        Model(registry.bundled().target) as model,
-        pytest.raises(OutOfMemoryError, match="a context of 1073741824 tokens cannot be made"),
-    ):
-        single_sequence(model, n_ctx=2**30, threads=1)
+def test_a_context_that_memory_is_too_small_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llama_cpp, "llama_init_from_model", fails(1, lambda *_: None))
+    with Model(registry.bundled().target) as model:
+        with pytest.raises(OutOfMemoryError, match=r"a context of 512 tokens .*cudaMalloc failed"):
+            single_sequence(model, n_ctx=512, threads=1)
+        with pytest.raises(ModelLoadError, match="no reason given") as told:
+            single_sequence(model, n_ctx=512, threads=1)
+        assert not isinstance(told.value, OutOfMemoryError)
 
 
 def test_a_model_that_memory_is_too_small_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,8 +83,38 @@ def test_where_it_runs_out_again_and_again_it_is_an_error(
 ) -> None:
     monkeypatch.setattr(plan, "free_memory", lambda *_places: free)
     monkeypatch.setattr(llama_cpp, "llama_init_from_model", fails(10, lambda *_: None))
-    with pytest.raises(ModelLoadError, match=r"cudaMalloc failed|would need"):
+    loads = count_loads(monkeypatch)
+    with pytest.raises(OutOfMemoryError, match="cudaMalloc failed"):
         localspec.load(**OPTIONS)
+    # Where nothing less can be planned, it is loaded again only without what may be left out.
+    assert len(loads) <= 2
+
+
+def test_main_memory_that_is_gone_when_a_cache_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor's library is not asked: what it takes it gets, and then the system ends it."""
+    monkeypatch.setattr(plan, "free_memory", lambda *_places: FREE)
+    calls = []
+
+    def little_at_first() -> SimpleNamespace:
+        calls.append(None)
+        return SimpleNamespace(available=1000 if len(calls) == 1 else 2**40)
+
+    monkeypatch.setattr(estimate.psutil, "virtual_memory", little_at_first)
+    with localspec.load(**OPTIONS) as engine:
+        assert "memory ran out while loading, so less was planned" in engine.notes[0]
+        assert "try --ctx" not in engine.notes[0]
+
+
+def count_loads(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """How often weights are loaded."""
+    loads, load = list[None](), loader.Model
+
+    def counted(*args: Any, **options: Any) -> Model:
+        loads.append(None)
+        return load(*args, **options)
+
+    monkeypatch.setattr(loader, "Model", counted)
+    return loads
 
 
 def fails(times: int, works: Callable[..., Any]) -> Callable[..., Any]:

@@ -66,5 +66,8 @@ def test_what_must_be_taken_from_other_programs() -> None:
 
 
 def test_less_is_less_on_each_device_and_never_below_nothing() -> None:
-    free = FreeMemory({HOST: 5, "MTL0": 2}, frozenset({"MTL0"})).less(3)
-    assert (free.by_device, free.unified) == ({HOST: 2, "MTL0": 0}, frozenset({"MTL0"}))
+    for unified in ((), ("MTL0",)):
+        free = FreeMemory({HOST: 5, "MTL0": 2}, frozenset(unified)).less(3)
+        assert free.by_device == {HOST: 2 if unified else 5, "MTL0": 0}
+        assert free.unified == frozenset(unified)
+    assert FreeMemory({HOST: 5}).less(3).by_device == {HOST: 2}

@@ -1,0 +1,23 @@
+"""Long rope: models with one set of rotations for short texts, and another for long ones (Phi-3).
+
+llama.cpp chooses the set by the tokens of a whole cache, so a cache for several texts may give each
+of them other logits than a cache of its own.
+"""
+
+from localspec.gguf.reader import Header
+
+
+def short_limit(header: Header) -> int | None:
+    """The most tokens of a cache with the rotations of short texts; None: there is one set."""
+    if not any("rope_factors_short" in tensor.name for tensor in header.tensors):
+        return None
+    return header.number("rope.scaling.original_context_length") or header.context_length
+
+
+def most_texts(header: Header, n_ctx: int) -> int | None:
+    """How many texts of `n_ctx` tokens a cache may hold, with the rotations that one text has.
+
+    None: any number.
+    """
+    limit = short_limit(header)
+    return None if limit is None or n_ctx > limit else limit // n_ctx

@@ -1,0 +1,85 @@
+"""Load plan: what is loaded of what was asked for, and what is if memory runs out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from localspec.errors import ModelLoadError
+from localspec.gguf.facts import Facts
+from localspec.loading.config import EngineConfig, RuntimeConfig
+from localspec.loading.context_limit import within_model
+from localspec.loading.drafter_finder import FoundDrafters
+from localspec.loading.drafter_plan import further_branches, plan_drafters
+from localspec.loading.gpu_check import check_gpus
+from localspec.loading.load_check import loadable_facts
+from localspec.loading.placement_notes import target_notes
+from localspec.loading.places import most_texts
+from localspec.memory.request import MemoryPlan
+from localspec.models import registry
+from localspec.models.locate import locate
+from localspec.utils.format import counted
+
+_REPRODUCIBLE = (
+    "the passes of several texts are computed one after the other: in one decode, the last digits "
+    "of a text depend on the other texts"
+)
+_NO_FLASH = (
+    "the passes of several texts are computed one after the other: without flash attention, each "
+    "would be computed with the tokens of all"
+)
+# Bytes of each device that the first plan leaves free, and those that follow.
+RESERVES = (0, 512 * 2**20, 1536 * 2**20)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLoad:
+    """What is to be loaded.
+
+    facts: of the target. runtime: as asked for, within what the model can. found, plan: as of
+    `plan_drafters`. notes: the requests that have no effect, one line each.
+    """
+
+    facts: Facts
+    runtime: RuntimeConfig
+    found: FoundDrafters
+    plan: MemoryPlan
+    notes: Sequence[str]
+
+
+def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
+    """Plan what to load, with so many bytes of each device left free."""
+    path = registry.bundled().target if config.model is None else locate(config.model)
+    facts = loadable_facts(path)
+    check_gpus(config.runtime)
+    runtime, context_note = within_model(config.runtime, facts)
+    useless = target_notes(runtime.placement, facts)
+    layers, shared = facts.header.number("block_count") or 0, config.weights
+    placement = shared.placement if shared else runtime.placement.for_layers(layers)
+    runtime = replace(runtime, placement=placement)
+    texts = 1 if never_shares(runtime) else config.texts
+    found, plan = plan_drafters(config.draft, facts, runtime, shared, texts=texts, reserve=reserve)
+    if shared and plan.placement != placement:
+        raise ModelLoadError(f"there is no room beside another engine: {'; '.join(plan.notes)}")
+    most = most_texts(facts.header, plan.context, further_branches(found, runtime))
+    plan = replace(plan, texts=min(plan.texts, most))
+    fewer = f"caches have room for {counted(plan.texts, 'text')}, not {texts}"
+    notes = [context_note, *useless, fewer if plan.texts < texts else None]
+    return PlannedLoad(facts, runtime, found, plan, [note for note in notes if note])
+
+
+def smaller_load(config: EngineConfig, planned: PlannedLoad, reserve: int) -> PlannedLoad | None:
+    """Plan again with more left free than `reserve`; None where nothing less can be planned."""
+    for more in [each for each in RESERVES if each > reserve]:
+        try:
+            smaller = planned_load(config, more)
+        except ModelLoadError:
+            return None
+        if smaller.plan != planned.plan:
+            return smaller
+    return None
+
+
+def never_shares(runtime: RuntimeConfig) -> str | None:
+    """Why texts share no decode however much memory there is; None if they may."""
+    if runtime.reproducible:
+        return _REPRODUCIBLE
+    return _NO_FLASH if runtime.flash is False else None
