@@ -16,6 +16,7 @@ import numpy as np
 
 from localspec.engine.engine import Engine
 from localspec.engine.recipe import Recipe
+from localspec.gguf.long_rope import rotated_alike
 from localspec.llama.context_params import OUTPUT_ROWS
 from localspec.llama.sequence import KVSequence
 from localspec.loading.places import most_texts
@@ -129,6 +130,7 @@ def audit(engine: Engine, recorded: Recorded) -> Report:
     divergences, unjudged = list[Divergence](), list[_Scored]()
     text = len(recipe.prompt_token_ids) + len(recorded.token_ids)
     n_ctx = max(text + 1, min(text + OUTPUT_ROWS, engine.model.n_ctx_train))
+    n_ctx = rotated_alike(engine.slot.loaded.header, n_ctx, recipe.cache_tokens)
     with (
         engine.slot.new_context(settings, n_ctx) as plain,
         engine.slot.new_context(settings, n_ctx) as stepped,

@@ -217,7 +217,7 @@ class Engine(Closing, Texts):
 
     def recipe(self, running: Generation) -> Recipe:
         """The recipe of a generation: everything that decides its text."""
-        settings = running.settings
+        settings, cache = running.settings, self.slot.target.context
         return Recipe.of(
             self.model.path,
             self.slot.loaded.runtime,
@@ -225,7 +225,8 @@ class Engine(Closing, Texts):
             params=self.slot.params(settings),
             settings=settings,
             stats=running.stats,
-            shared_cache=self.slot.target.context.texts > 1,
+            shared_cache=cache.texts > 1,
+            cache_tokens=cache.texts * cache.n_cells,
         )
 
     def _free(self) -> None:

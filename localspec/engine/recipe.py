@@ -25,7 +25,8 @@ class Recipe:
     prompt_token_ids: the prompt's token ids. sampling: all fields of SamplingParams, with the
     GGUF's own values. grammar, schema: as in GenerationConfig. widths: the number of rows of each
     pass. decode_rows: those of the decode that each pass was in, with the rows of other texts.
-    shared_cache: whether the cache had room for other texts. reproducible, flash_attention,
+    shared_cache: whether the cache had room for other texts. cache_tokens: how many tokens it had
+    room for in all, None in a record that does not tell. reproducible, flash_attention,
     kv_type: as in RuntimeConfig. fingerprint: the fingerprint of the target's file. versions: the
     versions of the software that computed the text. gpus: those that the target was on, none if it
     was on the processor. placement: the options of `load` that put the target there. Both are None
@@ -48,6 +49,7 @@ class Recipe:
     kv_type: str = "f16"
     decode_rows: list[int] = field(default_factory=list)
     shared_cache: bool = False
+    cache_tokens: int | None = None
     gpus: list[str] | None = None
     placement: dict[str, Any] | None = None
 
@@ -62,6 +64,7 @@ class Recipe:
         settings: GenerationConfig,
         stats: Stats,
         shared_cache: bool = False,
+        cache_tokens: int | None = None,
     ) -> "Recipe":
         """The recipe of a generation with this target."""
         sampling = asdict(params)
@@ -78,6 +81,7 @@ class Recipe:
             widths=stats.widths,
             decode_rows=stats.decode_rows,
             shared_cache=shared_cache,
+            cache_tokens=cache_tokens,
             reproducible=runtime.reproducible,
             flash_attention=runtime.flash_attention,
             fingerprint=fingerprint(target),

@@ -21,3 +21,14 @@ def most_texts(header: Header, n_ctx: int) -> int | None:
     """
     limit = short_limit(header)
     return None if limit is None or n_ctx > limit else limit // n_ctx
+
+
+def rotated_alike(header: Header, n_ctx: int, cached: int | None) -> int:
+    """The tokens of a cache for about `n_ctx`, with the rotations of a cache of `cached` tokens.
+
+    cached: None: not known.
+    """
+    limit = short_limit(header)
+    if limit is None or cached is None:
+        return n_ctx
+    return min(n_ctx, limit) if cached <= limit else max(n_ctx, limit + 1)

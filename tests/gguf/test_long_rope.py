@@ -7,7 +7,7 @@ import pytest
 from fakes.tiny import write_tiny
 
 from localspec.gguf.check import check_generative
-from localspec.gguf.long_rope import most_texts, short_limit
+from localspec.gguf.long_rope import most_texts, rotated_alike, short_limit
 from localspec.gguf.reader import Header
 
 
@@ -27,3 +27,14 @@ def test_a_cache_keeps_the_rotations_of_one_text(
     header: Header, n_ctx: int, texts: int | None
 ) -> None:
     assert most_texts(header, n_ctx) == texts
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "cached", "expected"),
+    [(200, None, 200), (200, 4096, 200), (5000, 4096, 4096), (200, 4097, 4097), (5000, 8192, 5000)],
+)
+def test_a_cache_of_another_size_rotates_alike(
+    header: Header, n_ctx: int, cached: int | None, expected: int
+) -> None:
+    assert rotated_alike(header, n_ctx, cached) == expected
+    assert rotated_alike(replace(header, tensors=header.tensors[:-1]), n_ctx, cached) == n_ctx
