@@ -199,8 +199,8 @@ class Engine(Closing, Texts):
     def warm_up(self) -> None:
         """Have a GPU's driver compile what reading long prompts takes, once for each model.
 
-        Else it may do that, with Vulkan for minutes, while the first long prompt waits. What the
-        cache holds is lost.
+        Else it may do that, with Vulkan for minutes, while the first long prompt waits. A text of
+        the engine's own slot is closed, and what its cache holds is lost.
         """
         with self.scheduler.exclusive():
             self.slot.stop()

@@ -97,6 +97,8 @@ class Recipe:
         try:
             recipe = cls(**record)
             _require_local(recipe.placement)
+            if not isinstance(recipe.cache_tokens, (int, type(None))):
+                raise TypeError(f"its cache_tokens are {recipe.cache_tokens!r:.80}")
             return recipe
         except TypeError as error:
             raise InvalidValueError(f"this is not a recipe of localspec: {error}") from error

@@ -1,8 +1,7 @@
 """Slot: a KV cache of the target, those of its drafters, and the generation that uses them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from weakref import ref
 
 from localspec.control.explanation import Explain
@@ -13,14 +12,14 @@ from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, Token
 from localspec.engine.prompt import Wording
 from localspec.engine.scheduler import Scheduler
+from localspec.engine.slot_cache import STATE, SlotCache, unless_lost
 from localspec.engine.state_store import StateStore
-from localspec.errors import LOST
 from localspec.generation_config import GenerationConfig, require
+from localspec.gguf import long_rope
 from localspec.llama import library
 from localspec.llama.batch_invariance import InvariantWidth
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
-from localspec.llama.state import State
 from localspec.loading.fingerprints import fingerprint
 from localspec.loading.invariant_widths import invariant_width
 from localspec.loading.loader import LoadedModels
@@ -33,57 +32,6 @@ from localspec.speculation.policy import Policy
 from localspec.stats import Stats
 
 _NEVER = 2**63
-_STATE, _MARK = "state", "mark"
-
-
-@dataclass(frozen=True, slots=True)
-class _Cache:
-    """A text in a KV cache that can be saved.
-
-    key: in a StateStore. kv_type: of its elements. drafter: whose it is; None: the target's.
-    """
-
-    key: str
-    sequence: KVSequence
-    kv_type: str
-    drafter: str | None = None
-
-    @property
-    def of_drafter(self) -> bool:
-        """Whether it is not the target's."""
-        return self.drafter is not None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether it is a drafter's on a machine that is gone."""
-        return self.of_drafter and self.sequence.model.is_lost
-
-    def states(self) -> Mapping[str, State]:
-        """What is saved: the text's state, and its marks."""
-        text = self.sequence
-        return {_STATE: text.state()} | {
-            f"{_MARK} {length}": State(tuple(text.tokens[:length]), data)
-            for length, data in sorted(text.memory.marks.items())
-        }
-
-    def restore(self, states: Mapping[str, State]) -> bool:
-        """Take what was saved; False if there is nothing, or if it does not fit."""
-        if _STATE not in states or not self.sequence.restore(states[_STATE]):
-            return False
-        for name, mark in states.items():
-            if name != _STATE:
-                self.sequence.memory.add_mark(len(mark.tokens), mark.data)
-        return True
-
-
-@contextmanager
-def _unless_lost(cache: _Cache) -> Iterator[None]:
-    """Copy a cache; that of a drafter is left out if its machine or device turns out to be gone."""
-    try:
-        yield
-    except LOST:
-        if not cache.of_drafter:
-            raise
 
 
 class _Text:
@@ -253,11 +201,11 @@ class Slot:
         with self.lock:
             self.stop()
             # A new slot lacks what is on a machine that is gone, or was lost with a device.
-            own = {each.drafter: each for each in self._caches()}
+            own = {each.place: each for each in self._caches()}
             for theirs in other._caches():
-                if theirs.is_lost or (mine := own.get(theirs.drafter)) is None:
+                if theirs.is_lost or (mine := own.get(theirs.place)) is None:
                     continue
-                with _unless_lost(theirs):
+                with unless_lost(theirs):
                     theirs.sequence.roll_back()
                     if not mine.sequence.share(theirs.sequence, theirs.sequence.memory.length):
                         mine.sequence.restore(theirs.sequence.state())
@@ -266,11 +214,11 @@ class Slot:
         """Save all KV caches on disk; returns the reason if that fails, else None."""
         with self.lock:
             for cache in self._caches(key):
-                with _unless_lost(cache):
+                with unless_lost(cache):
                     states = cache.states()
                     if self.target.tokens and not self.target.memory.length:
                         return "its cache has to be read again first"
-                    if self.target.tokens and not states[_STATE].tokens and not cache.of_drafter:
+                    if self.target.tokens and not states[STATE].tokens and not cache.of_drafter:
                         store.remove(cache.key)
                         return "its cache cannot be copied"
                     store.save(cache.key, self._origin(cache), states)
@@ -285,7 +233,7 @@ class Slot:
             self.stop()
             for cache in self._caches(key):
                 states = store.load(cache.key, self._origin(cache))
-                with _unless_lost(cache):
+                with unless_lost(cache):
                     if cache.restore(states):
                         continue
                 if cache.sequence is self.target:
@@ -302,20 +250,23 @@ class Slot:
         for cache in self._caches(key):
             store.remove(cache.key)
 
-    def _caches(self, key: str = "") -> list[_Cache]:
+    def _caches(self, key: str = "") -> list[SlotCache]:
         """Every KV cache of this slot. key: the key that the text is saved under."""
-        target = _Cache(key, self.target, self.loaded.runtime.kv_type)
+        target = SlotCache(key, self.target, self.loaded.runtime.kv_type)
         # Keys do not name the drafters: the state of another drafter takes the place of this one's.
         drafters = [
-            _Cache(f"{key}, drafter {number}", member.sequence, member.kv_type, member.drafter.name)
+            SlotCache(
+                f"{key}, drafter {number}", member.sequence, member.kv_type, member.drafter.name
+            )
             for number, member in enumerate(self.loaded.drafter_set.members)
             if member.sequence
         ]
         return [target, *drafters]
 
-    def _origin(self, cache: _Cache) -> dict[str, object]:
+    def _origin(self, cache: SlotCache) -> dict[str, object]:
         """The properties that must be equal for a saved KV cache to be usable."""
-        return {
+        context = cache.sequence.context
+        return long_rope.properties(self.loaded.header, context.texts * context.n_cells) | {
             "model file": fingerprint(cache.sequence.model.path),
             "llama.cpp": library.version(),
             "kv type": cache.kv_type,

@@ -6,12 +6,24 @@ of them other logits than a cache of its own.
 
 from localspec.gguf.reader import Header
 
+# A cache is a multiple of so many tokens.
+CELLS_STEP = 256
+
 
 def short_limit(header: Header) -> int | None:
-    """The most tokens of a cache with the rotations of short texts; None: there is one set."""
-    if not any("rope_factors_short" in tensor.name for tensor in header.tensors):
+    """The most tokens of a cache with the rotations of short texts; None: there is one set.
+
+    The first of several files may have no tensors: then the length counts that a set is for.
+    """
+    original = header.number("rope.scaling.original_context_length")
+    if not header.tensors and original:
+        limit = original
+    elif any("rope_factors_short" in tensor.name for tensor in header.tensors):
+        limit = original or header.context_length or 0
+    else:
         return None
-    return header.number("rope.scaling.original_context_length") or header.context_length
+    # llama.cpp rounds caches up.
+    return limit // CELLS_STEP * CELLS_STEP
 
 
 def most_texts(header: Header, n_ctx: int) -> int | None:
@@ -32,3 +44,9 @@ def rotated_alike(header: Header, n_ctx: int, cached: int | None) -> int:
     if limit is None or cached is None:
         return n_ctx
     return min(n_ctx, limit) if cached <= limit else max(n_ctx, limit + 1)
+
+
+def properties(header: Header, cached: int) -> dict[str, object]:
+    """What a saved cache of `cached` tokens must have in common with another; keys are rotated."""
+    limit = short_limit(header)
+    return {} if limit is None else {"long rotations": cached > limit}

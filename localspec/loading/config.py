@@ -148,10 +148,10 @@ class RuntimeConfig:
         """Make a cache of texts of `n_ctx` tokens each, with one text in it.
 
         kv_type: None: the target's type. texts, snapshots, branches: see Context. Raises
-        OutOfMemoryError before anything is allocated if a cache for one text does not fit.
+        OutOfMemoryError before anything is allocated if it does not fit in memory.
         """
         kv_type = kv_type or self.kv_type
-        self._require_room(header, model, n_ctx, kv_type)
+        self._require_room(header, model, n_ctx, kv_type, texts=texts)
         return single_sequence(
             model,
             n_ctx=n_ctx,
@@ -180,7 +180,7 @@ class RuntimeConfig:
         """
         # The last token of a text can be drafted with the rest of its block.
         n_ctx = target.n_ctx + (head.block.size if head.block else 0)
-        self._require_room(header, model, n_ctx, kv_type, mtp=head.kind == MTP)
+        self._require_room(header, model, n_ctx, kv_type, texts=texts, mtp=head.kind == MTP)
         options: dict[str, Any] = {
             "target": target.context,
             "encoder_width": 0 if head.kind == MTP else head.target_width * len(head.layers),
@@ -203,11 +203,12 @@ class RuntimeConfig:
         n_ctx: int,
         kv_type: str | None = None,
         *,
+        texts: int = 1,
         mtp: bool = False,
     ) -> None:
         if not model.is_offloaded:
             kv_type = kv_type or self.kv_type
-            estimate.require_room(header, model.path.name, n_ctx, kv_type, mtp=mtp)
+            estimate.require_room(header, model.path.name, n_ctx, kv_type, texts=texts, mtp=mtp)
 
     def _require_possible(self, kv_type: str) -> None:
         if kv_type not in estimate.KV_TYPES:

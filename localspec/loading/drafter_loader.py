@@ -11,7 +11,6 @@ from localspec.errors import (
     DrafterMismatchError,
     InvalidValueError,
     LocalspecError,
-    OutOfMemoryError,
     WorkerError,
 )
 from localspec.gguf.facts import Facts, facts_of
@@ -77,7 +76,7 @@ class LoadedDrafters:
                 sequence = beside.of_model(each.model) if each.model else None
                 try:
                     members.append(each.for_sequence(target, runtime, self.sources, sequence))
-                except DeviceError as error:  # memory is too small for what was lost with it
+                except DeviceError as error:  # memory is too small for what was lost with a device
                     name = each.model.path.stem if each.model else each.spec.kind
                     lost.append(f"{name} is left out: {error}")
                     continue
@@ -103,14 +102,12 @@ def load_drafters(
     sources: CopySources = NO_SOURCES,
     *,
     kv_type_fits: bool = False,
-    may_plan_again: bool = False,
 ) -> tuple[LoadedDrafters, DrafterSet]:
     """Load all drafters or none, and make the drafter set for the text in `target`.
 
     kv_type_fits: whether only the runtime's drafter_kv_type fits in memory. Otherwise f16 replaces
-    a type that makes drafts worse. may_plan_again: whether to raise OutOfMemoryError also for one
-    that may be left out. Raises DrafterMismatchError for a named drafter that cannot draft for this
-    target.
+    a type that makes drafts worse. Raises DrafterMismatchError for a named drafter that cannot
+    draft for this target.
     """
     if found.drafters and target.rollback is Rollback.NOTHING:
         why = f"this model's cache can forget {target.rollback.value}"
@@ -134,8 +131,7 @@ def load_drafters(
                     foreign = _foreign(each, target, member, optional=optional)
                     undo.push(undo_each.pop_all())
             except LocalspecError as error:
-                again = may_plan_again and isinstance(error, OutOfMemoryError)
-                if again or not optional or each.facts is None:
+                if not optional or each.facts is None:
                     raise
                 file = each.facts.files[0]
                 failures[file] = f"{file} cannot be used: {error}"
@@ -181,7 +177,7 @@ def _next_own_drafter(
     path, inside = target.model.path, target.model.mtp
     while own := own_drafter(path, [*failures], inside=inside)[0]:
         file = own.files[0]
-        short = shortage(own, facts_of(path), target.n_ctx, runtime, target.context.texts)
+        short = shortage(own, facts_of(path), target.n_ctx, runtime)
         if not short:
             return [own]
         failures[file] = f"{file} is left out: it {short}"

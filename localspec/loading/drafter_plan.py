@@ -93,12 +93,10 @@ def _memory_request(
     )
 
 
-def shortage(
-    own: FoundDrafter, target: Facts, n_ctx: int, runtime: RuntimeConfig, texts: int = 1
-) -> str | None:
+def shortage(own: FoundDrafter, target: Facts, n_ctx: int, runtime: RuntimeConfig) -> str | None:
     """Why a drafter does not fit beside its target, which is loaded; None if it does.
 
-    n_ctx: the target's context in tokens. texts: for how many there is room.
+    n_ctx: the target's context in tokens.
     """
     inside = own.spec.is_inside
     facts = target if inside or own.facts is None else own.facts
@@ -116,6 +114,6 @@ def shortage(
         if own.matrices:
             needed = Counter({HOST: facts.size})
         else:
-            needed = memory.bytes_by_device(n_ctx, runtime.drafter_kv_type, texts)
+            needed = memory.bytes_by_device(n_ctx, runtime.drafter_kv_type)
     found = free_memory(placement).shortage(needed)
     return str(found) if found else None

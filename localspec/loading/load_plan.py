@@ -12,7 +12,7 @@ from localspec.loading.drafter_plan import further_branches, plan_drafters
 from localspec.loading.gpu_check import check_gpus
 from localspec.loading.load_check import loadable_facts
 from localspec.loading.placement_notes import target_notes
-from localspec.loading.places import most_texts
+from localspec.loading.places import MAX_TEXTS, most_texts
 from localspec.memory.request import MemoryPlan
 from localspec.models import registry
 from localspec.models.locate import locate
@@ -26,7 +26,8 @@ _NO_FLASH = (
     "the passes of several texts are computed one after the other: without flash attention, each "
     "would be computed with the tokens of all"
 )
-# Bytes of each device that the first plan leaves free, and those that follow.
+# Bytes that the first plan leaves free on GPUs, or in main memory without them, and those that
+# follow.
 RESERVES = (0, 512 * 2**20, 1536 * 2**20)
 
 
@@ -44,6 +45,13 @@ class PlannedLoad:
     plan: MemoryPlan
     notes: Sequence[str]
 
+    @property
+    def amounts(self) -> tuple[object, ...]:
+        """What takes memory, without words and figures about what is free."""
+        plan, files = self.plan, [each.files for each in self.found.models]
+        places = plan.placement, plan.drafter_placement
+        return files, plan.context, plan.drafter_kv_type, plan.snapshots, plan.texts, places
+
 
 def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     """Plan what to load, with so many bytes of each device left free."""
@@ -55,13 +63,14 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     layers, shared = facts.header.number("block_count") or 0, config.weights
     placement = shared.placement if shared else runtime.placement.for_layers(layers)
     runtime = replace(runtime, placement=placement)
-    texts = 1 if never_shares(runtime) else config.texts
+    texts = 1 if never_shares(runtime) else min(config.texts, MAX_TEXTS)
     found, plan = plan_drafters(config.draft, facts, runtime, shared, texts=texts, reserve=reserve)
     if shared and plan.placement != placement:
         raise ModelLoadError(f"there is no room beside another engine: {'; '.join(plan.notes)}")
     most = most_texts(facts.header, plan.context, further_branches(found, runtime))
+    why = "memory is too small for more" if plan.texts < min(texts, most) else "more share none"
     plan = replace(plan, texts=min(plan.texts, most))
-    fewer = f"caches have room for {counted(plan.texts, 'text')}, not {texts}"
+    fewer = f"a cache has room for {counted(plan.texts, 'text')}, not {texts}: {why}"
     notes = [context_note, *useless, fewer if plan.texts < texts else None]
     return PlannedLoad(facts, runtime, found, plan, [note for note in notes if note])
 
@@ -73,7 +82,7 @@ def smaller_load(config: EngineConfig, planned: PlannedLoad, reserve: int) -> Pl
             smaller = planned_load(config, more)
         except ModelLoadError:
             return None
-        if smaller.plan != planned.plan:
+        if smaller.amounts != planned.amounts:
             return smaller
     return None
 

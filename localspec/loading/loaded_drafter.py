@@ -158,8 +158,8 @@ class LoadedDrafter:
                     return place
         elif beside:
             return sequence_beside(beside, runtime, header, self.kv_type).sequence
-        for texts in (target.context.texts, 1):  # without room for all of them, it grows later
-            with suppress(ModelLoadError):
+        if (texts := target.context.texts) > 1:
+            with suppress(ModelLoadError):  # without room for all of them, it grows later
                 return self._cache_for(texts, model, header, target, runtime)
         return self._cache_for(1, model, header, target, runtime)
 

@@ -223,25 +223,15 @@ def load_models(config: EngineConfig) -> LoadedModels:
             ran_out = ran_out or error.with_traceback(None)
         smaller = smaller_load(config, planned, reserve)
         if smaller is None:
-            if planned.found.optional:
-                break
             raise ran_out
         planned = smaller
-    return _load(config, planned, ran_out, is_last=True)
+    return _load(config, planned, ran_out)
 
 
 def _load(
-    config: EngineConfig,
-    planned: PlannedLoad,
-    ran_out: OutOfMemoryError | None,
-    *,
-    is_last: bool = False,
+    config: EngineConfig, planned: PlannedLoad, ran_out: OutOfMemoryError | None
 ) -> LoadedModels:
-    """Load what was planned.
-
-    ran_out: of what memory ran out before. is_last: whether what may be left out is, where memory
-    runs out, instead of another plan.
-    """
+    """Load what was planned. ran_out: what a larger plan has raised."""
     facts, runtime, found, plan = planned.facts, planned.runtime, planned.found, planned.plan
     path, shared, drafter_place = facts.files[0], config.weights, runtime.drafter_placement
     notes = list[str]()
@@ -279,7 +269,6 @@ def _load(
             runtime,
             sources,
             kv_type_fits=only_this_kv_type,
-            may_plan_again=not is_last,
         )
         undo.callback(drafters.close)
         undo.callback(drafter_set.close)

@@ -19,6 +19,7 @@ from localspec.llama.sequence import KVSequence
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST, FreeMemory, Shortage, free_memory
 from localspec.memory.context_sizes import ContextSizes
+from localspec.utils.format import counted
 
 # The most texts of one cache.
 MAX_TEXTS = 64
@@ -150,7 +151,7 @@ def _place_beside(other: KVSequence, memory: _Memory, runtime: RuntimeConfig) ->
             memory.note(_LOST_HEAD)
             return None
         return Place(context.new_sequence())
-    memory.note(f"has no place left: {context.texts} texts share one at most")
+    memory.note(f"has no place left: {counted(context.texts, 'text')} at most share one")
     return None
 
 

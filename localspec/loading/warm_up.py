@@ -5,7 +5,9 @@ compile when they are first used, and keep. So this is done once for each model,
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+from localspec.errors import LOST
 from localspec.llama import library
 from localspec.llama.sequence import KVSequence
 from localspec.loading.drafter_set import DrafterSet
@@ -31,10 +33,11 @@ def warm_up(target: KVSequence, drafter_set: DrafterSet) -> None:
         if stored(file, bool):
             continue
         report_progress(f"preparing the GPU for {model.path.name}")
-        sequence.truncate(0)
-        sequence.extend([place % 50 for place in range(min(_ROWS, sequence.n_ctx))])
-        sequence.truncate(0)
-        try_to_store(file, True)
+        with suppress(*LOST):  # the first text finds the same, and says so
+            sequence.truncate(0)
+            sequence.extend([place % 50 for place in range(min(_ROWS, sequence.n_ctx))])
+            sequence.truncate(0)
+            try_to_store(file, True)
 
 
 def _readers(target: KVSequence, drafter_set: DrafterSet) -> Iterator[KVSequence]:

@@ -50,11 +50,13 @@ class Shortage:
 class FreeMemory:
     """The free bytes of each device, by its name.
 
-    unified: the GPUs that compute in main memory: what they use is missing there.
+    unified: the GPUs that compute in main memory: what they use is missing there. lends: whether
+    the system lends them more than is free there, as macOS does.
     """
 
     by_device: Mapping[str, int]
     unified: frozenset[str] = frozenset()
+    lends: bool = False
 
     @property
     def total(self) -> int:
@@ -83,11 +85,10 @@ class FreeMemory:
     def crowding(self, needed: Mapping[str, int]) -> str | None:
         """Say in one line what other programs must give up; None if nothing.
 
-        A system lends a GPU more of main memory than is free (Apple's), and makes room when it is
-        used.
+        A system that lends GPUs more than is free makes room when it is used.
         """
         both, free = sum(needed.get(device, 0) for device in self._sharing), self.by_device[HOST]
-        if not self.unified or both <= free:
+        if not self.lends or both <= free:
             return None
         return (
             f"{format_bytes(both)} of main memory are needed, and {format_bytes(free)} are free: "
@@ -96,7 +97,7 @@ class FreeMemory:
         )
 
     def less(self, reserve: int) -> "FreeMemory":
-        """The same with so many bytes less on each device: of main memory where no other is."""
+        """The same with so many bytes less on GPUs, or in main memory if that is all there is."""
         spared = {HOST} if self.has_devices and not self.unified else set[str]()
         left = {
             device: size if device in spared else max(0, size - reserve)
@@ -121,16 +122,18 @@ def free_memory(*placements: Placement) -> FreeMemory:
     its address. Raises WorkerError if one cannot be used.
     """
     free = {HOST: max(0, host_memory() - _HOST_RESERVE)}
-    unified = set[str]()
+    unified, lends = set[str](), False
     gpus = {device.name: device for device in devices() if device.is_gpu and device.total}
     for placement in placements or (DEFAULT,):
         names = usual_gpus() if placement.gpus is None else placement.gpus
         named = [gpus[name] for name in gpus if name.lower() in map(str.lower, names)]
         free |= {gpu.name: max(0, _free_on(gpu, free[HOST])) for gpu in named}
         unified |= {gpu.name for gpu in named if gpu.is_unified}
+        # Of one in the processor, no more than that counts as free.
+        lends |= any(gpu.is_unified and gpu.kind != INTEGRATED_GPU for gpu in named)
         workers = worker_memory(connect(placement.workers))
         free |= {name: max(0, size - _GPU_RESERVE) for name, size in workers.items()}
-    return FreeMemory(free, frozenset(unified))
+    return FreeMemory(free, frozenset(unified), lends)
 
 
 def _free_on(gpu: Device, host: int) -> int:

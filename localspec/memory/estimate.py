@@ -89,14 +89,25 @@ def vocabulary_bytes(header: Header) -> int:
 
 
 def require_room(
-    header: Header, name: str, n_ctx: int, kv_type: str = "f16", *, mtp: bool = False
+    header: Header,
+    name: str,
+    n_ctx: int,
+    kv_type: str = "f16",
+    *,
+    texts: int = 1,
+    mtp: bool = False,
 ) -> None:
     """Raise OutOfMemoryError where the cache alone takes more than the machine's free memory.
 
-    mtp: as in `cache_bytes`.
+    texts: for how many it has room. mtp: as in `cache_bytes`.
     """
     needed = cache_bytes(header, n_ctx, kv_type, mtp=mtp)
     free = psutil.virtual_memory().available
+    if texts > 1 and (several := least_cache_bytes(header, n_ctx * texts, kv_type, mtp=mtp)) > free:
+        raise OutOfMemoryError(
+            f"{name}: {texts} texts of {n_ctx} tokens need {format_bytes(several)} and "
+            f"{format_bytes(free)} are free; try --ctx {n_ctx * free // several // 2}"
+        )
     if needed and needed > free:
         raise OutOfMemoryError(
             f"{name}: a context of {n_ctx} tokens needs {format_bytes(needed)} and "

@@ -48,8 +48,7 @@ class MemoryPlan:
     less than requested, and why, one line each. needed: bytes that the whole request takes, on all
     devices together. refusal: why nothing fits and what to do, in one line; None where this fits.
     snapshots: as requested, or 0 without the drafter. texts: for how many the caches have room.
-    placement, drafter_placement: as in
-    RuntimeConfig.
+    placement, drafter_placement: as in RuntimeConfig.
     """
 
     context: int

@@ -79,7 +79,7 @@ class Search:
         requested = replace(requested, needed=self._needed(requested).total())
         for plan in self._plans(requested):
             if not self._shortage(plan):
-                return self._for_several_texts(self._with_crowding(plan))
+                return self._with_crowding(self._for_several_texts(plan))
         return replace(plan, refusal=self._refusal(plan))
 
     def _with_crowding(self, plan: MemoryPlan) -> MemoryPlan:
@@ -93,12 +93,11 @@ class Search:
         estimate = self._estimate(whole)
         if estimate is not None and self._is_ample(estimate):
             return whole
-
-        def is_too_much(texts: int) -> bool:
-            needed = self._needed(larger := replace(plan, texts=texts))
-            return bool(self._shortage(larger) or self._free.crowding(needed))
-
-        fitting = bisect_left(range(2, self._request.texts + 1), True, key=is_too_much)
+        fitting = bisect_left(
+            range(2, self._request.texts + 1),
+            True,
+            key=lambda texts: self._shortage(replace(plan, texts=texts)) is not None,
+        )
         return replace(plan, texts=1 + fitting)
 
     def close(self) -> None:

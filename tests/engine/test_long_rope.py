@@ -10,7 +10,9 @@ import pytest
 from fakes.tiny import FAMILIES, HEAD, TURNS, write_tiny
 
 import localspec
+from localspec.conversation.session import Session
 from localspec.engine.audit import Recorded, audit
+from localspec.engine.state_store import StateStore
 from localspec.loading import load_plan, places
 
 LIMIT = 512
@@ -45,12 +47,11 @@ def test_texts_beside_others_are_those_alone(path: Path, monkeypatch: pytest.Mon
     assert written(path, context=256, texts=3) == alone
     with localspec.load(path, draft="none", threads=1, context=256, texts=3) as engine:
         assert engine.slot.target.context.texts == LIMIT // 256
-        assert "caches have room for 2 texts, not 3" in engine.notes
+        assert "a cache has room for 2 texts, not 3: more share none" in engine.notes
     # Without the limit, they are others.
     for module in (places, load_plan):
         monkeypatch.setattr(module, "most_texts", lambda *_: 64)
     assert written(path, context=256, texts=3) != alone
-    assert written(path, context=256) != alone
 
 
 @pytest.mark.parametrize("context", [256, 1024])
@@ -69,3 +70,17 @@ def test_an_audit_has_the_rotations_of_the_text(path: Path, context: int, texts:
         wrong = 4 * LIMIT if context * texts <= LIMIT else LIMIT
         unlike = replace(recorded, recipe=replace(recipe, cache_tokens=wrong))
         assert audit(engine, unlike).has_bug
+
+
+@pytest.mark.parametrize("context", [256, 512, 1024])
+def test_a_saved_text_is_continued_only_with_its_rotations(
+    path: Path, tmp_path: Path, context: int
+) -> None:
+    options: dict[str, Any] = {"draft": "none", "threads": 1}
+    store = StateStore(tmp_path)
+    with localspec.load(path, context=256, **options) as engine, Session(engine) as session:
+        list(session.send(PROMPTS[0], max_tokens=8))
+        assert session.save_state("a", store) is None
+    with localspec.load(path, context=context, **options) as engine, Session(engine) as session:
+        loaded = session.load_state("a", store) is None
+    assert loaded == (context <= LIMIT)

@@ -1,11 +1,15 @@
 """A wide pass before a server is ready, once for each model that is on a GPU."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from fakes.failing_device import device_fails
 
 import localspec
 from localspec.llama.context import Context
+from localspec.loading import warm_up
 from localspec.speculation.passes import Pass, Scores
 
 OPTIONS = {"max_tokens": 12, "seed": 3}
@@ -36,9 +40,25 @@ def test_each_model_on_a_gpu_is_warmed_up_once(widths: list[tuple[str, int]]) ->
         for each in (engine.model, *(s.model for s in engine.drafter_set.sequences.values())):
             each.is_offloaded = True
         engine.warm_up()
-        assert dict(widths) == dict.fromkeys(models, 160)
+        assert sorted(widths) == sorted((name, 160) for name in models)
         found = engine.generate("def f", **OPTIONS)  # type: ignore[arg-type]
         assert found.token_ids == expected.token_ids
         widths.clear()
         engine.warm_up()
         assert not widths
+
+
+def test_a_device_that_fails_then_is_left_to_the_first_text(
+    monkeypatch: pytest.MonkeyPatch, widths: list[tuple[str, int]]
+) -> None:
+    with localspec.load(draft="none", threads=1, gpu_layers=0, flash_attention=False) as engine:
+        engine.model.is_offloaded = True
+        monkeypatch.setattr(warm_up, "cache_file", lambda *_: Path("nowhere"))
+        stored = Mock()
+        monkeypatch.setattr(warm_up, "try_to_store", stored)
+        with device_fails(2, later=True):
+            engine.warm_up()
+        assert not stored.called
+        assert widths
+        engine.warm_up()
+        assert stored.called

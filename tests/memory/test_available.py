@@ -52,6 +52,7 @@ def test_which_gpus_compute_in_main_memory(
     monkeypatch.setattr(available, "usual_gpus", lambda: [name])
     found = available.free_memory()
     assert found.unified == (frozenset({name}) if unified else frozenset())
+    assert found.lends == (unified and kind != INTEGRATED_GPU)
     assert found.by_device.keys() == {HOST, name}
 
 
@@ -59,10 +60,10 @@ def test_what_must_be_taken_from_other_programs() -> None:
     needed = {HOST: 3 * 2**20, "MTL0": 5 * 2**20, "CUDA0": 2**40}
     for free, crowds in ((8 * 2**20, False), (8 * 2**20 - 1, True)):
         lent = {HOST: free, "MTL0": 2**40, "CUDA0": 2**40}
-        told = FreeMemory(lent, frozenset({"MTL0"})).crowding(needed)
+        told = FreeMemory(lent, frozenset({"MTL0"}), lends=True).crowding(needed)
         assert (told is not None) == crowds
         assert told is None or told.startswith("8.4 MB of main memory are needed, and 8.4 MB are")
-        assert FreeMemory(lent).crowding(needed) is None
+        assert FreeMemory(lent, frozenset({"MTL0"})).crowding(needed) is None
 
 
 def test_less_is_less_on_each_device_and_never_below_nothing() -> None:

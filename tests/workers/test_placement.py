@@ -165,7 +165,12 @@ def test_each_of_several_devices_has_a_share(devices: tuple[str, str]) -> None:
 
 
 def planned(
-    devices: tuple[str, str], free: dict[str, int], unified: tuple[str, ...] = (), **request: Any
+    devices: tuple[str, str],
+    free: dict[str, int],
+    unified: tuple[str, ...] = (),
+    *,
+    lends: bool = False,
+    **request: Any,
 ) -> MemoryPlan:
     """What is planned for the bundled pair on the first device, or for another target."""
     usual = {
@@ -176,7 +181,7 @@ def planned(
         "placement": Placement(devices=devices),
     }
     request = usual | request
-    return best_plan(MemoryRequest(**request), FreeMemory(free, frozenset(unified)))
+    return best_plan(MemoryRequest(**request), FreeMemory(free, frozenset(unified), lends))
 
 
 def needed_there(path: Path, device: str, context: int = 1024) -> int:
@@ -327,19 +332,19 @@ def test_what_shares_main_memory_is_not_moved_into_it(devices: tuple[str, str]) 
 def test_what_a_gpu_may_use_of_main_memory_and_others_hold_is_said(
     devices: tuple[str, str],
 ) -> None:
-    """Apple's GPUs: nothing is given up for it, but no further text is worth it."""
+    """Apple's GPUs: nothing is given up for it."""
     first, _ = devices
-    options: dict[str, Any] = {"placement": Placement(devices=(first,)), "texts": 4}
+    options: dict[str, Any] = {"placement": Placement(devices=(first,))}
     both = planned(devices, {HOST: AMPLE, first: AMPLE}, **options).needed
     lent = {HOST: both - 1, first: AMPLE}
-    plan = planned(devices, lent, unified=(first,), **options)
-    assert (plan.texts, plan.context, plan.drafter_kv_type) == (1, 1024, "f16")
+    plan = planned(devices, lent, unified=(first,), lends=True, **options)
+    assert (plan.context, plan.drafter_kv_type) == (1024, "f16")
     (note,) = plan.notes
     needed, there = map(format_bytes, (both, both - 1))
     assert f"{needed} of main memory are needed, and {there} are free" in note
-    assert planned(devices, lent, **options).notes == ()  # a card of its own
-    roomy = planned(devices, {HOST: 4 * both, first: AMPLE}, unified=(first,), **options)
-    assert (roomy.texts, roomy.notes) == (4, ())
+    assert planned(devices, lent, unified=(first,), **options).notes == ()
+    roomy = planned(devices, {**lent, HOST: both}, unified=(first,), lends=True, **options)
+    assert roomy.notes == ()
 
 
 def test_experts_leave_a_device_before_layers_do(devices: tuple[str, str], moe: Path) -> None:

@@ -1,0 +1,67 @@
+"""Slot cache: the text of a slot in one of its KV caches, to save it and to copy it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.errors import LOST
+from localspec.llama.sequence import KVSequence
+from localspec.llama.state import State
+
+STATE, _MARK = "state", "mark"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCache:
+    """A text in a KV cache that can be saved.
+
+    key: in a StateStore. kv_type: of its elements. drafter: whose it is; None: the target's.
+    """
+
+    key: str
+    sequence: KVSequence
+    kv_type: str
+    drafter: str | None = None
+
+    @property
+    def place(self) -> tuple[str | None, Path]:
+        """Whose it is, and of which model."""
+        return self.drafter, self.sequence.model.path
+
+    @property
+    def of_drafter(self) -> bool:
+        """Whether it is not the target's."""
+        return self.drafter is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is a drafter's on a machine that is gone."""
+        return self.of_drafter and self.sequence.model.is_lost
+
+    def states(self) -> Mapping[str, State]:
+        """What is saved: the text's state, and its marks."""
+        text = self.sequence
+        return {STATE: text.state()} | {
+            f"{_MARK} {length}": State(tuple(text.tokens[:length]), data)
+            for length, data in sorted(text.memory.marks.items())
+        }
+
+    def restore(self, states: Mapping[str, State]) -> bool:
+        """Take what was saved; False if there is nothing, or if it does not fit."""
+        if STATE not in states or not self.sequence.restore(states[STATE]):
+            return False
+        for name, mark in states.items():
+            if name != STATE:
+                self.sequence.memory.add_mark(len(mark.tokens), mark.data)
+        return True
+
+
+@contextmanager
+def unless_lost(cache: SlotCache) -> Iterator[None]:
+    """Copy a cache; that of a drafter is left out if its machine or device turns out to be gone."""
+    try:
+        yield
+    except LOST:
+        if not cache.of_drafter:
+            raise
