@@ -58,11 +58,12 @@ class Dflash(RowReader):
         """Decode the whole block; draw up to `limit.depth` tokens until `limit.go_on` is False."""
         known, block = len(self._text) - 1, self._block
         depth = min(limit.depth, block.drafted)
-        readable = known == len(self._read) and self._text[-1] < self._cache.n_vocab
-        if depth < 1 or not readable or known + block.size > self._cache.n_ctx or limit.cancelled():
+        fits = known + block.size <= self._cache.n_ctx and self._text[-1] < self._cache.n_vocab
+        if depth < 1 or not fits or limit.cancelled():
             return NOTHING
         yield from self._fill_cache()
-        if known != len(self._read):  # the cache was lost with its device
+        # Rows are missing, or the cache was lost with its device just now.
+        if known != len(self._read):
             return NOTHING
         scores = yield Pass(
             self._cache,

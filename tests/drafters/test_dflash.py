@@ -408,7 +408,7 @@ def planted() -> Iterator[tuple[str, Callable[[], Code]]]:
     )
     yield (
         "drafts for a text with rows missing",
-        lambda: Code(Edit(Dflash.passes, "known == len(self._read)", "True")),
+        lambda: Code(Edit(Dflash.passes, "known != len(self._read)", "False")),
     )
     yield (
         "a block without the last of its masks",
