@@ -101,6 +101,8 @@ class Script:
 class ScriptedEngine:
     """As `Engine`. options: those that it was loaded with, for tests to read."""
 
+    device_failures = None
+
     def __init__(
         self, script: Script, model: str | Path | None, draft: Any, context: int, options: Any
     ) -> None:
