@@ -76,8 +76,7 @@ class ChainedMtp(Mtp):
         start, tokens = self._pairs, self._text[self._pairs :]
         states = self._states_of_next(len(tokens))
         for head in range(self._heads):
-            held = len(self._cache.tokens)
-            if self._cache.truncate(start) < start or (head and not held):
+            if not self._cuts_back(start, head):
                 return
             scores = yield Pass(
                 self._cache,
@@ -101,8 +100,7 @@ class ChainedMtp(Mtp):
             tokens = tokens[len(chunk) :]
             states = self._states_of_next(len(chunk))
             for head in range(self._heads):
-                held = len(self._cache.tokens)
-                if self._cache.truncate(self._pairs) < self._pairs or (head and not held):
+                if not self._cuts_back(self._pairs, head):
                     self._cut_pairs(self._pairs)
                     return scores
                 scores = yield Pass(
@@ -110,3 +108,8 @@ class ChainedMtp(Mtp):
                 )
             self._count(len(chunk))
         return scores
+
+    def _cuts_back(self, pairs: int, head: int) -> bool:
+        """Cut the cache to so many pairs, for this head; False if what is needed was lost."""
+        held = len(self._cache.tokens)
+        return self._cache.truncate(pairs) == pairs and bool(held or not head)

@@ -7,7 +7,7 @@ of them other logits than a cache of its own.
 from localspec.gguf.reader import Header
 
 # A cache is a multiple of so many tokens.
-CELLS_STEP = 256
+_CELLS_STEP = 256
 
 
 def short_limit(header: Header) -> int | None:
@@ -23,7 +23,7 @@ def short_limit(header: Header) -> int | None:
     else:
         return None
     # llama.cpp rounds caches up.
-    return limit // CELLS_STEP * CELLS_STEP
+    return limit // _CELLS_STEP * _CELLS_STEP
 
 
 def most_texts(header: Header, n_ctx: int) -> int | None:

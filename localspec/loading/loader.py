@@ -264,11 +264,7 @@ def _load(
         past = PastTexts(weights.vocabulary_fingerprint) if config.remember else None
         sources = copy_sources(weights, past, config.copied_texts)
         drafters, drafter_set = load_drafters(
-            found,
-            target,
-            runtime,
-            sources,
-            kv_type_fits=only_this_kv_type,
+            found, target, runtime, sources, kv_type_fits=only_this_kv_type
         )
         undo.callback(drafters.close)
         undo.callback(drafter_set.close)

@@ -101,18 +101,19 @@ def require_room(
 
     texts: for how many it has room. mtp: as in `cache_bytes`.
     """
-    needed = cache_bytes(header, n_ctx, kv_type, mtp=mtp)
-    free = psutil.virtual_memory().available
-    if texts > 1 and (several := least_cache_bytes(header, n_ctx * texts, kv_type, mtp=mtp)) > free:
-        raise OutOfMemoryError(
-            f"{name}: {texts} texts of {n_ctx} tokens need {format_bytes(several)} and "
-            f"{format_bytes(free)} are free; try --ctx {n_ctx * free // several // 2}"
-        )
-    if needed and needed > free:
-        raise OutOfMemoryError(
-            f"{name}: a context of {n_ctx} tokens needs {format_bytes(needed)} and "
-            f"{format_bytes(free)} are free; try --ctx {n_ctx * free // needed // 2}"
-        )
+    free, several = psutil.virtual_memory().available, 0
+    if texts > 1:
+        several = least_cache_bytes(header, n_ctx * texts, kv_type, mtp=mtp)
+    one = cache_bytes(header, n_ctx, kv_type, mtp=mtp) or 0
+    for what, needed in (
+        (f"{texts} texts of {n_ctx} tokens need", several),
+        (f"a context of {n_ctx} tokens needs", one),
+    ):
+        if needed > free:
+            raise OutOfMemoryError(
+                f"{name}: {what} {format_bytes(needed)} and {format_bytes(free)} are free; "
+                f"try --ctx {n_ctx * free // needed // 2}"
+            )
 
 
 def _vocabulary_size(header: Header) -> int:

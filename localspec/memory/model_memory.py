@@ -7,7 +7,6 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import layers_of
@@ -23,12 +22,11 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 class ModelMemory:
     """The memory of one model for several contexts. Call `close` at the end.
 
-    n_ctx, texts in all methods: as in ContextSizes.
-    placement: of the model; split rows are counted by layers. flash_attention: as in
-    RuntimeConfig. swa_full, snapshots, branches: as in Context. mtp: whether the model are heads of
-    multi-token prediction in this file. inside: whether this file is their target's: then their
-    weights are in it, and are not counted as the target's. loaded: whether the weights are in
-    memory already: then only the cache is counted.
+    n_ctx, texts in all methods: as in ContextSizes. placement: of the model; split rows are counted
+    by layers. flash_attention: as in RuntimeConfig. swa_full, snapshots, branches: as in Context.
+    mtp: whether the model are heads of multi-token prediction in this file. inside: whether this
+    file is their target's: then their weights are in it, and are not counted as the target's.
+    loaded: whether the weights are in memory already: then only the cache is counted.
     """
 
     def __init__(
@@ -80,7 +78,7 @@ class ModelMemory:
         """Return bytes by device: from the library, or the estimate where it cannot say."""
         key = n_ctx, kv_type, texts
         if key not in self._by_device:
-            self._by_device[key] = self._ask_library(*key)
+            self._by_device[key] = self._ask_library(n_ctx, kv_type, texts)
         return self._by_device[key]
 
     @property
@@ -92,11 +90,12 @@ class ModelMemory:
         """Free what the library holds for its answers."""
         self._contexts.close()
 
-    def _ask_library(self, *size_of_context: Any) -> Counter[str]:
-        needed = self._contexts.bytes_by_device(*size_of_context)
+    def _ask_library(self, n_ctx: int, kv_type: str, texts: int) -> Counter[str]:
+        needed = self._contexts.bytes_by_device(n_ctx, kv_type, texts)
         if needed is None:
             # Of most heads, whose contexts need that of their target.
-            size = self.estimated_bytes(*size_of_context) or self.least_bytes(*size_of_context)
+            size = self.estimated_bytes(n_ctx, kv_type, texts)
+            size = size or self.least_bytes(n_ctx, kv_type, texts)
             return Counter({self._contexts.last_device: size})
         needed.update(self._weights())
         needed[HOST] += self._vocabulary

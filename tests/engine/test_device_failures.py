@@ -118,7 +118,7 @@ def test_texts_that_share_the_caches_of_target_and_head(kind: str) -> None:
 def test_what_else_is_done_with_a_lost_target(
     with_head: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Threads may change, texts be saved, and drafters exchanged, while there is no memory."""
+    """Threads may change, and a text cannot be saved, while there is no memory."""
     expected = with_head.generate(PROMPTS[0], depth=3, **OPTIONS)
     (target, *_), store = contexts_of(with_head), StateStore(tmp_path)
     with Session(with_head, max_tokens=8) as session:
