@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -114,9 +115,7 @@ class Commands(click.Group):
             raise
         except ModelNotFoundError as error:
             defaults = (ctx.default_map or {}).get(ctx.invoked_subcommand or "")
-            if defaults is not None and (origin := defaults.origin(str(error))):
-                raise ModelNotFoundError(f"{error} ({origin})") from error
-            raise
+            raise defaults.with_origin(error) if defaults is not None else error from None
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -153,20 +152,24 @@ def main() -> None:
         # It registers localspec's way of splitting words with click.
         import_module("localspec.cli.shell_completion")
     show_log_as_notes()
+    sys.exit(exit_code_of(lambda: localspec(prog_name="localspec", standalone_mode=False)))
+
+
+def exit_code_of(work: Callable[[], int | None]) -> int:
+    """Do the work of a command; return its exit code. An error becomes one line on stderr."""
     try:
-        code = localspec(prog_name="localspec", standalone_mode=False) or 0
+        return work() or 0
     except ReaderGone:
         abandon_stdout()
-        code = 0
+        return 0
     except (KeyboardInterrupt, click.Abort):
-        code = INTERRUPTED
+        return INTERRUPTED
     except click.UsageError as error:
-        code = _explain_usage(error)
+        return _explain_usage(error)
     except Exception as error:
         if os.environ.get("LOCALSPEC_DEBUG") == "1":
             raise
-        code = _explain(error)
-    sys.exit(code)
+        return _explain(error)
 
 
 def _explain_usage(error: click.UsageError) -> int:

@@ -8,6 +8,7 @@ import click
 
 from localspec.errors import InvalidValueError
 from localspec.llama.placement import parse_shares
+from localspec.loading.copied_texts import read_texts
 from localspec.utils.format import printable
 from localspec.utils.text_file import read_text_file
 
@@ -148,9 +149,6 @@ def _copied_texts(context: click.Context, files: tuple[str, ...]) -> tuple[str, 
         return ()
     if context.params.get("web"):
         _require_regular(files)
-    # `--help` must not wait for this import.
-    from localspec.loading.copy_sources import read_texts
-
     return read_texts(files, "--copy-from")
 
 

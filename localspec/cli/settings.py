@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from localspec.cli.output import write_note
-from localspec.errors import InvalidValueError
+from localspec.errors import InvalidValueError, ModelNotFoundError
 from localspec.utils.paths import config_folder
 from localspec.utils.similar_names import did_you_mean
 from localspec.utils.toml_file import parse_toml, read_text
@@ -161,16 +161,14 @@ class CommandDefaults(Mapping[str, Any]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def origin(self, text: str) -> str:
-        """Return where a model or drafter in a message was set, such as `model: config.toml`.
-
-        Empty if the message is about neither.
-        """
+    def with_origin(self, error: ModelNotFoundError) -> ModelNotFoundError:
+        """Return the error with where its model or drafter was set, if it was."""
         for name in ("model", "draft"):
             value = self._known.get(name)
-            if value and any(each in text for each in _models(str(value))):
-                return f"{name}: {self._settings.find(name).source}"
-        return ""
+            if value and any(each in str(error) for each in _models(str(value))):
+                source = self._settings.find(name).source
+                return ModelNotFoundError(f"{error} ({name}: {source})")
+        return error
 
     def _value(self, name: str) -> Value | None:
         if name in ("model", "draft") and self._has_own_model():

@@ -19,7 +19,7 @@ from localspec.llama import library, wait_policy
 from localspec.llama.model import Model
 from localspec.llama.placement import SPLIT_MODES
 from localspec.loading.config import EngineConfig, RuntimeConfig
-from localspec.loading.copy_sources import read_texts
+from localspec.loading.copied_texts import read_texts
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.drawing_ahead import crowded_note
 from localspec.loading.loader import load_models
@@ -48,10 +48,11 @@ class Engine(Closing, Texts):
         copied_texts: Sequence[str] = (),
         weights: Model | None = None,
         texts: int = 1,
+        lacks: int = 0,
     ) -> None:
         began, self._closed = perf_counter(), False
         copied = tuple(copied_texts)
-        self._config = EngineConfig(model, draft, runtime, remember, copied, weights, texts)
+        self._config = EngineConfig(model, draft, runtime, remember, copied, weights, texts, lacks)
         self.scheduler = Scheduler()
         self.lock = self.scheduler.lock
         slots = Slots(load_models(self._config), self.scheduler)
@@ -340,11 +341,12 @@ def load_with(
     copied_texts: Sequence[str] = (),
     beside: Engine | None = None,
     texts: int = 1,
+    lacks: int = 0,
 ) -> Engine:
     """Load as `load` does, with options that were checked, and files that were read.
 
     beside: an engine of the same file that lives longer; its weights are used by both, if they
-    have the heads inside that the drafters need. The two take turns.
+    have the heads inside that the drafters need. The two take turns. lacks: see EngineConfig.
     """
     library.clear_pending_interrupt()
     engine = Engine(
@@ -355,6 +357,7 @@ def load_with(
         copied_texts=copied_texts,
         weights=beside.model if beside else None,
         texts=texts,
+        lacks=lacks,
     )
     try:
         library.raise_pending_interrupt()

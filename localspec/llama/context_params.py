@@ -60,7 +60,7 @@ def new_context(model: Model, params: Any) -> Any:
     handle = llama_cpp.llama_init_from_model(model.handle, params)
     if not handle:
         model.require_workers()
-        error = OutOfMemoryError if lack_of_memory.is_logged() else ModelLoadError
+        error = OutOfMemoryError if lack_of_memory.is_said_in(library.logged()) else ModelLoadError
         raise error(
             f"{model.path.name}: a context of {params.n_ctx} tokens cannot be made "
             f"({library.first_error() or 'no reason given'}); try a smaller one with --ctx"

@@ -1,7 +1,5 @@
 """Lack of memory: how backends say that there is none left."""
 
-from localspec.llama import library
-
 # Letters alone. Names of functions that allocate something say nothing.
 _WORDS = (
     "outofmemory",
@@ -22,8 +20,3 @@ def is_said_in(text: str, further: tuple[str, ...] = ()) -> bool:
     """Whether a text of the library says so. further: words that mean the same."""
     letters = "".join(filter(str.isalpha, text.lower()))
     return any(word in letters for word in (*_WORDS, *further))
-
-
-def is_logged() -> bool:
-    """Whether the library has said so since `library.clear_log`."""
-    return is_said_in(library.logged())

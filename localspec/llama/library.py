@@ -4,7 +4,7 @@ import ctypes
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -66,6 +66,7 @@ _LONGEST_LINE = 200
 _ERROR, ERRORS = 4, "errors"
 _lines: deque[str] = deque(maxlen=400)
 _captured: list[list[str]] = []
+_told: list[Callable[[str], None]] = []
 # What Metal logs of commands that failed after the library has returned; it tells nobody else.
 _FAILED_LATER = "command buffer"
 _failed_later = threading.local()
@@ -80,6 +81,9 @@ def _capture(level: int, text: bytes, _data: Any) -> None:
             _failed_later.count = failed_later() + 1
         for lines in (_lines, *_captured):
             lines.append(line)
+        if level == _ERROR:
+            for tell in _told:
+                tell(line)
         shown = os.environ.get("LOCALSPEC_DEBUG")
         if shown == "1" or (shown == ERRORS and level == _ERROR):
             os.write(2, line.encode())
@@ -91,6 +95,11 @@ def _capture(level: int, text: bytes, _data: Any) -> None:
 # The library keeps the pointer: `_capture` is a module global so that it lives as long.
 llama_cpp.llama_log_set(_capture, ctypes.c_void_p(0))
 llama_cpp.llama_backend_init()
+
+
+def tell_errors(tell: Callable[[str], None]) -> None:
+    """Call `tell` with each line that is logged as an error from now on, in whatever thread."""
+    _told.append(tell)
 
 
 def clear_log() -> None:

@@ -64,7 +64,7 @@ class Model(Closing):
 
     def _load_error(self) -> ModelLoadError:
         what = f"{self.path.name} cannot be loaded ({library.first_error() or 'no reason given'})"
-        if lack_of_memory.is_logged():
+        if lack_of_memory.is_said_in(library.logged()):
             return OutOfMemoryError(f"{what}; close what else uses memory, or lower --gpu-layers")
         remedy = "check that the file is complete and that this llama.cpp is new enough for it"
         if self.placement.split_mode != SPLIT_MODES[0]:

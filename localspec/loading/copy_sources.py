@@ -2,16 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from localspec.drafters.suffix import Suffix
 from localspec.drafters.suffix_store import MOST_TOKENS, PastTexts
 from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
-from localspec.utils.text_file import read_text_file
-
-# More could not have few enough tokens.
-_MOST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +31,6 @@ class CopySources:
 
 
 NO_SOURCES = CopySources()
-
-
-def read_texts(
-    files: str | Path | Iterable[str | Path], option: str = "copy_from"
-) -> tuple[str, ...]:
-    """The texts of files, with line breaks as models write them. option: what the files are of.
-
-    Raises InvalidValueError for a file that cannot be read, is too large, or is no text.
-    """
-    files = [files] if isinstance(files, str | Path) else files
-    return tuple(
-        read_text_file(
-            option,
-            Path(file),
-            "name a text file",
-            most=_MOST_BYTES,
-            if_larger="name a shorter text file",
-        )
-        for file in files
-    )
 
 
 def copy_sources(model: Model, past: PastTexts | None, texts: Iterable[str]) -> CopySources:

@@ -1,6 +1,6 @@
 """Load plan: what is loaded of what was asked for, and what is if memory runs out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from localspec.errors import ModelLoadError
@@ -28,7 +28,7 @@ _NO_FLASH = (
 )
 # Bytes that the first plan leaves free on GPUs, or in main memory without them, and those that
 # follow.
-RESERVES = (0, 512 * 2**20, 1536 * 2**20)
+_RESERVES = (0, 512 * 2**20, 1536 * 2**20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +75,26 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     return PlannedLoad(facts, runtime, found, plan, [note for note in notes if note])
 
 
-def smaller_load(config: EngineConfig, planned: PlannedLoad, reserve: int) -> PlannedLoad | None:
-    """Plan again with more left free than `reserve`; None where nothing less can be planned."""
-    for more in [each for each in RESERVES if each > reserve]:
+def load_plans(config: EngineConfig) -> Iterator[PlannedLoad]:
+    """Yield what to load, then what to load if memory runs out, which takes ever less.
+
+    Without as many of the first ones as `config.lacks`, but with one at least. Raises as `load`
+    where not even the first one can be planned.
+    """
+    lacks, planned = config.lacks, planned_load(config)
+    if lacks <= 0:
+        yield planned
+    for reserve in _RESERVES[1:]:
         try:
-            smaller = planned_load(config, more)
+            smaller = planned_load(config, reserve)
         except ModelLoadError:
-            return None
+            break
         if smaller.amounts != planned.amounts:
-            return smaller
-    return None
+            lacks, planned = lacks - 1, smaller
+            if lacks <= 0:
+                yield planned
+    if lacks > 0:
+        yield planned
 
 
 def never_shares(runtime: RuntimeConfig) -> str | None:

@@ -27,13 +27,7 @@ from localspec.loading.drafter_plan import further_branches, shareable
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.first_guesses import first_guesses
 from localspec.loading.invariant_widths import reproducible_note
-from localspec.loading.load_plan import (
-    RESERVES,
-    PlannedLoad,
-    never_shares,
-    planned_load,
-    smaller_load,
-)
+from localspec.loading.load_plan import PlannedLoad, load_plans, never_shares
 from localspec.loading.placement_notes import drafter_note
 from localspec.loading.places import Place, sequence_beside
 from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
@@ -214,18 +208,15 @@ def load_models(config: EngineConfig) -> LoadedModels:
     again with more left free. ModelLoadError, too, where weights are to be shared and the rest has
     no room beside them.
     """
-    planned, ran_out = planned_load(config), None
-    for reserve in RESERVES[:-1]:
+    ran_out: OutOfMemoryError | None = None
+    for planned in load_plans(config):
         try:
             return _load(config, planned, ran_out)
         except OutOfMemoryError as error:
             # Without the frames, which hold what was loaded.
             ran_out = ran_out or error.with_traceback(None)
-        smaller = smaller_load(config, planned, reserve)
-        if smaller is None:
-            raise ran_out
-        planned = smaller
-    return _load(config, planned, ran_out)
+    assert ran_out
+    raise ran_out
 
 
 def _load(

@@ -12,7 +12,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.server.errors import ApiError
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # Anyone may ask whether the server is there, and see the page, which then asks for the key.
 _OPEN_PATHS = ("/", "/health", "/v1/health")
 # The most bytes of the headers and the path of a request.

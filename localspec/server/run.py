@@ -8,18 +8,18 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import FrameType
 
 import psutil
 import uvicorn
 
 from localspec.errors import InvalidValueError
+from localspec.server.address import LOOPBACK, Address
 from localspec.server.app import make_app
 from localspec.server.connection import Connection
-from localspec.server.guard import LOOPBACK, MOST_HEADER_BYTES, Guard
+from localspec.server.guard import MOST_HEADER_BYTES, Guard
 from localspec.server.loading import LoadingApp
 from localspec.server.service import Service
 from localspec.utils.progress import Watcher, watched
@@ -28,46 +28,15 @@ from localspec.utils.progress import Watcher, watched
 _GRACE_SECONDS = 5
 # The most connections; with those that are told so, files and libraries, they need so many handles.
 _MOST_CONNECTIONS, _HANDLES = 1024, 2048
+# So long a connection without a request stays open. Clients keep theirs for 15 to 90 seconds, and a
+# request on one that has just been closed fails.
+_IDLE_SECONDS = 120
 # Connections that are still open so many seconds later are dropped.
 _LAST_SECONDS = 10
 # As many connections as may wait to be taken.
 _BACKLOG = 2048
 # The exit code, as shells give it for Ctrl-C.
 _INTERRUPTED = 130
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the server listens, and who may use it.
-
-    hosts: names under which it may be addressed besides its address. key, origins, most_bytes: as
-    in Guard.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8080
-    hosts: Sequence[str] = ()
-    origins: Sequence[str] = ()
-    key: str | None = None
-    most_bytes: int = 32 * 2**20
-
-    def __post_init__(self) -> None:
-        if not self.is_local and self.key is None:
-            raise InvalidValueError(
-                f"host is {self.host!r}, which others can reach; give it a key (--api-key-file "
-                "FILE, or LOCALSPEC_API_KEY)"
-            )
-
-    @property
-    def is_local(self) -> bool:
-        """Whether only programs of this machine can reach it."""
-        return self.host in LOOPBACK
-
-    @property
-    def url(self) -> str:
-        """The base URL."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
 
 
 def listen(address: Address) -> socket.socket:
@@ -100,13 +69,15 @@ def serve(
     opened: socket.socket,
     *,
     ready: Callable[[Service], None],
+    signalled: Callable[[], None],
     progress: Watcher,
 ) -> None:
     """Answer requests until a signal ends it; until `load` has returned, that the model loads.
 
     load: loads the model, in a thread; what it raises ends the server and is raised. ready: called
-    once the model is there. progress: told how far loading is, in the thread that loads. A signal
-    while the model loads ends the process at once: by Ctrl-C with code 130, by SIGTERM with 0.
+    once the model is there. signalled: called for each signal. progress: told how far loading is,
+    in the thread that loads. A signal while the model loads ends the process at once: by Ctrl-C
+    with code 130, by SIGTERM with 0.
     """
     hosts = [*LOOPBACK, address.host.lower(), *address.hosts]
     any_host = not address.is_local and not address.hosts
@@ -128,6 +99,7 @@ def serve(
         limit_concurrency=_MOST_CONNECTIONS,
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_LAST_SECONDS + _GRACE_SECONDS,
+        timeout_keep_alive=_IDLE_SECONDS,
         lifespan="off",
         ws="none",
     )
@@ -144,7 +116,7 @@ def serve(
         with watched(watcher):
             return load()
 
-    server = _Server(config, app, work, ready)
+    server = _Server(config, app, work, ready, signalled)
     try:
         server.run(sockets=[opened])
     finally:
@@ -179,6 +151,7 @@ class _Server(uvicorn.Server):
         app: LoadingApp,
         load: Callable[[], Service],
         ready: Callable[[Service], None],
+        signalled: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self.service: Service | None = None
@@ -186,6 +159,7 @@ class _Server(uvicorn.Server):
         self._app = app
         self._load = load
         self._ready = ready
+        self._signalled = signalled
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -212,6 +186,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Let texts go on for a while; a second signal ends them at once."""
+        self._signalled()
         if self.service is None:
             os._exit(_INTERRUPTED if sig == signal.SIGINT else 0)
         if self.should_exit or sig == signal.SIGINT:

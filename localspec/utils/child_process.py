@@ -36,6 +36,17 @@ _LONGEST_LINE = 300
 _SOURCE_FOLDER = re.compile(r"^\S*[/\\](?=[^/\\]+:\d+: )")
 
 
+def python_module(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module; with `python_environment`, it is the one seen here."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def python_environment() -> dict[str, str]:
+    """Return this process' environment, with its `sys.path`; what a child writes is UTF-8."""
+    path = os.pathsep.join(sys.path)
+    return {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
+
+
 @dataclass(frozen=True, slots=True)
 class ChildExit:
     """How a child process ended.
@@ -93,13 +104,11 @@ class ChildProcess(Closing):
         self._lifeline: tuple[int, ...] = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, module, *arguments],
+                python_module(__name__, module, *arguments),
                 env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(sys.path),
+                    **python_environment(),
                     # Else the library's log would hide the child's last words.
                     "LOCALSPEC_DEBUG": "0",
-                    "PYTHONIOENCODING": "utf-8",
                 },
                 stdin=self._lifeline[0],
                 stdout=subprocess.PIPE,
@@ -161,7 +170,7 @@ def exit_code_of(work: Callable[[], object]) -> int:
     return 0
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process when its standard input ends, which its parent holds open."""
     os.read(0, 1)
     os._exit(1)
@@ -169,7 +178,7 @@ def _end_with_parent() -> None:
 
 def main() -> None:
     """In the child: run the module that is named first, with the arguments that follow."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

@@ -17,6 +17,7 @@ from typing import IO
 
 import psutil
 
+from localspec.utils.child_process import python_module
 from localspec.utils.closing import Closing
 
 # Seconds that a program has to end by itself, and then the process that waits for it.
@@ -41,7 +42,7 @@ class ChildProgram(Closing):
     ) -> None:
         given = os.environ if environment is None else environment
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, *command],
+            python_module(__name__, *command),
             env={**given, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdin=subprocess.PIPE,
             stdout=log,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from localspec.utils.child_process import python_environment, python_module
 from localspec.utils.format import format_bytes
 
 # Seconds between two looks at what a worker uses.
@@ -73,8 +74,8 @@ class WorkerProcess:
         # After a fork the worker is that of the parent process, and answers only there.
         if self._process is None or self._watch is None or self._started_by != os.getpid():
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", self._module, str(self._seconds), str(self._memory)],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                python_module(self._module, str(self._seconds), str(self._memory)),
+                env=python_environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

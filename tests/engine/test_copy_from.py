@@ -6,7 +6,7 @@ import pytest
 
 import localspec
 from localspec.errors import InvalidValueError
-from localspec.loading.copy_sources import read_texts
+from localspec.loading.copied_texts import read_texts
 
 PROMPT = "How do I list hidden files?"
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic, sleep
@@ -56,8 +56,11 @@ def wait_for(holds: Any, seconds: float = PATIENCE) -> None:
 
 
 @contextmanager
-def serving(*arguments: str, **environment: str) -> Iterator[Served]:
-    """`localspec serve ARGUMENTS` on a free port. environment: added to that of the tests."""
+def serving(*arguments: str, pass_fds: Sequence[int] = (), **environment: str) -> Iterator[Served]:
+    """`localspec serve ARGUMENTS` on a free port. environment: added to that of the tests.
+
+    pass_fds: files that are open there too.
+    """
     for port in _ports():
         command = [sys.executable, "-m", "localspec", "serve", *arguments, "--port", str(port)]
         process = subprocess.Popen(
@@ -65,6 +68,7 @@ def serving(*arguments: str, **environment: str) -> Iterator[Served]:
             env={**os.environ, **environment},
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
+            pass_fds=pass_fds,
             text=True,
         )
         served = Served(process)

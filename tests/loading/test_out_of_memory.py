@@ -8,11 +8,13 @@ import llama_cpp
 import pytest
 
 import localspec
+from localspec.engine.engine import load_with
 from localspec.errors import ModelLoadError, OutOfMemoryError
 from localspec.llama import lack_of_memory, library
 from localspec.llama.context import single_sequence
 from localspec.llama.model import Model
 from localspec.loading import loader
+from localspec.loading.config import RuntimeConfig
 from localspec.memory import estimate, plan
 from localspec.memory.available import HOST, FreeMemory
 from localspec.models import registry
@@ -75,6 +77,22 @@ def test_less_is_planned_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.token_ids == expected.token_ids
     assert "memory ran out while loading, so less was planned" in notes[0]
     assert "cudaMalloc failed: out of memory" in notes[0]
+
+
+@pytest.mark.parametrize("lacks", [1, 9])
+def test_larger_plans_that_ran_out_before_are_passed_over(
+    monkeypatch: pytest.MonkeyPatch, lacks: int
+) -> None:
+    """Where there are smaller ones."""
+    runtime = RuntimeConfig.of(**OPTIONS)
+    monkeypatch.setattr(plan, "free_memory", lambda *_places: FREE)
+    loads = count_loads(monkeypatch)
+    with load_with(None, "auto", runtime, lacks=lacks) as engine:
+        assert engine.drafter_set.names == ["suffix"]
+    monkeypatch.setattr(plan, "free_memory", lambda *_places: FreeMemory({HOST: 2**40}))
+    with load_with(None, "auto", runtime, lacks=lacks) as engine:
+        assert len(engine.drafter_set.names) == 2
+    assert len(loads) == 2
 
 
 @pytest.mark.parametrize("free", [FREE, FreeMemory({HOST: 2**40})])

@@ -14,12 +14,14 @@ import pytest
 from fakes.command_line import localspec
 from fakes.served import PATIENCE, free_port, health, starting, wait_for
 
-from localspec.server.run import Address, listen
+from localspec.server.address import Address
+from localspec.server.run import listen
 
 # A server whose model never finishes loading.
 ENDLESS = """
 import sys, time
-from localspec.server.run import Address, listen, serve
+from localspec.server.address import Address
+from localspec.server.run import listen, serve
 from localspec.utils.progress import report_progress
 
 def load():
@@ -27,7 +29,7 @@ def load():
     time.sleep(600)
 
 address = Address(port=int(sys.argv[1]), key=sys.argv[2] or None)
-serve(load, address, listen(address), ready=print, progress=lambda action, share: None)
+serve(load, address, listen(address), ready=print, signalled=print, progress=lambda *_: None)
 """
 
 

@@ -118,9 +118,11 @@ def test_the_talk_stays_in_view(browser: Any, served: Served, width: int, height
 LOADS_LATE = """
 import sys, time
 from pathlib import Path
-from localspec.cli.serve import _service
 from localspec.engine.engine import load
-from localspec.server.run import Address, listen, serve
+from localspec.server.address import Address
+from localspec.server.run import listen, serve
+from localspec.server.service import Service
+from localspec.server.slot_pool import SlotPool
 from localspec.utils.progress import report_progress
 
 def load_late():
@@ -128,10 +130,11 @@ def load_late():
     while not Path(sys.argv[2]).exists():
         time.sleep(0.05)
     engine = load(draft="none", threads=1, context=256)
-    return _service(engine, None, (), 1, 1, keep=False)
+    return Service(engine, SlotPool(engine, 1, 1), ["tiny"])
 
 address = Address(port=int(sys.argv[1]))
-serve(load_late, address, listen(address), ready=lambda _: None, progress=lambda *_: None)
+ignore = lambda *_: None
+serve(load_late, address, listen(address), ready=ignore, signalled=ignore, progress=ignore)
 """
 
 

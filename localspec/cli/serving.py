@@ -1,0 +1,113 @@
+"""Serving: what the process of `localspec serve` does that holds the model."""
+
+import shlex
+from time import monotonic
+
+from localspec.cli.main import exit_code_of
+from localspec.cli.output import Output, show_log_as_notes
+from localspec.cli.serve import ServeRequest
+from localspec.engine.engine import load_with
+from localspec.errors import ModelNotFoundError
+from localspec.llama import library
+from localspec.loading.config import RuntimeConfig
+from localspec.models.pair_finder import pair_of
+from localspec.server.child import Report
+from localspec.server.client_setup import CLIENTS, claude_code_variables, key_shown
+from localspec.server.kept_states import KeptStates
+from localspec.server.log import show_log
+from localspec.server.run import listen, serve
+from localspec.server.service import Service
+from localspec.server.slot_pool import SlotPool
+
+# Loading that takes longer says what it is at.
+_QUICK_SECONDS = 2.0
+
+
+def serve_model(asked: ServeRequest, report: Report, lacks: int) -> int:
+    """Serve until a signal ends it; return the exit code. lacks: as in Job."""
+    show_log_as_notes()
+    show_log(as_json=asked.json_logs)
+    library.tell_errors(report.error)
+    return exit_code_of(lambda: _serve(asked, report, lacks))
+
+
+def _serve(asked: ServeRequest, report: Report, lacks: int) -> None:
+    output = Output(color=False)
+    opened = listen(asked.address)
+
+    def ready(service: Service) -> None:
+        report.ready()
+        for line in _greeting(service, asked):
+            output.note(line)
+
+    try:
+        serve(
+            lambda: _loaded(asked, lacks),
+            asked.address,
+            opened,
+            ready=ready,
+            signalled=report.signalled,
+            progress=_LoadingNotes(output, asked.address.url),
+        )
+    except ModelNotFoundError as error:
+        raise asked.defaults.with_origin(error) if asked.defaults else error from None
+
+
+def _loaded(asked: ServeRequest, lacks: int) -> Service:
+    engine = load_with(
+        asked.model,
+        asked.draft,
+        RuntimeConfig.of(**asked.runtime),
+        copied_texts=asked.copied_texts,
+        texts=asked.parallel,
+        lacks=lacks,
+    )
+    try:
+        path = engine.model.path
+        pair = pair_of(path)
+        known = [path.stem, *([pair.name] if pair else []), "localspec", "default"]
+        names = dict.fromkeys([*asked.aliases, asked.shown, *known])
+        engine.warm_up()
+        pool = SlotPool(engine, asked.parallel, asked.queue_limit)
+        kept = KeptStates(path) if asked.keep else None
+        if kept:
+            kept.restore(pool.slots)
+        return Service(engine, pool, list(names), {"depth": asked.depth}, kept=kept)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _greeting(service: Service, asked: ServeRequest) -> list[str]:
+    """What is said once it answers."""
+    name, url, engine, pool = service.name, asked.address.url, service.engine, service.pool
+    reason = engine.drafter_set.reason
+    draft = (" or ".join(engine.drafter_set.names) or "off") + (f" ({reason})" if reason else "")
+    key = key_shown(key=bool(asked.address.key))
+    claude = claude_code_variables(url, name, key)
+    return [
+        f"{name} · draft: {draft} · {len(pool.slots)} texts at once, {engine.context} tokens each",
+        f"serving at {url}/v1 (OpenAI) and {url} (Anthropic); Ctrl-C ends it",
+        f"chat in a browser: {url}",
+        f"OpenAI clients: OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
+        f"Claude Code: {' '.join(f'{k}={shlex.quote(v)}' for k, v in claude.items())} claude",
+        f"settings of other clients: {asked.setup_command} --setup {'|'.join(CLIENTS)}",
+        *engine.notes,
+        *([pool.note] if pool.note else []),
+    ]
+
+
+class _LoadingNotes:
+    """Writes what loading is at, once it has taken a while."""
+
+    def __init__(self, output: Output, url: str) -> None:
+        self._output = output
+        self._url = url
+        self._began = monotonic()
+        self._said: str | None = None
+
+    def __call__(self, action: str, _share: float | None) -> None:
+        if action != self._said and monotonic() - self._began > _QUICK_SECONDS:
+            where = "" if self._said else f" ({self._url}/health says how far it is)"
+            self._said = action
+            self._output.note(f"{action}{where}")

@@ -1,0 +1,155 @@
+"""Supervisor: keeps a server running whose process may be ended by a fault at any time.
+
+Where a GPU is lost, or its memory runs out in the middle of a pass, most backends of llama.cpp end
+the process instead of returning an error; a crash of a driver does so too. So the server runs in a
+child process, and another one is started where a fault ends that.
+"""
+
+import logging
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from types import FrameType
+
+from localspec.server.child import Job, ServerChild
+from localspec.utils.closing import Closing
+from localspec.utils.format import counted
+
+log = logging.getLogger("localspec.server")
+
+# Faults that are older say nothing about the next one.
+_RECENT_SECONDS = 600.0
+# Until the next start behind the only recent fault; twice as long with each further one, but no
+# longer than that.
+_FIRST_DELAY, _LONGEST_DELAY = 1.0, 30.0
+# So many starts in a row that end before the server is ready are the last ones.
+_MOST_FAILED_STARTS = 5
+# A signal that the child has not got by itself after so long, as it does from a terminal, is sent.
+_FORWARD_SECONDS = 0.25
+# The exit code, as shells give it for Ctrl-C.
+_INTERRUPTED = 130
+
+
+class Faults:
+    """What has ended the processes of a server so far, and what follows from that.
+
+    lacks: how many ended for lack of memory.
+    """
+
+    def __init__(self) -> None:
+        self.lacks = 0
+        self._recent: deque[float] = deque()
+        self._failed_starts = 0
+        self._was_ready = False
+
+    def add(self, now: float, *, ready: bool, lacked_memory: bool) -> None:
+        """Note a fault. now: in seconds. ready: whether that process had become ready."""
+        self._recent.append(now)
+        while self._recent[0] < now - _RECENT_SECONDS:
+            self._recent.popleft()
+        self._failed_starts = 0 if ready else self._failed_starts + 1
+        self._was_ready |= ready
+        self.lacks += lacked_memory
+
+    @property
+    def delay(self) -> float:
+        """Seconds until the next start."""
+        return min(_FIRST_DELAY * 2.0 ** (len(self._recent) - 1), _LONGEST_DELAY)
+
+    @property
+    def verdict(self) -> str | None:
+        """Why no other process is started, in words; None where one is."""
+        if not self._was_ready:
+            return "before it was ready"
+        if self._failed_starts >= _MOST_FAILED_STARTS:
+            return f"and so were {counted(self._failed_starts - 1, 'start')} before"
+        return None
+
+
+def supervise(job: Job) -> int:
+    """Do the job in a child process, in another one where a fault ends that; return the exit code.
+
+    A process that ends in any other way is the last one, and so is the first one if it never
+    becomes ready. Signals are the child's; until it is ready, one ends it at once. Only the main
+    thread may call it.
+    """
+    faults = Faults()
+    with _Signals() as signals:
+        while True:
+            with ServerChild(job, faults.lacks) as child, signals.sent_on_to(child):
+                ended = child.wait()
+            if signals.received:
+                return ended.code if child.ready else signals.code
+            if not ended.is_fault:
+                return ended.code
+            faults.add(monotonic(), ready=child.ready, lacked_memory=ended.lacked_memory)
+            what = f"the process that serves was ended by {ended.cause}"
+            if faults.verdict:
+                log.error("%s, %s", what, faults.verdict)
+                return ended.code
+            less = ", which leaves more memory free" if ended.lacked_memory else ""
+            log.error(
+                "%s; what it wrote is lost, and another one starts in %.0f s%s",
+                what,
+                faults.delay,
+                less,
+            )
+            if signals.came_within(faults.delay):
+                return signals.code
+
+
+class _Signals(Closing):
+    """The signals that ask this process to end; use it in a `with`."""
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self._came = threading.Event()
+        self._child: ServerChild | None = None
+        ending = (signal.SIGINT, signal.SIGTERM)
+        self._before = {each: signal.signal(each, self._handle) for each in ending}
+
+    @property
+    def code(self) -> int:
+        """The exit code of a server that had nothing to end."""
+        return _INTERRUPTED if signal.SIGINT in self.received else 0
+
+    @contextmanager
+    def sent_on_to(self, child: ServerChild) -> Iterator[None]:
+        """Send the child the signals that come inside, unless it gets them by itself."""
+        self._child = child
+        try:
+            if self.received:  # while it was started
+                child.kill()
+            yield
+        finally:
+            self._child = None
+
+    def came_within(self, seconds: float) -> bool:
+        """Wait for so long; return early, and whether, a signal has come."""
+        return self._came.wait(seconds)
+
+    def close(self) -> None:
+        """Put back what was asked for before."""
+        for each, handler in self._before.items():
+            signal.signal(each, handler)
+
+    def _handle(self, sent: int, _frame: FrameType | None) -> None:
+        self.received.append(sent)
+        self._came.set()
+        child, count = self._child, len(self.received)
+        if child is None:
+            return
+        if not child.ready:
+            child.kill()
+        elif sys.platform != "win32":  # there it would be no signal, but the end
+            threading.Timer(_FORWARD_SECONDS, lambda: _send_once(child, sent, count)).start()
+
+
+def _send_once(child: ServerChild, sent: int, count: int) -> None:
+    """Send the child a signal, if it has got fewer than `count` so far."""
+    if child.signals < count:
+        child.send(sent)

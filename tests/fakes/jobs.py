@@ -1,0 +1,72 @@
+"""Jobs for the supervisor of a server, done in its child processes."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from localspec.server.child import Report
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """Ends by a signal so many times, then with a code.
+
+    runs: a file that gets a line per run: what it was told. ready: how many runs become ready.
+    written, logged: said before the end, on standard error and as the library's error.
+    """
+
+    runs: Path
+    faults: int = 1
+    sent: int = signal.SIGABRT
+    ready: int = 1
+    written: str = ""
+    logged: str = ""
+    code: int = 7
+
+    def __call__(self, report: Report, lacks: int) -> int:
+        with self.runs.open("a") as file:
+            file.write(f"{lacks}\n")
+        number = len(self.runs.read_text().splitlines())
+        if number <= self.ready:
+            report.ready()
+        if number > self.faults:
+            return self.code
+        if self.logged:
+            report.error(self.logged)
+        # As a driver may print it.
+        os.write(1, b"printed by a driver\n")
+        os.write(2, self.written.encode())
+        os.kill(os.getpid(), self.sent)
+        time.sleep(60)
+        return 1
+
+
+@dataclass(frozen=True)
+class Patient:
+    """Waits for signals, counts them, and ends a second after the first.
+
+    found: a file that gets its process id, and then how many signals came.
+    """
+
+    found: Path
+    ready: bool = True
+
+    def __call__(self, report: Report, _lacks: int) -> int:
+        counted: list[int] = []
+
+        def handle(sent: int, _frame: object) -> None:
+            counted.append(sent)
+            report.signalled()
+
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, handle)
+        if self.ready:
+            report.ready()
+        self.found.write_text(f"{os.getpid()}\n")
+        while not counted:
+            time.sleep(0.05)
+        time.sleep(1)
+        self.found.write_text(f"{len(counted)}\n")
+        return 3
