@@ -45,12 +45,11 @@ class ApiError(Exception):
         match error:
             case ApiError():
                 return error
-            case ContextFullError():
-                return cls(400, str(error), code="context_length_exceeded")
             case InvalidValueError():
-                too_long = "the context holds" in str(error)
-                code = "context_length_exceeded" if too_long else "invalid_value"
-                return cls(400, str(error), code=code)
+                is_full = isinstance(error, ContextFullError) or "context holds" in str(error)
+                return (
+                    too_long(str(error)) if is_full else cls(400, str(error), code="invalid_value")
+                )
             case LocalspecError():
                 return cls(500, str(error))
             case RecursionError():
@@ -77,3 +76,13 @@ class ApiError(Exception):
     def reason(self) -> str:
         """The words that belong to the status."""
         return HTTPStatus(self.status).phrase
+
+
+def too_long(what: str) -> ApiError:
+    """The error of a prompt that the context is too small for.
+
+    what: of which lengths. Agents shorten their conversations at words of Anthropic's ("prompt is
+    too long: 9000 tokens > 8191 maximum") or at OpenAI's code.
+    """
+    way_out = "" if "; " in what else "; shorten it, or start the server with a larger --ctx"
+    return ApiError(400, f"prompt is too long: {what}{way_out}", code="context_length_exceeded")

@@ -78,7 +78,11 @@ class Guard:
             raise ApiError(431, f"the headers are larger than {MOST_HEADER_BYTES} bytes; send less")
         host = _name(headers.get("host", ""))
         if self._hosts and host not in self._hosts:
-            raise ApiError(403, f"this server is not called {host:.80}; use {self._hosts[0]}")
+            raise ApiError(
+                403,
+                f"this server is not called {host:.80}; use {self._hosts[0]}, or start it with "
+                f"--allow-host {host:.80}",
+            )
         for origin in origins:
             if not self._is_named(origin) and not _is_own(origin, headers.get("host", "")):
                 raise ApiError(

@@ -27,7 +27,7 @@ from localspec.llama.chat_template import render
 from localspec.llama.grammar import Grammar, special_tokens
 from localspec.llama.model import Model
 from localspec.server.asked import Asked
-from localspec.server.errors import ApiError
+from localspec.server.errors import ApiError, too_long
 from localspec.server.kept_states import KeptStates
 from localspec.server.metrics import Metrics
 from localspec.server.reply import Reply
@@ -95,8 +95,8 @@ class Service:
         self.engine.close()
 
     def require_model(self, name: str | None) -> None:
-        """Raise ApiError (404) for the name of another model; no name is any."""
-        if name is not None and name not in self.names:
+        """Raise ApiError (404) for the name of another model; none and "" are any."""
+        if name and name not in self.names:
             raise ApiError(
                 404,
                 f"the model {name:.80} is not loaded here; ask for {self.name}",
@@ -337,21 +337,15 @@ class Service:
         return tokens
 
     def _require_fitting(self, tokens: int) -> None:
-        context = self.engine.context
-        if tokens >= context:
-            raise InvalidValueError(
-                f"the prompt has {tokens} tokens and the context holds {context}; shorten it, "
-                "or start the server with a larger --ctx"
-            )
+        most = self.engine.context - 1
+        if tokens > most:
+            raise too_long(f"{tokens} tokens > {most} maximum")
 
     def _require_short(self, characters: int) -> None:
         """Raise for a text that cannot fit, however it is tokenized."""
         context = self.engine.context
         if characters > context * _LONGEST_TOKEN:
-            raise InvalidValueError(
-                f"the prompt has {characters} characters and the context holds {context} tokens; "
-                "shorten it, or start the server with a larger --ctx"
-            )
+            raise too_long(f"{characters} characters, and the context holds {context} tokens")
 
 
 def _rendered(

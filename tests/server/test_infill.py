@@ -88,6 +88,7 @@ def test_what_editors_send(editor: Served, alone: Engine, expected: Expected) ->
         "cache_prompt": True,
         "samplers": ["top_k", "top_p", "infill"],
         "t_max_prompt_ms": 500,
+        "model": "",  # llama.vim's default
     }
     read = editor.post("/infill", ahead).json()
     assert (read["content"], read["tokens_predicted"]) == ("", 0)
@@ -152,7 +153,7 @@ def test_completions_with_a_suffix(editor: Served, alone: Engine, expected: Expe
         ({"input_extra": [{"text": "a", "filename": 3}]}, "input_extra[0].filename is 3"),
         ({"prompt": ["a"]}, "prompt is ['a']; it must be a string"),
         ({"n_probs": 3}, "n_probs is 3"),
-        ({"prompt": "XYZ" * 200, "n_predict": 9}, "holds"),
+        ({"prompt": "XYZ" * 200, "n_predict": 9}, "prompt is too long"),
         ({"input_prefix": "\ud800"}, "no valid Unicode"),
     ],
     ids=["none", "type", "map", "empty", "text", "name", "list", "probs", "long", "unicode"],

@@ -25,10 +25,14 @@ def tool(number: int) -> dict[str, Any]:
         (
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": "x \n" * 2_000_000}]},
-            "6000000 characters and the context holds 1024 tokens",
+            "prompt is too long: 6000000 characters, and the context holds 1024 tokens",
         ),
         ("/v1/completions", {"prompt": "x \n" * 2_000_000}, "context holds 1024 tokens"),
-        ("/v1/completions", {"prompt": [5] * 400_000}, "400000 tokens and the context holds"),
+        (
+            "/v1/completions",
+            {"prompt": [5] * 400_000},
+            "prompt is too long: 400000 tokens > 1023 maximum; shorten it",
+        ),
         ("/tokenize", {"content": "x \n" * 2_000_000}, "send 1048576 at most"),
         ("/detokenize", {"tokens": [5] * 400_000}, "tokens is"),
         ("/detokenize", {"tokens": [5] * 2_000_000}, "1999999 members"),
@@ -39,7 +43,7 @@ def tool(number: int) -> dict[str, Any]:
         (
             "/v1/chat/completions",
             {"messages": MESSAGES, "tools": [tool(n) for n in range(5000)]},
-            "characters and the context holds 1024",
+            "characters, and the context holds 1024",
         ),
     ],
     ids=[

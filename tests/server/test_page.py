@@ -58,7 +58,7 @@ def test_a_conversation(page: Any, served: Served) -> None:
 def test_a_text_that_is_stopped_and_an_error(page: Any, served: Served) -> None:
     page.fill("#text", "word " * 3000)
     page.keyboard.press("Enter")
-    page.locator("article .error", has_text="holds 1024").wait_for(timeout=60_000)
+    page.locator("article .error", has_text="too long").wait_for(timeout=60_000)
     page.fill("#text", "<script>alert(1)</script>")
     page.keyboard.press("Enter")
     page.locator("#send", has_text="Send").wait_for(timeout=60_000)
