@@ -46,10 +46,9 @@ class ApiError(Exception):
             case ApiError():
                 return error
             case InvalidValueError():
-                is_full = isinstance(error, ContextFullError) or "context holds" in str(error)
-                return (
-                    too_long(str(error)) if is_full else cls(400, str(error), code="invalid_value")
-                )
+                what = str(error)
+                is_full = isinstance(error, ContextFullError) or "the context holds" in what
+                return too_long(what) if is_full else cls(400, what, code="invalid_value")
             case LocalspecError():
                 return cls(500, str(error))
             case RecursionError():
