@@ -115,7 +115,10 @@ class Commands(click.Group):
             raise
         except ModelNotFoundError as error:
             defaults = (ctx.default_map or {}).get(ctx.invoked_subcommand or "")
-            raise defaults.with_origin(error) if defaults is not None else error from None
+            told = error if defaults is None else defaults.with_origin(error)
+            if told is error:
+                raise
+            raise told from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -152,10 +155,10 @@ def main() -> None:
         # It registers localspec's way of splitting words with click.
         import_module("localspec.cli.shell_completion")
     show_log_as_notes()
-    sys.exit(exit_code_of(lambda: localspec(prog_name="localspec", standalone_mode=False)))
+    sys.exit(explaining_errors(lambda: localspec(prog_name="localspec", standalone_mode=False)))
 
 
-def exit_code_of(work: Callable[[], int | None]) -> int:
+def explaining_errors(work: Callable[[], int | None]) -> int:
     """Do the work of a command; return its exit code. An error becomes one line on stderr."""
     try:
         return work() or 0

@@ -53,12 +53,12 @@ class ServeRequest:
     runtime: Mapping[str, Any]
     defaults: CommandDefaults | None
 
-    def __call__(self, report: "Report", lacks: int) -> int:
+    def __call__(self, report: "Report", memory_faults: int) -> int:
         """Serve, in the child."""
         # The parent, which lives as long, needs no engine.
         from localspec.cli.serving import serve_model
 
-        return serve_model(self, report, lacks)
+        return serve_model(self, report, memory_faults)
 
 
 @click.command()
@@ -137,8 +137,8 @@ def serve(
     asked = name or model
     address = Address(host, port, hosts=allow_host, origins=cors, key=_key(api_key_file))
     runtime = pop_runtime_options(options)
-    shown = alias[0] if alias else _shown_name(asked)
     if setup:
+        shown = alias[0] if alias else _shown_name(asked)
         printed = settings_of_client(setup, address.url, shown, key=bool(address.key))
         Output(color=False).data(f"{printed}\n")
         return 0

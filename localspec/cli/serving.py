@@ -3,13 +3,14 @@
 import shlex
 from time import monotonic
 
-from localspec.cli.main import exit_code_of
+from localspec.cli.main import explaining_errors
 from localspec.cli.output import Output, show_log_as_notes
 from localspec.cli.serve import ServeRequest
 from localspec.engine.engine import load_with
 from localspec.errors import ModelNotFoundError
 from localspec.llama import library
 from localspec.loading.config import RuntimeConfig
+from localspec.memory.available import free_memory
 from localspec.models.pair_finder import pair_of
 from localspec.server.child import Report
 from localspec.server.client_setup import CLIENTS, claude_code_variables, key_shown
@@ -23,26 +24,27 @@ from localspec.server.slot_pool import SlotPool
 _QUICK_SECONDS = 2.0
 
 
-def serve_model(asked: ServeRequest, report: Report, lacks: int) -> int:
-    """Serve until a signal ends it; return the exit code. lacks: as in Job."""
+def serve_model(asked: ServeRequest, report: Report, memory_faults: int) -> int:
+    """Serve until a signal ends it; return the exit code. memory_faults: as in Job."""
     show_log_as_notes()
     show_log(as_json=asked.json_logs)
     library.tell_errors(report.error)
-    return exit_code_of(lambda: _serve(asked, report, lacks))
+    return explaining_errors(lambda: _serve(asked, report, memory_faults))
 
 
-def _serve(asked: ServeRequest, report: Report, lacks: int) -> None:
+def _serve(asked: ServeRequest, report: Report, memory_faults: int) -> None:
     output = Output(color=False)
     opened = listen(asked.address)
 
     def ready(service: Service) -> None:
-        report.ready()
+        memory = free_memory(service.engine.model.placement)
+        report.ready(on_gpus=memory.spares_main_memory)
         for line in _greeting(service, asked):
             output.note(line)
 
     try:
         serve(
-            lambda: _loaded(asked, lacks),
+            lambda: _loaded(asked, memory_faults),
             asked.address,
             opened,
             ready=ready,
@@ -50,17 +52,20 @@ def _serve(asked: ServeRequest, report: Report, lacks: int) -> None:
             progress=_LoadingNotes(output, asked.address.url),
         )
     except ModelNotFoundError as error:
-        raise asked.defaults.with_origin(error) if asked.defaults else error from None
+        told = asked.defaults.with_origin(error) if asked.defaults else error
+        if told is error:
+            raise
+        raise told from error
 
 
-def _loaded(asked: ServeRequest, lacks: int) -> Service:
+def _loaded(asked: ServeRequest, memory_faults: int) -> Service:
     engine = load_with(
         asked.model,
         asked.draft,
         RuntimeConfig.of(**asked.runtime),
         copied_texts=asked.copied_texts,
         texts=asked.parallel,
-        lacks=lacks,
+        memory_faults=memory_faults,
     )
     try:
         path = engine.model.path

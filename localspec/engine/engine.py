@@ -48,11 +48,13 @@ class Engine(Closing, Texts):
         copied_texts: Sequence[str] = (),
         weights: Model | None = None,
         texts: int = 1,
-        lacks: int = 0,
+        memory_faults: int = 0,
     ) -> None:
         began, self._closed = perf_counter(), False
         copied = tuple(copied_texts)
-        self._config = EngineConfig(model, draft, runtime, remember, copied, weights, texts, lacks)
+        self._config = EngineConfig(
+            model, draft, runtime, remember, copied, weights, texts, memory_faults
+        )
         self.scheduler = Scheduler()
         self.lock = self.scheduler.lock
         slots = Slots(load_models(self._config), self.scheduler)
@@ -341,12 +343,12 @@ def load_with(
     copied_texts: Sequence[str] = (),
     beside: Engine | None = None,
     texts: int = 1,
-    lacks: int = 0,
+    memory_faults: int = 0,
 ) -> Engine:
     """Load as `load` does, with options that were checked, and files that were read.
 
     beside: an engine of the same file that lives longer; its weights are used by both, if they
-    have the heads inside that the drafters need. The two take turns. lacks: see EngineConfig.
+    have the heads inside that the drafters need. The two take turns. memory_faults: see EngineConfig.
     """
     library.clear_pending_interrupt()
     engine = Engine(
@@ -357,7 +359,7 @@ def load_with(
         copied_texts=copied_texts,
         weights=beside.model if beside else None,
         texts=texts,
-        lacks=lacks,
+        memory_faults=memory_faults,
     )
     try:
         library.raise_pending_interrupt()

@@ -229,8 +229,8 @@ class EngineConfig:
 
     weights: the target of another engine, which is shared if it can be; that engine frees it.
     texts: for how many texts at once caches get room, where they share one and as many fit.
-    lacks: how often memory has run out while texts were written; as many of the largest plans of
-    what it is used for are passed over.
+    memory_faults: how often memory has run out while texts were written; so many of the largest
+    plans of what it is used for are passed over.
     """
 
     model: str | Path | None
@@ -240,7 +240,7 @@ class EngineConfig:
     copied_texts: tuple[str, ...] = ()
     weights: Model | None = None
     texts: int = 1
-    lacks: int = 0
+    memory_faults: int = 0
 
 
 def threads_for(weights: int) -> int:

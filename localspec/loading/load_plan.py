@@ -78,11 +78,11 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
 def load_plans(config: EngineConfig) -> Iterator[PlannedLoad]:
     """Yield what to load, then what to load if memory runs out, which takes ever less.
 
-    Without as many of the first ones as `config.lacks`, but with one at least. Raises as `load`
-    where not even the first one can be planned.
+    Without as many of the first ones as `config.memory_faults`, but with one at least. Raises as
+    `load` where not even the first one can be planned.
     """
-    lacks, planned = config.lacks, planned_load(config)
-    if lacks <= 0:
+    left_out, planned = config.memory_faults, planned_load(config)
+    if left_out <= 0:
         yield planned
     for reserve in _RESERVES[1:]:
         try:
@@ -90,10 +90,10 @@ def load_plans(config: EngineConfig) -> Iterator[PlannedLoad]:
         except ModelLoadError:
             break
         if smaller.amounts != planned.amounts:
-            lacks, planned = lacks - 1, smaller
-            if lacks <= 0:
+            left_out, planned = left_out - 1, smaller
+            if left_out <= 0:
                 yield planned
-    if lacks > 0:
+    if left_out > 0:
         yield planned
 
 

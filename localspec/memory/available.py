@@ -98,12 +98,17 @@ class FreeMemory:
 
     def less(self, reserve: int) -> "FreeMemory":
         """The same with so many bytes less on GPUs, or in main memory if that is all there is."""
-        spared = {HOST} if self.has_devices and not self.unified else set[str]()
+        spared = {HOST} if self.spares_main_memory else set[str]()
         left = {
             device: size if device in spared else max(0, size - reserve)
             for device, size in self.by_device.items()
         }
         return replace(self, by_device=left)
+
+    @property
+    def spares_main_memory(self) -> bool:
+        """Whether what is not used on GPUs is used in main memory."""
+        return self.has_devices and not self.unified
 
     @property
     def _sharing(self) -> frozenset[str]:

@@ -1,8 +1,8 @@
 """Server child: the process that serves, as its parent sees it, and what it does itself.
 
 It gets its job on standard input, pickled, which the parent then holds open for as long as it
-lives. It says on standard output what it is at, a JSON object per line. What it writes on standard
-error its parent writes on.
+lives. It says on standard output what it is at, a JSON object per line. The parent copies its
+standard error.
 """
 
 import json
@@ -22,7 +22,6 @@ from typing import IO, Protocol
 
 from localspec.llama import lack_of_memory
 from localspec.utils.child_process import (
-    FAULT_SIGNALS,
     ChildExit,
     end_with_parent,
     python_environment,
@@ -31,23 +30,22 @@ from localspec.utils.child_process import (
 from localspec.utils.closing import Closing
 from localspec.utils.format import printable
 
-# Lines that are older at the end are not about it.
+# The last words of a child: lines of its last seconds, or of those before its last line.
 _LAST_SECONDS = 10.0
 _MOST_LINES, _LONGEST_LINE = 20, 200
 # How long to wait for what was written last.
 _COPY_SECONDS = 5.0
-# Signals that end a child without anybody's wish: faults, a mapped file that became shorter, and
-# what systems send where main memory runs out.
-_KILLED, _CUT_SHORT = (int(getattr(signal, name, 0)) for name in ("SIGKILL", "SIGBUS"))
-_FATAL = {*FAULT_SIGNALS, _KILLED, _CUT_SHORT} - {0}
-# Exit codes of Windows: abort(), the first exception of the system, and Ctrl-C.
-_ABORTED, _FIRST_EXCEPTION, _CTRL_C = 3, 0xC0000000, 0xC000013A
-# What shells add to the number of a signal.
-_SIGNALLED_CODE = 128
+_SIGINT, _SIGKILL = int(signal.SIGINT), int(getattr(signal, "SIGKILL", 0))
+# Signals that ask for the end, and the exit code of a Ctrl-C on Windows.
+_WISHES = {
+    -int(getattr(signal, name))
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+    if hasattr(signal, name)
+} | {0xC000013A}
+# What shells add to the number of a signal, and the sum for Ctrl-C.
+_SIGNALLED, INTERRUPTED = 128, 130
 # The server's own log begins with the time, and other lines of localspec with its name.
 _OWN_LINE = re.compile(r'\d{4}-\d\d-\d\d |\{"time"|localspec: ')
-# What the child reports besides errors.
-_READY, _SIGNALLED = "ready", "signalled"
 
 
 class Report:
@@ -56,19 +54,23 @@ class Report:
     def __init__(self, channel: IO[str]) -> None:
         self._channel = channel
 
-    def ready(self) -> None:
-        """The server answers."""
-        self._send({"state": _READY})
+    def ready(self, *, on_gpus: bool) -> None:
+        """The server answers. on_gpus: whether what it needs most of is the memory of GPUs."""
+        self._send({"state": "ready", "on_gpus": on_gpus})
 
     def signalled(self) -> None:
-        """It has got a signal."""
-        self._send({"state": _SIGNALLED})
+        """It has got a signal that asks for the end."""
+        self._send({"state": "signalled"})
+
+    def ended(self) -> None:
+        """The job is done, or has failed with an error that was said."""
+        self._send({"state": "ended"})
 
     def error(self, line: str) -> None:
         """The library has logged an error, which may be its last word."""
         self._send({"error": line})
 
-    def _send(self, said: dict[str, str]) -> None:
+    def _send(self, said: dict[str, object]) -> None:
         # A parent that is gone needs no report.
         with suppress(OSError, ValueError):
             self._channel.write(json.dumps(said) + "\n")
@@ -78,10 +80,10 @@ class Report:
 class Job(Protocol):
     """What a child does; it can be pickled."""
 
-    def __call__(self, report: Report, lacks: int) -> int:
+    def __call__(self, report: Report, memory_faults: int) -> int:
         """Serve until the end; return the exit code.
 
-        lacks: how often the processes before it have ended for lack of memory.
+        memory_faults: how many processes before it have ended for lack of memory.
         """
         ...
 
@@ -91,20 +93,26 @@ class ServerExit(ChildExit):
     """How a child ended.
 
     output: the errors that the library has logged at last. errors: what it wrote on standard error
-    at last, without the server's own log.
+    at last, without the server's own log. ready: whether it had become ready. is_wanted: whether it
+    has said that it ends, or got a signal that asks for it. on_gpus: as in Report.
     """
+
+    ready: bool = False
+    is_wanted: bool = False
+    on_gpus: bool = False
 
     @property
     def is_fault(self) -> bool:
-        """Whether it ended without anybody's wish; then another one may do better."""
-        if sys.platform == "win32":
-            return self.exit_code == _ABORTED or _FIRST_EXCEPTION <= self.exit_code != _CTRL_C
-        return -self.exit_code in _FATAL
+        """Whether it ended without anybody's wish: by a signal of the system, or an exit in C."""
+        return not self.is_wanted and self.exit_code not in _WISHES
 
     @property
     def lacked_memory(self) -> bool:
-        """Whether it ended for lack of memory, as far as can be told."""
-        killed = -self.exit_code == _KILLED
+        """Whether a smaller plan may help: memory ran out, as far as can be told.
+
+        A system that ends programs needs main memory, to which a smaller plan of GPUs would add.
+        """
+        killed = self.exit_code == -_SIGKILL and not self.on_gpus
         return killed or lack_of_memory.is_said_in(self.output + self.errors)
 
     @property
@@ -120,7 +128,7 @@ class ServerExit(ChildExit):
     @property
     def code(self) -> int:
         """The exit code as shells give it, also for a signal."""
-        return _SIGNALLED_CODE - self.exit_code if self.exit_code < 0 else self.exit_code
+        return _SIGNALLED - self.exit_code if self.exit_code < 0 else self.exit_code
 
 
 class ServerChild(Closing):
@@ -130,11 +138,12 @@ class ServerChild(Closing):
     process can be started.
     """
 
-    def __init__(self, job: Job, lacks: int) -> None:
+    def __init__(self, job: Job, memory_faults: int) -> None:
         self.ready = False
         self.signals = 0
+        self._on_gpus = self._has_ended = False
         self._logged, self._written = _LastLines(), _LastLines()
-        with _ignoring_interrupts():  # until it can answer them
+        with _holding_interrupts():  # until it can answer them
             self._process = subprocess.Popen(
                 python_module(__name__),
                 env=python_environment(),
@@ -146,21 +155,24 @@ class ServerChild(Closing):
         self._copier.start()
         assert self._process.stdin
         with suppress(OSError):  # it has ended already
-            pickle.dump((job, lacks), self._process.stdin)
+            pickle.dump((job, memory_faults), self._process.stdin)
             self._process.stdin.flush()
 
     def wait(self) -> ServerExit:
         """Wait for its end, noting what it reports."""
         assert self._process.stdout
         for line in self._process.stdout:
-            said = json.loads(line)
-            self.ready |= said.get("state") == _READY
-            self.signals += said.get("state") == _SIGNALLED
-            if "error" in said:
-                self._logged.add(said["error"])
+            self._note(line)
         code = self._process.wait()
         self._copier.join(_COPY_SECONDS)
-        return ServerExit(code, self._logged.text(), self._written.text())
+        return ServerExit(
+            code,
+            self._logged.text(),
+            self._written.text(),
+            ready=self.ready,
+            is_wanted=self._has_ended or self.signals > 0,
+            on_gpus=self._on_gpus,
+        )
 
     def send(self, sent: int) -> None:
         """Send a signal, if it still runs."""
@@ -175,19 +187,44 @@ class ServerChild(Closing):
         self.kill()
         self._process.wait()
         self._copier.join(_COPY_SECONDS)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            assert stream
+        # Something that a driver has started may hold its standard error, which is read for ever.
+        errors = None if self._copier.is_alive() else self._process.stderr
+        for stream in (self._process.stdin, self._process.stdout, errors):
             with suppress(OSError):
-                stream.close()
+                if stream:
+                    stream.close()
+
+    def _note(self, line: bytes) -> None:
+        try:
+            said = json.loads(line)
+            state, error = said.get("state"), said.get("error")
+        except (ValueError, AttributeError):  # what was printed before it could prevent that
+            _copy(line)
+            return
+        match state:
+            case "ready":
+                self.ready, self._on_gpus = True, said["on_gpus"]
+            case "signalled":
+                self.signals += 1
+            case "ended":
+                self._has_ended = True
+            case _:
+                self._logged.add(str(error))
 
     def _copy_errors(self) -> None:
         assert self._process.stderr
         for line in self._process.stderr:
-            with suppress(OSError):
-                os.write(2, line)
+            _copy(line)
             text = line.decode("utf-8", "replace").rstrip()
             if text and not _OWN_LINE.match(text):
                 self._written.add(text)
+
+
+def _copy(line: bytes) -> None:
+    """Write a line of the child on standard error, if there is one."""
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(line.decode("utf-8", "replace"))
+        sys.stderr.flush()
 
 
 class _LastLines:
@@ -200,29 +237,44 @@ class _LastLines:
         self._lines.append((monotonic(), line.strip()))
 
     def text(self) -> str:
-        """Those of the last seconds."""
-        begin = monotonic() - _LAST_SECONDS
-        return "\n".join(line for moment, line in [*self._lines] if moment > begin)
+        """Those of the last seconds. The process itself may end long after, with a core dump."""
+        lines = [*self._lines]
+        begin = lines[-1][0] - _LAST_SECONDS if lines else 0.0
+        return "\n".join(line for moment, line in lines if moment > begin)
 
 
 @contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """Let children that are started inside ignore Ctrl-C, until they ask for it."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _holding_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back, in children that are started inside until they take it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [_SIGINT])
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _take_interrupts() -> None:
+    """Let Ctrl-C end this process at once, also one that came before."""
+    signal.signal(_SIGINT, lambda *_: os._exit(INTERRUPTED))
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [_SIGINT])
 
 
 def main() -> None:
     """In the child: do the job."""
-    job, lacks = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    report = Report(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     # What anything prints belongs to the log.
     os.dup2(2, 1)
-    sys.exit(job(Report(channel), lacks))
+    _take_interrupts()
+    job, memory_faults = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    try:
+        sys.exit(job(report, memory_faults))
+    finally:
+        report.ended()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import uvicorn
 from localspec.errors import InvalidValueError
 from localspec.server.address import LOOPBACK, Address
 from localspec.server.app import make_app
+from localspec.server.child import INTERRUPTED
 from localspec.server.connection import Connection
 from localspec.server.guard import MOST_HEADER_BYTES, Guard
 from localspec.server.loading import LoadingApp
@@ -35,8 +36,6 @@ _IDLE_SECONDS = 120
 _LAST_SECONDS = 10
 # As many connections as may wait to be taken.
 _BACKLOG = 2048
-# The exit code, as shells give it for Ctrl-C.
-_INTERRUPTED = 130
 
 
 def listen(address: Address) -> socket.socket:
@@ -188,7 +187,7 @@ class _Server(uvicorn.Server):
         """Let texts go on for a while; a second signal ends them at once."""
         self._signalled()
         if self.service is None:
-            os._exit(_INTERRUPTED if sig == signal.SIGINT else 0)
+            os._exit(INTERRUPTED if sig == signal.SIGINT else 0)
         if self.should_exit or sig == signal.SIGINT:
             self.service.stop()
         else:

@@ -12,10 +12,10 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, sleep
 from types import FrameType
 
-from localspec.server.child import Job, ServerChild
+from localspec.server.child import INTERRUPTED, Job, ServerChild, ServerExit
 from localspec.utils.closing import Closing
 from localspec.utils.format import counted
 
@@ -30,30 +30,30 @@ _FIRST_DELAY, _LONGEST_DELAY = 1.0, 30.0
 _MOST_FAILED_STARTS = 5
 # A signal that the child has not got by itself after so long, as it does from a terminal, is sent.
 _FORWARD_SECONDS = 0.25
-# The exit code, as shells give it for Ctrl-C.
-_INTERRUPTED = 130
+# A signal is answered after so long, at most, where there is no child.
+_POLL_SECONDS = 0.1
 
 
 class Faults:
     """What has ended the processes of a server so far, and what follows from that.
 
-    lacks: how many ended for lack of memory.
+    were_ready: whether any of them had become ready. of_memory: how many ended for lack of memory.
     """
 
     def __init__(self) -> None:
-        self.lacks = 0
+        self.were_ready = False
+        self.of_memory = 0
         self._recent: deque[float] = deque()
         self._failed_starts = 0
-        self._was_ready = False
 
     def add(self, now: float, *, ready: bool, lacked_memory: bool) -> None:
-        """Note a fault. now: in seconds. ready: whether that process had become ready."""
+        """Note a fault, or a start that failed. now: in seconds. ready: whether it became ready."""
         self._recent.append(now)
         while self._recent[0] < now - _RECENT_SECONDS:
             self._recent.popleft()
         self._failed_starts = 0 if ready else self._failed_starts + 1
-        self._was_ready |= ready
-        self.lacks += lacked_memory
+        self.were_ready |= ready
+        self.of_memory += lacked_memory
 
     @property
     def delay(self) -> float:
@@ -63,7 +63,7 @@ class Faults:
     @property
     def verdict(self) -> str | None:
         """Why no other process is started, in words; None where one is."""
-        if not self._was_ready:
+        if not self.were_ready:
             return "before it was ready"
         if self._failed_starts >= _MOST_FAILED_STARTS:
             return f"and so were {counted(self._failed_starts - 1, 'start')} before"
@@ -73,49 +73,64 @@ class Faults:
 def supervise(job: Job) -> int:
     """Do the job in a child process, in another one where a fault ends that; return the exit code.
 
-    A process that ends in any other way is the last one, and so is the first one if it never
-    becomes ready. Signals are the child's; until it is ready, one ends it at once. Only the main
-    thread may call it.
+    A process that ends as it was asked to is the last one, and so is the first one if it never
+    becomes ready. Later, a start that fails is tried again, a few times: what it lacks may come
+    back. Signals are the child's; until it is ready, one ends it at once. Only the main thread may
+    call it. Raises OSError where not even the first process can be started.
     """
     faults = Faults()
     with _Signals() as signals:
         while True:
-            with ServerChild(job, faults.lacks) as child, signals.sent_on_to(child):
-                ended = child.wait()
+            ended = _done(job, faults, signals)
             if signals.received:
-                return ended.code if child.ready else signals.code
-            if not ended.is_fault:
+                return ended.code if ended.ready else signals.code
+            has_failed = faults.were_ready and not ended.ready and ended.code != 0
+            if not ended.is_fault and not has_failed:
                 return ended.code
-            faults.add(monotonic(), ready=child.ready, lacked_memory=ended.lacked_memory)
+            faults.add(monotonic(), ready=ended.ready, lacked_memory=ended.lacked_memory)
             what = f"the process that serves was ended by {ended.cause}"
             if faults.verdict:
                 log.error("%s, %s", what, faults.verdict)
                 return ended.code
-            less = ", which leaves more memory free" if ended.lacked_memory else ""
             log.error(
-                "%s; what it wrote is lost, and another one starts in %.0f s%s",
+                "%s; %sanother one starts in %.0f s%s",
                 what,
+                "what it wrote is lost, and " if ended.ready else "",
                 faults.delay,
-                less,
+                ", to leave more memory free" if ended.lacked_memory else "",
             )
             if signals.came_within(faults.delay):
                 return signals.code
 
 
+def _done(job: Job, faults: Faults, signals: "_Signals") -> ServerExit:
+    """Do the job in a child; return how that ended."""
+    try:
+        with ServerChild(job, faults.of_memory) as child, signals.sent_on_to(child):
+            return child.wait()
+    except OSError as error:
+        if not faults.were_ready:
+            raise
+        return ServerExit(1, "", f"no process can be started: {error.strerror or error}")
+
+
 class _Signals(Closing):
-    """The signals that ask this process to end; use it in a `with`."""
+    """The signals that ask this process to end; use it in a `with`.
+
+    received: which have come, in their order.
+    """
 
     def __init__(self) -> None:
         self.received: list[int] = []
-        self._came = threading.Event()
         self._child: ServerChild | None = None
-        ending = (signal.SIGINT, signal.SIGTERM)
+        names = ("SIGINT", "SIGTERM", "SIGBREAK")
+        ending = [getattr(signal, name) for name in names if hasattr(signal, name)]
         self._before = {each: signal.signal(each, self._handle) for each in ending}
 
     @property
     def code(self) -> int:
         """The exit code of a server that had nothing to end."""
-        return _INTERRUPTED if signal.SIGINT in self.received else 0
+        return INTERRUPTED if signal.SIGINT in self.received else 0
 
     @contextmanager
     def sent_on_to(self, child: ServerChild) -> Iterator[None]:
@@ -129,8 +144,12 @@ class _Signals(Closing):
             self._child = None
 
     def came_within(self, seconds: float) -> bool:
-        """Wait for so long; return early, and whether, a signal has come."""
-        return self._came.wait(seconds)
+        """Wait until a signal has come, but only for so long; return whether one has."""
+        end = monotonic() + seconds
+        # A handler must not set what its own thread waits for.
+        while not self.received and (left := end - monotonic()) > 0:
+            sleep(min(left, _POLL_SECONDS))
+        return bool(self.received)
 
     def close(self) -> None:
         """Put back what was asked for before."""
@@ -139,7 +158,6 @@ class _Signals(Closing):
 
     def _handle(self, sent: int, _frame: FrameType | None) -> None:
         self.received.append(sent)
-        self._came.set()
         child, count = self._child, len(self.received)
         if child is None:
             return

@@ -11,10 +11,11 @@ from localspec.server.child import Report
 
 @dataclass(frozen=True)
 class Faulty:
-    """Ends by a signal so many times, then with a code.
+    """Ends by a signal so many times (0: by an exit in C), then with a code.
 
     runs: a file that gets a line per run: what it was told. ready: how many runs become ready.
-    written, logged: said before the end, on standard error and as the library's error.
+    written, logged: said before the end, on standard error and as the library's error. failed: the
+    runs that end with an error, and code 5. on_gpus: as in Report.
     """
 
     runs: Path
@@ -24,13 +25,17 @@ class Faulty:
     written: str = ""
     logged: str = ""
     code: int = 7
+    failed: tuple[int, ...] = ()
+    on_gpus: bool = False
 
-    def __call__(self, report: Report, lacks: int) -> int:
+    def __call__(self, report: Report, memory_faults: int) -> int:
         with self.runs.open("a") as file:
-            file.write(f"{lacks}\n")
+            file.write(f"{memory_faults}\n")
         number = len(self.runs.read_text().splitlines())
+        if number in self.failed:
+            return 5
         if number <= self.ready:
-            report.ready()
+            report.ready(on_gpus=self.on_gpus)
         if number > self.faults:
             return self.code
         if self.logged:
@@ -38,6 +43,8 @@ class Faulty:
         # As a driver may print it.
         os.write(1, b"printed by a driver\n")
         os.write(2, self.written.encode())
+        if not self.sent:
+            os._exit(1)
         os.kill(os.getpid(), self.sent)
         time.sleep(60)
         return 1
@@ -53,7 +60,7 @@ class Patient:
     found: Path
     ready: bool = True
 
-    def __call__(self, report: Report, _lacks: int) -> int:
+    def __call__(self, report: Report, _memory_faults: int) -> int:
         counted: list[int] = []
 
         def handle(sent: int, _frame: object) -> None:
@@ -63,7 +70,7 @@ class Patient:
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, handle)
         if self.ready:
-            report.ready()
+            report.ready(on_gpus=False)
         self.found.write_text(f"{os.getpid()}\n")
         while not counted:
             time.sleep(0.05)

@@ -79,18 +79,18 @@ def test_less_is_planned_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cudaMalloc failed: out of memory" in notes[0]
 
 
-@pytest.mark.parametrize("lacks", [1, 9])
+@pytest.mark.parametrize("memory_faults", [1, 9])
 def test_larger_plans_that_ran_out_before_are_passed_over(
-    monkeypatch: pytest.MonkeyPatch, lacks: int
+    monkeypatch: pytest.MonkeyPatch, memory_faults: int
 ) -> None:
     """Where there are smaller ones."""
     runtime = RuntimeConfig.of(**OPTIONS)
     monkeypatch.setattr(plan, "free_memory", lambda *_places: FREE)
     loads = count_loads(monkeypatch)
-    with load_with(None, "auto", runtime, lacks=lacks) as engine:
+    with load_with(None, "auto", runtime, memory_faults=memory_faults) as engine:
         assert engine.drafter_set.names == ["suffix"]
     monkeypatch.setattr(plan, "free_memory", lambda *_places: FreeMemory({HOST: 2**40}))
-    with load_with(None, "auto", runtime, lacks=lacks) as engine:
+    with load_with(None, "auto", runtime, memory_faults=memory_faults) as engine:
         assert len(engine.drafter_set.names) == 2
     assert len(loads) == 2
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -32,12 +33,21 @@ SETTINGS: dict[str, Any] = {"prompt": "List files", "max_tokens": 20, "temperatu
 
 
 @contextmanager
-def supervising(job: str, longest: float = 0.02) -> Iterator["subprocess.Popen[str]"]:
-    """A process that supervises a job, in a process group of its own."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-P", "-c", SUPERVISE, job, str(longest)]
+def supervising(
+    job: str, longest: float = 0.02, first: Path | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """A process that supervises a job, in a process group of its own.
+
+    longest: the longest delay, in seconds. first: a folder of modules that come before all others.
+    """
+    path = os.pathsep.join([*([str(first)] if first else []), *sys.path])
     process = subprocess.Popen(
-        command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-P", "-c", SUPERVISE, job, str(longest)],
+        env={**os.environ, "PYTHONPATH": path},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
     )
     try:
         yield process
@@ -82,7 +92,31 @@ def test_lack_of_memory_is_told_to_the_next_one(runs: Path, options: str, said: 
     assert (code, runs.read_text().split()) == (7, ["0", "1", "2"])
     told = [line for line in lines if "was ended by" in line]
     assert len(told) == 2
-    assert said in told[0] and "which leaves more memory free" in told[0]
+    assert said in told[0] and "to leave more memory free" in told[0]
+
+
+def test_main_memory_is_not_spared_by_what_spares_that_of_gpus(runs: Path) -> None:
+    supervised(f"Faulty(Path({str(runs)!r}), 2, 9, ready=9, on_gpus=True)")
+    assert runs.read_text().split() == ["0"] * 3
+
+
+def test_an_exit_in_c_is_a_fault_too(runs: Path) -> None:
+    """As SYCL ends where a device is lost."""
+    code, lines = supervised(
+        f"Faulty(Path({str(runs)!r}), 1, 0, ready=9, written='DEVICE_LOST\\n')"
+    )
+    assert (code, len(runs.read_text().split())) == (7, 2)
+    assert any("was ended by exit code 1 (DEVICE_LOST)" in line for line in lines)
+
+
+def test_a_later_start_that_fails_is_tried_again(runs: Path) -> None:
+    """Memory that another program has taken, or a worker that is away, may come back."""
+    code, lines = supervised(f"Faulty(Path({str(runs)!r}), 1, ready=9, failed=(2, 3))")
+    assert (code, len(runs.read_text().split())) == (7, 4)
+    assert sum("exit code 5" in line for line in lines) == 2
+    runs.unlink()
+    code, _ = supervised(f"Faulty(Path({str(runs)!r}), 0, failed=(1,))")
+    assert (code, len(runs.read_text().split())) == (5, 1)
 
 
 def test_one_that_has_never_been_ready_is_the_last(runs: Path) -> None:
@@ -171,12 +205,38 @@ def test_delays_grow_and_are_forgotten() -> None:
     assert faults.lacks == 2
 
 
-def test_faults_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not ServerExit(3, "", "").is_fault
-    monkeypatch.setattr("localspec.server.child.sys.platform", "win32")
-    codes = {3: True, 0xC0000005: True, 0xC0000409: True, 0xC000013A: False, 1: False, 0: False}
+def test_what_is_a_fault() -> None:
+    codes = {
+        -6: True,
+        -9: True,
+        -15: False,
+        -2: False,
+        1: True,
+        0xC0000005: True,
+        0xC000013A: False,
+    }
     assert {code: ServerExit(code, "", "").is_fault for code in codes} == codes
+    assert not ServerExit(3, "", "", is_wanted=True).is_fault
     assert ServerExit(0xC0000005, "", "").cause == "exit code 3221225477"
+
+
+@pytest.mark.parametrize("closed", ["<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed(runs: Path, closed: str) -> None:
+    """As those of programs that are started in the background."""
+    job = f"Faulty(Path({str(runs)!r}), 1, ready=9)"
+    command = shlex.join([sys.executable, "-P", "-c", SUPERVISE, job, "0.02"])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(["sh", "-c", f"{command} {closed}"], env=environment, timeout=PATIENCE)
+    assert (done.returncode, len(runs.read_text().split())) == (7, 2)
+
+
+def test_what_is_printed_at_the_start_of_a_process_is_no_report(runs: Path) -> None:
+    (runs.parent / "sitecustomize.py").write_text("print('from a site')\n")
+    job = f"Faulty(Path({str(runs)!r}), 1, ready=9)"
+    with supervising(job, first=runs.parent) as process:
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 7
+    assert errors.count("from a site") == 2
 
 
 def server_of(served: Served) -> psutil.Process:
