@@ -348,7 +348,8 @@ def load_with(
     """Load as `load` does, with options that were checked, and files that were read.
 
     beside: an engine of the same file that lives longer; its weights are used by both, if they
-    have the heads inside that the drafters need. The two take turns. memory_faults: see EngineConfig.
+    have the heads inside that the drafters need. The two take turns. memory_faults: as in
+    EngineConfig.
     """
     library.clear_pending_interrupt()
     engine = Engine(
