@@ -8,6 +8,7 @@ from textual.theme import BUILTIN_THEMES
 
 from localspec.errors import InvalidValueError
 from localspec.loading.config import RuntimeConfig
+from localspec.utils.last_words import before_abort
 from localspec_tui import notes
 from localspec_tui.app import ChatApp
 from localspec_tui.archive import Archive
@@ -35,7 +36,22 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
         with_defaults(options, archive),
         encoding=_terminal_encoding(),
     )
-    app.run()
+
+    def restore(_reason: str) -> None:
+        """Give the terminal back, which otherwise stays what the chat has made of it."""
+        if driver := app._driver:
+            # The rest leaves that out where it runs in another thread.
+            getattr(driver, "_disable_mouse_support", lambda: None)()
+            driver.stop_application_mode()
+            driver.close()
+        # Textual shows on its screen what is written meanwhile.
+        sys.stdout, sys.stderr = output, errors
+        for line in notes.last_words((), app.kept_session):
+            sys.stderr.write(f"{line}\n")
+
+    output, errors = sys.stdout, sys.stderr
+    with before_abort(restore):
+        app.run()
     unsent = [*app.main.outbox.unsent, *([app.lost_text] if app.lost_text else [])]
     for line in notes.last_words(unsent, app.kept_session):
         sys.stderr.write(f"{line}\n")

@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -20,6 +21,8 @@ from localspec.cli.output import (
     write_to_stderr,
 )
 from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundError
+from localspec.llama.lack_of_memory import is_said_in
+from localspec.utils.last_words import before_abort
 from localspec.utils.similar_names import did_you_mean
 
 # Command -> its module and function, which are imported only when it is called; its --help line.
@@ -155,7 +158,8 @@ def main() -> None:
         # It registers localspec's way of splitting words with click.
         import_module("localspec.cli.shell_completion")
     show_log_as_notes()
-    sys.exit(explaining_errors(lambda: localspec(prog_name="localspec", standalone_mode=False)))
+    with before_abort(_explain_abort):
+        sys.exit(explaining_errors(lambda: localspec(prog_name="localspec", standalone_mode=False)))
 
 
 def explaining_errors(work: Callable[[], int | None]) -> int:
@@ -213,6 +217,19 @@ def _explain(error: Exception) -> int:
     line = " ".join(message.split())
     write_note(f"error: {line}")
     return code
+
+
+def _explain_abort(reason: str) -> None:
+    """Write one line to stderr, and end the process, which llama.cpp would end with a core dump."""
+    if os.environ.get("LOCALSPEC_DEBUG") == "1":
+        write_note(f"error: llama.cpp ends the process: {reason}")
+        return
+    smaller = "pass a smaller --ctx or --gpu-layers; " if is_said_in(reason) else ""
+    more = "LOCALSPEC_DEBUG=1 shows more"
+    write_note(f"error: llama.cpp ended the process: {reason}; {smaller}{more}")
+    with suppress(Exception):
+        sys.stdout.flush()
+    os._exit(LocalspecError.exit_code)
 
 
 def _of_the_system(error: OSError) -> str:

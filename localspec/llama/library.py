@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.errors import ModelLoadError
+from localspec.llama import abort
 from localspec.utils.format import printable
 from localspec.utils.paths import stat_signature
 
@@ -255,3 +256,7 @@ def _libraries() -> list[ctypes.CDLL]:
 
 def _bound_library() -> ctypes.CDLL | None:
     return getattr(llama_cpp.llama_cpp, "_lib", None)
+
+
+tell_errors(abort.note_error)
+abort.install(symbol)

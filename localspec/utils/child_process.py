@@ -8,7 +8,6 @@ with its parent, whatever ends that.
 """
 
 import os
-import re
 import runpy
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from time import monotonic
 
 from localspec.errors import LocalspecError
 from localspec.utils.closing import Closing
-from localspec.utils.format import printable
+from localspec.utils.format import printable, without_folder
 from localspec.utils.progress import report_progress
 
 # Seconds between two reports of progress; a watcher ends the waiting by what it raises then.
@@ -33,7 +32,6 @@ FAULT_SIGNALS = {
     if hasattr(signal, name)
 }
 _LONGEST_LINE = 300
-_SOURCE_FOLDER = re.compile(r"^\S*[/\\](?=[^/\\]+:\d+: )")
 
 
 def python_module(module: str, *arguments: str) -> list[str]:
@@ -72,12 +70,10 @@ class ChildExit:
     def last_error(self) -> str:
         """The last line of `errors`, printable and cut; empty if there is none.
 
-        The folder in front of a failed C++ assertion is left out: it is where the library was
-        compiled.
+        The folder in front of a failed C++ assertion is left out.
         """
         lines = [line.strip() for line in self.errors.splitlines() if line.strip()]
-        line = _SOURCE_FOLDER.sub("", (lines or [""])[-1])
-        return printable(line[:_LONGEST_LINE])
+        return printable(without_folder((lines or [""])[-1])[:_LONGEST_LINE])
 
     @property
     def signal_name(self) -> str | None:

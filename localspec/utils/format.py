@@ -1,5 +1,6 @@
 """Formatting of byte counts, times and foreign text for one line of output."""
 
+import re
 import time
 
 _AGES = (
@@ -11,6 +12,7 @@ _AGES = (
     (60, "minute"),
 )
 
+_SOURCE_FOLDER = re.compile(r"^\S*[/\\](?=[^/\\]+:\d+: )")
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029} - {ord("\n"), ord("\t")}
 _CONTROL_REPLACEMENTS: dict[int, str | None] = {
     **dict.fromkeys(_CONTROLS, "\ufffd"),
@@ -45,6 +47,11 @@ def format_seconds(seconds: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Return "1 user", "2 users" and the like."""
     return f"{number} {noun}{'s' if number > 1 else ''}"
+
+
+def without_folder(line: str) -> str:
+    """Return a failed assertion in C, "file:line: what", without the folder of its sources."""
+    return _SOURCE_FOLDER.sub("", line)
 
 
 def ago(moment: float) -> str:
