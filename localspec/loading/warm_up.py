@@ -1,7 +1,8 @@
 """Warm-up: a wide pass on a GPU, for which its driver may compile kernels for minutes.
 
 Loading measures narrow passes; the first long prompt needs other kernels, which drivers of Vulkan
-compile when they are first used, and keep. So this is done once for each model, device and build.
+compile when they are first used, and keep. So this is done once for each model, device, type of
+cache and build. Wide passes are computed on a GPU also where no layer is there (docs/placement.md).
 """
 
 from collections.abc import Iterator
@@ -27,8 +28,10 @@ def warm_up(target: KVSequence, drafter_set: DrafterSet) -> None:
     """
     for sequence in _readers(target, drafter_set):
         model = sequence.model
+        shape = sequence.context.shape(threads=1)
+        attention = [str(shape[each]) for each in ("flash_attention", "kv_type")]
         places = [*gpus(model.placement), *model.placement.workers]
-        key = [*library.build_signature(), *stat_signature(model.path), *places]
+        key = [*library.build_signature(), *stat_signature(model.path), *places, *attention]
         file = cache_file("warm_ups", key)
         if stored(file, bool):
             continue
@@ -44,5 +47,5 @@ def _readers(target: KVSequence, drafter_set: DrafterSet) -> Iterator[KVSequence
     """The texts of models on GPUs that read prompts in wide passes."""
     for sequence in (target, *drafter_set.sequences.values()):
         is_wide = sequence.context.reads_again and not sequence.is_uniform
-        if sequence.model.is_offloaded and is_wide:
+        if is_wide and (sequence.model.is_offloaded or gpus(sequence.model.placement)):
             yield sequence

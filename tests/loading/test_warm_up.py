@@ -48,6 +48,18 @@ def test_each_model_on_a_gpu_is_warmed_up_once(widths: list[tuple[str, int]]) ->
         assert not widths
 
 
+def test_a_gpu_computes_wide_passes_without_any_layer(
+    monkeypatch: pytest.MonkeyPatch, widths: list[tuple[str, int]]
+) -> None:
+    """And other attention has other kernels."""
+    monkeypatch.setattr(warm_up, "gpus", lambda _: ["0 layers", "a GPU"])
+    for number, options in enumerate([{}, {"kv_type": "q8_0"}, {"flash_attention": False}, {}]):
+        with localspec.load(draft="none", threads=1, gpu_layers=0, **options) as engine:
+            widths.clear()
+            engine.warm_up()
+            assert len(widths) == (number < 3), options
+
+
 def test_a_device_that_fails_then_is_left_to_the_first_text(
     monkeypatch: pytest.MonkeyPatch, widths: list[tuple[str, int]]
 ) -> None:
