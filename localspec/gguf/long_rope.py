@@ -35,6 +35,17 @@ def most_texts(header: Header, n_ctx: int) -> int | None:
     return None if limit is None or n_ctx > limit else limit // n_ctx
 
 
+def note(header: Header, n_ctx: int, usual: int) -> str | None:
+    """One line where a context of `n_ctx` tokens rotates otherwise than the usual one."""
+    limit = short_limit(header)
+    if limit is None or not n_ctx <= limit < usual:
+        return None
+    return (
+        f"up to a context of {limit} tokens this model rotates as for short texts, so its texts are "
+        f"other ones than with the usual {usual}"
+    )
+
+
 def rotated_alike(header: Header, n_ctx: int, cached: int | None) -> int:
     """The tokens of a cache for about `n_ctx`, with the rotations of a cache of `cached` tokens.
 

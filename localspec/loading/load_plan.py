@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from localspec.errors import ModelLoadError
+from localspec.gguf import long_rope
 from localspec.gguf.facts import Facts
 from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.context_limit import within_model
@@ -71,7 +72,8 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     why = "memory is too small for more" if plan.texts < min(texts, most) else "more share none"
     plan = replace(plan, texts=min(plan.texts, most))
     fewer = f"a cache has room for {counted(plan.texts, 'text')}, not {texts}: {why}"
-    notes = [context_note, *useless, fewer if plan.texts < texts else None]
+    rotated = long_rope.note(facts.header, plan.context, runtime.context_size(facts.header))
+    notes = [context_note, *useless, rotated, fewer if plan.texts < texts else None]
     return PlannedLoad(facts, runtime, found, plan, [note for note in notes if note])
 
 

@@ -54,6 +54,25 @@ def test_texts_beside_others_are_those_alone(path: Path, monkeypatch: pytest.Mon
     assert written(path, context=256, texts=3) != alone
 
 
+@pytest.mark.parametrize(("planned", "is_said"), [(256, True), (1024, False)])
+def test_a_plan_that_changes_the_texts_says_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch, planned: int, is_said: bool
+) -> None:
+    plan_drafters = load_plan.plan_drafters
+
+    def short(*arguments: Any, **options: Any) -> Any:
+        found, plan = plan_drafters(*arguments, **options)
+        return found, replace(plan, context=planned)
+
+    monkeypatch.setattr(load_plan, "plan_drafters", short)
+    with localspec.load(path, draft="none", threads=1) as engine:
+        told = [note for note in engine.notes if "rotates as for short texts" in note]
+        assert len(told) == is_said
+    # Who names the context has what was asked for.
+    with localspec.load(path, draft="none", threads=1, context=planned) as engine:
+        assert not engine.notes
+
+
 @pytest.mark.parametrize("context", [256, 1024])
 @pytest.mark.parametrize("texts", [1, 2])
 def test_an_audit_has_the_rotations_of_the_text(path: Path, context: int, texts: int) -> None:
