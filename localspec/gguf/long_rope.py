@@ -41,7 +41,7 @@ def note(header: Header, n_ctx: int, usual: int) -> str | None:
     if limit is None or not n_ctx <= limit < usual:
         return None
     return (
-        f"up to a context of {limit} tokens this model rotates as for short texts, so its texts are "
+        f"up to a context of {limit} tokens this model rotates as for short texts: its texts are "
         f"other ones than with the usual {usual}"
     )
 
