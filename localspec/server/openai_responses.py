@@ -21,6 +21,7 @@ from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
 from localspec.server.tool_calls import Arguments, CallBegun, CallEnded, Event, Text
 from localspec.server.tool_calls import Reasoning as Thought
+from localspec.server.tool_names import ToolNames
 from localspec.server.tool_use import ToolUse, openai_tools
 
 log = logging.getLogger("localspec.server")
@@ -38,8 +39,8 @@ Line = tuple[str, JSON]
 class ResponsesRequest:
     """A request, read and checked.
 
-    conversation: the messages without the instructions, which are for this answer alone. body: as
-    it came, of which the answer repeats a part.
+    conversation: the messages without the instructions, which are for this answer alone. names: of
+    the tools. body: as it came, of which the answer repeats a part.
     """
 
     messages: list[Mapping[str, Any]]
@@ -47,6 +48,7 @@ class ResponsesRequest:
     settings: GenerationConfig
     template_options: Mapping[str, Any]
     tools: ToolUse
+    names: ToolNames
     stream: bool
     store: bool
     body: Fields
@@ -58,7 +60,8 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
     refuse(body, _NOT_HERE)
     if "message.output_text.logprobs" in (body.items("include") or ()):
         raise body.wrong("include", "without logprobs; ask /v1/chat/completions for them")
-    messages = input_messages(body)
+    tools, names = input_tools(body)
+    messages = input_messages(body, names)
     if previous := body.text("previous_response_id"):
         messages = [*stored.conversation(previous), *messages]
     conversation = messages
@@ -79,11 +82,17 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
         conversation,
         settings,
         _template_options(body),
-        openai_tools(body, input_tools(body)),
+        openai_tools(_with_choice(body, names), tools),
+        names,
         bool(body.flag("stream")),
         body.flag("store") is not False,
         body,
     )
+
+
+def _with_choice(body: Fields, names: ToolNames) -> Fields:
+    """The body, whose `tool_choice` names tools as the model does."""
+    return Fields({**body.values, "tool_choice": names.chosen(body.values.get("tool_choice"))})
 
 
 def _format(body: Fields) -> Mapping[str, Any] | None:
@@ -137,7 +146,8 @@ class _Response:
                     yield from self._text("message", text)
             case CallBegun(_, name):
                 yield from self._end_item()
-                item = {"call_id": f"call_{token_hex(12)}", "name": name, "arguments": ""}
+                tool = self._request.names.members(name)
+                item = {"call_id": f"call_{token_hex(12)}", **tool, "arguments": ""}
                 yield from self._begin_item("function_call", "fc", item)
             case Arguments(_, text):
                 self.items[-1]["arguments"] += text
@@ -198,9 +208,11 @@ class _Response:
             part["text"] for item in self.items if item["type"] == "message"
             for part in item["content"]
         ]  # fmt: skip
+        joined = self._request.names.joined
         calls = [
             {"id": item["call_id"], "type": "function",
-             "function": {"name": item["name"], "arguments": item["arguments"]}}
+             "function": {"name": joined(item.get("namespace", ""), item["name"]),
+                          "arguments": item["arguments"]}}
             for item in self.items if item["type"] == "function_call"
         ]  # fmt: skip
         found: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}

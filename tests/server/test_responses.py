@@ -178,8 +178,10 @@ def test_the_shape_of_codex(served: Served) -> None:
         "input": [
             {"type": "message", "role": "developer", "content": [
                 {"type": "input_text", "text": "Sandboxed."}]},
-            {"type": "additional_tools", "tools": [{"type": "namespace", "name": "n", "tools": [
-                {"type": "function", "name": "inner", "parameters": {}}]}]},
+            {"type": "additional_tools", "tools": [
+                {"type": "namespace", "name": name, "tools": [
+                    {"type": "function", "name": "inner", "parameters": {}},
+                    {"type": "custom", "name": "free"}]} for name in ("n", "other")]},
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "ls"}]},
             {"type": "reasoning", "summary": [], "encrypted_content": "x"},
             {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": '{"a": '},
@@ -208,6 +210,48 @@ def test_the_shape_of_codex(served: Served) -> None:
     assert answer.status_code == 200, answer.text
     assert answer.json()["output"]
     assert any("web_search" in line for line in served.lines)
+
+
+def namespace(name: str, function: str) -> Any:
+    """A server's tools as Codex sends them."""
+    inner = {"type": "function", "name": function, "parameters": {
+        "type": "object", "properties": {"x": {"enum": [name]}}, "required": ["x"],
+        "additionalProperties": False}}  # fmt: skip
+    return {"type": "namespace", "name": name, "description": "d", "tools": [inner]}
+
+
+SERVERS = [namespace("mcp__web", "search"), namespace("mcp__mail", "search")]
+
+
+def test_a_call_of_a_namespace_has_its_name_and_its_namespace(client: OpenAI) -> None:
+    """Codex runs no call whose namespace it must guess; two servers may have tools of one name."""
+    choice: Any = {"type": "function", "name": "search", "namespace": "mcp__mail"}
+    events = list(ask(client, tools=SERVERS, tool_choice=choice, stream=True))
+    (call,) = [item for item in events[-1].response.output if item.type == "function_call"]
+    assert (call.name, call.namespace) == ("search", "mcp__mail")
+    assert json.loads(call.arguments) == {"x": "mcp__mail"}
+    for kind in ("response.output_item.added", "response.output_item.done"):
+        item = [event.item for event in events if event.type == kind][-1]
+        assert (item.name, item.namespace) == ("search", "mcp__mail")
+    plain: Any = {"type": "function", "name": "ls", "parameters": {"type": "object"}}
+    answer = ask(client, tools=[*SERVERS, plain], tool_choice={"type": "function", "name": "ls"})
+    assert (answer.output[-1].name, answer.output[-1].namespace) == ("ls", None)
+
+
+def test_a_past_call_of_a_namespace_is_what_the_model_has_written(client: OpenAI) -> None:
+    """So its prompt goes on with the text in the cache."""
+    choice: Any = {"type": "function", "name": "search", "namespace": "mcp__web"}
+    first = ask(client, tools=SERVERS, tool_choice=choice)
+    call = first.output[-1]
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "found"}
+    items: list[Any] = [*QUESTION, call.model_dump(exclude_none=True), result]
+    last: dict[str, Any] = {"tools": SERVERS, "max_output_tokens": 16}
+    whole = ask(client, input=items, **last)
+    chained = ask(client, input=[result], previous_response_id=first.id, **last)
+    assert whole.usage.input_tokens == chained.usage.input_tokens
+    # "search" alone is shorter.
+    bare: list[Any] = [*QUESTION, {**items[1], "namespace": ""}, result]
+    assert ask(client, input=bare, **last).usage.input_tokens < whole.usage.input_tokens
 
 
 @pytest.mark.parametrize(
