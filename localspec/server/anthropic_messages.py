@@ -296,6 +296,11 @@ async def events(request: MessagesRequest, service: Service) -> AsyncGenerator[s
         yield _line("message_stop", {"type": "message_stop"})
 
 
+def ping() -> str:
+    """The event of a stream in which nothing is written just now."""
+    return _line("ping", {"type": "ping"})
+
+
 def _start(reply: Reply, service: Service) -> str:
     usage = {**_usage(reply), "output_tokens": 1}
     head = {**_head(service), "content": [], "usage": usage}

@@ -112,7 +112,7 @@ def _template_options(body: Fields) -> Mapping[str, Any]:
     return {"reasoning_effort": effort, "enable_thinking": effort != "none"}
 
 
-class _Response:
+class Answer:
     """An answer as it grows: its items, and the events that say so."""
 
     def __init__(self, request: ResponsesRequest, service: Service) -> None:
@@ -133,8 +133,12 @@ class _Response:
         """The events before the first item, once."""
         if self.begun:
             return
-        for kind in ("response.created", "response.in_progress"):
-            yield self._line(kind, {"response": self.whole("in_progress")})
+        yield self._line("response.created", {"response": self.whole("in_progress")})
+        yield self._in_progress()
+
+    def heartbeat(self) -> str:
+        """The events of a stream in which nothing is written just now."""
+        return "".join(map(_event, [*self.begin()] or [self._in_progress()]))
 
     def add(self, event: Event) -> Iterator[Line]:
         """Add what the model wrote."""
@@ -275,6 +279,9 @@ class _Response:
         index = len(self.items) - 1
         yield self._line("response.output_item.done", {"output_index": index, "item": item})
 
+    def _in_progress(self) -> Line:
+        return self._line("response.in_progress", {"response": self.whole("in_progress")})
+
     def _part(self, kind: str, members: JSON) -> Line:
         """An event of the last item."""
         place = {"item_id": self.items[-1]["id"], "output_index": len(self.items) - 1}
@@ -288,7 +295,7 @@ class _Response:
 async def complete(request: ResponsesRequest, service: Service, stored: StoredResponses) -> JSON:
     """The whole answer."""
     last: JSON = {}
-    async with aclosing(_lines(request, service, stored, _Response(request, service))) as lines:
+    async with aclosing(_lines(request, service, stored, Answer(request, service))) as lines:
         async for _, body in lines:
             last = body
     whole: JSON = last["response"]
@@ -296,19 +303,18 @@ async def complete(request: ResponsesRequest, service: Service, stored: StoredRe
 
 
 async def events(
-    request: ResponsesRequest, service: Service, stored: StoredResponses
+    request: ResponsesRequest, service: Service, stored: StoredResponses, answer: Answer
 ) -> AsyncGenerator[str]:
     """The answer as lines of text/event-stream."""
-    response = _Response(request, service)
     try:
-        async with aclosing(_lines(request, service, stored, response)) as lines:
+        async with aclosing(_lines(request, service, stored, answer)) as lines:
             async for line in lines:
                 yield _event(line)
     except Exception as error:
-        if not response.begun:
+        if not answer.begun:
             raise
         log.error("a stream failed", exc_info=error)
-        yield _event(response.failed(ApiError.of(error)))
+        yield _event(answer.failed(ApiError.of(error)))
 
 
 def _event(line: Line) -> str:
@@ -317,7 +323,7 @@ def _event(line: Line) -> str:
 
 
 async def _lines(
-    request: ResponsesRequest, service: Service, stored: StoredResponses, response: "_Response"
+    request: ResponsesRequest, service: Service, stored: StoredResponses, answer: Answer
 ) -> AsyncGenerator[Line]:
     asked = await service.chat(
         request.messages,
@@ -329,16 +335,16 @@ async def _lines(
         async with reply.deltas() as deltas:
             async for delta in deltas:
                 # Not earlier: what fails before the first token has a status of its own.
-                for line in response.begin():
+                for line in answer.begin():
                     yield line
                 for event in delta.events:
-                    for line in response.add(event):
+                    for line in answer.add(event):
                         yield line
-        for line in (*response.begin(), *response.end(reply)):
+        for line in (*answer.begin(), *answer.end(reply)):
             if request.store:
                 whole = line[1].get("response")
                 if whole is not None:
-                    stored.add([*request.conversation, response.message], whole)
+                    stored.add([*request.conversation, answer.message], whole)
             yield line
 
 

@@ -113,7 +113,8 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     request = openai_responses.read(Fields({"input": "x"}), service, StoredResponses())
 
     async def read() -> list[str]:
-        found = openai_responses.events(request, service, StoredResponses())
+        answer = openai_responses.Answer(request, service)
+        found = openai_responses.events(request, service, StoredResponses(), answer)
         return [line async for line in found]
 
     last = asyncio.run(read())[-1]
