@@ -11,6 +11,7 @@ from typing import Any
 
 from localspec.server.fields import Fields
 from localspec.server.messages import text_of, tool_output
+from localspec.server.stored_responses import StoredResponses
 from localspec.server.tool_names import ToolNames
 
 log = logging.getLogger("localspec.server")
@@ -19,14 +20,14 @@ _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant"
 Message = Mapping[str, Any]
 
 
-def input_messages(body: Fields, names: ToolNames) -> list[Message]:
+def input_messages(body: Fields, names: ToolNames, stored: StoredResponses) -> list[Message]:
     """The messages of `input`. Raises ApiError."""
     given = body.needed("input")
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     found: list[Message] = []
     for item in body.objects("input"):
-        for message in _item(item, names):
+        for message in _item(_whole(item, stored), names):
             _append(found, message)
     return found
 
@@ -65,6 +66,16 @@ def _functions(holder: Fields, namespace: str = "") -> Iterator[tuple[str, dict[
             yield namespace, function
         else:
             log.warning("left out a tool of the type %.40r, which is not known here", kind)
+
+
+def _whole(item: Fields, stored: StoredResponses) -> Fields:
+    """The item, or that of an earlier answer to which it refers. Raises ApiError."""
+    kind = item.text("type")
+    # Its type may be missing; a message has a role or a content.
+    if kind == "item_reference" or (kind is None and not ("role" in item or "content" in item)):
+        item.needed("id")
+        return Fields(stored.item(item.text("id") or ""), item.path)
+    return item
 
 
 def _item(item: Fields, names: ToolNames) -> Iterator[Message]:

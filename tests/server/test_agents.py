@@ -132,6 +132,23 @@ def test_reasoning_that_comes_back_is_given_to_the_template(strict: Served) -> N
     assert {counted["input_tokens"], answer["usage"]["input_tokens"]} <= {wanted, wanted - 1}
 
 
+def test_reasoning_may_be_named(openai: OpenAI) -> None:
+    """As an item of an earlier answer, beside that of its text."""
+    settings: Any = {"model": "strict", "extra_body": SAID}
+    first = openai.responses.create(input=QUESTION, **settings)
+    references: list[Any] = [{"type": "item_reference", "id": item.id} for item in first.output]
+    usages = [
+        openai.responses.create(input=items, **settings).usage
+        for items in (
+            [*QUESTION, *references, *QUESTION],
+            [*QUESTION, *(item.model_dump() for item in first.output), *QUESTION],
+            [*QUESTION, references[-1], *QUESTION],
+        )
+    ]
+    named, whole, text = [usage.input_tokens for usage in usages if usage]
+    assert text < named == whole
+
+
 TWO_SYSTEMS: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {
         "messages": [

@@ -83,6 +83,35 @@ def test_a_conversation_goes_on(client: OpenAI, alone: Engine) -> None:
         ask(client, previous_response_id=unstored.id)
 
 
+def test_items_of_earlier_answers_may_be_named(client: OpenAI) -> None:
+    """The AI SDK sends no text twice: it names the items of earlier answers."""
+    tool: Any = {"type": "function", "name": "ls", "parameters": {"type": "object"}}
+    first = ask(client)
+    second = ask(client, tools=[tool], tool_choice={"type": "function", "name": "ls"})
+    last: dict[str, Any] = {"tools": [tool], "max_output_tokens": 16}
+    for answer in (first, second):
+        (item,) = answer.output
+        more: list[Any] = [{"role": "user", "content": "go on"}]
+        if item.type == "function_call":
+            result = {"type": "function_call_output", "call_id": item.call_id, "output": "a.txt"}
+            more = [result, *more]
+        chained = ask(client, input=more, previous_response_id=answer.id, **last)
+        for reference in ({"type": "item_reference", "id": item.id}, {"id": item.id}):
+            named = ask(client, input=[*QUESTION, reference, *more], **last)
+            assert named.usage.input_tokens == chained.usage.input_tokens
+            assert named.output_text == chained.output_text
+
+
+def test_an_item_that_is_not_there_is_said(client: OpenAI) -> None:
+    reference: Any = {"type": "item_reference", "id": "msg_x"}
+    with pytest.raises(openai.NotFoundError, match="there is no item msg_x") as raised:
+        ask(client, input=[*QUESTION, reference])
+    assert raised.value.code == "item_not_found"
+    (item,) = ask(client, store=False, max_output_tokens=16).output
+    with pytest.raises(openai.NotFoundError, match="there is no item msg_"):
+        ask(client, input=[*QUESTION, {"type": "item_reference", "id": item.id}])
+
+
 def test_instructions_are_for_one_answer(client: OpenAI) -> None:
     """Those of an earlier answer do not come back, nor once more."""
     told = {"instructions": "Answer in one line.", "max_output_tokens": 4}
@@ -261,10 +290,11 @@ def test_a_past_call_of_a_namespace_is_what_the_model_has_written(client: OpenAI
         ({"input": None}, "input is missing"),
         ({"input": []}, "input is empty"),
         ({"input": [{"role": "king", "content": "x"}]}, "input[0].role is 'king'"),
+        ({"input": [{"type": "item_reference"}]}, "input[0].id is missing"),
         ({"background": True}, "background is True; it must be false"),
         ({"text": {"format": {"type": "xml"}}}, "its type is text"),
     ],
-    ids=["no input", "empty", "role", "background", "format"],
+    ids=["no input", "empty", "role", "reference", "background", "format"],
 )
 def test_what_cannot_be_answered(served: Served, changed: dict[str, Any], said: str) -> None:
     answer = served.post("/v1/responses", {"model": MODEL, "input": TEXT, **changed})
