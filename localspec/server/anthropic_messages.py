@@ -60,6 +60,9 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
     if thinking is not None:
         kind = thinking.one_of("type", ("enabled", "disabled", "adaptive"))
         options["enable_thinking"] = kind != "disabled"
+    elif "reasoning_effort" not in options:
+        # Most models of Anthropic think only if asked: programs take the first block for the text.
+        options["enable_thinking"] = False
     messages = [*_system(body), *_messages(body)]
     return MessagesRequest(
         one_system_message(messages),
