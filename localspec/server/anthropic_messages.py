@@ -26,6 +26,8 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {"container": (), "mcp_servers": ([],)}
 # Claude Code puts this block first, with a number that changes in every request: nothing behind it
 # would ever be found in a cache.
 _BILLING = "x-anthropic-billing-header"
+# Of thinking blocks: clients send those back that have one. It is not read here.
+_SIGNATURE = "localspec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,10 @@ class _Blocks:
         if not self.blocks or self.blocks[-1].pop("open", None) is None:
             return
         last = self.blocks[-1]
-        if last["type"] == "tool_use":
+        if last["type"] == "thinking":
+            last["signature"] = _SIGNATURE
+            yield self._delta({"type": "signature_delta", "signature": _SIGNATURE})
+        elif last["type"] == "tool_use":
             last["input"] = _parsed("".join(self._json))
             self._json = []
         index = len(self.blocks) - 1

@@ -90,11 +90,16 @@ def test_messages_tell_reasoning_from_the_answer(anthropic: Anthropic) -> None:
     blocks: list[Any] = [*anthropic.messages.create(**settings).content]
     assert [block.type for block in blocks] == ["thinking", "text"]
     assert (blocks[0].thinking, blocks[1].text) == ("hm", "yes")
+    # Without a signature the AI SDK sends no thinking back.
+    assert blocks[0].signature
     with anthropic.messages.stream(**settings) as stream:
         kinds = [event.delta.type for event in stream if event.type == "content_block_delta"]
         streamed: list[Any] = [*stream.get_final_message().content]
-    assert {"thinking_delta", "text_delta"} == {*kinds}
+    assert {"thinking_delta", "signature_delta", "text_delta"} == {*kinds}
+    assert kinds.count("signature_delta") == 1
+    assert kinds.index("signature_delta") == kinds.index("text_delta") - 1
     assert (streamed[0].thinking, streamed[1].text) == ("hm", "yes")
+    assert streamed[0].signature == blocks[0].signature
 
 
 @pytest.mark.parametrize(
