@@ -26,8 +26,8 @@ def input_messages(body: Fields, names: ToolNames, stored: StoredResponses) -> l
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     found: list[Message] = []
-    for item in body.objects("input"):
-        for message in _item(_whole(item, stored), names):
+    for item in _items(body, stored):
+        for message in _item(item, names):
             _append(found, message)
     return found
 
@@ -68,14 +68,22 @@ def _functions(holder: Fields, namespace: str = "") -> Iterator[tuple[str, dict[
             log.warning("left out a tool of the type %.40r, which is not known here", kind)
 
 
-def _whole(item: Fields, stored: StoredResponses) -> Fields:
-    """The item, or that of an earlier answer to which it refers. Raises ApiError."""
-    kind = item.text("type")
-    # Its type may be missing; a message has a role or a content.
-    if kind == "item_reference" or (kind is None and not ("role" in item or "content" in item)):
+def _items(body: Fields, stored: StoredResponses) -> Iterator[Fields]:
+    """The items of `input`; a reference is the item of an earlier answer. Raises ApiError."""
+    named = set[str]()
+    for item in body.objects("input"):
+        kind = item.text("type")
+        # Its type may be missing; a message has a role or a content.
+        if kind != "item_reference" and (kind or "role" in item or "content" in item):
+            yield item
+            continue
         item.needed("id")
-        return Fields(stored.item(item.text("id") or ""), item.path)
-    return item
+        name = item.text("id") or ""
+        if name in named:
+            log.warning("left out the item %.40r, which is there already", name)
+        else:
+            named.add(name)
+            yield Fields(stored.item(name), item.path)
 
 
 def _item(item: Fields, names: ToolNames) -> Iterator[Message]:

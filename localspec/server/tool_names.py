@@ -5,6 +5,7 @@ come back as two members.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,21 +22,28 @@ class ToolNames:
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self._joined: dict[tuple[str, str], str] = {}
         self._pairs: dict[str, tuple[str, str]] = {}
-        for pair in sorted(pairs, key=lambda each: each[0] != ""):
-            joined = _joined(*pair)
-            while self._pairs.setdefault(joined, pair) != pair:
-                joined += "_"
-            self._joined[pair] = joined
+        taken = Counter[str]()
+        # Those of no namespace first: their names are given.
+        for pair in sorted(dict.fromkeys(pairs), key=lambda each: each[0] != ""):
+            joined = wanted = _joined(*pair)
+            while joined in self._pairs:
+                taken[wanted] += 1
+                joined = f"{wanted}_{taken[wanted]}"
+            self._joined[pair], self._pairs[joined] = joined, pair
+        counts = Counter(name for _, name in self._joined)
+        self._only = {
+            name: joined for (_, name), joined in self._joined.items() if counts[name] == 1
+        }
 
     def joined(self, namespace: str, name: str) -> str:
         """The one name of a tool.
 
         A call of a history may name no namespace; it is that of the only one that has such a tool.
         """
-        if not namespace and ("", name) not in self._joined:
-            found = [joined for pair, joined in self._joined.items() if pair[1] == name]
-            return found[0] if len(found) == 1 else name
-        return self._joined.get((namespace, name)) or _joined(namespace, name)
+        found = self._joined.get((namespace, name))
+        if found is None and not namespace:
+            found = self._only.get(name)
+        return found or _joined(namespace, name)
 
     def members(self, joined: str) -> dict[str, str]:
         """The members of a call that name its tool."""

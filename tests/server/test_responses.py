@@ -96,8 +96,10 @@ def test_items_of_earlier_answers_may_be_named(client: OpenAI) -> None:
             result = {"type": "function_call_output", "call_id": item.call_id, "output": "a.txt"}
             more = [result, *more]
         chained = ask(client, input=more, previous_response_id=answer.id, **last)
-        for reference in ({"type": "item_reference", "id": item.id}, {"id": item.id}):
-            named = ask(client, input=[*QUESTION, reference, *more], **last)
+        reference: Any = {"type": "item_reference", "id": item.id}
+        # Its type may be left out; once is enough.
+        for references in ([reference], [{"id": item.id}], 2 * [reference]):
+            named = ask(client, input=[*QUESTION, *references, *more], **last)
             assert named.usage.input_tokens == chained.usage.input_tokens
             assert named.output_text == chained.output_text
 

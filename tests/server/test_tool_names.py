@@ -1,5 +1,6 @@
 """The names of tools of namespaces: one for the model, two for the client."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -44,6 +45,14 @@ def test_no_two_tools_have_the_same_name(pairs: list[tuple[str, str]]) -> None:
     for pair, name in zip(pairs, joined, strict=True):
         assert names.members(name).get("namespace", "") == pair[0]
         assert names.members(name)["name"] == pair[1]
+
+
+def test_many_tools_that_would_be_named_alike_have_names_that_tools_may_have() -> None:
+    pairs = [("a" + "".join(letters), "f") for letters in product(" !?=", repeat=5)]
+    names = ToolNames([*pairs, *pairs])
+    joined = {names.joined(*pair) for pair in pairs}
+    assert len(joined) == len(pairs) == 4**5
+    assert max(map(len, joined)) <= 128
 
 
 def test_a_joined_name_is_one_that_a_tool_may_have() -> None:
