@@ -26,6 +26,8 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {"container": (), "mcp_servers": ([],)}
 # Claude Code puts this block first, with a number that changes in every request: nothing behind it
 # would ever be found in a cache.
 _BILLING = "x-anthropic-billing-header"
+# Of thinking blocks: clients send those back that have one. It is not read here.
+_SIGNATURE = "localspec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,9 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
     if thinking is not None:
         kind = thinking.one_of("type", ("enabled", "disabled", "adaptive"))
         options["enable_thinking"] = kind != "disabled"
+    elif "reasoning_effort" not in options:
+        # Most models of Anthropic think only if asked: programs take the first block for the text.
+        options["enable_thinking"] = False
     messages = [*_system(body), *_messages(body)]
     return MessagesRequest(
         one_system_message(messages),
@@ -201,7 +206,10 @@ class _Blocks:
         if not self.blocks or self.blocks[-1].pop("open", None) is None:
             return
         last = self.blocks[-1]
-        if last["type"] == "tool_use":
+        if last["type"] == "thinking":
+            last["signature"] = _SIGNATURE
+            yield self._delta({"type": "signature_delta", "signature": _SIGNATURE})
+        elif last["type"] == "tool_use":
             last["input"] = _parsed("".join(self._json))
             self._json = []
         index = len(self.blocks) - 1
@@ -294,6 +302,11 @@ async def events(request: MessagesRequest, service: Service) -> AsyncGenerator[s
         }
         yield _line("message_delta", last)
         yield _line("message_stop", {"type": "message_stop"})
+
+
+def ping() -> str:
+    """The event of a stream in which nothing is written just now."""
+    return _line("ping", {"type": "ping"})
 
 
 def _start(reply: Reply, service: Service) -> str:

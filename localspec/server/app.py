@@ -114,7 +114,9 @@ async def _responses(request: Request) -> Response:
     stored: StoredResponses = request.app.state.stored
     asked = await asyncio.to_thread(openai_responses.read, body, service, stored)
     if asked.stream:
-        return await event_stream(request, openai_responses.events(asked, service, stored))
+        answer = openai_responses.Answer(asked, service)
+        lines = openai_responses.events(asked, service, stored, answer)
+        return await event_stream(request, lines, heartbeat=answer.heartbeat)
     work = openai_responses.complete(asked, service, stored)
     return JsonAnswer(await unless_gone(request, work))
 
@@ -128,7 +130,8 @@ async def _messages(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
     asked = await asyncio.to_thread(anthropic_messages.read, body, service)
     if asked.stream:
-        return await event_stream(request, anthropic_messages.events(asked, service))
+        lines = anthropic_messages.events(asked, service)
+        return await event_stream(request, lines, heartbeat=anthropic_messages.ping)
     return JsonAnswer(await unless_gone(request, anthropic_messages.complete(asked, service)))
 
 

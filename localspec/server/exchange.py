@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -27,10 +27,9 @@ _LINES_AHEAD = 16
 # The most lists, objects, strings and members of a body, beside those of a prompt.
 _MOST_MARKS = 500_000
 _EVENTS = "text/event-stream"
-# After so many seconds without a line, a comment is sent: clients and proxies take a stream that
+# After so many seconds without a line, a heartbeat is sent: clients and proxies take a stream that
 # stays silent, as while a long prompt is read, for a dead one.
 _SILENT_SECONDS = 15.0
-_COMMENT = ": working\n\n"
 
 
 def service_of(request: Request) -> Service:
@@ -107,9 +106,19 @@ async def _until_gone(request: Request) -> None:
         pass
 
 
-async def event_stream(request: Request, lines: AsyncGenerator[str]) -> Response:
-    """Lines of text/event-stream. What fails before the first line has a status of its own."""
-    made = _Lines(lines)
+def comment() -> str:
+    """The heartbeat of protocols that have no event for it."""
+    return ": working\n\n"
+
+
+async def event_stream(
+    request: Request, lines: AsyncGenerator[str], *, heartbeat: Callable[[], str] = comment
+) -> Response:
+    """Lines of text/event-stream. What fails before the first line has a status of its own.
+
+    heartbeat: what is sent while no line comes. Some clients count events alone, not comments.
+    """
+    made = _Lines(lines, heartbeat)
     try:
         first = await unless_gone(request, made.next())
         if isinstance(first, Exception):
@@ -127,18 +136,20 @@ class _Lines:
     could wait for the end of its last step.
     """
 
-    def __init__(self, lines: AsyncGenerator[str]) -> None:
+    def __init__(self, lines: AsyncGenerator[str], heartbeat: Callable[[], str]) -> None:
         self._lines = lines
+        self._heartbeat = heartbeat
         self._made: asyncio.Queue[str | Exception | None] = asyncio.Queue(_LINES_AHEAD)
         self.making = asyncio.create_task(self._make())
 
     async def next(self) -> str | Exception | None:
-        """The next line, or a comment if it takes long; None after the last, or an error."""
+        """The next line, or a heartbeat if it takes long; None after the last, or an error."""
         try:
             async with asyncio.timeout(_SILENT_SECONDS):
                 return await self._made.get()
         except TimeoutError:
-            return _COMMENT
+            # A line that was made just now comes first: events have numbers.
+            return self._heartbeat() if self._made.empty() else self._made.get_nowait()
 
     async def _make(self) -> None:
         try:

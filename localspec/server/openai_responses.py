@@ -21,6 +21,7 @@ from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
 from localspec.server.tool_calls import Arguments, CallBegun, CallEnded, Event, Text
 from localspec.server.tool_calls import Reasoning as Thought
+from localspec.server.tool_names import ToolNames
 from localspec.server.tool_use import ToolUse, openai_tools
 
 log = logging.getLogger("localspec.server")
@@ -38,8 +39,8 @@ Line = tuple[str, JSON]
 class ResponsesRequest:
     """A request, read and checked.
 
-    conversation: the messages without the instructions, which are for this answer alone. body: as
-    it came, of which the answer repeats a part.
+    conversation: the messages without the instructions, which are for this answer alone. names: of
+    the tools. body: as it came, of which the answer repeats a part.
     """
 
     messages: list[Mapping[str, Any]]
@@ -47,6 +48,7 @@ class ResponsesRequest:
     settings: GenerationConfig
     template_options: Mapping[str, Any]
     tools: ToolUse
+    names: ToolNames
     stream: bool
     store: bool
     body: Fields
@@ -58,7 +60,8 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
     refuse(body, _NOT_HERE)
     if "message.output_text.logprobs" in (body.items("include") or ()):
         raise body.wrong("include", "without logprobs; ask /v1/chat/completions for them")
-    messages = input_messages(body)
+    tools, names = input_tools(body)
+    messages = input_messages(body, names, stored)
     if previous := body.text("previous_response_id"):
         messages = [*stored.conversation(previous), *messages]
     conversation = messages
@@ -79,11 +82,17 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
         conversation,
         settings,
         _template_options(body),
-        openai_tools(body, input_tools(body)),
+        openai_tools(_with_choice(body, names), tools),
+        names,
         bool(body.flag("stream")),
         body.flag("store") is not False,
         body,
     )
+
+
+def _with_choice(body: Fields, names: ToolNames) -> Fields:
+    """The body, whose `tool_choice` names tools as the model does."""
+    return Fields({**body.values, "tool_choice": names.chosen(body.values.get("tool_choice"))})
 
 
 def _format(body: Fields) -> Mapping[str, Any] | None:
@@ -103,7 +112,7 @@ def _template_options(body: Fields) -> Mapping[str, Any]:
     return {"reasoning_effort": effort, "enable_thinking": effort != "none"}
 
 
-class _Response:
+class Answer:
     """An answer as it grows: its items, and the events that say so."""
 
     def __init__(self, request: ResponsesRequest, service: Service) -> None:
@@ -124,8 +133,12 @@ class _Response:
         """The events before the first item, once."""
         if self.begun:
             return
-        for kind in ("response.created", "response.in_progress"):
-            yield self._line(kind, {"response": self.whole("in_progress")})
+        yield self._line("response.created", {"response": self.whole("in_progress")})
+        yield self._in_progress()
+
+    def heartbeat(self) -> str:
+        """The events of a stream in which nothing is written just now."""
+        return "".join(map(_event, [*self.begin()] or [self._in_progress()]))
 
     def add(self, event: Event) -> Iterator[Line]:
         """Add what the model wrote."""
@@ -137,7 +150,8 @@ class _Response:
                     yield from self._text("message", text)
             case CallBegun(_, name):
                 yield from self._end_item()
-                item = {"call_id": f"call_{token_hex(12)}", "name": name, "arguments": ""}
+                tool = self._request.names.members(name)
+                item = {"call_id": f"call_{token_hex(12)}", **tool, "arguments": ""}
                 yield from self._begin_item("function_call", "fc", item)
             case Arguments(_, text):
                 self.items[-1]["arguments"] += text
@@ -198,9 +212,11 @@ class _Response:
             part["text"] for item in self.items if item["type"] == "message"
             for part in item["content"]
         ]  # fmt: skip
+        joined = self._request.names.joined
         calls = [
             {"id": item["call_id"], "type": "function",
-             "function": {"name": item["name"], "arguments": item["arguments"]}}
+             "function": {"name": joined(item.get("namespace", ""), item["name"]),
+                          "arguments": item["arguments"]}}
             for item in self.items if item["type"] == "function_call"
         ]  # fmt: skip
         found: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
@@ -263,6 +279,9 @@ class _Response:
         index = len(self.items) - 1
         yield self._line("response.output_item.done", {"output_index": index, "item": item})
 
+    def _in_progress(self) -> Line:
+        return self._line("response.in_progress", {"response": self.whole("in_progress")})
+
     def _part(self, kind: str, members: JSON) -> Line:
         """An event of the last item."""
         place = {"item_id": self.items[-1]["id"], "output_index": len(self.items) - 1}
@@ -276,7 +295,7 @@ class _Response:
 async def complete(request: ResponsesRequest, service: Service, stored: StoredResponses) -> JSON:
     """The whole answer."""
     last: JSON = {}
-    async with aclosing(_lines(request, service, stored, _Response(request, service))) as lines:
+    async with aclosing(_lines(request, service, stored, Answer(request, service))) as lines:
         async for _, body in lines:
             last = body
     whole: JSON = last["response"]
@@ -284,19 +303,18 @@ async def complete(request: ResponsesRequest, service: Service, stored: StoredRe
 
 
 async def events(
-    request: ResponsesRequest, service: Service, stored: StoredResponses
+    request: ResponsesRequest, service: Service, stored: StoredResponses, answer: Answer
 ) -> AsyncGenerator[str]:
     """The answer as lines of text/event-stream."""
-    response = _Response(request, service)
     try:
-        async with aclosing(_lines(request, service, stored, response)) as lines:
+        async with aclosing(_lines(request, service, stored, answer)) as lines:
             async for line in lines:
                 yield _event(line)
     except Exception as error:
-        if not response.begun:
+        if not answer.begun:
             raise
         log.error("a stream failed", exc_info=error)
-        yield _event(response.failed(ApiError.of(error)))
+        yield _event(answer.failed(ApiError.of(error)))
 
 
 def _event(line: Line) -> str:
@@ -305,7 +323,7 @@ def _event(line: Line) -> str:
 
 
 async def _lines(
-    request: ResponsesRequest, service: Service, stored: StoredResponses, response: "_Response"
+    request: ResponsesRequest, service: Service, stored: StoredResponses, answer: Answer
 ) -> AsyncGenerator[Line]:
     asked = await service.chat(
         request.messages,
@@ -317,16 +335,16 @@ async def _lines(
         async with reply.deltas() as deltas:
             async for delta in deltas:
                 # Not earlier: what fails before the first token has a status of its own.
-                for line in response.begin():
+                for line in answer.begin():
                     yield line
                 for event in delta.events:
-                    for line in response.add(event):
+                    for line in answer.add(event):
                         yield line
-        for line in (*response.begin(), *response.end(reply)):
+        for line in (*answer.begin(), *answer.end(reply)):
             if request.store:
                 whole = line[1].get("response")
                 if whole is not None:
-                    stored.add([*request.conversation, response.message], whole)
+                    stored.add([*request.conversation, answer.message], whole)
             yield line
 
 

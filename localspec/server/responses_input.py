@@ -11,6 +11,8 @@ from typing import Any
 
 from localspec.server.fields import Fields
 from localspec.server.messages import text_of, tool_output
+from localspec.server.stored_responses import StoredResponses
+from localspec.server.tool_names import ToolNames
 
 log = logging.getLogger("localspec.server")
 
@@ -18,45 +20,73 @@ _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant"
 Message = Mapping[str, Any]
 
 
-def input_messages(body: Fields) -> list[Message]:
+def input_messages(body: Fields, names: ToolNames, stored: StoredResponses) -> list[Message]:
     """The messages of `input`. Raises ApiError."""
     given = body.needed("input")
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     found: list[Message] = []
-    for item in body.objects("input"):
-        for message in _item(item):
+    for item in _items(body, stored):
+        for message in _item(item, names):
             _append(found, message)
     return found
 
 
-def input_tools(body: Fields) -> list[dict[str, Any]]:
-    """The function tools, in the shape of chat completions; those among the input too."""
+def input_tools(body: Fields) -> tuple[list[dict[str, Any]], ToolNames]:
+    """The function tools, in the shape of chat completions, and their names.
+
+    Those among the input too.
+    """
     found = [*_functions(body)]
     if isinstance(body.values.get("input"), list):
         for item in body.objects("input"):
             if item.text("type") == "additional_tools":
                 found += _functions(item)
-    return found
+    names = ToolNames((namespace, function["name"]) for namespace, function in found)
+    tools = [
+        {"type": "function",
+         "function": {**function, "name": names.joined(namespace, function["name"])}}
+        for namespace, function in found
+    ]  # fmt: skip
+    return tools, names
 
 
-def _functions(holder: Fields) -> Iterator[dict[str, Any]]:
+def _functions(holder: Fields, namespace: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The functions among these tools, each with its namespace."""
     for tool in holder.objects("tools"):
         kind = tool.text("type")
         if kind == "namespace":
-            yield from _functions(tool)
+            yield from _functions(tool, tool.text("name") or "")
         elif kind == "function":
             function = {
                 "name": tool.text("name") or "",
                 "description": tool.text("description") or "",
                 "parameters": tool.values.get("parameters") or {"type": "object"},
             }
-            yield {"type": "function", "function": function}
+            yield namespace, function
         else:
             log.warning("left out a tool of the type %.40r, which is not known here", kind)
 
 
-def _item(item: Fields) -> Iterator[Message]:
+def _items(body: Fields, stored: StoredResponses) -> Iterator[Fields]:
+    """The items of `input`; a reference is the item of an earlier answer. Raises ApiError."""
+    named = set[str]()
+    for item in body.objects("input"):
+        kind = item.text("type")
+        # Its type may be missing; a message has a role or a content.
+        if kind != "item_reference" and (kind or "role" in item or "content" in item):
+            yield item
+            continue
+        item.needed("id")
+        name = item.text("id") or ""
+        if name in named:
+            log.warning("left out the item %.40r, which is there already", name)
+        else:
+            named.add(name)
+            yield Fields(stored.item(name), item.path)
+
+
+def _item(item: Fields, names: ToolNames) -> Iterator[Message]:
     """The messages of one item; of most, one."""
     kind = item.text("type") or "message"
     match kind:
@@ -69,7 +99,8 @@ def _item(item: Fields) -> Iterator[Message]:
             arguments = item.text("arguments")
             if arguments is None:
                 arguments = json.dumps({"input": item.values.get("input") or ""})
-            function = {"name": item.text("name") or "", "arguments": arguments}
+            name = names.joined(item.text("namespace") or "", item.text("name") or "")
+            function = {"name": name, "arguments": arguments}
             call = {"id": item.text("call_id") or "", "type": "function", "function": function}
             yield {"role": "assistant", "content": "", "tool_calls": [call]}
         case "function_call_output" | "custom_tool_call_output":

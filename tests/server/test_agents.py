@@ -14,7 +14,7 @@ from fakes.tiny import write_tiny
 from openai import OpenAI
 
 # It refuses a system message elsewhere than at the beginning and arguments that are no map, as
-# Qwen's do, and begins each answer with reasoning.
+# Qwen's do, and begins each answer with reasoning, unless told otherwise.
 STRICT = """
 {%- for message in messages %}
     {%- if message.role == 'system' and not loop.first %}
@@ -35,7 +35,7 @@ STRICT = """
     {{- '</s>' }}
 {%- endfor %}
 {%- if add_generation_prompt %}
-    {{- '<s>a <think>' }}
+    {{- '<s>a <think>' ~ ('</think>' if enable_thinking is false else '') }}
 {%- endif %}
 """
 # What the model is made to write.
@@ -86,14 +86,41 @@ def test_chat_tells_reasoning_from_the_answer(openai: OpenAI) -> None:
 
 def test_messages_tell_reasoning_from_the_answer(anthropic: Anthropic) -> None:
     settings: Any = {"model": "strict", "messages": QUESTION, "max_tokens": 50, "extra_body": SAID}
+    settings["thinking"] = {"type": "adaptive"}
     blocks: list[Any] = [*anthropic.messages.create(**settings).content]
     assert [block.type for block in blocks] == ["thinking", "text"]
     assert (blocks[0].thinking, blocks[1].text) == ("hm", "yes")
+    # Without a signature the AI SDK sends no thinking back.
+    assert blocks[0].signature
     with anthropic.messages.stream(**settings) as stream:
         kinds = [event.delta.type for event in stream if event.type == "content_block_delta"]
         streamed: list[Any] = [*stream.get_final_message().content]
-    assert {"thinking_delta", "text_delta"} == {*kinds}
+    assert {"thinking_delta", "signature_delta", "text_delta"} == {*kinds}
+    assert kinds.count("signature_delta") == 1
+    assert kinds.index("signature_delta") == kinds.index("text_delta") - 1
     assert (streamed[0].thinking, streamed[1].text) == ("hm", "yes")
+    assert streamed[0].signature == blocks[0].signature
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind"),
+    [
+        ({}, "text"),
+        ({"thinking": {"type": "disabled"}}, "text"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
+        ({"output_config": {"effort": "high"}}, "thinking"),
+    ],
+    ids=["nothing", "off", "on", "effort"],
+)
+def test_messages_think_where_that_is_asked_for(
+    anthropic: Anthropic, asked: dict[str, Any], kind: str
+) -> None:
+    """Programs read `content[0].text`, and leave a title few tokens."""
+    settings: Any = {"model": "strict", "messages": QUESTION, **asked}
+    answer = anthropic.messages.create(max_tokens=50, extra_body=SAID, **settings)
+    assert answer.content[0].type == kind
+    counted = anthropic.messages.count_tokens(**settings).input_tokens
+    assert counted == answer.usage.input_tokens + (answer.usage.cache_read_input_tokens or 0)
 
 
 def test_responses_tell_reasoning_from_the_answer(openai: OpenAI) -> None:
@@ -126,10 +153,30 @@ def test_reasoning_that_comes_back_is_given_to_the_template(strict: Served) -> N
         history[-1],
     ]
     messages = [QUESTION[0], {"role": "assistant", "content": blocks}, history[-1]]
-    counted = strict.post("/v1/messages/count_tokens", {"messages": messages}).json()
+    thinking = {"type": "adaptive"}
+    counted = strict.post(
+        "/v1/messages/count_tokens", {"messages": messages, "thinking": thinking}
+    ).json()
     answer = strict.post("/v1/responses", {"input": items, "max_output_tokens": 1}).json()
     # BOS is written by the template too.
     assert {counted["input_tokens"], answer["usage"]["input_tokens"]} <= {wanted, wanted - 1}
+
+
+def test_reasoning_may_be_named(openai: OpenAI) -> None:
+    """As an item of an earlier answer, beside that of its text."""
+    settings: Any = {"model": "strict", "extra_body": SAID}
+    first = openai.responses.create(input=QUESTION, **settings)
+    references: list[Any] = [{"type": "item_reference", "id": item.id} for item in first.output]
+    usages = [
+        openai.responses.create(input=items, **settings).usage
+        for items in (
+            [*QUESTION, *references, *QUESTION],
+            [*QUESTION, *(item.model_dump() for item in first.output), *QUESTION],
+            [*QUESTION, references[-1], *QUESTION],
+        )
+    ]
+    named, whole, text = [usage.input_tokens for usage in usages if usage]
+    assert text < named == whole
 
 
 TWO_SYSTEMS: dict[str, dict[str, Any]] = {

@@ -4,16 +4,14 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from time import monotonic, sleep
 from typing import Any
 
 import pytest
-import uvicorn
-from fakes.served import wait_for
+from fakes.listening import listening
 
 from localspec.server import connection
-from localspec.server.connection import Connection
 
 GONE = threading.Event()
 
@@ -38,25 +36,6 @@ async def _send_much(send: Any) -> None:
         await send({"type": "http.response.body", "body": b"x" * 2**16, "more_body": True})
         # A write to a client that has left does not wait, so nobody else would ever have a turn.
         await asyncio.sleep(0)
-
-
-@contextmanager
-def listening(app: Any, **options: Any) -> Iterator[int]:
-    """The port of a server with such connections."""
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(
-            app, http=Connection, log_config=None, lifespan="off", ws="none", **options
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([opened],))
-        thread.start()
-        wait_for(lambda: server.started)
-        try:
-            yield opened.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 @pytest.fixture

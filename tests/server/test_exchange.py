@@ -103,3 +103,19 @@ def test_silence_is_filled_with_comments(monkeypatch: pytest.MonkeyPatch) -> Non
     text = asyncio.run(run())
     assert text.startswith(b": ")
     assert b"data: x\n\n" in text
+
+
+def test_a_line_comes_before_the_heartbeat_that_it_makes_needless(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time may be over before the reader has its turn; events have numbers."""
+    monkeypatch.setattr(exchange, "_SILENT_SECONDS", 0)
+
+    async def run() -> None:
+        lines = Lines()
+        made = exchange._Lines(lines(), lambda: "data: heartbeat\n\n")
+        assert await made.next() == "data: x\n\n"
+        made.making.cancel()
+        await soon(lambda: lines.closed)
+
+    asyncio.run(run())

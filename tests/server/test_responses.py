@@ -83,6 +83,37 @@ def test_a_conversation_goes_on(client: OpenAI, alone: Engine) -> None:
         ask(client, previous_response_id=unstored.id)
 
 
+def test_items_of_earlier_answers_may_be_named(client: OpenAI) -> None:
+    """The AI SDK sends no text twice: it names the items of earlier answers."""
+    tool: Any = {"type": "function", "name": "ls", "parameters": {"type": "object"}}
+    first = ask(client)
+    second = ask(client, tools=[tool], tool_choice={"type": "function", "name": "ls"})
+    last: dict[str, Any] = {"tools": [tool], "max_output_tokens": 16}
+    for answer in (first, second):
+        (item,) = answer.output
+        more: list[Any] = [{"role": "user", "content": "go on"}]
+        if item.type == "function_call":
+            result = {"type": "function_call_output", "call_id": item.call_id, "output": "a.txt"}
+            more = [result, *more]
+        chained = ask(client, input=more, previous_response_id=answer.id, **last)
+        reference: Any = {"type": "item_reference", "id": item.id}
+        # Its type may be left out; once is enough.
+        for references in ([reference], [{"id": item.id}], 2 * [reference]):
+            named = ask(client, input=[*QUESTION, *references, *more], **last)
+            assert named.usage.input_tokens == chained.usage.input_tokens
+            assert named.output_text == chained.output_text
+
+
+def test_an_item_that_is_not_there_is_said(client: OpenAI) -> None:
+    reference: Any = {"type": "item_reference", "id": "msg_x"}
+    with pytest.raises(openai.NotFoundError, match="there is no item msg_x") as raised:
+        ask(client, input=[*QUESTION, reference])
+    assert raised.value.code == "item_not_found"
+    (item,) = ask(client, store=False, max_output_tokens=16).output
+    with pytest.raises(openai.NotFoundError, match="there is no item msg_"):
+        ask(client, input=[*QUESTION, {"type": "item_reference", "id": item.id}])
+
+
 def test_instructions_are_for_one_answer(client: OpenAI) -> None:
     """Those of an earlier answer do not come back, nor once more."""
     told = {"instructions": "Answer in one line.", "max_output_tokens": 4}
@@ -113,7 +144,8 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     request = openai_responses.read(Fields({"input": "x"}), service, StoredResponses())
 
     async def read() -> list[str]:
-        found = openai_responses.events(request, service, StoredResponses())
+        answer = openai_responses.Answer(request, service)
+        found = openai_responses.events(request, service, StoredResponses(), answer)
         return [line async for line in found]
 
     last = asyncio.run(read())[-1]
@@ -178,8 +210,10 @@ def test_the_shape_of_codex(served: Served) -> None:
         "input": [
             {"type": "message", "role": "developer", "content": [
                 {"type": "input_text", "text": "Sandboxed."}]},
-            {"type": "additional_tools", "tools": [{"type": "namespace", "name": "n", "tools": [
-                {"type": "function", "name": "inner", "parameters": {}}]}]},
+            {"type": "additional_tools", "tools": [
+                {"type": "namespace", "name": name, "tools": [
+                    {"type": "function", "name": "inner", "parameters": {}},
+                    {"type": "custom", "name": "free"}]} for name in ("n", "other")]},
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "ls"}]},
             {"type": "reasoning", "summary": [], "encrypted_content": "x"},
             {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": '{"a": '},
@@ -210,16 +244,59 @@ def test_the_shape_of_codex(served: Served) -> None:
     assert any("web_search" in line for line in served.lines)
 
 
+def namespace(name: str, function: str) -> Any:
+    """A server's tools as Codex sends them."""
+    inner = {"type": "function", "name": function, "parameters": {
+        "type": "object", "properties": {"x": {"enum": [name]}}, "required": ["x"],
+        "additionalProperties": False}}  # fmt: skip
+    return {"type": "namespace", "name": name, "description": "d", "tools": [inner]}
+
+
+SERVERS = [namespace("mcp__web", "search"), namespace("mcp__mail", "search")]
+
+
+def test_a_call_of_a_namespace_has_its_name_and_its_namespace(client: OpenAI) -> None:
+    """Codex runs no call whose namespace it must guess; two servers may have tools of one name."""
+    choice: Any = {"type": "function", "name": "search", "namespace": "mcp__mail"}
+    events = list(ask(client, tools=SERVERS, tool_choice=choice, stream=True))
+    (call,) = [item for item in events[-1].response.output if item.type == "function_call"]
+    assert (call.name, call.namespace) == ("search", "mcp__mail")
+    assert json.loads(call.arguments) == {"x": "mcp__mail"}
+    for kind in ("response.output_item.added", "response.output_item.done"):
+        item = [event.item for event in events if event.type == kind][-1]
+        assert (item.name, item.namespace) == ("search", "mcp__mail")
+    plain: Any = {"type": "function", "name": "ls", "parameters": {"type": "object"}}
+    answer = ask(client, tools=[*SERVERS, plain], tool_choice={"type": "function", "name": "ls"})
+    assert (answer.output[-1].name, answer.output[-1].namespace) == ("ls", None)
+
+
+def test_a_past_call_of_a_namespace_is_what_the_model_has_written(client: OpenAI) -> None:
+    """So its prompt goes on with the text in the cache."""
+    choice: Any = {"type": "function", "name": "search", "namespace": "mcp__web"}
+    first = ask(client, tools=SERVERS, tool_choice=choice)
+    call = first.output[-1]
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "found"}
+    items: list[Any] = [*QUESTION, call.model_dump(exclude_none=True), result]
+    last: dict[str, Any] = {"tools": SERVERS, "max_output_tokens": 16}
+    whole = ask(client, input=items, **last)
+    chained = ask(client, input=[result], previous_response_id=first.id, **last)
+    assert whole.usage.input_tokens == chained.usage.input_tokens
+    # "search" alone is shorter.
+    bare: list[Any] = [*QUESTION, {**items[1], "namespace": ""}, result]
+    assert ask(client, input=bare, **last).usage.input_tokens < whole.usage.input_tokens
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"input": None}, "input is missing"),
         ({"input": []}, "input is empty"),
         ({"input": [{"role": "king", "content": "x"}]}, "input[0].role is 'king'"),
+        ({"input": [{"type": "item_reference"}]}, "input[0].id is missing"),
         ({"background": True}, "background is True; it must be false"),
         ({"text": {"format": {"type": "xml"}}}, "its type is text"),
     ],
-    ids=["no input", "empty", "role", "background", "format"],
+    ids=["no input", "empty", "role", "reference", "background", "format"],
 )
 def test_what_cannot_be_answered(served: Served, changed: dict[str, Any], said: str) -> None:
     answer = served.post("/v1/responses", {"model": MODEL, "input": TEXT, **changed})
