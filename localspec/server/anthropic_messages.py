@@ -10,7 +10,7 @@ from typing import Any
 from localspec.generation_config import GenerationConfig
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
-from localspec.server.messages import one_system_message, tool_output
+from localspec.server.messages import tool_output
 from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
@@ -62,7 +62,7 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         options["enable_thinking"] = kind != "disabled"
     messages = [*_system(body), *_messages(body)]
     return MessagesRequest(
-        one_system_message(messages),
+        messages,
         settings,
         options,
         anthropic_tools(body),

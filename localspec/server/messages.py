@@ -23,17 +23,7 @@ def messages_of(body: Fields) -> list[Mapping[str, Any]]:
     found = [_message(each) for each in body.objects("messages")]
     if not found:
         raise ApiError(400, "messages is empty; send one at least", param="messages")
-    return one_system_message(found)
-
-
-def one_system_message(messages: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """All system messages as one at the beginning: many templates refuse them elsewhere."""
-    system = [str(each["content"]) for each in messages if each["role"] == "system"]
-    rest = [each for each in messages if each["role"] != "system"]
-    if not system:
-        return rest
-    text = "\n\n".join(each for each in system if each)
-    return [{"role": "system", "content": text}, *rest]
+    return found
 
 
 def _message(given: Fields) -> Mapping[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any
 from localspec.generation_config import GenerationConfig
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
-from localspec.server.messages import one_system_message
 from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
@@ -75,7 +74,7 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
         response_format=_format(body),
     )
     return ResponsesRequest(
-        one_system_message(messages),
+        messages,
         conversation,
         settings,
         _template_options(body),

@@ -17,25 +17,22 @@ from localspec.engine.fim_prompt import Snippet, fim_prompt, infill_prompt
 from localspec.engine.prompt import (
     TextPrompt,
     checked_ids,
-    special_texts,
     template_tokens,
     text_tokens,
 )
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.llama.chat_template import render
 from localspec.llama.grammar import Grammar, special_tokens
-from localspec.llama.model import Model
 from localspec.server.asked import Asked
 from localspec.server.errors import ApiError
 from localspec.server.kept_states import KeptStates
 from localspec.server.metrics import Metrics
+from localspec.server.rendering import render_chat
 from localspec.server.reply import Reply
 from localspec.server.slot_pool import SlotPool
 from localspec.server.tool_calls import (
     Family,
     family_of,
-    for_template,
     grammar_for,
     json_grammar,
     parser_for,
@@ -232,7 +229,7 @@ class Service:
 
         # A template is a foreign program and may take its time.
         return await asyncio.to_thread(
-            _rendered, self.engine.model, messages, tools, template_options
+            render_chat, self.engine.model, messages, tools, template_options
         )
 
     async def _wordings(
@@ -251,7 +248,7 @@ class Service:
                 given = tools.given if tools.offered else None
                 with suppress(InvalidValueError):
                     found[model.path] = await asyncio.to_thread(
-                        _rendered, model, messages, given, template_options
+                        render_chat, model, messages, given, template_options
                     )
         return found
 
@@ -352,19 +349,6 @@ class Service:
                 f"the prompt has {characters} characters and the context holds {context} tokens; "
                 "shorten it, or start the server with a larger --ctx"
             )
-
-
-def _rendered(
-    model: Model,
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]] | None,
-    options: Mapping[str, Any],
-) -> str:
-    """The messages as a model's chat template writes them. Raises InvalidValueError."""
-    template = model.chat_template or ""
-    bos, eos = special_texts(model)
-    taken, given = for_template(messages, template, family_of(template), tools)
-    return render(template, taken, bos=bos, eos=eos, tools=given, options=options)
 
 
 def _facts(reply: Reply, waited: float) -> dict[str, Any]:

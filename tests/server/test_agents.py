@@ -154,10 +154,21 @@ TWO_SYSTEMS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", list(TWO_SYSTEMS))
-def test_system_messages_are_one_at_the_beginning(strict: Served, path: str) -> None:
+def test_several_system_messages_are_no_error(strict: Served, path: str) -> None:
     limits = {"max_tokens": 1, "max_output_tokens": 16}
     answer = strict.post(path, {**limits, **TWO_SYSTEMS[path]})
     assert answer.status_code == 200, answer.text
+
+
+def test_reminders_in_a_conversation_end_no_cache(anthropic: Anthropic) -> None:
+    """Claude Code sends system messages in mid-conversation."""
+    told = "You answer questions about the terminal, in one line each, and nothing else. " * 2
+    first: list[Any] = [*QUESTION, {"role": "assistant", "content": "a.txt"}]
+    reminder = {"role": "system", "content": "Today is another day."}
+    settings: Any = {"model": "strict", "system": told, "max_tokens": 1}
+    anthropic.messages.create(messages=[*first, *QUESTION], **settings)
+    again = anthropic.messages.create(messages=[*first, reminder, *QUESTION], **settings)
+    assert (again.usage.cache_read_input_tokens or 0) > 150
 
 
 CUT = '{"mode": "r", "pa'
