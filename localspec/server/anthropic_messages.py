@@ -15,6 +15,7 @@ from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
 from localspec.server.service import Service
+from localspec.server.thinking import Effort
 from localspec.server.tool_calls import Arguments, CallBegun, Event, Reasoning, Text
 from localspec.server.tool_use import ToolUse, anthropic_tools
 
@@ -56,7 +57,7 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
     )
     options: dict[str, Any] = {}
     if output and (effort := output.one_of("effort", EFFORTS)):
-        options["reasoning_effort"] = effort
+        options["reasoning_effort"] = Effort(effort)
     if thinking is not None:
         kind = thinking.one_of("type", ("enabled", "disabled", "adaptive"))
         options["enable_thinking"] = kind != "disabled"

@@ -14,18 +14,22 @@ from localspec.server.messages import messages_of
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
-from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
+from localspec.server.options import most_tokens, refuse, settings_of
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
+from localspec.server.thinking import thinking_options
 from localspec.server.tool_calls import Arguments, CallBegun, Event
 from localspec.server.tool_use import ToolUse, openai_tools
 
-# Members that only OpenAI's own models have, or had before `tools`.
+# Members that only OpenAI's own models have, or had before `tools`, and those of llama-server.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "audio": (),
     "functions": ([],),
     "function_call": ("none",),
     "web_search_options": (),
+    "reasoning_format": ("auto", "deepseek"),
+    "reasoning_budget_tokens": (-1,),
+    "thinking_budget_tokens": (-1,),
 }
 
 
@@ -84,11 +88,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
 def template_options(body: Fields) -> Mapping[str, Any]:
     """Variables for the template: those that the client names, and how much to reason."""
     given = body.member("chat_template_kwargs")
-    options = dict(given.values) if given else {}
-    if effort := body.one_of("reasoning_effort", EFFORTS):
-        options.setdefault("reasoning_effort", effort)
-        options.setdefault("enable_thinking", effort != "none")
-    return options
+    return {**thinking_options(body), **(given.values if given else {})}
 
 
 async def complete(request: ChatRequest, service: Service) -> JSON:

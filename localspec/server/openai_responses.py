@@ -18,6 +18,7 @@ from localspec.server.reply import Reply
 from localspec.server.responses_input import input_messages, input_tools
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
+from localspec.server.thinking import Effort
 from localspec.server.tool_calls import Arguments, CallBegun, CallEnded, Event, Text
 from localspec.server.tool_calls import Reasoning as Thought
 from localspec.server.tool_use import ToolUse, openai_tools
@@ -99,7 +100,7 @@ def _template_options(body: Fields) -> Mapping[str, Any]:
     effort = reasoning.one_of("effort", EFFORTS) if reasoning else None
     if effort is None:
         return {}
-    return {"reasoning_effort": effort, "enable_thinking": effort != "none"}
+    return {"reasoning_effort": Effort(effort), "enable_thinking": effort != "none"}
 
 
 class _Response:

@@ -1,6 +1,7 @@
 """Rendering: a conversation as a model's chat template writes it."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -8,7 +9,14 @@ from localspec.engine.prompt import special_texts
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import render
 from localspec.llama.model import Model
+from localspec.server.thinking import Effort
 from localspec.server.tool_calls import family_of, for_template
+
+log = logging.getLogger("localspec.server")
+
+_EFFORT = "reasoning_effort"
+# What stands in for a level that a template refuses: None for no level at all.
+_levels: dict[tuple[str, str], str | None] = {}
 
 
 def render_chat(
@@ -25,7 +33,44 @@ def render_chat(
     taken, given = for_template(
         messages, template, family_of(template), tools, later_system=later_system
     )
-    return render(template, taken, bos=bos, eos=eos, tools=given, options=options)
+
+    def write(level: str | None) -> str:
+        rest = {name: value for name, value in options.items() if name != _EFFORT}
+        chosen = rest if level is None else {**rest, _EFFORT: level}
+        return render(template, taken, bos=bos, eos=eos, tools=given, options=chosen)
+
+    effort = options.get(_EFFORT)
+    if not isinstance(effort, Effort):
+        return write(effort)
+    if (template, effort) in _levels:
+        return write(_levels[template, effort])
+    try:
+        return write(effort)
+    except InvalidValueError as refusal:
+        level, text = _instead(effort, write, refusal)
+        used = f"{level} is used" if level else "no level is given"
+        log.warning("reasoning effort %s: %s; %s", effort, refusal, used)
+        _levels[template, effort] = level
+        return text
+
+
+def _instead(
+    effort: Effort, write: Callable[[str | None], str], refusal: InvalidValueError
+) -> tuple[str | None, str]:
+    """The level that stands in for a refused one, and the text that is written with it.
+
+    Raises the refusal where the level is not what is refused.
+    """
+    try:
+        without = write(None)
+    except InvalidValueError:
+        raise refusal from None
+    for level in effort.nearest:
+        try:
+            return level, write(level)
+        except InvalidValueError:
+            pass
+    return None, without
 
 
 @lru_cache(maxsize=16)

@@ -99,6 +99,8 @@ def test_names_of_other_servers() -> None:
         {"audio": {"voice": "x"}},
         {"web_search_options": {}},
         {"top_logprobs": 3},
+        {"reasoning_format": "none"},
+        {"thinking_budget_tokens": 100},
     ],
     ids=lambda member: next(iter(member)),
 )
@@ -106,6 +108,12 @@ def test_members_of_chats_that_are_not_here(member: dict[str, Any]) -> None:
     body = {"messages": QUESTION, **member}
     error = refusal(lambda fields: openai_chat.read(fields, SERVICE), body)
     assert error.param == next(iter(member))
+
+
+def test_members_of_chats_that_change_nothing() -> None:
+    """As llama-server's own page sends them."""
+    harmless = {"reasoning_format": "auto", "thinking_budget_tokens": -1}
+    openai_chat.read(Fields({"messages": QUESTION, **harmless}), SERVICE)
 
 
 @pytest.mark.parametrize(
