@@ -10,7 +10,7 @@ from typing import Any
 from localspec.generation_config import GenerationConfig
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
-from localspec.server.messages import tool_output
+from localspec.server.messages import part_text, require_readable
 from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
@@ -97,6 +97,7 @@ def _system(body: Fields) -> Iterator[Mapping[str, Any]]:
 
 
 def _messages(body: Fields) -> Iterator[Mapping[str, Any]]:
+    require_readable(body.objects("messages"))
     found = False
     for message in body.objects("messages"):
         found = True
@@ -137,7 +138,7 @@ def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:
                 # Of another server, where the conversation began: no model here can read it.
                 log.warning("left out a block of the type %.40r, which is not known here", kind)
             case _:
-                raise block.wrong("type", "text, thinking, tool_use or tool_result")
+                texts.append(part_text(block))
     if texts or calls or thoughts:
         found: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
         if thoughts:
@@ -152,7 +153,7 @@ def _result(block: Fields) -> str:
     content = block.values.get("content")
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(tool_output(part) for part in block.objects("content"))
+    return "\n".join(map(part_text, block.objects("content")))
 
 
 async def count(request: MessagesRequest, service: Service) -> JSON:

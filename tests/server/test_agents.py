@@ -9,35 +9,9 @@ from typing import Any
 
 import pytest
 from anthropic import Anthropic
-from fakes.served import Served, serving
-from fakes.tiny import write_tiny
+from fakes.served import Served
 from openai import OpenAI
 
-# It refuses a system message elsewhere than at the beginning and arguments that are no map, as
-# Qwen's do, and begins each answer with reasoning.
-STRICT = """
-{%- for message in messages %}
-    {%- if message.role == 'system' and not loop.first %}
-        {{- raise_exception('System message must be at the beginning.') }}
-    {%- endif %}
-    {{- '<s>' ~ message.role[0] ~ ' ' }}
-    {%- if message.reasoning_content %}
-        {{- '<think>' ~ message.reasoning_content ~ '</think>' }}
-    {%- endif %}
-    {{- message.content }}
-    {%- for call in message.tool_calls or [] %}
-        {{- '<tool_call>{"name": ' ~ call.function.name | tojson ~ ', "arguments": {' }}
-        {%- for name, value in call.function.arguments | items %}
-            {{- name | tojson ~ ': ' ~ value | tojson }}
-        {%- endfor %}
-        {{- '}}</tool_call>' }}
-    {%- endfor %}
-    {{- '</s>' }}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<s>a <think>' }}
-{%- endif %}
-"""
 # What the model is made to write.
 SAID = {"grammar": 'root ::= "hm</think>yes"', "temperature": 0}
 QUESTION: Any = [{"role": "user", "content": "ls"}]
@@ -48,14 +22,6 @@ PARAMETERS: dict[str, Any] = {
     "additionalProperties": False,
 }
 FUNCTION = {"name": "open_file", "parameters": PARAMETERS}
-
-
-@pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    model = tmp_path_factory.mktemp("strict") / "strict.gguf"
-    write_tiny(model, "llama", quantised=False, template=STRICT, context=2048)
-    with serving(str(model), "--threads", "1", "--draft", "suffix", "--parallel", "2") as served:
-        yield served
 
 
 @pytest.fixture
