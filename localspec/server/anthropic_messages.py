@@ -8,6 +8,7 @@ from secrets import token_hex
 from typing import Any
 
 from localspec.generation_config import GenerationConfig
+from localspec.server.chat_prompt import CONTINUE
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.messages import part_text, require_readable
@@ -55,7 +56,7 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         stop=body.texts("stop_sequences") or None,
         schema=_schema(output),
     )
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {CONTINUE: True}
     if output and (effort := output.one_of("effort", EFFORTS)):
         options["reasoning_effort"] = Effort(effort)
     if thinking is not None:

@@ -1,13 +1,14 @@
 """POST /v1/chat/completions, as OpenAI's clients speak it."""
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
 from localspec.generation_config import GenerationConfig
+from localspec.server.chat_prompt import CONTINUE, can_continue
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.messages import messages_of
@@ -72,10 +73,11 @@ def read(body: Fields, service: Service) -> ChatRequest:
         top_logprobs=top or None,
         response_format=response_format.values if response_format else None,
     )
+    messages = messages_of(body)
     return ChatRequest(
-        messages_of(body),
+        messages,
         settings,
-        template_options(body),
+        template_options(body, messages),
         openai_tools(body, body.items("tools") or []),
         choices_of(body),
         bool(body.flag("stream")),
@@ -85,10 +87,30 @@ def read(body: Fields, service: Service) -> ChatRequest:
     )
 
 
-def template_options(body: Fields) -> Mapping[str, Any]:
-    """Variables for the template: those that the client names, and how much to reason."""
+def template_options(body: Fields, messages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Variables for the template: those that the client names, how much to reason, what to write.
+
+    Raises ApiError.
+    """
     given = body.member("chat_template_kwargs")
-    return {**thinking_options(body), **(given.values if given else {})}
+    variables = {**thinking_options(body), **(given.values if given else {})}
+    return {**variables, CONTINUE: _continues(body, messages)}
+
+
+def _continues(body: Fields, messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a last message of the assistant is continued, as on llama-server; vLLM must be told.
+
+    Raises ApiError for what cannot be.
+    """
+    wanted, begins = body.flag(CONTINUE), body.flag("add_generation_prompt")
+    if wanted and begins:
+        raise body.wrong("add_generation_prompt", f"false beside {CONTINUE}: true, or left out")
+    if not can_continue(messages):
+        for name, asked in ((CONTINUE, wanted), ("add_generation_prompt", begins is False)):
+            if asked:
+                raise body.wrong(name, "left out: the last message is no text of the assistant's")
+        return False
+    return not begins and wanted is not False
 
 
 async def complete(request: ChatRequest, service: Service) -> JSON:

@@ -52,8 +52,15 @@ class Reply:
         self._slot = slot
         self._has_called = False
         self._stopped = stopped
-        self._splitter = Splitter(asked.tags, thinking=asked.thinking) if asked.tags else None
+        continued = asked.continued is not None
+        self._splitter = (
+            Splitter(asked.tags, thinking=asked.thinking, continued=continued)
+            if asked.tags
+            else None
+        )
         self._parser = asked.tool_calls() if asked.tool_calls else None
+        if self._parser and asked.continued:
+            self._parser.push(asked.continued)
         self._marks = {*(asked.tags or ()), *asked.marks}
 
     @property

@@ -13,7 +13,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.server.asked import Asked
 from localspec.server.reply import Delta, Reply
 from localspec.server.tool_calls import Tool, parser_for
-from localspec.server.tool_calls.families import HERMES
+from localspec.server.tool_calls.families import HARMONY, HERMES
 from localspec.stats import Stats
 
 
@@ -115,6 +115,20 @@ def test_a_text_ends_with_its_first_call_where_one_is_allowed() -> None:
     assert sum(type(event).__name__ == "CallEnded" for event in events) == 2
     assert said(deltas).strip() == "rest"
     assert several.stop_reason == "length"
+
+
+def test_a_text_in_a_channel_goes_on() -> None:
+    tokens = ["went", "<|end|>"]
+    channels: dict[str, Any] = {
+        "tool_calls": lambda: parser_for(HARMONY, []),
+        "control": tokens[1:],
+    }
+    marks = HARMONY.marks
+    for channel, thought in (("final", ""), ("analysis", "went")):
+        continued = f"<|channel|>{channel}<|message|>"
+        _, deltas = replied(tokens, tags=THINK, continued=continued, marks=marks, **channels)
+        assert "".join(delta.thought for delta in deltas) == thought
+        assert said(deltas) == ("went" if not thought else "")
 
 
 def test_two_calls_in_one_token_are_one_where_one_is_allowed() -> None:

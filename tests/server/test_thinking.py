@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from localspec.server.chat_prompt import CONTINUE
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.openai_chat import template_options
@@ -35,9 +36,8 @@ NONE = {"reasoning_effort": "none", **OFF}
 def test_what_switches_thinking(body: dict[str, Any], options: dict[str, Any]) -> None:
     assert thinking_options(Fields(body)) == options
     named = {"chat_template_kwargs": {"enable_thinking": "mine", "x": 1}}
-    assert template_options(Fields({**body, **named})) == {
-        **options, "enable_thinking": "mine", "x": 1,
-    }  # fmt: skip
+    read = template_options(Fields({**body, **named}), [])
+    assert read == {**options, "enable_thinking": "mine", "x": 1, CONTINUE: False}
 
 
 @pytest.mark.parametrize(
