@@ -195,6 +195,24 @@ def test_blocks_of_another_server_are_left_out(strict: Served) -> None:
     assert any("server_tool_use" in line for line in strict.lines)
 
 
+def test_a_call_within_reasoning_is_a_call(openai: OpenAI, anthropic: Anthropic) -> None:
+    """Qwen3.5 and others forget the closing tag; an agent would stop there."""
+    call = f"<tool_call>{json.dumps({'name': 'open_file', 'arguments': {'mode': 'r'}})}</tool_call>"
+    said = {"grammar": f"root ::= {json.dumps(f'hm {call}')}", "temperature": 0}
+    settings: Any = {"model": "strict", "messages": QUESTION, "extra_body": said}
+    tools: Any = [{"type": "function", "function": FUNCTION}]
+    choice: Any = openai.chat.completions.create(tools=tools, **settings).choices[0]
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.reasoning_content == "hm "
+    assert json.loads(choice.message.tool_calls[0].function.arguments) == {"mode": "r"}
+    tools = [{"name": "open_file", "input_schema": PARAMETERS}]
+    with anthropic.messages.stream(tools=tools, max_tokens=200, **settings) as stream:
+        final: Any = stream.get_final_message()
+    assert final.stop_reason == "tool_use"
+    assert [block.type for block in final.content] == ["thinking", "tool_use"]
+    assert final.content[1].input == {"mode": "r"}
+
+
 def test_a_call_in_a_stream_of_messages(claude: Anthropic) -> None:
     with claude.messages.stream(
         model="localspec",
