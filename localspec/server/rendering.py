@@ -49,7 +49,7 @@ def render_chat(
     except InvalidValueError as refusal:
         level, text = _instead(effort, write, refusal)
         used = f"{level} is used" if level else "no level is given"
-        log.warning("reasoning effort %s: %s; %s", effort, refusal, used)
+        log.warning("the chat template takes no reasoning effort %s; %s", effort, used)
         _levels[template, effort] = level
         return text
 
