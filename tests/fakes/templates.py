@@ -178,7 +178,7 @@ DATED = r"""
 """
 
 # Refuses a system message elsewhere than at the beginning and arguments that are no map, as
-# Qwen's do, and begins each answer with reasoning.
+# Qwen's do, and begins each answer with reasoning, unless told otherwise.
 STRICT = """
 {%- for message in messages %}
     {%- if message.role == 'system' and not loop.first %}
@@ -199,6 +199,6 @@ STRICT = """
     {{- '</s>' }}
 {%- endfor %}
 {%- if add_generation_prompt %}
-    {{- '<s>a <think>' }}
+    {{- '<s>a <think>' ~ ('</think>' if enable_thinking is false else '') }}
 {%- endif %}
 """

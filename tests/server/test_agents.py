@@ -205,8 +205,9 @@ def test_a_call_within_reasoning_is_a_call(openai: OpenAI, anthropic: Anthropic)
     assert choice.finish_reason == "tool_calls"
     assert choice.message.reasoning_content == "hm "
     assert json.loads(choice.message.tool_calls[0].function.arguments) == {"mode": "r"}
+    settings |= {"thinking": {"type": "adaptive"}, "max_tokens": 200}
     tools = [{"name": "open_file", "input_schema": PARAMETERS}]
-    with anthropic.messages.stream(tools=tools, max_tokens=200, **settings) as stream:
+    with anthropic.messages.stream(tools=tools, **settings) as stream:
         final: Any = stream.get_final_message()
     assert final.stop_reason == "tool_use"
     assert [block.type for block in final.content] == ["thinking", "tool_use"]
