@@ -73,10 +73,15 @@ def require_readable(messages: Iterable[Fields]) -> None:
     said = [each for each in messages if _speaker(each) in _SPEAKERS]
     if not said or _speaker(said[-1]) != "user" or any(map(_has_results, said[-2:])):
         return
-    if isinstance(said[-1].values.get("content"), list):
-        for part in said[-1].objects("content"):
-            if part.text("type") not in _TEXTS:
-                raise part.wrong("type", "text; this model reads nothing else")
+    if not isinstance(said[-1].values.get("content"), list):
+        return
+    parts = [*said[-1].objects("content")]
+    texts = [at for at, part in enumerate(parts) if part.text("type") in _TEXTS]
+    # A client may join a message that was refused and the next one: then a text follows.
+    again = texts[-1] if len(texts) > 1 else 0
+    for part in parts[again:]:
+        if part.text("type") not in _TEXTS:
+            raise part.wrong("type", "text; this model reads nothing else")
 
 
 def _speaker(message: Fields) -> str | None:

@@ -51,6 +51,21 @@ def test_a_picture_that_the_user_sends_is_refused(strict: Served, path: str) -> 
         assert "text; this model reads nothing else" in answer.json()["error"]["message"]
 
 
+@each_path
+def test_a_refused_message_that_a_client_joins_with_the_next_ends_no_conversation(
+    strict: Served, path: str
+) -> None:
+    """Roo Code and others send neighbours of one role as one message."""
+    refused = with_picture(path)["content"]
+    later = {"type": SAID_TEXT.get(path, "text"), "text": "go on without it"}
+    for parts in ([*refused, later], [*reversed(refused), later]):
+        answer = asked(strict, path, [{"role": "user", "content": parts}])
+        assert answer.status_code == 200, answer.text
+    for parts in (refused, refused[::-1], [later, *reversed(refused)]):
+        answer = asked(strict, path, [{"role": "user", "content": parts}])
+        assert answer.status_code == 400
+
+
 def test_what_comes_beside_the_result_of_a_tool_is_named(strict: Served) -> None:
     """Claude Code reads a PDF so; other agents send a tool's pictures as the user's."""
     call = {"id": "t", "type": "function", "function": {"name": "read", "arguments": "{}"}}
