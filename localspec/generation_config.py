@@ -84,7 +84,10 @@ class GenerationConfig:
         given = {name: value for name, value in options.items() if value is not None}
         sampling = {name: given.pop(name) for name in _SAMPLING & given.keys()}
         if "response_format" in given:
-            given |= _as_schema(given.pop("response_format"))
+            formatted = _as_schema(given.pop("response_format"))
+            if formatted and "schema" in given:
+                raise InvalidValueError("both a schema and a response_format are given; choose one")
+            given |= formatted
         if isinstance(given.get("schema"), Mapping):
             given["schema"] = json.dumps(given["schema"])
         unknown = given.keys() - ({f.name for f in fields(cls)} - {"sampling"})
@@ -144,9 +147,15 @@ def _as_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
     match response_format:
         case {"type": "text"}:
             return {}
+        # llama-cpp-python's server and llama-server have a schema here, too.
+        case {"type": "json_object", "schema": Mapping() as schema} if schema:
+            return {"schema": schema}
         case {"type": "json_object"}:
             return {"schema": {"type": "object"}}
-        case {"type": "json_schema", "json_schema": {"schema": schema}}:
+        case {"type": "json_schema", "json_schema": {"schema": schema}} | {
+            "type": "json_schema",
+            "schema": schema,
+        }:
             return {"schema": schema}
     raise InvalidValueError(
         f"response_format is {response_format!r:.80}; its type is text, json_object, or "

@@ -1,5 +1,6 @@
 """GenerationConfig and RuntimeConfig: bad values are refused by name before anything loads."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,31 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"top_p": 0}, "top_p is 0"),
     ({"logit_bias": {"5": 1}}, "logit_bias '5'"),
     ({"sampling": {}}, "no setting 'sampling'"),
+    (
+        {"schema": {"type": "object"}, "response_format": {"type": "json_object"}},
+        "both a schema and a response_format",
+    ),
+    ({"response_format": {"type": "json_schema"}}, "response_format is {'type': 'json_schema'}"),
     ({"temprature": 1}, "no setting 'temprature'"),
 ]
+
+
+SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "schema"),
+    [
+        ({"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}, SCHEMA),
+        ({"type": "json_schema", "schema": SCHEMA}, SCHEMA),
+        ({"type": "json_object", "schema": SCHEMA}, SCHEMA),
+        ({"type": "json_object", "schema": None}, {"type": "object"}),
+        ({"type": "json_object"}, {"type": "object"}),
+    ],
+)
+def test_a_response_format_names_its_schema(given: dict[str, Any], schema: object) -> None:
+    """As OpenAI has it, as llama-server does, and as llama-cpp-python's server does."""
+    assert json.loads(GenerationConfig.of(response_format=given).schema or "") == schema
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG)

@@ -46,17 +46,18 @@ class Splitter:
     """Splits an answer's text, piece by piece, into reasoning and answer.
 
     thinking: whether the answer begins as reasoning, because the prompt ended with the opening tag.
+    continued: whether there is reasoning behind that tag, whose newlines are its own.
 
     Reasoning stands only at the beginning of an answer; later tags are plain text. Neither part
     contains the tags, the whitespace before the opening tag, the newlines after it, or the newlines
     before and after the closing tag. Reasoning without a closing tag goes on to the end.
     """
 
-    def __init__(self, tags: Tags, *, thinking: bool = False) -> None:
+    def __init__(self, tags: Tags, *, thinking: bool = False, continued: bool = False) -> None:
         self._tags = tags
         self._begun = thinking
         self._thinking = thinking
-        self._after_tag = thinking
+        self._after_tag = thinking and not continued
         self._held = ""
 
     @property

@@ -8,13 +8,15 @@ from secrets import token_hex
 from typing import Any
 
 from localspec.generation_config import GenerationConfig
+from localspec.server.chat_prompt import CONTINUE
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
-from localspec.server.messages import one_system_message, tool_output
+from localspec.server.messages import part_text, require_readable
 from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
 from localspec.server.service import Service
+from localspec.server.thinking import Effort
 from localspec.server.tool_calls import Arguments, CallBegun, Event, Reasoning, Text
 from localspec.server.tool_use import ToolUse, anthropic_tools
 
@@ -56,9 +58,9 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         stop=body.texts("stop_sequences") or None,
         schema=_schema(output),
     )
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {CONTINUE: True}
     if output and (effort := output.one_of("effort", EFFORTS)):
-        options["reasoning_effort"] = effort
+        options["reasoning_effort"] = Effort(effort)
     if thinking is not None:
         kind = thinking.one_of("type", ("enabled", "disabled", "adaptive"))
         options["enable_thinking"] = kind != "disabled"
@@ -67,7 +69,7 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         options["enable_thinking"] = False
     messages = [*_system(body), *_messages(body)]
     return MessagesRequest(
-        one_system_message(messages),
+        messages,
         settings,
         options,
         anthropic_tools(body),
@@ -101,6 +103,7 @@ def _system(body: Fields) -> Iterator[Mapping[str, Any]]:
 
 
 def _messages(body: Fields) -> Iterator[Mapping[str, Any]]:
+    require_readable(body.objects("messages"))
     found = False
     for message in body.objects("messages"):
         found = True
@@ -141,7 +144,7 @@ def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:
                 # Of another server, where the conversation began: no model here can read it.
                 log.warning("left out a block of the type %.40r, which is not known here", kind)
             case _:
-                raise block.wrong("type", "text, thinking, tool_use or tool_result")
+                texts.append(part_text(block))
     if texts or calls or thoughts:
         found: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
         if thoughts:
@@ -156,7 +159,7 @@ def _result(block: Fields) -> str:
     content = block.values.get("content")
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(tool_output(part) for part in block.objects("content"))
+    return "\n".join(map(part_text, block.objects("content")))
 
 
 async def count(request: MessagesRequest, service: Service) -> JSON:

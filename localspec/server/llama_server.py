@@ -188,7 +188,7 @@ async def _detokenize(request: Request) -> Response:
 
 async def _apply_template(request: Request) -> Response:
     service, body = service_of(request), await body_of(request)
-    text = await service.rendered(
-        messages_of(body), tools=body.items("tools"), template_options=template_options(body)
-    )
-    return JsonAnswer({"prompt": text})
+    messages = messages_of(body)
+    options = template_options(body, messages)
+    read = await service.rendered(messages, tools=body.items("tools"), template_options=options)
+    return JsonAnswer({"prompt": read.text})

@@ -1,6 +1,10 @@
-"""Messages: OpenAI's messages as a chat template takes them."""
+"""Messages: OpenAI's messages as a chat template takes them.
 
-from collections.abc import Mapping
+The models here read text. A conversation comes again with every turn, so what is no text is refused
+only where the user has just sent it; elsewhere the model is told that something was left out.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from localspec.server.errors import ApiError
@@ -16,24 +20,17 @@ _ROLES = {
     "function": "tool",
 }
 _TEXTS = ("text", "input_text", "output_text", "refusal")
+_RESULTS = ("tool", "function", "function_call_output", "custom_tool_call_output", "tool_result")
+_SPEAKERS = ("user", "assistant", "function_call", "custom_tool_call", *_RESULTS)
 
 
 def messages_of(body: Fields) -> list[Mapping[str, Any]]:
-    """Read `messages`. Raises ApiError for what is no text."""
+    """Read `messages`. Raises ApiError."""
+    require_readable(body.objects("messages"))
     found = [_message(each) for each in body.objects("messages")]
     if not found:
         raise ApiError(400, "messages is empty; send one at least", param="messages")
-    return one_system_message(found)
-
-
-def one_system_message(messages: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """All system messages as one at the beginning: many templates refuse them elsewhere."""
-    system = [str(each["content"]) for each in messages if each["role"] == "system"]
-    rest = [each for each in messages if each["role"] != "system"]
-    if not system:
-        return rest
-    text = "\n\n".join(each for each in system if each)
-    return [{"role": "system", "content": text}, *rest]
+    return found
 
 
 def _message(given: Fields) -> Mapping[str, Any]:
@@ -52,25 +49,49 @@ def _message(given: Fields) -> Mapping[str, Any]:
 
 
 def text_of(given: Fields, name: str) -> str:
-    """A content: a text, or parts of which all are texts."""
+    """A content: a text, or parts."""
     value = given.values.get(name)
     if value is None or isinstance(value, str):
         return value or ""
-    texts = []
-    for part in given.objects(name):
-        kind = part.text("type")
-        if kind not in _TEXTS:
-            raise part.wrong("type", "text; this model reads nothing else")
-        texts.append(part.text("text") or part.text("refusal") or "")
-    return "\n".join(texts)
+    return "\n".join(map(part_text, given.objects(name)))
 
 
-def tool_output(part: Fields) -> str:
-    """A part of what a tool gave back: its text, or a word in the place of a picture.
-
-    A request cannot do without it: it comes again with every later turn.
-    """
+def part_text(part: Fields) -> str:
+    """A part of a content: its text, or words in the place of a picture or a document."""
     kind = part.text("type")
     if kind in _TEXTS:
-        return part.text("text") or ""
+        return part.text("text") or part.text("refusal") or ""
     return f"[{kind or 'a part'} left out: this model reads text only]"
+
+
+def require_readable(messages: Iterable[Fields]) -> None:
+    """Raise ApiError for a part that is no text in what the user has just sent.
+
+    messages: of any protocol, or items of a response. What comes beside results of tools, as an
+    agent sends the picture that a tool gave back, is not the user's.
+    """
+    said = [each for each in messages if _speaker(each) in _SPEAKERS]
+    if not said or _speaker(said[-1]) != "user" or any(map(_has_results, said[-2:])):
+        return
+    if not isinstance(said[-1].values.get("content"), list):
+        return
+    parts = [*said[-1].objects("content")]
+    texts = [at for at, part in enumerate(parts) if part.text("type") in _TEXTS]
+    # A client may join a message that was refused and the next one: then a text follows.
+    again = texts[-1] if len(texts) > 1 else 0
+    for part in parts[again:]:
+        if part.text("type") not in _TEXTS:
+            raise part.wrong("type", "text; this model reads nothing else")
+
+
+def _speaker(message: Fields) -> str | None:
+    return message.text("role") or message.text("type")
+
+
+def _has_results(message: Fields) -> bool:
+    """Whether a message gives back what tools returned."""
+    if isinstance(message.values.get("content"), list):
+        kinds = [part.text("type") for part in message.objects("content")]
+    else:
+        kinds = []
+    return any(kind in _RESULTS for kind in (_speaker(message), *kinds))

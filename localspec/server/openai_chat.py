@@ -1,31 +1,36 @@
 """POST /v1/chat/completions, as OpenAI's clients speak it."""
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
 from localspec.generation_config import GenerationConfig
+from localspec.server.chat_prompt import CONTINUE, can_continue
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.messages import messages_of
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
-from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
+from localspec.server.options import most_tokens, refuse, settings_of
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
+from localspec.server.thinking import thinking_options
 from localspec.server.tool_calls import Arguments, CallBegun, Event
 from localspec.server.tool_use import ToolUse, openai_tools
 
-# Members that only OpenAI's own models have, or had before `tools`.
+# Members that only OpenAI's own models have, or had before `tools`, and those of llama-server.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "audio": (),
     "functions": ([],),
     "function_call": ("none",),
     "web_search_options": (),
+    "reasoning_format": ("auto", "deepseek"),
+    "reasoning_budget_tokens": (-1,),
+    "thinking_budget_tokens": (-1,),
 }
 
 
@@ -68,10 +73,11 @@ def read(body: Fields, service: Service) -> ChatRequest:
         top_logprobs=top or None,
         response_format=response_format.values if response_format else None,
     )
+    messages = messages_of(body)
     return ChatRequest(
-        messages_of(body),
+        messages,
         settings,
-        template_options(body),
+        template_options(body, messages),
         openai_tools(body, body.items("tools") or []),
         choices_of(body),
         bool(body.flag("stream")),
@@ -81,14 +87,30 @@ def read(body: Fields, service: Service) -> ChatRequest:
     )
 
 
-def template_options(body: Fields) -> Mapping[str, Any]:
-    """Variables for the template: those that the client names, and how much to reason."""
+def template_options(body: Fields, messages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Variables for the template: those that the client names, how much to reason, what to write.
+
+    Raises ApiError.
+    """
     given = body.member("chat_template_kwargs")
-    options = dict(given.values) if given else {}
-    if effort := body.one_of("reasoning_effort", EFFORTS):
-        options.setdefault("reasoning_effort", effort)
-        options.setdefault("enable_thinking", effort != "none")
-    return options
+    variables = {**thinking_options(body), **(given.values if given else {})}
+    return {**variables, CONTINUE: _continues(body, messages)}
+
+
+def _continues(body: Fields, messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a last message of the assistant is continued, as on llama-server; vLLM must be told.
+
+    Raises ApiError for what cannot be.
+    """
+    wanted, begins = body.flag(CONTINUE), body.flag("add_generation_prompt")
+    if wanted and begins:
+        raise body.wrong("add_generation_prompt", f"false beside {CONTINUE}: true, or left out")
+    if not can_continue(messages):
+        for name, asked in ((CONTINUE, wanted), ("add_generation_prompt", begins is False)):
+            if asked:
+                raise body.wrong(name, "left out: the last message is no text of the assistant's")
+        return False
+    return not begins and wanted is not False
 
 
 async def complete(request: ChatRequest, service: Service) -> JSON:

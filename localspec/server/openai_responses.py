@@ -12,13 +12,13 @@ from typing import Any
 from localspec.generation_config import GenerationConfig
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
-from localspec.server.messages import one_system_message
 from localspec.server.metrics import speculation
 from localspec.server.options import EFFORTS, most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
 from localspec.server.responses_input import input_messages, input_tools
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
+from localspec.server.thinking import Effort
 from localspec.server.tool_calls import Arguments, CallBegun, CallEnded, Event, Text
 from localspec.server.tool_calls import Reasoning as Thought
 from localspec.server.tool_names import ToolNames
@@ -78,7 +78,7 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
         response_format=_format(body),
     )
     return ResponsesRequest(
-        one_system_message(messages),
+        messages,
         conversation,
         settings,
         _template_options(body),
@@ -109,7 +109,7 @@ def _template_options(body: Fields) -> Mapping[str, Any]:
     effort = reasoning.one_of("effort", EFFORTS) if reasoning else None
     if effort is None:
         return {}
-    return {"reasoning_effort": effort, "enable_thinking": effort != "none"}
+    return {"reasoning_effort": Effort(effort), "enable_thinking": effort != "none"}
 
 
 class Answer:

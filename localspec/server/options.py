@@ -29,7 +29,6 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "tfs_z": (1,),
     "typ_p": (1,),
     "n_probs": (0,),
-    "json_schema": (),
     "structured_outputs": (),
     "guided_json": (),
     "guided_regex": (),
@@ -48,6 +47,7 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
     ApiError.
     """
     refuse(body, _NOT_HERE)
+    schema = body.member("json_schema")
     options: dict[str, Any] = {
         "temperature": body.number("temperature", 0, 100),
         "top_p": body.number("top_p", 0, 1),
@@ -61,13 +61,14 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
         ),
         "penalty_window": body.whole("repeat_last_n", -1, 2**31 - 1),
         "seed": _seed(body),
-        "stop": body.texts("stop") or None,
+        "stop": [each for each in body.texts("stop") if each] or None,  # "" is the end of no text
         "logit_bias": _bias(body),
         "ignore_eos": body.flag("ignore_eos"),
         "min_tokens": body.whole("min_tokens", 0),
         "grammar": body.text("grammar"),
+        "schema": schema.values if schema else None,
         **_speculation(body),
-        **given,
+        **{name: value for name, value in given.items() if value is not None},
     }
     _require_readable(options)
     if options["top_k"] == -1:

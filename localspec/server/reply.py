@@ -11,7 +11,7 @@ from localspec.engine.generation import Generation, StopReason, Token
 from localspec.engine.slot import Slot
 from localspec.llama.model import Model
 from localspec.server.asked import Asked
-from localspec.server.tool_calls import CallEnded, Event, Reasoning, Text
+from localspec.server.tool_calls import CallEnded, Event, Reasoning, ReasoningCalls, Text
 from localspec.stats import Stats
 
 
@@ -52,9 +52,22 @@ class Reply:
         self._slot = slot
         self._has_called = False
         self._stopped = stopped
-        self._splitter = Splitter(asked.tags, thinking=asked.thinking) if asked.tags else None
+        continued = asked.continued is not None
+        self._splitter = (
+            Splitter(asked.tags, thinking=asked.thinking, continued=continued)
+            if asked.tags
+            else None
+        )
         self._parser = asked.tool_calls() if asked.tool_calls else None
+        if self._parser and asked.continued:
+            self._parser.push(asked.continued)
+        self._reasoning_calls = self._watched() if self._splitter else None
         self._marks = {*(asked.tags or ()), *asked.marks}
+
+    def _watched(self) -> ReasoningCalls | None:
+        """What finds calls in reasoning, where they have a mark."""
+        parser = self.asked.tool_calls() if self.asked.tool_calls else None
+        return ReasoningCalls(parser) if parser and parser.openings and not parser.bare else None
 
     @property
     def stats(self) -> Stats:
@@ -113,7 +126,7 @@ class Reply:
                 yield self._delta(token)
                 if self._has_called and self.asked.one_call:
                     return
-        rest = self._events(*self._splitter.flush()) if self._splitter else []
+        rest = self._split(last=True)
         if self._parser:
             rest += self._parser.finish()
         if rest:
@@ -127,21 +140,40 @@ class Reply:
         if self._marks and not self.model.piece(token.id):
             mark = self.model.piece_text(token.id)
             text += mark if mark in self._marks else ""
+        if self._splitter:
+            self.thought_tokens += self._splitter.thinking
+        return Delta(token, tuple(self._split(text)))
+
+    def _split(self, text: str = "", *, last: bool = False) -> list[Event]:
+        """The events of another piece of text; last: of what was held back."""
         if self._splitter is None:
-            return Delta(token, tuple(self._events("", text)))
-        self.thought_tokens += self._splitter.thinking
-        return Delta(token, tuple(self._events(*self._splitter.push(text))))
+            return self._events("", text)
+        thought, said = self._splitter.flush() if last else self._splitter.push(text)
+        if self._reasoning_calls is None:
+            return self._events(thought, said)
+        calls: list[Event] = []
+        thought = self._reasoning_calls.push(thought)
+        if last and self._splitter.thinking and self.stop_reason == "eos":
+            rest, calls = self._reasoning_calls.finish()
+            thought += rest
+        elif last or not self._splitter.thinking:
+            thought += self._reasoning_calls.close()
+        return [*self._events(thought, said), *self._allowed(calls)]
 
     def _events(self, thought: str, said: str) -> list[Event]:
         events: list[Event] = [Reasoning(thought)] if thought else []
         if self._parser and said:
-            found = self._parser.push(said)
-            ended = (at for at, event in enumerate(found) if isinstance(event, CallEnded))
-            if self.asked.one_call and (first := next(ended, None)) is not None:
-                self._has_called, found = True, found[: first + 1]
-            events += found
+            events += self._allowed(self._parser.push(said))
         elif said:
             events.append(Text(said))
+        return events
+
+    def _allowed(self, events: list[Event]) -> list[Event]:
+        """The events up to the end of the first call, where only one is allowed."""
+        ended = (at for at, event in enumerate(events) if isinstance(event, CallEnded))
+        if self.asked.one_call and (first := next(ended, None)) is not None:
+            self._has_called = True
+            return events[: first + 1]
         return events
 
 

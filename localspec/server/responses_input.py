@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from localspec.server.fields import Fields
-from localspec.server.messages import text_of, tool_output
+from localspec.server.messages import part_text, require_readable, text_of
 from localspec.server.stored_responses import StoredResponses
 from localspec.server.tool_names import ToolNames
 
@@ -25,6 +25,7 @@ def input_messages(body: Fields, names: ToolNames, stored: StoredResponses) -> l
     given = body.needed("input")
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
+    require_readable(body.objects("input"))
     found: list[Message] = []
     for item in _items(body, stored):
         for message in _item(item, names):
@@ -127,7 +128,7 @@ def _output(item: Fields) -> str:
     parts = output if isinstance(output, list) else []
     kinds = [part.get("type") if isinstance(part, Mapping) else None for part in parts]
     if parts and all(isinstance(kind, str) for kind in kinds):
-        return "\n".join(tool_output(part) for part in item.objects("output"))
+        return "\n".join(map(part_text, item.objects("output")))
     return json.dumps(output)
 
 

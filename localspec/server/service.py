@@ -10,23 +10,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
+from localspec.conversation.reasoning import Tags, tags_for
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.engine import Engine
 from localspec.engine.fim_prompt import Snippet, fim_prompt, infill_prompt
 from localspec.engine.prompt import (
     TextPrompt,
     checked_ids,
-    special_texts,
-    template_tokens,
     text_tokens,
 )
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
-from localspec.llama.chat_template import render
 from localspec.llama.grammar import Grammar, special_tokens
-from localspec.llama.model import Model
 from localspec.server.asked import Asked
+from localspec.server.chat_prompt import CONTINUE, ChatPrompt, chat_prompt
 from localspec.server.errors import ApiError, too_long
 from localspec.server.kept_states import KeptStates
 from localspec.server.metrics import Metrics
@@ -35,7 +32,6 @@ from localspec.server.slot_pool import SlotPool
 from localspec.server.tool_calls import (
     Family,
     family_of,
-    for_template,
     grammar_for,
     json_grammar,
     parser_for,
@@ -140,39 +136,47 @@ class Service:
         template = self.engine.model.chat_template
         family, tags = family_of(template), tags_for(template)
         self._require_short(sum(len(str(each.get("content") or "")) for each in messages))
-        text = await self.rendered(
+        constrained = tools.must_call or settings.schema is not None
+        if constrained and family.always_read:  # the grammar begins with a channel
+            template_options = {**template_options, CONTINUE: False}
+        read = await self.rendered(
             messages,
             tools=tools.given if tools.offered else None,
             template_options=template_options,
         )
-
-        self._require_short(len(text))
+        self._require_short(len(read.text))
 
         def tokens() -> list[int]:
-            found = template_tokens(text, self.engine.model)
+            found = read.tokens(self.engine.model)
             return self._fitting(found) if must_fit else found
 
         prompt = tuple(await asyncio.to_thread(tokens))
         wordings = await self._wordings(messages, tools, template_options)
-        thinking = opens_thinking(text, tags)
-        reasons = any(tag in (template or "") for tag in tags)
+        thinking = read.thinking and not family.always_read
+        has_reasoned = bool(read.continued) and not read.thinking
+        reasons = not has_reasoned and any(tag in (template or "") for tag in tags)
         not_json_alone = reasons or tools.offered or family.always_read
         if tools.must_call or (settings.schema is not None and not_json_alone):
             settings = await asyncio.to_thread(
                 self._constrained, settings, family, tools, tags if reasons else None, thinking
             )
         await self._begin_grammar(settings)
-        if not tools.offered and not family.always_read:
-            return Asked(prompt, settings, tags, thinking, wordings=wordings)
-        return Asked(
+        channel = read.header if family.always_read else ""
+        asked = Asked(
             prompt,
             settings,
-            tags,
+            None if has_reasoned else tags,
             thinking,
-            lambda: parser_for(family, tools.callable if tools.offered else ()),
-            family.marks,
-            one_call=not tools.parallel,
+            continued=channel if read.continued else None,
             wordings=wordings,
+        )
+        if not tools.offered and not family.always_read:
+            return asked
+        return replace(
+            asked,
+            tool_calls=lambda: parser_for(family, tools.callable if tools.offered else ()),
+            marks=family.marks,
+            one_call=not tools.parallel,
         )
 
     def _constrained(
@@ -220,7 +224,7 @@ class Service:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         template_options: Mapping[str, Any] = {},
-    ) -> str:
+    ) -> ChatPrompt:
         """The messages as the model's chat template writes them. Raises InvalidValueError."""
         template = self.engine.model.chat_template
         if not template:
@@ -232,7 +236,7 @@ class Service:
 
         # A template is a foreign program and may take its time.
         return await asyncio.to_thread(
-            _rendered, self.engine.model, messages, tools, template_options
+            chat_prompt, self.engine.model, messages, tools, template_options
         )
 
     async def _wordings(
@@ -250,9 +254,10 @@ class Service:
             if model.chat_template:
                 given = tools.given if tools.offered else None
                 with suppress(InvalidValueError):
-                    found[model.path] = await asyncio.to_thread(
-                        _rendered, model, messages, given, template_options
+                    worded = await asyncio.to_thread(
+                        chat_prompt, model, messages, given, template_options
                     )
+                    found[model.path] = worded.text
         return found
 
     async def continuation(
@@ -346,19 +351,6 @@ class Service:
         context = self.engine.context
         if characters > context * _LONGEST_TOKEN:
             raise too_long(f"{characters} characters, and the context holds {context} tokens")
-
-
-def _rendered(
-    model: Model,
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]] | None,
-    options: Mapping[str, Any],
-) -> str:
-    """The messages as a model's chat template writes them. Raises InvalidValueError."""
-    template = model.chat_template or ""
-    bos, eos = special_texts(model)
-    taken, given = for_template(messages, template, family_of(template), tools)
-    return render(template, taken, bos=bos, eos=eos, tools=given, options=options)
 
 
 def _facts(reply: Reply, waited: float) -> dict[str, Any]:

@@ -100,6 +100,8 @@ def openai_tools(body: Fields, tools: Iterable[Any]) -> ToolUse:
             return ToolUse.of(tools, "auto", parallel=parallel)
         case "none" | "auto" | "required":
             return ToolUse.of(tools, choice, parallel=parallel)
+        case {"type": "none" | "auto" | "required" as kind}:
+            return ToolUse.of(tools, kind, parallel=parallel)
         case {"type": "function", "function": {"name": str(name)}}:
             return ToolUse.of(tools, "required", name, parallel=False)
         case {"type": "function", "name": str(name)}:

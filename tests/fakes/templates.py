@@ -176,3 +176,29 @@ DATED = r"""
     {{- 'assistant:' }}
 {%- endif %}
 """
+
+# Refuses a system message elsewhere than at the beginning and arguments that are no map, as
+# Qwen's do, and begins each answer with reasoning, unless told otherwise.
+STRICT = """
+{%- for message in messages %}
+    {%- if message.role == 'system' and not loop.first %}
+        {{- raise_exception('System message must be at the beginning.') }}
+    {%- endif %}
+    {{- '<s>' ~ message.role[0] ~ ' ' }}
+    {%- if message.reasoning_content %}
+        {{- '<think>' ~ message.reasoning_content ~ '</think>' }}
+    {%- endif %}
+    {{- message.content }}
+    {%- for call in message.tool_calls or [] %}
+        {{- '<tool_call>{"name": ' ~ call.function.name | tojson ~ ', "arguments": {' }}
+        {%- for name, value in call.function.arguments | items %}
+            {{- name | tojson ~ ': ' ~ value | tojson }}
+        {%- endfor %}
+        {{- '}}</tool_call>' }}
+    {%- endfor %}
+    {{- '</s>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<s>a <think>' ~ ('</think>' if enable_thinking is false else '') }}
+{%- endif %}
+"""

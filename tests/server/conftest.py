@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from anthropic import Anthropic
+from fakes import templates
 from fakes.served import Served, serving
+from fakes.tiny import write_tiny
 from openai import OpenAI
 
 import localspec
@@ -15,6 +17,15 @@ from localspec.engine.engine import Engine
 def served(own_cache: None) -> Iterator[Served]:
     with serving("--threads", "1", "--parallel", "3", "--ctx", "1024") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def strict(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A tiny model whose template is strict, and that reasons."""
+    model = tmp_path_factory.mktemp("strict") / "strict.gguf"
+    write_tiny(model, "llama", quantised=False, template=templates.STRICT, context=2048)
+    with serving(str(model), "--threads", "1", "--draft", "suffix", "--parallel", "2") as served:
+        yield served
 
 
 @pytest.fixture

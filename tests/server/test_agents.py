@@ -9,35 +9,9 @@ from typing import Any
 
 import pytest
 from anthropic import Anthropic
-from fakes.served import Served, serving
-from fakes.tiny import write_tiny
+from fakes.served import Served
 from openai import OpenAI
 
-# It refuses a system message elsewhere than at the beginning and arguments that are no map, as
-# Qwen's do, and begins each answer with reasoning, unless told otherwise.
-STRICT = """
-{%- for message in messages %}
-    {%- if message.role == 'system' and not loop.first %}
-        {{- raise_exception('System message must be at the beginning.') }}
-    {%- endif %}
-    {{- '<s>' ~ message.role[0] ~ ' ' }}
-    {%- if message.reasoning_content %}
-        {{- '<think>' ~ message.reasoning_content ~ '</think>' }}
-    {%- endif %}
-    {{- message.content }}
-    {%- for call in message.tool_calls or [] %}
-        {{- '<tool_call>{"name": ' ~ call.function.name | tojson ~ ', "arguments": {' }}
-        {%- for name, value in call.function.arguments | items %}
-            {{- name | tojson ~ ': ' ~ value | tojson }}
-        {%- endfor %}
-        {{- '}}</tool_call>' }}
-    {%- endfor %}
-    {{- '</s>' }}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<s>a <think>' ~ ('</think>' if enable_thinking is false else '') }}
-{%- endif %}
-"""
 # What the model is made to write.
 SAID = {"grammar": 'root ::= "hm</think>yes"', "temperature": 0}
 QUESTION: Any = [{"role": "user", "content": "ls"}]
@@ -48,14 +22,6 @@ PARAMETERS: dict[str, Any] = {
     "additionalProperties": False,
 }
 FUNCTION = {"name": "open_file", "parameters": PARAMETERS}
-
-
-@pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    model = tmp_path_factory.mktemp("strict") / "strict.gguf"
-    write_tiny(model, "llama", quantised=False, template=STRICT, context=2048)
-    with serving(str(model), "--threads", "1", "--draft", "suffix", "--parallel", "2") as served:
-        yield served
 
 
 @pytest.fixture
@@ -201,10 +167,21 @@ TWO_SYSTEMS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", list(TWO_SYSTEMS))
-def test_system_messages_are_one_at_the_beginning(strict: Served, path: str) -> None:
+def test_several_system_messages_are_no_error(strict: Served, path: str) -> None:
     limits = {"max_tokens": 1, "max_output_tokens": 16}
     answer = strict.post(path, {**limits, **TWO_SYSTEMS[path]})
     assert answer.status_code == 200, answer.text
+
+
+def test_reminders_in_a_conversation_end_no_cache(anthropic: Anthropic) -> None:
+    """Claude Code sends system messages in mid-conversation."""
+    told = "You answer questions about the terminal, in one line each, and nothing else. " * 2
+    first: list[Any] = [*QUESTION, {"role": "assistant", "content": "a.txt"}]
+    reminder = {"role": "system", "content": "Today is another day."}
+    settings: Any = {"model": "strict", "system": told, "max_tokens": 1}
+    anthropic.messages.create(messages=[*first, *QUESTION], **settings)
+    again = anthropic.messages.create(messages=[*first, reminder, *QUESTION], **settings)
+    assert (again.usage.cache_read_input_tokens or 0) > 150
 
 
 CUT = '{"mode": "r", "pa'
@@ -263,6 +240,25 @@ def test_blocks_of_another_server_are_left_out(strict: Served) -> None:
     answer = strict.post("/v1/messages", {"messages": messages, "max_tokens": 1})
     assert answer.status_code == 200
     assert any("server_tool_use" in line for line in strict.lines)
+
+
+def test_a_call_within_reasoning_is_a_call(openai: OpenAI, anthropic: Anthropic) -> None:
+    """Qwen3.5 and others forget the closing tag; an agent would stop there."""
+    call = f"<tool_call>{json.dumps({'name': 'open_file', 'arguments': {'mode': 'r'}})}</tool_call>"
+    said = {"grammar": f"root ::= {json.dumps(f'hm {call}')}", "temperature": 0}
+    settings: Any = {"model": "strict", "messages": QUESTION, "extra_body": said}
+    tools: Any = [{"type": "function", "function": FUNCTION}]
+    choice: Any = openai.chat.completions.create(tools=tools, **settings).choices[0]
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.reasoning_content == "hm "
+    assert json.loads(choice.message.tool_calls[0].function.arguments) == {"mode": "r"}
+    settings |= {"thinking": {"type": "adaptive"}, "max_tokens": 200}
+    tools = [{"name": "open_file", "input_schema": PARAMETERS}]
+    with anthropic.messages.stream(tools=tools, **settings) as stream:
+        final: Any = stream.get_final_message()
+    assert final.stop_reason == "tool_use"
+    assert [block.type for block in final.content] == ["thinking", "tool_use"]
+    assert final.content[1].input == {"mode": "r"}
 
 
 def test_a_call_in_a_stream_of_messages(claude: Anthropic) -> None:

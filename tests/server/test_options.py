@@ -1,11 +1,12 @@
 """Members of requests: those that are read, and those that are refused because none may be lost."""
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from localspec.server import openai_chat, openai_responses
+from localspec.server import anthropic_messages, openai_chat, openai_responses
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.options import settings_of
@@ -14,6 +15,8 @@ from localspec.server.stored_responses import StoredResponses
 SERVICE: Any = SimpleNamespace(
     usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512)
 )
+
+QUESTION = [{"role": "user", "content": "x"}]
 
 
 def refusal(read: Any, body: dict[str, Any]) -> ApiError:
@@ -30,7 +33,7 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
         {"xtc_probability": 0.1},
         {"dry_multiplier": 0.8},
         {"guided_json": {}},
-        {"json_schema": {"type": "object"}},
+        {"json_schema": "object"},
         {"stop_token_ids": [1]},
         {"lora": [{"id": 0}]},
         {"draft_model": "suffix", "localspec": {"draft": "ngram"}},
@@ -58,6 +61,26 @@ def test_one_drafter_may_be_named_twice() -> None:
     assert settings_of(Fields(body), {}).drafter == "suffix"
 
 
+def test_a_schema_beside_the_other_members() -> None:
+    """llama-server's form, in every protocol."""
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    body = Fields({"json_schema": schema, "messages": QUESTION, "input": "x", "max_tokens": 4})
+    for settings in (
+        openai_chat.read(body, SERVICE).settings,
+        openai_responses.read(body, SERVICE, StoredResponses()).settings,
+        anthropic_messages.read(body, SERVICE).settings,
+    ):
+        assert json.loads(settings.schema or "") == schema
+    both = {**body.values, "response_format": {"type": "json_object"}}
+    error = refusal(lambda fields: openai_chat.read(fields, SERVICE), both)
+    assert "choose one" in error.message
+
+
+def test_an_empty_stop_string_ends_no_text() -> None:
+    assert settings_of(Fields({"stop": [""]}), {}).stop == ()
+    assert settings_of(Fields({"stop": ["", "x"]}), {}).stop == ("x",)
+
+
 def test_names_of_other_servers() -> None:
     body = {"repetition_penalty": 1.5, "repeat_last_n": 9, "speculative": {"n_max": 3}}
     settings = settings_of(Fields(body), {})
@@ -76,13 +99,21 @@ def test_names_of_other_servers() -> None:
         {"audio": {"voice": "x"}},
         {"web_search_options": {}},
         {"top_logprobs": 3},
+        {"reasoning_format": "none"},
+        {"thinking_budget_tokens": 100},
     ],
     ids=lambda member: next(iter(member)),
 )
 def test_members_of_chats_that_are_not_here(member: dict[str, Any]) -> None:
-    body = {"messages": [{"role": "user", "content": "x"}], **member}
+    body = {"messages": QUESTION, **member}
     error = refusal(lambda fields: openai_chat.read(fields, SERVICE), body)
     assert error.param == next(iter(member))
+
+
+def test_members_of_chats_that_change_nothing() -> None:
+    """As llama-server's own page sends them."""
+    harmless = {"reasoning_format": "auto", "thinking_budget_tokens": -1}
+    openai_chat.read(Fields({"messages": QUESTION, **harmless}), SERVICE)
 
 
 @pytest.mark.parametrize(

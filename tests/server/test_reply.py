@@ -13,7 +13,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.server.asked import Asked
 from localspec.server.reply import Delta, Reply
 from localspec.server.tool_calls import Tool, parser_for
-from localspec.server.tool_calls.families import HERMES
+from localspec.server.tool_calls.families import HARMONY, HERMES
 from localspec.stats import Stats
 
 
@@ -34,9 +34,10 @@ class Model:
 class Running:
     """A generation of all tokens of a vocabulary, one after the other."""
 
-    def __init__(self, model: Model, count: int, stop: Sequence[str]) -> None:
+    def __init__(self, model: Model, count: int, stop: Sequence[str], ends: Any) -> None:
         self.stats, self.stop_reason, self.tokens = Stats(), None, list[Token]()
         self._model, self._count, self._detokenizer = model, count, Detokenizer(stop)
+        self._ends = ends
 
     def reading(self) -> Any:
         return iter(())
@@ -52,7 +53,7 @@ class Running:
             text = self._detokenizer.push(self._model.piece(token))
             last = token == self._count - 1 or self._detokenizer.stopped
             if last:
-                self.stop_reason = "stop" if self._detokenizer.stopped else "length"
+                self.stop_reason = "stop" if self._detokenizer.stopped else self._ends
                 text += self._detokenizer.flush()
             self.tokens.append(Token(text, token, "plain", None))
             yield self.tokens[-1]
@@ -61,14 +62,19 @@ class Running:
 
 
 def replied(
-    texts: Sequence[str], *, control: Sequence[str] = (), stop: Sequence[str] = (), **asked: Any
+    texts: Sequence[str],
+    *,
+    control: Sequence[str] = (),
+    stop: Sequence[str] = (),
+    ends: str = "length",
+    **asked: Any,
 ) -> tuple[Reply, list[Delta]]:
-    """A reply whose model writes these tokens, and its deltas."""
+    """A reply whose model writes these tokens, and its deltas. ends: why it ends."""
     model = Model(texts, control)
     slot: Any = SimpleNamespace(
         lock=nullcontext(),
         target=SimpleNamespace(model=model),
-        start=lambda _tokens, settings, **_: Running(model, len(texts), settings.stop),
+        start=lambda _tokens, settings, **_: Running(model, len(texts), settings.stop, ends),
     )
     settings = GenerationConfig(stop=tuple(stop))
     reply = Reply(slot, Asked((1,), settings, **asked), lambda: False)
@@ -115,6 +121,45 @@ def test_a_text_ends_with_its_first_call_where_one_is_allowed() -> None:
     assert sum(type(event).__name__ == "CallEnded" for event in events) == 2
     assert said(deltas).strip() == "rest"
     assert several.stop_reason == "length"
+
+
+REASONED: dict[str, Any] = {**TOOLS, "tags": THINK, "thinking": True}
+
+
+def test_a_call_within_reasoning_that_is_never_closed() -> None:
+    """Some models forget the closing tag before a call; the agent would stop there."""
+    reply, deltas = replied(["I look.", *CALL], ends="eos", **REASONED)
+    assert "".join(delta.thought for delta in deltas) == "I look."
+    events = [event for delta in deltas for event in delta.events]
+    assert [type(event).__name__ for event in events[1:]] == ["CallBegun", "Arguments", "CallEnded"]
+    _, deltas = replied(["I look.", *CALL, *CALL], ends="eos", one_call=True, **REASONED)
+    events = [event for delta in deltas for event in delta.events]
+    assert sum(type(event).__name__ == "CallEnded" for event in events) == 1
+    assert reply.thought_tokens > 0
+
+
+def test_a_call_that_is_only_thought_of() -> None:
+    for rest, ends in ((["</think>", "No."], "eos"), (["No."], "eos"), ([], "length")):
+        _, deltas = replied(["I look.", *CALL, *rest], ends=ends, **REASONED)
+        thought = "".join(["I look.", *CALL]).rstrip("\n")
+        assert "".join(delta.thought for delta in deltas).startswith(thought)
+        events = [event for delta in deltas for event in delta.events]
+        assert {type(event).__name__ for event in events} <= {"Reasoning", "Text"}
+        assert said(deltas) == ("No." if len(rest) > 1 else "")
+
+
+def test_a_text_in_a_channel_goes_on() -> None:
+    tokens = ["went", "<|end|>"]
+    channels: dict[str, Any] = {
+        "tool_calls": lambda: parser_for(HARMONY, []),
+        "control": tokens[1:],
+    }
+    marks = HARMONY.marks
+    for channel, thought in (("final", ""), ("analysis", "went")):
+        continued = f"<|channel|>{channel}<|message|>"
+        _, deltas = replied(tokens, tags=THINK, continued=continued, marks=marks, **channels)
+        assert "".join(delta.thought for delta in deltas) == thought
+        assert said(deltas) == ("went" if not thought else "")
 
 
 def test_two_calls_in_one_token_are_one_where_one_is_allowed() -> None:

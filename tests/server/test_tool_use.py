@@ -28,15 +28,23 @@ def test_some_of_the_tools_are_allowed(choice: dict[str, Any]) -> None:
     assert [tool.name for tool in used.tools] == ["f", "g", "h"]
 
 
+@pytest.mark.parametrize("kind", ["none", "auto", "required"])
+def test_a_choice_may_be_an_object(kind: str) -> None:
+    """As Cursor sends it."""
+    used = openai_tools(Fields({"tool_choice": {"type": kind}}), TOOLS)
+    assert used == openai_tools(Fields({"tool_choice": kind}), TOOLS)
+
+
 @pytest.mark.parametrize(
     "choice",
     [
+        {"type": "any"},
         {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "x"}]},
         {"type": "allowed_tools", "mode": "auto", "tools": [3]},
         {"type": "allowed_tools", "mode": "often", "tools": []},
         {"type": "function", "function": {"name": "x"}},
     ],
-    ids=["unknown", "no name", "mode", "named"],
+    ids=["kind", "unknown", "no name", "mode", "named"],
 )
 def test_choices_that_cannot_be_followed(choice: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as raised:

@@ -13,6 +13,7 @@ from localspec.server.tool_calls.families import Family, family_of, parser_for
 from localspec.server.tool_calls.grammar import grammar_for, json_grammar
 from localspec.server.tool_calls.history import for_template
 from localspec.server.tool_calls.parser import CallParser
+from localspec.server.tool_calls.reasoning_calls import ReasoningCalls
 from localspec.server.tool_calls.tools import Tool, by_name
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Event",
     "Family",
     "Reasoning",
+    "ReasoningCalls",
     "Text",
     "Tool",
     "by_name",

@@ -40,7 +40,6 @@ class _Wants:
     one_call: bool  # no message with several calls
     turns: bool  # user and assistant in turns, but for calls and results
     no_system: bool  # no system message at all
-    first_system: bool  # system messages only at the beginning
     short_ids: bool  # ids of nine letters and digits
     calls_apart: bool  # calls only in messages whose content is None
 
@@ -58,7 +57,6 @@ class _Wants:
             one_call=family == HARMONY or has("single tool-calls at once"),
             turns=has("must alternate"),
             no_system=has("System role not supported"),
-            first_system=has("raise_exception"),
             short_ids=has("length 9|length != 9"),
             calls_apart=family in (DEEPSEEK, DEEPSEEK_FENCED)
             and has(r"content['\"]?\]? is (not )?none"),
@@ -70,11 +68,14 @@ def for_template(
     template: str,
     family: Family,
     tools: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    later_system: bool = False,
 ) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]] | None]:
     """The messages and the tools to render a chat template with.
 
     messages, tools: as OpenAI's clients send them. A template that teaches no tool calls gets the
-    tools as words of the system message, and none as tools.
+    tools as words of the system message, and none as tools. later_system: whether the template
+    writes a system message where it stands, behind others.
 
     Never raises, whatever the history: calls cut off, results without calls, several system
     messages, no question.
@@ -85,7 +86,7 @@ def for_template(
         history, tools = _in_words(history, tools or ()), None
     elif "tool_calls" not in template:
         history = [_calls_in_content(each, family) for each in history]
-    history = _with_first_system(history, wants)
+    history = _with_first_system(history, wants, later_system)
     history = [_answered(each) for each in history if not _is_empty(each)]
     if wants.one_call:
         history = _one_call_each(history)
@@ -110,14 +111,17 @@ def _answered(message: Message) -> Message:
     return message
 
 
-def _with_first_system(history: list[Message], wants: _Wants) -> list[Message]:
-    """One system message at the beginning; later ones, where refused, are the user's words."""
+def _with_first_system(history: list[Message], wants: _Wants, later_system: bool) -> list[Message]:
+    """Those at the beginning as one system message; later ones where they stand.
+
+    So the prompt stays what is in a cache when a message is added. What the template does not write
+    where it stands is the user's words.
+    """
     count = next((i for i, each in enumerate(history) if each.role != "system"), len(history))
     text = "\n\n".join(each.content for each in history[:count] if each.content)
-    rest = [
-        replace(each, role="user") if each.role == "system" and wants.first_system else each
-        for each in history[count:]
-    ]
+    rest = history[count:]
+    if not later_system:
+        rest = [replace(each, role="user") if each.role == "system" else each for each in rest]
     if not text:
         return rest
     if not wants.no_system:

@@ -60,6 +60,11 @@ class CallParser(ABC):
         self._call_is_open = False
         self._generator = self.read()
 
+    @property
+    def unread(self) -> str:
+        """The end of the text that is in no event yet."""
+        return self._text
+
     def push(self, text: str) -> list[Event]:
         """Take another piece of the answer."""
         self._text += text

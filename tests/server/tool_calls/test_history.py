@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.llama.chat_template import render
+from localspec.server.rendering import writes_later_system
 from localspec.server.tool_calls import Family, families
 from localspec.server.tool_calls.history import for_template, short_id
 
@@ -54,12 +55,25 @@ CHANNELS = """{% set last = namespace(name=none) %}{% for m in messages %}
 {{- '<' + last.name + '>' + m.content }}{% else %}{{ '<' + m.role + '>' + m.content }}{% endif %}
 {%- endfor %}"""
 
+# Reads a system message at the beginning only, and leaves later ones out without a word.
+QUIET = """{%- if messages and messages[0].role == 'system' %}{{ messages[0].content }}{% endif -%}
+{% for m in messages if m.role in ('user', 'assistant', 'tool') -%}
+{{ '<' + m.role + '>' + m.content }}{% for call in m.tool_calls or [] -%}
+{{ call.function.arguments | tojson }}{% endfor %}{% endfor %}"""
+# Writes all system messages at the beginning.
+GATHERED = """{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor -%}
+{% for m in messages if m.role != 'system' %}{{ '<' + m.role + '>' + m.content }}
+{%- for call in m.tool_calls or [] %}{{ call.function.arguments | tojson }}{% endfor %}
+{%- endfor %}"""
+
 TEMPLATES = {
     "objects": (OBJECTS, families.GLM),
     "texts": (TEXTS, families.DEEPSEEK_FENCED),
     "one call": (ONE_CALL, families.LLAMA),
     "first system": (FIRST_SYSTEM, families.QWEN_XML),
     "turns": (TURNS, families.MISTRAL_LIST),
+    "quiet": (QUIET, families.MINIMAX),
+    "gathered": (GATHERED, families.DEEPSEEK),
     "channels": (CHANNELS, families.HARMONY),
     "no system": (
         templates.GEMMA + "{# System role not supported; roles must alternate #}",
@@ -161,7 +175,8 @@ HISTORIES: dict[str, tuple[list[Any], list[str]]] = {
 
 
 def rendered(messages: list[Any], template: str, family: Family) -> str:
-    taken, tools = for_template(messages, template, family, [TOOL])
+    later_system = writes_later_system(template)
+    taken, tools = for_template(messages, template, family, [TOOL], later_system=later_system)
     return render(template, taken, bos="", eos="", tools=tools)
 
 
@@ -172,6 +187,22 @@ def test_a_template_takes_every_history(
 ) -> None:
     prompt = rendered(messages, template, family)
     assert [part for part in said if part not in prompt] == []
+
+
+@each_template
+def test_a_later_system_message_changes_nothing_before_it(template: str, family: Family) -> None:
+    """What is before it is in a cache, from the turn before."""
+    before = [system("S"), user("Q"), {"role": "assistant", "content": "Yes."}, user("R")]
+    cached, said, _ = rendered(before, template, family).partition("Yes.")
+    prompt = rendered([*before[:3], system("reminder"), *before[3:]], template, family)
+    assert prompt.startswith(cached + said)
+    assert "reminder" in prompt.removeprefix(cached)
+
+
+def test_the_role_of_a_later_system_message_is_what_the_template_takes() -> None:
+    history = [user("Q"), {"role": "assistant", "content": "A"}, system("S"), user("R")]
+    for name, role in {"objects": "system", "quiet": "user", "gathered": "user"}.items():
+        assert taken(history, name)[2] == {"role": role, "content": "S"}
 
 
 junk = st.recursive(
@@ -210,7 +241,8 @@ def test_no_history_is_refused(messages: list[Any], chosen: str) -> None:
 
 
 def taken(messages: list[Any], name: str) -> list[dict[str, Any]]:
-    return for_template(messages, *TEMPLATES[name], [TOOL])[0]
+    later_system = writes_later_system(TEMPLATES[name][0])
+    return for_template(messages, *TEMPLATES[name], [TOOL], later_system=later_system)[0]
 
 
 def test_arguments_are_what_the_template_reads() -> None:

@@ -1,0 +1,120 @@
+"""ChatPrompt: a conversation up to where the model writes, which may be within an answer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from localspec.conversation.reasoning import Split, Splitter, Tags, opens_thinking, tags_for
+from localspec.engine.prompt import template_tokens, text_tokens
+from localspec.errors import InvalidValueError
+from localspec.llama.model import Model
+from localspec.server.rendering import render_chat
+
+# Whether the last message is continued. (transformers names it so, and gives it to no template.)
+CONTINUE = "continue_final_message"
+# They stand for the text that is continued, and for reasoning that is empty: a template may trim
+# the one, and leave out the tags around the other.
+_MARK, _THOUGHT = "the-continued-text-stands-here", "the-reasoning-stands-here"
+Messages = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """What a model reads before it writes.
+
+    turn: the text up to where the model's own turn begins. continued: what the model is to go on
+    with in its turn; empty: it begins. header: what stands before that in the turn: tags,
+    reasoning, channels. thinking: whether the model writes reasoning next.
+    """
+
+    turn: str
+    header: str = ""
+    continued: str = ""
+    thinking: bool = False
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self.turn + self.header + self.continued
+
+    def tokens(self, model: Model) -> list[int]:
+        """The tokens. Those of the model's own turn are apart, as if it had written them."""
+        own = text_tokens(self.header + self.continued, model.tokenize_after)
+        return template_tokens(self.turn, model) + own
+
+
+def can_continue(messages: Messages) -> bool:
+    """Whether the last message is an answer that can go on: a text, without calls."""
+    last = messages[-1] if messages else {}
+    says = last.get("content") or last.get("reasoning_content")
+    return last.get("role") == "assistant" and bool(says) and not last.get("tool_calls")
+
+
+def chat_prompt(
+    model: Model,
+    messages: Messages,
+    tools: Sequence[Mapping[str, Any]] | None,
+    options: Mapping[str, Any],
+) -> ChatPrompt:
+    """The messages as a model's chat template writes them. Raises InvalidValueError.
+
+    options: variables of the template, and CONTINUE.
+    """
+    tags = tags_for(model.chat_template)
+    variables = {name: value for name, value in options.items() if name != CONTINUE}
+
+    def write(messages: Messages, **more: Any) -> str:
+        return render_chat(model, messages, tools, {**variables, **more})
+
+    continues = options.get(CONTINUE) and can_continue(messages)
+    if continues and (found := _continued(messages, write, tags)):
+        return found
+    turn = write(messages)
+    return ChatPrompt(turn, thinking=opens_thinking(turn, tags))
+
+
+def _continued(messages: Messages, write: Callable[..., str], tags: Tags) -> ChatPrompt | None:
+    """The prompt to go on with the last message, as the model would have written it.
+
+    None where it is only reasoning, of which the template knows nothing.
+    """
+    *before, last = messages
+    turn, parts = write(before, add_generation_prompt=True), _parts(last, tags)
+    opened = opens_thinking(turn, tags)
+
+    def header(thought: str, content: str) -> str | None:
+        """What the template writes between the turn's beginning and the mark.
+
+        None where it refuses an answer at the end, leaves it out, or begins it in another way.
+        """
+        marked = {**last, "reasoning_content": thought, "content": content}
+        given = {name: value for name, value in marked.items() if value}
+        try:
+            whole = write([*before, given], add_generation_prompt=False)
+        except InvalidValueError:
+            return None
+        beginning, mark, _ = whole.rpartition(_MARK)
+        return beginning.removeprefix(turn) if mark and beginning.startswith(turn) else None
+
+    if not parts.said:
+        found = header(_MARK, "...")
+        if not parts.thought or (found is None and not opened):
+            return None
+        return ChatPrompt(turn, found or "", parts.thought, thinking=True)
+    found = header(parts.thought, _MARK)
+    if opened and tags.closing not in (found or ""):
+        found = header(parts.thought or _THOUGHT, _MARK)
+        if not found or tags.closing not in found:  # so most models end their reasoning
+            found = f"{parts.thought}\n{tags.closing}\n\n"
+        found = found.replace(_THOUGHT, "")
+    return ChatPrompt(turn, found or "", parts.said)
+
+
+def _parts(message: Mapping[str, Any], tags: Tags) -> Split:
+    """The reasoning and the text of an answer; clients may send both as one text, with tags."""
+    text, thought = message.get("content") or "", message.get("reasoning_content") or ""
+    if thought:
+        return Split(thought, text)
+    splitter = Splitter(tags)
+    first, rest = splitter.push(text), splitter.flush()
+    return Split(first.thought + rest.thought, first.said + rest.said)

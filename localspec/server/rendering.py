@@ -1,0 +1,90 @@
+"""Rendering: a conversation as a model's chat template writes it."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from localspec.engine.prompt import special_texts
+from localspec.errors import InvalidValueError
+from localspec.llama.chat_template import render
+from localspec.llama.model import Model
+from localspec.server.thinking import Effort
+from localspec.server.tool_calls import family_of, for_template
+
+log = logging.getLogger("localspec.server")
+
+_EFFORT = "reasoning_effort"
+# What stands in for a level that a template refuses: None for no level at all.
+_levels: dict[tuple[str, str], str | None] = {}
+
+
+def render_chat(
+    model: Model,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None,
+    options: Mapping[str, Any],
+) -> str:
+    """The messages as a model's chat template writes them. Raises InvalidValueError."""
+    template = model.chat_template or ""
+    bos, eos = special_texts(model)
+    later_system = any(each.get("role") == "system" for each in messages[1:])
+    later_system = later_system and writes_later_system(template)
+    taken, given = for_template(
+        messages, template, family_of(template), tools, later_system=later_system
+    )
+
+    def write(level: str | None) -> str:
+        rest = {name: value for name, value in options.items() if name != _EFFORT}
+        chosen = rest if level is None else {**rest, _EFFORT: level}
+        return render(template, taken, bos=bos, eos=eos, tools=given, options=chosen)
+
+    effort = options.get(_EFFORT)
+    if not isinstance(effort, Effort):
+        return write(effort)
+    if (template, effort) in _levels:
+        return write(_levels[template, effort])
+    try:
+        return write(effort)
+    except InvalidValueError as refusal:
+        level, text = _instead(effort, write, refusal)
+        used = f"{level} is used" if level else "no level is given"
+        log.warning("the chat template takes no reasoning effort %s; %s", effort, used)
+        _levels[template, effort] = level
+        return text
+
+
+def _instead(
+    effort: Effort, write: Callable[[str | None], str], refusal: InvalidValueError
+) -> tuple[str | None, str]:
+    """The level that stands in for a refused one, and the text that is written with it.
+
+    Raises the refusal where the level is not what is refused.
+    """
+    try:
+        without = write(None)
+    except InvalidValueError:
+        raise refusal from None
+    for level in effort.nearest:
+        try:
+            return level, write(level)
+        except InvalidValueError:
+            pass
+    return None, without
+
+
+@lru_cache(maxsize=16)
+def writes_later_system(template: str) -> bool:
+    """Whether a template writes a system message where it stands, behind others.
+
+    Some refuse it, some write it at the beginning, and some leave it out without a word.
+    """
+    roles = ("user", "assistant", "system", "user")
+    contents = [f"{number} {role}" for number, role in enumerate(roles)]
+    messages = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
+    try:
+        text = render(template, messages, bos="", eos="")
+    except InvalidValueError:
+        return False
+    places = [text.find(each) for each in contents]
+    return -1 not in places and places == sorted(places)

@@ -1,0 +1,53 @@
+"""Thinking: how much a request wants the model to reason, as variables for its chat template."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from localspec.server.fields import Fields
+from localspec.server.options import EFFORTS, refuse
+
+# What OpenRouter has beside the effort, and what it is where it changes nothing.
+_NOT_HERE: dict[str, tuple[Any, ...]] = {"max_tokens": (), "exclude": (False,)}
+
+
+class Effort(str):
+    """A level of reasoning in a protocol's words, of which a template may know only some.
+
+    Where the template refuses it, the nearest level that it takes stands in for it. A level among
+    `chat_template_kwargs` is a plain string: it is given to the template as it is.
+    """
+
+    __slots__ = ()
+
+    @property
+    def nearest(self) -> list[str]:
+        """The other levels, the nearest first and of two the lower; none for no reasoning."""
+        levels = EFFORTS[1:]
+        if self not in levels:
+            return []
+        place = levels.index(self)
+        others = sorted(range(len(levels)), key=lambda at: (abs(at - place), at))
+        return [levels[at] for at in others[1:]]
+
+
+def thinking_options(body: Fields) -> Mapping[str, Any]:
+    """The variables that chat completions ask for: in OpenAI's words, and in other servers'.
+
+    `enable_thinking` (vLLM, SGLang) and `thinking` (GLM, Kimi, DeepSeek) switch it, `reasoning`
+    (OpenRouter) has a level or a switch. Raises ApiError.
+    """
+    reasoning, thinking = body.member("reasoning"), body.member("thinking")
+    effort, switches = body.one_of("reasoning_effort", EFFORTS), [body.flag("enable_thinking")]
+    if thinking:
+        kind = thinking.one_of("type", ("enabled", "disabled", "adaptive", "auto"))
+        switches.append(None if kind is None else kind != "disabled")
+    if reasoning:
+        refuse(reasoning, _NOT_HERE)
+        effort = effort or reasoning.one_of("effort", EFFORTS)
+        switches.append(reasoning.flag("enabled"))
+    options: dict[str, Any] = {}
+    if effort:
+        options["reasoning_effort"] = Effort(effort)
+        switches.append(effort != "none")
+    chosen = [switch for switch in switches if switch is not None]
+    return {**options, "enable_thinking": chosen[0]} if chosen else options
