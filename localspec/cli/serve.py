@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,14 +15,12 @@ from localspec.cli.settings import CommandDefaults
 from localspec.errors import InvalidValueError
 from localspec.models import registry
 from localspec.server.address import Address
+from localspec.server.child import Job
 from localspec.server.client_setup import CLIENTS
 from localspec.server.client_setup import setup as settings_of_client
 from localspec.server.log import show_log
 from localspec.server.supervisor import supervise
 from localspec.utils.text_file import read_text_file
-
-if TYPE_CHECKING:
-    from localspec.server.child import Report
 
 _HOST, _PORT = "127.0.0.1", 8080
 _KEY_VARIABLE = "LOCALSPEC_API_KEY"
@@ -30,7 +28,7 @@ _KEY_VARIABLE = "LOCALSPEC_API_KEY"
 
 @dataclass(frozen=True, slots=True)
 class ServeRequest:
-    """What is to be served, and how: the job of a child process.
+    """What is to be served, and how.
 
     model to queue_limit, keep: as on the command line. shown: the model's name for clients.
     aliases: further ones, which come first. setup_command: prints settings of clients, once the
@@ -52,13 +50,6 @@ class ServeRequest:
     json_logs: bool
     runtime: Mapping[str, Any]
     defaults: CommandDefaults | None
-
-    def __call__(self, report: "Report", memory_faults: int) -> int:
-        """Serve, in the child."""
-        # The parent, which lives as long, needs no engine.
-        from localspec.cli.serving import serve_model
-
-        return serve_model(self, report, memory_faults)
 
 
 @click.command()
@@ -159,7 +150,7 @@ def serve(
         runtime=runtime,
         defaults=_defaults(),
     )
-    return supervise(request)
+    return supervise(Job("localspec.cli.serving:serve_model", request))
 
 
 def _defaults() -> CommandDefaults | None:

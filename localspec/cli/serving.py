@@ -25,7 +25,7 @@ _QUICK_SECONDS = 2.0
 
 
 def serve_model(asked: ServeRequest, report: Report, memory_faults: int) -> int:
-    """Serve until a signal ends it; return the exit code. memory_faults: as in Job."""
+    """Serve until a signal ends it; return the exit code. The function of a Job."""
     show_log_as_notes()
     show_log(as_json=asked.json_logs)
     library.tell_errors(report.error)

@@ -17,8 +17,9 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from time import monotonic
-from typing import IO, Protocol
+from typing import IO
 
 from localspec.llama import lack_of_memory
 from localspec.utils.child_process import (
@@ -77,15 +78,23 @@ class Report:
             self._channel.flush()
 
 
-class Job(Protocol):
-    """What a child does; it can be pickled."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a child does; it can be pickled.
 
-    def __call__(self, report: Report, memory_faults: int) -> int:
-        """Serve until the end; return the exit code.
+    function: as "module:name", since the parent, which lives as long, need not import it. It serves
+    until the end and returns the exit code, and gets the request, a Report, and how many processes
+    before this one have ended for lack of memory.
+    """
 
-        memory_faults: how many processes before it have ended for lack of memory.
-        """
-        ...
+    function: str
+    request: object
+
+    def do(self, report: Report, memory_faults: int) -> int:
+        """Call the function."""
+        module, _, name = self.function.partition(":")
+        code: int = getattr(import_module(module), name)(self.request, report, memory_faults)
+        return code
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +281,7 @@ def main() -> None:
     job, memory_faults = pickle.load(sys.stdin.buffer)
     threading.Thread(target=end_with_parent, daemon=True).start()
     try:
-        sys.exit(job(report, memory_faults))
+        sys.exit(job.do(report, memory_faults))
     finally:
         report.ended()
 

@@ -9,6 +9,11 @@ from pathlib import Path
 from localspec.server.child import Report
 
 
+def do(request: "Faulty | Patient", report: Report, memory_faults: int) -> int:
+    """The function of these jobs."""
+    return request(report, memory_faults)
+
+
 @dataclass(frozen=True)
 class Faulty:
     """Ends by a signal so many times (0: by an exit in C), then with a code.

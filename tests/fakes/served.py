@@ -56,12 +56,17 @@ def wait_for(holds: Any, seconds: float = PATIENCE) -> None:
 
 
 @contextmanager
-def serving(*arguments: str, pass_fds: Sequence[int] = (), **environment: str) -> Iterator[Served]:
+def serving(
+    *arguments: str,
+    pass_fds: Sequence[int] = (),
+    ports: Sequence[int] = (),
+    **environment: str,
+) -> Iterator[Served]:
     """`localspec serve ARGUMENTS` on a free port. environment: added to that of the tests.
 
-    pass_fds: files that are open there too.
+    pass_fds: files that are open there too. ports: that are tried; empty: ones of this process.
     """
-    for port in _ports():
+    for port in ports or _ports():
         command = [sys.executable, "-m", "localspec", "serve", *arguments, "--port", str(port)]
         process = subprocess.Popen(
             command,

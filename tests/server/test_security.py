@@ -47,7 +47,12 @@ def answer_to(served: Served, sent: bytes) -> bytes:
 
 
 def test_it_listens_on_this_machine_only(served: Served) -> None:
-    connections = psutil.Process(served.process.pid).net_connections("inet")
+    parent = psutil.Process(served.process.pid)
+    connections = [
+        connection
+        for process in (parent, *parent.children(recursive=True))
+        for connection in process.net_connections("inet")
+    ]
     listening = {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
     assert listening == {"127.0.0.1"}
 

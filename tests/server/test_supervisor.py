@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from fakes.served import PATIENCE, Served, serving, wait_for
+from fakes.served import PATIENCE, Served, free_port, serving, wait_for
 
 from localspec.server.child import ServerExit
 from localspec.server.supervisor import Faults
@@ -25,8 +25,9 @@ import sys
 from pathlib import Path
 from fakes.jobs import Faulty, Patient
 from localspec.server import supervisor
+from localspec.server.child import Job
 supervisor._FIRST_DELAY, supervisor._LONGEST_DELAY = 0.01, float(sys.argv[2])
-sys.exit(supervisor.supervise(eval(sys.argv[1])))
+sys.exit(supervisor.supervise(Job("fakes.jobs:do", eval(sys.argv[1]))))
 """
 MEMORY = "CUDA error: out of memory"
 SETTINGS: dict[str, Any] = {"prompt": "List files", "max_tokens": 20, "temperature": 1, "seed": 3}
@@ -251,7 +252,9 @@ def test_a_server_comes_back_with_all_that_it_was_given(tmp_path: Path) -> None:
     key, copied = (f"/dev/fd/{begin}" for begin, _ in ends)
     options = ["--api-key-file", key, "--copy-from", copied, "--alias", "tiny", "--ctx", "256"]
     pipes = [begin for begin, _ in ends]
-    with serving(*options, "--threads", "1", "--parallel", "2", pass_fds=pipes) as served:
+    options += ["--threads", "1", "--parallel", "2"]
+    # Only one port is tried: a second server would find the pipes empty.
+    with serving(*options, pass_fds=pipes, ports=[free_port()]) as served:
         allowed = {"headers": {"Authorization": "Bearer secret"}}
 
         def text() -> str:
