@@ -15,6 +15,11 @@ from localspec.utils.worker_process import WorkerLimitError, WorkerProcess
 
 Message = Mapping[str, Any]
 
+
+class TemplateRefusedError(InvalidValueError):
+    """A template refuses what it is given, lacks a variable, or is broken."""
+
+
 # A conversation of a million tokens takes a tenth of each.
 _SECONDS, _MEMORY = 5, 1_000_000_000
 _renderer = WorkerProcess("localspec.llama.template_renderer", seconds=_SECONDS, memory=_MEMORY)
@@ -41,8 +46,8 @@ def render(
     options: further variables, such as enable_thinking; they override the others. Messages, tools
     and options are what JSON can express.
 
-    Raises InvalidValueError if the template refuses the messages, lacks a variable, is broken, or
-    needs more time or memory than a template may use.
+    Raises TemplateRefusedError if the template refuses the messages, lacks a variable or is broken,
+    and InvalidValueError if it needs more time or memory than a template may use.
     """
     variables = {
         "messages": messages,
@@ -94,7 +99,7 @@ def _asked(template: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
             "use texts, numbers, lists and dicts"
         ) from error
     if "error" in answer:
-        raise InvalidValueError(answer["error"])
+        raise TemplateRefusedError(answer["error"])
     return answer
 
 

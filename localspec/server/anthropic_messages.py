@@ -55,7 +55,7 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         body,
         service.usual,
         max_tokens=most_tokens(body, "max_tokens", context=service.engine.context),
-        stop=body.texts("stop_sequences") or None,
+        stop=[each for each in body.texts("stop_sequences") if each] or None,
         schema=_schema(output),
     )
     options: dict[str, Any] = {CONTINUE: True}

@@ -4,11 +4,14 @@ The models here read text. A conversation comes again with every turn, so what i
 only where the user has just sent it; elsewhere the model is told that something was left out.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
+
+log = logging.getLogger("localspec.server")
 
 # Templates know these; `developer` is OpenAI's newer name of `system`.
 _ROLES = {
@@ -37,8 +40,12 @@ def _message(given: Fields) -> Mapping[str, Any]:
     role = given.text("role")
     if role not in _ROLES:
         raise given.wrong("role", f"one of {', '.join(_ROLES)}")
-    found: dict[str, Any] = {"role": _ROLES[role], "content": text_of(given, "content")}
-    if reasoning := given.text("reasoning_content") or given.text("reasoning"):
+    if role == "assistant":
+        content, thought = _said(given)
+    else:
+        content, thought = text_of(given, "content"), ""
+    found: dict[str, Any] = {"role": _ROLES[role], "content": content}
+    if reasoning := given.text("reasoning_content") or given.text("reasoning") or thought:
         found["reasoning_content"] = reasoning
     if calls := given.items("tool_calls"):
         found["tool_calls"] = calls
@@ -46,6 +53,26 @@ def _message(given: Fields) -> Mapping[str, Any]:
         if value := given.text(name):
             found[name] = value
     return found
+
+
+def _said(given: Fields) -> tuple[str, str]:
+    """What an answer says, and its reasoning where that is a part of it.
+
+    Parts of other kinds are of another server, and are left out: the model would take words in
+    their place for its own.
+    """
+    if not isinstance(given.values.get("content"), list):
+        return text_of(given, "content"), ""
+    texts, thoughts = list[str](), list[str]()
+    for part in given.objects("content"):
+        thought = part.values.get("thinking")
+        if _is_text(part):
+            texts.append(part_text(part))
+        elif isinstance(thought, str):
+            thoughts.append(thought)
+        else:
+            log.warning("left out a part of the type %.40r of an answer", part.values.get("type"))
+    return "\n".join(texts), "\n".join(thoughts)
 
 
 def text_of(given: Fields, name: str) -> str:
@@ -58,10 +85,14 @@ def text_of(given: Fields, name: str) -> str:
 
 def part_text(part: Fields) -> str:
     """A part of a content: its text, or words in the place of a picture or a document."""
-    kind = part.text("type")
-    if kind in _TEXTS:
+    if _is_text(part):
         return part.text("text") or part.text("refusal") or ""
-    return f"[{kind or 'a part'} left out: this model reads text only]"
+    return f"[{part.text('type') or 'a part'} left out: this model reads text only]"
+
+
+def _is_text(part: Fields) -> bool:
+    kind = part.text("type")
+    return kind in _TEXTS or (kind is None and "text" in part)
 
 
 def require_readable(messages: Iterable[Fields]) -> None:
@@ -76,11 +107,11 @@ def require_readable(messages: Iterable[Fields]) -> None:
     if not isinstance(said[-1].values.get("content"), list):
         return
     parts = [*said[-1].objects("content")]
-    texts = [at for at, part in enumerate(parts) if part.text("type") in _TEXTS]
+    texts = [at for at, part in enumerate(parts) if _is_text(part)]
     # A client may join a message that was refused and the next one: then a text follows.
     again = texts[-1] if len(texts) > 1 else 0
     for part in parts[again:]:
-        if part.text("type") not in _TEXTS:
+        if not _is_text(part):
             raise part.wrong("type", "text; this model reads nothing else")
 
 

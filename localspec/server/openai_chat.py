@@ -30,7 +30,7 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "web_search_options": (),
     "reasoning_format": ("auto", "deepseek"),
     "reasoning_budget_tokens": (-1,),
-    "thinking_budget_tokens": (-1,),
+    "thinking_budget_tokens": (-1, 0),
 }
 
 

@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from localspec.engine.prompt import special_texts
-from localspec.errors import InvalidValueError
-from localspec.llama.chat_template import render
+from localspec.llama.chat_template import TemplateRefusedError, render
 from localspec.llama.model import Model
 from localspec.server.thinking import Effort
 from localspec.server.tool_calls import family_of, for_template
@@ -46,16 +46,17 @@ def render_chat(
         return write(_levels[template, effort])
     try:
         return write(effort)
-    except InvalidValueError as refusal:
+    except TemplateRefusedError as refusal:
         level, text = _instead(effort, write, refusal)
-        used = f"{level} is used" if level else "no level is given"
-        log.warning("the chat template takes no reasoning effort %s; %s", effort, used)
+    used = f"{level} is used" if level else "no level is given"
+    log.warning("the chat template takes no reasoning effort %s; %s", effort, used)
+    if _refuses_always(template, effort):
         _levels[template, effort] = level
-        return text
+    return text
 
 
 def _instead(
-    effort: Effort, write: Callable[[str | None], str], refusal: InvalidValueError
+    effort: Effort, write: Callable[[str | None], str], refusal: TemplateRefusedError
 ) -> tuple[str | None, str]:
     """The level that stands in for a refused one, and the text that is written with it.
 
@@ -63,14 +64,25 @@ def _instead(
     """
     try:
         without = write(None)
-    except InvalidValueError:
+    except TemplateRefusedError:
         raise refusal from None
     for level in effort.nearest:
-        try:
+        with suppress(TemplateRefusedError):
             return level, write(level)
-        except InvalidValueError:
-            pass
     return None, without
+
+
+def _refuses_always(template: str, effort: Effort) -> bool:
+    """Whether a level is refused with any messages; a template may refuse it beside tools only."""
+    try:
+        _plain(template, [{"role": "user", "content": "Hello"}], {_EFFORT: str(effort)})
+    except TemplateRefusedError:
+        return True
+    return False
+
+
+def _plain(template: str, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
+    return render(template, messages, bos="", eos="", options=options)
 
 
 @lru_cache(maxsize=16)
@@ -83,8 +95,8 @@ def writes_later_system(template: str) -> bool:
     contents = [f"{number} {role}" for number, role in enumerate(roles)]
     messages = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
     try:
-        text = render(template, messages, bos="", eos="")
-    except InvalidValueError:
+        text = _plain(template, messages, {})
+    except TemplateRefusedError:
         return False
     places = [text.find(each) for each in contents]
     return -1 not in places and places == sorted(places)

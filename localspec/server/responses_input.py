@@ -25,9 +25,10 @@ def input_messages(body: Fields, names: ToolNames, stored: StoredResponses) -> l
     given = body.needed("input")
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
-    require_readable(body.objects("input"))
+    items = [*_items(body, stored)]
+    require_readable(items)
     found: list[Message] = []
-    for item in _items(body, stored):
+    for item in items:
         for message in _item(item, names):
             _append(found, message)
     return found

@@ -36,18 +36,29 @@ def thinking_options(body: Fields) -> Mapping[str, Any]:
     `enable_thinking` (vLLM, SGLang) and `thinking` (GLM, Kimi, DeepSeek) switch it, `reasoning`
     (OpenRouter) has a level or a switch. Raises ApiError.
     """
-    reasoning, thinking = body.member("reasoning"), body.member("thinking")
     effort, switches = body.one_of("reasoning_effort", EFFORTS), [body.flag("enable_thinking")]
-    if thinking:
+    thinking, reasoning = (_switch_or_member(body, name) for name in ("thinking", "reasoning"))
+    if isinstance(thinking, bool):
+        switches.append(thinking)
+    elif thinking:
         kind = thinking.one_of("type", ("enabled", "disabled", "adaptive", "auto"))
         switches.append(None if kind is None else kind != "disabled")
-    if reasoning:
+    if isinstance(reasoning, bool):
+        switches.append(reasoning)
+    elif reasoning:
         refuse(reasoning, _NOT_HERE)
         effort = effort or reasoning.one_of("effort", EFFORTS)
         switches.append(reasoning.flag("enabled"))
+    if body.values.get("thinking_budget_tokens") == 0:  # of llama-server
+        switches.append(False)
     options: dict[str, Any] = {}
     if effort:
         options["reasoning_effort"] = Effort(effort)
         switches.append(effort != "none")
     chosen = [switch for switch in switches if switch is not None]
     return {**options, "enable_thinking": chosen[0]} if chosen else options
+
+
+def _switch_or_member(body: Fields, name: str) -> bool | Fields | None:
+    """A member that may be a plain switch, too."""
+    return body.flag(name) if isinstance(body.values.get(name), bool) else body.member(name)

@@ -102,3 +102,33 @@ def test_messages_that_are_refused_are_refused_at_any_level() -> None:
         with pytest.raises(InvalidValueError, match=why):
             render_chat(model(LEVELS), bad, None, options_of_all(effort)[0])
     assert render_chat(model(LEVELS), QUESTION, None, options_of_all("high")[0]) == "medium"
+
+
+def test_what_fails_once_stands_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of time and memory, and processes that cannot be started, are no refusal."""
+    [options, *_] = options_of_all("high")
+    wrote = rendering.render
+
+    def fails(*_given: Any, **_more: Any) -> str:
+        raise InvalidValueError("no process can be started")
+
+    later = [{"role": "system", "content": "a"}, *QUESTION, {"role": "system", "content": "b"}]
+    rendering.writes_later_system.cache_clear()
+    monkeypatch.setattr(rendering, "render", fails)
+    for messages in (QUESTION, later):
+        with pytest.raises(InvalidValueError, match="no process"):
+            render_chat(model("{{ messages[-1].content }}"), messages, None, options)
+    monkeypatch.setattr(rendering, "render", wrote)
+    each = "{% for each in messages %}{{ each.role }} {{ each.content }} {% endfor %}"
+    assert render_chat(model("{{ reasoning_effort }}"), QUESTION, None, options) == "high"
+    assert render_chat(model(each), later, None, options).endswith("system b ")
+
+
+def test_a_level_that_is_refused_now_and_then_is_given_otherwise() -> None:
+    """As beside tools."""
+    now = "{% if messages | length > 1 and reasoning_effort == 'high' %}{{ raise_exception('no') }}"
+    chat = model(now + "{% endif %}{{ reasoning_effort }}")
+    [options, *_] = options_of_all("high")
+    longer = [*QUESTION, {"role": "assistant", "content": "a"}, *QUESTION]
+    assert render_chat(chat, longer, None, options) == "medium"
+    assert render_chat(chat, QUESTION, None, options) == "high"

@@ -115,13 +115,11 @@ def _with_first_system(history: list[Message], wants: _Wants, later_system: bool
     """Those at the beginning as one system message; later ones where they stand.
 
     So the prompt stays what is in a cache when a message is added. What the template does not write
-    where it stands is the user's words.
+    where it stands is a part of the tool's result before it, or else the user's words.
     """
     count = next((i for i, each in enumerate(history) if each.role != "system"), len(history))
     text = "\n\n".join(each.content for each in history[:count] if each.content)
-    rest = history[count:]
-    if not later_system:
-        rest = [replace(each, role="user") if each.role == "system" else each for each in rest]
+    rest = history[count:] if later_system else _without_system(history[count:])
     if not text:
         return rest
     if not wants.no_system:
@@ -129,6 +127,24 @@ def _with_first_system(history: list[Message], wants: _Wants, later_system: bool
     if rest and rest[0].role == "user":
         return [replace(rest[0], content=f"{text}\n\n{rest[0].content}"), *rest[1:]]
     return [Message("user", text), *rest]
+
+
+def _without_system(history: Iterable[Message]) -> list[Message]:
+    """The history with system messages in the words of others.
+
+    Behind a tool's result they are no question: there, templates leave out the reasoning of what
+    comes before a user's message.
+    """
+    result: list[Message] = []
+    for message in history:
+        if message.role != "system":
+            result.append(message)
+        elif result and result[-1].role == "tool":
+            content = f"{result[-1].content}\n\n{message.content}"
+            result[-1] = replace(result[-1], content=content)
+        else:
+            result.append(replace(message, role="user"))
+    return result
 
 
 def _with_question(history: list[Message]) -> list[Message]:

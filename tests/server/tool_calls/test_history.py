@@ -205,6 +205,24 @@ def test_the_role_of_a_later_system_message_is_what_the_template_takes() -> None
         assert taken(history, name)[2] == {"role": role, "content": "S"}
 
 
+def test_a_reminder_behind_a_tools_result_leaves_the_reasoning_of_this_turn() -> None:
+    """Qwen's templates forget what was thought before the last message of the user."""
+    strict = templates.QWEN3.replace(
+        "{%- if tools %}",
+        "{%- for each in messages[1:] if each.role == 'system' %}"
+        "{{ raise_exception('System message must be at the beginning.') }}"
+        "{%- endfor %}{%- if tools %}",
+        1,
+    )
+    family = families.family_of(strict)
+    turn = [user("Q"), {**answer("", call("a")), "reasoning_content": "hm"}, result("R", "a")]
+    before = rendered(turn, strict, family)
+    prompt = rendered([*turn, system("reminder")], strict, family)
+    assert "hm" in before
+    cached, _, _ = before.partition("R\n</tool_response>")
+    assert prompt.startswith(f"{cached}R\n\nreminder\n</tool_response>")
+
+
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
