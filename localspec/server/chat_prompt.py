@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from localspec.conversation.reasoning import Split, Splitter, Tags, opens_thinking, tags_for
@@ -73,9 +73,9 @@ def chat_prompt(
     def write(messages: Messages, **more: Any) -> str:
         return render_chat(model, messages, tools, {**variables, **more})
 
-    wanted, in_channels = options.get(CONTINUE), family_of(model.chat_template).always_read
+    wanted, template = options.get(CONTINUE), model.chat_template or ""
     continues = wanted and can_continue(messages)
-    if continues and (found := _continued(messages, write, tags, in_channels=in_channels)):
+    if continues and (found := _continued(messages, write, tags, template)):
         return found
     if wanted == REQUIRED:
         raise InvalidValueError(
@@ -87,18 +87,16 @@ def chat_prompt(
 
 
 def _continued(
-    messages: Messages, write: Callable[..., str], tags: Tags, *, in_channels: bool
+    messages: Messages, write: Callable[..., str], tags: Tags, template: str
 ) -> ChatPrompt | None:
     """The prompt to go on with the last message, as the model would have written it.
 
     None where it is only reasoning that nobody could tell from an answer: the template does not
-    write it, or between other tags. in_channels: whether channels stand in the place of tags.
+    write it, or between other tags.
     """
     *before, last = messages
-    turn = write(before, add_generation_prompt=True)
-    if not in_channels and (as_sent := _as_sent(turn, last, tags)):
-        return as_sent
-    parts, opened = _parts(last, tags), opens_thinking(turn, tags)
+    turn, parts = write(before, add_generation_prompt=True), _parts(last, tags)
+    opened, in_channels = opens_thinking(turn, tags), family_of(template).always_read
 
     def header(thought: str, content: str) -> str | None:
         """What the template writes between the turn's beginning and the mark.
@@ -114,7 +112,12 @@ def _continued(
         beginning, mark, _ = whole.rpartition(_MARK)
         return beginning.removeprefix(turn) if mark and beginning.startswith(turn) else None
 
-    if not parts.said:
+    if not in_channels and (as_sent := _as_sent(turn, last, tags)):
+        if any(tag in template for tag in tags):
+            return as_sent
+        # Tags that the template does not know are a part of the text.
+        return replace(as_sent, header=(header("", _MARK) or "") + as_sent.header)
+    if not parts.said and tags.closing not in (last.get("content") or ""):
         found = header(_MARK, "...") or ""
         is_read = opened or tags.opening in found or (in_channels and found)
         if not parts.thought or not is_read:

@@ -1,6 +1,7 @@
 """A last message of the assistant is continued: the reply holds only what is new."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -119,6 +120,21 @@ def test_tags_in_the_text_stand_as_they_were_sent(
     begun = before[before.rindex("x") + 1 :].partition("<think>")[0]
     assert found.text.endswith(f"ls{begun}{text}")
     assert (found.continued, found.thinking) == (continued, "</think>" not in text)
+
+
+@pytest.mark.parametrize("thought", ["", "hm"])
+def test_reasoning_that_has_ended_in_a_channel_is_not_opened_again(thought: str) -> None:
+    text = f"<think>\n{thought}\n</think>\n\n"
+    whole = prompt(CHANNELS, {"role": "assistant", "content": f"{text}It is "})
+    found = prompt(CHANNELS, {"role": "assistant", "content": text})
+    assert found == replace(whole, continued="")
+
+
+def test_tags_that_the_template_does_not_know_are_text() -> None:
+    """It stands where the template has texts."""
+    template = templates.CHATML.replace("{{- message.content", "{{- 'says: ' ~ message.content")
+    found = prompt(template, {"role": "assistant", "content": "<think>hm</think>It is "})
+    assert found.text.endswith("<|im_start|>assistant\nsays: <think>hm</think>It is ")
 
 
 def test_an_opening_tag_may_be_left_to_the_template() -> None:
