@@ -118,11 +118,11 @@ def _continued(
         # Tags that the template does not know are a part of the text.
         return replace(as_sent, header=(header("", _MARK) or "") + as_sent.header)
     if not parts.said and tags.closing not in (last.get("content") or ""):
-        found = header(_MARK, "...") or ""
-        is_read = opened or tags.opening in found or (in_channels and found)
+        ahead = header(_MARK, "...") or ""
+        is_read = opened or tags.opening in ahead or (in_channels and ahead)
         if not parts.thought or not is_read:
             return None
-        return ChatPrompt(turn, found, parts.thought, thinking=True)
+        return ChatPrompt(turn, ahead, parts.thought, thinking=True)
     found = header(parts.thought, _MARK)
     if opened and tags.closing not in (found or ""):
         found = header(parts.thought or _THOUGHT, _MARK)

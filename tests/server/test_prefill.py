@@ -1,7 +1,9 @@
 """A last message of the assistant is continued: the reply holds only what is new."""
 
+import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,11 +11,16 @@ import pytest
 from anthropic import Anthropic
 from fakes import templates
 from fakes.served import Served
+from fakes.tiny import write_tiny
 from openai import OpenAI
 
+import localspec
 from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
 from localspec.llama.model import Model
 from localspec.server.chat_prompt import CONTINUE, REQUIRED, ChatPrompt, chat_prompt
+from localspec.server.service import Service
+from localspec.server.slot_pool import SlotPool
 
 QUESTION: Any = [{"role": "user", "content": "ls"}]
 ONLY_NEWLINES: Any = {"logit_bias": {"13": 100}, "temperature": 0, "max_tokens": 2}
@@ -28,6 +35,11 @@ CLOSES = """{% for m in messages %}{{ '<' ~ m.role ~ '>' -}}
 {% if m.reasoning_content %}{{ '<think>' ~ m.reasoning_content ~ '</think>|' }}{% endif -%}
 {{ m.content }}<end>{% endfor -%}
 {% if add_generation_prompt %}{{ '<assistant><think>' }}{% endif %}"""
+# Writes empty reasoning too.
+ALWAYS = CLOSES.replace("if m.reasoning_content", "if m.role == 'assistant'")
+# Begins each answer with reasoning in tags of another kind, or writes only that of others.
+OTHER_TAGS = CLOSES.replace("think>", "mm:think>")
+OTHERS_TAGS = OTHER_TAGS.replace("<assistant><mm:think>", "<assistant>")
 # Refuses an answer at the end.
 REFUSES = """{% for m in messages %}{% if m.role == 'assistant' and loop.last -%}
 {{ raise_exception('The last message must be of the user.') }}{% endif -%}
@@ -90,14 +102,12 @@ def test_reasoning_alone_is_continued(template: str, header: str) -> None:
 
 
 OFF = {"enable_thinking": False}
-# Begins each answer with reasoning, as Qwen3.5's does, in tags of another kind.
-OTHER_TAGS = CLOSES.replace("think>", "mm:think>")
 
 
 @pytest.mark.parametrize(
     ("template", "options"),
     [(templates.CHATML, {}), (templates.QWEN3, {}), (templates.QWEN3, OFF), (R1, {}), (CLOSES, {}),
-     (templates.STRICT, {}), (templates.STRICT, OFF)],
+     (ALWAYS, {}), (templates.STRICT, {}), (templates.STRICT, OFF)],
 )  # fmt: skip
 @pytest.mark.parametrize(
     ("text", "continued"),
@@ -159,7 +169,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
 )
 def test_what_cannot_go_on_is_answered(last: dict[str, Any]) -> None:
     """And where it must go on, that is refused."""
-    for template in (templates.CHATML, OTHER_TAGS):
+    for template in (templates.CHATML, OTHER_TAGS, OTHERS_TAGS):
         assert prompt(template, last) == prompt(template, last, **{CONTINUE: False})
         with pytest.raises(InvalidValueError, match=f"{CONTINUE} is true"):
             prompt(template, last, **{CONTINUE: REQUIRED})
@@ -241,6 +251,18 @@ def test_a_text_behind_reasoning_goes_on(strict: Served) -> None:
     [choice] = strict.post("/v1/chat/completions", body).json()["choices"]
     assert choice["message"]["content"] == "\n\n"
     assert "reasoning_content" not in choice["message"]
+
+
+@pytest.mark.parametrize("text", ["It is ", "<think>hm</think>", "<think>hm</think>It is "])
+def test_what_comes_behind_a_text_is_no_reasoning(tmp_path: Path, text: str) -> None:
+    model = write_tiny(tmp_path / "tiny.gguf", "llama", template=templates.STRICT, context=512)
+    messages = [*QUESTION, {"role": "assistant", "content": text}]
+    with localspec.load(model, "none", threads=1) as engine:
+        service = Service(engine, SlotPool(engine, 1, 1), ["m"])
+        for goes_on in (True, False):
+            options = {CONTINUE: goes_on}
+            chat = service.chat(messages, GenerationConfig(), template_options=options)
+            assert (asyncio.run(chat).tags is None) == goes_on
 
 
 @pytest.mark.parametrize(
