@@ -14,19 +14,20 @@ class Asked:
     """One text to write.
 
     prompt: its token ids. tags: what stands around the model's reasoning; None: it is not told
-    apart. thinking: whether the prompt ends within the reasoning. continued: of an answer
-    that is continued, the marks of the channel that its text is in, where there are such; None: the
-    answer begins. tool_calls: makes a parser of
-    calls; None: the text is taken as it is. marks: texts of control tokens that the parser reads;
-    those of others are not shown. one_call: whether the text ends with its first call. wordings:
-    the conversation in the chat templates of drafters that have their own, by the model's file.
+    apart. thinking: whether the prompt ends within the reasoning. continued: what of the answer, or
+    while thinking of the reasoning, is in the prompt. channel: the marks of the channel that this
+    is in, where there are such. tool_calls: makes a parser of calls; None: the text is taken as it
+    is. marks: texts of control tokens that the parser reads; those of others are not shown.
+    one_call: whether the text ends with its first call. wordings: the conversation in the chat
+    templates of drafters that have their own, by the model's file.
     """
 
     prompt: tuple[int, ...]
     settings: GenerationConfig
     tags: Tags | None = None
     thinking: bool = False
-    continued: str | None = None
+    continued: str = ""
+    channel: str = ""
     tool_calls: Callable[[], CallParser] | None = None
     marks: Sequence[str] = ()
     one_call: bool = False

@@ -1,7 +1,8 @@
 """ChatPrompt: a conversation up to where the model writes, which may be within an answer."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from localspec.conversation.reasoning import Split, Splitter, Tags, opens_thinking, tags_for
@@ -9,9 +10,11 @@ from localspec.engine.prompt import template_tokens, text_tokens
 from localspec.errors import InvalidValueError
 from localspec.llama.model import Model
 from localspec.server.rendering import render_chat
+from localspec.server.tool_calls import family_of
 
 # Whether the last message is continued. (transformers names it so, and gives it to no template.)
-CONTINUE = "continue_final_message"
+# True: where it can be. REQUIRED: a request where it cannot be is refused.
+CONTINUE, REQUIRED = "continue_final_message", "required"
 # They stand for the text that is continued, and for reasoning that is empty: a template may trim
 # the one, and leave out the tags around the other.
 _MARK, _THOUGHT = "the-continued-text-stands-here", "the-reasoning-stands-here"
@@ -23,24 +26,28 @@ class ChatPrompt:
     """What a model reads before it writes.
 
     turn: the text up to where the model's own turn begins. continued: what the model is to go on
-    with in its turn; empty: it begins. header: what stands before that in the turn: tags,
+    with in its turn; None: it begins. header: what stands before that in the turn: tags,
     reasoning, channels. thinking: whether the model writes reasoning next.
     """
 
     turn: str
     header: str = ""
-    continued: str = ""
+    continued: str | None = None
     thinking: bool = False
 
     @property
     def text(self) -> str:
         """All of it."""
-        return self.turn + self.header + self.continued
+        return self.turn + self._own
 
     def tokens(self, model: Model) -> list[int]:
         """The tokens. Those of the model's own turn are apart, as if it had written them."""
-        own = text_tokens(self.header + self.continued, model.tokenize_after)
+        own = text_tokens(self._own, model.tokenize_after)
         return template_tokens(self.turn, model) + own
+
+    @property
+    def _own(self) -> str:
+        return self.header + (self.continued or "")
 
 
 def can_continue(messages: Messages) -> bool:
@@ -66,21 +73,30 @@ def chat_prompt(
     def write(messages: Messages, **more: Any) -> str:
         return render_chat(model, messages, tools, {**variables, **more})
 
-    continues = options.get(CONTINUE) and can_continue(messages)
-    if continues and (found := _continued(messages, write, tags)):
+    wanted, template = options.get(CONTINUE), model.chat_template or ""
+    continues = wanted and can_continue(messages)
+    if continues and (found := _continued(messages, write, tags, template)):
         return found
+    if wanted == REQUIRED:
+        raise InvalidValueError(
+            f"{CONTINUE} is true, and the last message has no text that this model's chat template "
+            "lets it go on with; leave it out, or send the beginning of a text"
+        )
     turn = write(messages)
     return ChatPrompt(turn, thinking=opens_thinking(turn, tags))
 
 
-def _continued(messages: Messages, write: Callable[..., str], tags: Tags) -> ChatPrompt | None:
+def _continued(
+    messages: Messages, write: Callable[..., str], tags: Tags, template: str
+) -> ChatPrompt | None:
     """The prompt to go on with the last message, as the model would have written it.
 
-    None where it is only reasoning, of which the template knows nothing.
+    None where it is only reasoning that nobody could tell from an answer: the template does not
+    write it, or between other tags.
     """
     *before, last = messages
     turn, parts = write(before, add_generation_prompt=True), _parts(last, tags)
-    opened = opens_thinking(turn, tags)
+    opened, in_channels = opens_thinking(turn, tags), family_of(template).always_read
 
     def header(thought: str, content: str) -> str | None:
         """What the template writes between the turn's beginning and the mark.
@@ -96,11 +112,17 @@ def _continued(messages: Messages, write: Callable[..., str], tags: Tags) -> Cha
         beginning, mark, _ = whole.rpartition(_MARK)
         return beginning.removeprefix(turn) if mark and beginning.startswith(turn) else None
 
-    if not parts.said:
-        found = header(_MARK, "...")
-        if not parts.thought or (found is None and not opened):
+    if not in_channels and (as_sent := _as_sent(turn, last, tags)):
+        if any(tag in template for tag in tags):
+            return as_sent
+        # Tags that the template does not know are a part of the text.
+        return replace(as_sent, header=(header("", _MARK) or "") + as_sent.header)
+    if not parts.said and tags.closing not in (last.get("content") or ""):
+        ahead = header(_MARK, "...") or ""
+        is_read = opened or tags.opening in ahead or (in_channels and ahead)
+        if not parts.thought or not is_read:
             return None
-        return ChatPrompt(turn, found or "", parts.thought, thinking=True)
+        return ChatPrompt(turn, ahead, parts.thought, thinking=True)
     found = header(parts.thought, _MARK)
     if opened and tags.closing not in (found or ""):
         found = header(parts.thought or _THOUGHT, _MARK)
@@ -108,6 +130,25 @@ def _continued(messages: Messages, write: Callable[..., str], tags: Tags) -> Cha
             found = f"{parts.thought}\n{tags.closing}\n\n"
         found = found.replace(_THOUGHT, "")
     return ChatPrompt(turn, found or "", parts.said)
+
+
+def _as_sent(turn: str, message: Mapping[str, Any], tags: Tags) -> ChatPrompt | None:
+    """The prompt to go on with a text that has its own tags; None: there are none.
+
+    They stand in the place of those that the template ends the turn's beginning with. The opening
+    one may be missing where the template writes it, as it is in what such a model writes.
+    """
+    text = message.get("content") or ""
+    if message.get("reasoning_content"):
+        return None
+    if text.lstrip().startswith(tags.opening):
+        opening, closing = map(re.escape, tags)
+        turn = re.sub(rf"(?:{opening}\s*)?(?:{closing}\s*)?\Z", "", turn, count=1)
+    elif not opens_thinking(turn, tags) or tags.closing not in text:
+        return None
+    closed = tags.closing in text
+    rest = text.partition(tags.closing if closed else tags.opening)[2].lstrip("\n")
+    return ChatPrompt(turn, text.removesuffix(rest), rest, thinking=not closed)
 
 
 def _parts(message: Mapping[str, Any], tags: Tags) -> Split:

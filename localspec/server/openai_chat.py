@@ -8,7 +8,7 @@ from secrets import token_hex
 from typing import Any
 
 from localspec.generation_config import GenerationConfig
-from localspec.server.chat_prompt import CONTINUE, can_continue
+from localspec.server.chat_prompt import CONTINUE, REQUIRED, can_continue
 from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.messages import messages_of
@@ -97,9 +97,10 @@ def template_options(body: Fields, messages: Sequence[Mapping[str, Any]]) -> Map
     return {**variables, CONTINUE: _continues(body, messages)}
 
 
-def _continues(body: Fields, messages: Sequence[Mapping[str, Any]]) -> bool:
+def _continues(body: Fields, messages: Sequence[Mapping[str, Any]]) -> bool | str:
     """Whether a last message of the assistant is continued, as on llama-server; vLLM must be told.
 
+    One with a name may be another agent's, as group chats send them: it must be asked for.
     Raises ApiError for what cannot be.
     """
     wanted, begins = body.flag(CONTINUE), body.flag("add_generation_prompt")
@@ -110,7 +111,9 @@ def _continues(body: Fields, messages: Sequence[Mapping[str, Any]]) -> bool:
             if asked:
                 raise body.wrong(name, "left out: the last message is no text of the assistant's")
         return False
-    return not begins and wanted is not False
+    if wanted or (begins is False and wanted is None):
+        return REQUIRED
+    return not begins and wanted is not False and not messages[-1].get("name")
 
 
 async def complete(request: ChatRequest, service: Service) -> JSON:

@@ -52,15 +52,17 @@ class Reply:
         self._slot = slot
         self._has_called = False
         self._stopped = stopped
-        continued = asked.continued is not None
+        continued = bool(asked.continued.strip())
         self._splitter = (
             Splitter(asked.tags, thinking=asked.thinking, continued=continued)
             if asked.tags
             else None
         )
         self._parser = asked.tool_calls() if asked.tool_calls else None
-        if self._parser and asked.continued:
-            self._parser.push(asked.continued)
+        if self._parser and asked.channel:
+            self._parser.push(asked.channel)
+        elif self._parser and continued and not asked.thinking:
+            self._parser.bare = ""  # such calls stand at the beginning only
         self._reasoning_calls = self._watched() if self._splitter else None
         self._marks = {*(asked.tags or ()), *asked.marks}
 

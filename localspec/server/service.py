@@ -23,7 +23,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.llama.grammar import Grammar, special_tokens
 from localspec.server.asked import Asked
-from localspec.server.chat_prompt import CONTINUE, ChatPrompt, chat_prompt
+from localspec.server.chat_prompt import CONTINUE, REQUIRED, ChatPrompt, chat_prompt
 from localspec.server.errors import ApiError, too_long
 from localspec.server.kept_states import KeptStates
 from localspec.server.metrics import Metrics
@@ -136,9 +136,8 @@ class Service:
         template = self.engine.model.chat_template
         family, tags = family_of(template), tags_for(template)
         self._require_short(sum(len(str(each.get("content") or "")) for each in messages))
-        constrained = tools.must_call or settings.schema is not None
-        if constrained and family.always_read:  # the grammar begins with a channel
-            template_options = {**template_options, CONTINUE: False}
+        if tools.must_call or settings.schema is not None or settings.grammar is not None:
+            template_options = _begins(template_options)
         read = await self.rendered(
             messages,
             tools=tools.given if tools.offered else None,
@@ -153,8 +152,8 @@ class Service:
         prompt = tuple(await asyncio.to_thread(tokens))
         wordings = await self._wordings(messages, tools, template_options)
         thinking = read.thinking and not family.always_read
-        has_reasoned = bool(read.continued) and not read.thinking
-        reasons = not has_reasoned and any(tag in (template or "") for tag in tags)
+        has_reasoned = read.continued is not None and not read.thinking
+        reasons = any(tag in (template or "") for tag in tags)
         not_json_alone = reasons or tools.offered or family.always_read
         if tools.must_call or (settings.schema is not None and not_json_alone):
             settings = await asyncio.to_thread(
@@ -167,7 +166,8 @@ class Service:
             settings,
             None if has_reasoned else tags,
             thinking,
-            continued=channel if read.continued else None,
+            continued=read.continued or "",
+            channel="" if read.continued is None else channel,
             wordings=wordings,
         )
         if not tools.offered and not family.always_read:
@@ -351,6 +351,16 @@ class Service:
         context = self.engine.context
         if characters > context * _LONGEST_TOKEN:
             raise too_long(f"{characters} characters, and the context holds {context} tokens")
+
+
+def _begins(template_options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of an answer that a grammar describes, which is a whole one."""
+    if template_options.get(CONTINUE) == REQUIRED:
+        raise InvalidValueError(
+            f"{CONTINUE} is true beside a grammar, a schema or a required call, which describe a "
+            "whole answer; leave one of them out"
+        )
+    return {**template_options, CONTINUE: False}
 
 
 def _facts(reply: Reply, waited: float) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """A last message of the assistant is continued: the reply holds only what is new."""
 
+import asyncio
 import json
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,12 +11,19 @@ import pytest
 from anthropic import Anthropic
 from fakes import templates
 from fakes.served import Served
+from fakes.tiny import write_tiny
 from openai import OpenAI
 
+import localspec
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
 from localspec.llama.model import Model
-from localspec.server.chat_prompt import CONTINUE, ChatPrompt, chat_prompt
+from localspec.server.chat_prompt import CONTINUE, REQUIRED, ChatPrompt, chat_prompt
+from localspec.server.service import Service
+from localspec.server.slot_pool import SlotPool
 
 QUESTION: Any = [{"role": "user", "content": "ls"}]
+ONLY_NEWLINES: Any = {"logit_bias": {"13": 100}, "temperature": 0, "max_tokens": 2}
 ANSWER = {"role": "assistant", "content": "It is "}
 THOUGHT = {**ANSWER, "reasoning_content": "hm"}
 # Begins each answer with reasoning, and forgets that of earlier ones.
@@ -25,6 +35,11 @@ CLOSES = """{% for m in messages %}{{ '<' ~ m.role ~ '>' -}}
 {% if m.reasoning_content %}{{ '<think>' ~ m.reasoning_content ~ '</think>|' }}{% endif -%}
 {{ m.content }}<end>{% endfor -%}
 {% if add_generation_prompt %}{{ '<assistant><think>' }}{% endif %}"""
+# Writes empty reasoning too.
+ALWAYS = CLOSES.replace("if m.reasoning_content", "if m.role == 'assistant'")
+# Begins each answer with reasoning in tags of another kind, or writes only that of others.
+OTHER_TAGS = CLOSES.replace("think>", "mm:think>")
+OTHERS_TAGS = OTHER_TAGS.replace("<assistant><mm:think>", "<assistant>")
 # Refuses an answer at the end.
 REFUSES = """{% for m in messages %}{% if m.role == 'assistant' and loop.last -%}
 {{ raise_exception('The last message must be of the user.') }}{% endif -%}
@@ -86,6 +101,59 @@ def test_reasoning_alone_is_continued(template: str, header: str) -> None:
     assert (found.header, found.continued, found.thinking) == (header, "hm", True)
 
 
+OFF = {"enable_thinking": False}
+
+
+@pytest.mark.parametrize(
+    ("template", "options"),
+    [(templates.CHATML, {}), (templates.QWEN3, {}), (templates.QWEN3, OFF), (R1, {}), (CLOSES, {}),
+     (ALWAYS, {}), (templates.STRICT, {}), (templates.STRICT, OFF)],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "continued"),
+    [
+        ("<think>\n\n</think>\n\n", ""),
+        ("<think>\nhm\n</think>\n\n", ""),
+        ("<think>hm</think>It is ", "It is "),
+        ("<think>\n\n</think>\n\nIt is </think>", "It is </think>"),
+        ("<think>\n", ""),
+        ("<think>", ""),
+        ("<think>\nhm\n", "hm\n"),
+    ],
+)
+def test_tags_in_the_text_stand_as_they_were_sent(
+    template: str, options: dict[str, bool], text: str, continued: str
+) -> None:
+    """In the place of those that the template would begin the turn with."""
+    found = prompt(template, {"role": "assistant", "content": text}, **options)
+    before = prompt(template, {"role": "user", "content": "x"}, **options).text
+    begun = before[before.rindex("x") + 1 :].partition("<think>")[0]
+    assert found.text.endswith(f"ls{begun}{text}")
+    assert (found.continued, found.thinking) == (continued, "</think>" not in text)
+
+
+@pytest.mark.parametrize("thought", ["", "hm"])
+def test_reasoning_that_has_ended_in_a_channel_is_not_opened_again(thought: str) -> None:
+    text = f"<think>\n{thought}\n</think>\n\n"
+    whole = prompt(CHANNELS, {"role": "assistant", "content": f"{text}It is "})
+    found = prompt(CHANNELS, {"role": "assistant", "content": text})
+    assert found == replace(whole, continued="")
+
+
+def test_tags_that_the_template_does_not_know_are_text() -> None:
+    """It stands where the template has texts."""
+    template = templates.CHATML.replace("{{- message.content", "{{- 'says: ' ~ message.content")
+    found = prompt(template, {"role": "assistant", "content": "<think>hm</think>It is "})
+    assert found.text.endswith("<|im_start|>assistant\nsays: <think>hm</think>It is ")
+
+
+def test_an_opening_tag_may_be_left_to_the_template() -> None:
+    text = "Done thinking.\n</think>\n\n"
+    found = prompt(R1, {"role": "assistant", "content": text})
+    assert found.text.endswith(f"<assistant><think>\n{text}")
+    assert (found.continued, found.thinking) == ("", False)
+
+
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
@@ -100,7 +168,11 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
     ids=["question", "nothing", "call", "reasoning"],
 )
 def test_what_cannot_go_on_is_answered(last: dict[str, Any]) -> None:
-    assert prompt(templates.CHATML, last) == prompt(templates.CHATML, last, **{CONTINUE: False})
+    """And where it must go on, that is refused."""
+    for template in (templates.CHATML, OTHER_TAGS, OTHERS_TAGS):
+        assert prompt(template, last) == prompt(template, last, **{CONTINUE: False})
+        with pytest.raises(InvalidValueError, match=f"{CONTINUE} is true"):
+            prompt(template, last, **{CONTINUE: REQUIRED})
 
 
 def test_the_tokens_are_those_of_the_models_own_turn(target_model: Model) -> None:
@@ -174,35 +246,91 @@ def test_what_cannot_be_continued_is_refused(
 
 
 def test_a_text_behind_reasoning_goes_on(strict: Served) -> None:
-    """The newline is its own, and no reasoning begins again."""
-    body = {
-        "grammar": 'root ::= "\\n<think>es"',
-        "temperature": 0,
-        "messages": [*QUESTION, THOUGHT],
-    }
+    """The newlines are its own, and no reasoning begins again."""
+    body = {"messages": [*QUESTION, THOUGHT], **ONLY_NEWLINES}
     [choice] = strict.post("/v1/chat/completions", body).json()["choices"]
-    assert choice["message"]["content"] == "\n<think>es"
+    assert choice["message"]["content"] == "\n\n"
     assert "reasoning_content" not in choice["message"]
 
 
-def test_reasoning_goes_on(strict: Served) -> None:
-    body = {
-        "messages": [*QUESTION, {"role": "assistant", "content": "", "reasoning_content": "h"}],
-        "grammar": 'root ::= "\\nm</think>yes"',
-        "temperature": 0,
-    }
-    [choice] = strict.post("/v1/chat/completions", body).json()["choices"]
-    assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == ("\nm", "yes")
+@pytest.mark.parametrize("text", ["It is ", "<think>hm</think>", "<think>hm</think>It is "])
+def test_what_comes_behind_a_text_is_no_reasoning(tmp_path: Path, text: str) -> None:
+    model = write_tiny(tmp_path / "tiny.gguf", "llama", template=templates.STRICT, context=512)
+    messages = [*QUESTION, {"role": "assistant", "content": text}]
+    with localspec.load(model, "none", threads=1) as engine:
+        service = Service(engine, SlotPool(engine, 1, 1), ["m"])
+        for goes_on in (True, False):
+            options = {CONTINUE: goes_on}
+            chat = service.chat(messages, GenerationConfig(), template_options=options)
+            assert (asyncio.run(chat).tags is None) == goes_on
 
 
-def test_a_call_may_follow_a_text_that_goes_on(strict: Served) -> None:
-    call = json.dumps({"name": "look", "arguments": {}})
-    body = {
-        "messages": [*QUESTION, {"role": "assistant", "content": "I look."}],
-        "tools": [{"type": "function", "function": {"name": "look", "parameters": {}}}],
-        "grammar": f"root ::= {json.dumps(f' <tool_call>{call}</tool_call>')}",
-        "temperature": 0,
-    }
+@pytest.mark.parametrize(
+    "last", [{"content": "", "reasoning_content": "h"}, {"content": "<think>h"}], ids=str
+)
+def test_reasoning_goes_on(strict: Served, last: dict[str, str]) -> None:
+    body = {"messages": [*QUESTION, {"role": "assistant", **last}], **ONLY_NEWLINES}
     [choice] = strict.post("/v1/chat/completions", body).json()["choices"]
-    assert choice["finish_reason"] == "tool_calls"
-    assert choice["message"]["tool_calls"][0]["function"]["name"] == "look"
+    assert choice["message"]["reasoning_content"] == "\n\n"
+    assert not choice["message"]["content"]
+
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+CONSTRAINTS: list[dict[str, Any]] = [
+    {"response_format": {"type": "json_object"}},
+    {"grammar": 'root ::= "{}"'},
+    {"tools": [TOOL], "tool_choice": "required"},
+]
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=[*("schema", "grammar", "call")])
+def test_what_a_grammar_describes_is_a_whole_answer(
+    served: Served, constraint: dict[str, Any]
+) -> None:
+    """It does not begin behind a brace that it would write again."""
+    body = {"messages": [*QUESTION, {"role": "assistant", "content": "{"}], "max_tokens": 40}
+
+    def ask(**flags: bool) -> Any:
+        return served.post("/v1/chat/completions", {**body, **constraint, **flags})
+
+    anew = ask(**{CONTINUE: False}).json()["usage"]["prompt_tokens"]
+    assert ask().json()["usage"]["prompt_tokens"] == anew
+    for flag in ({CONTINUE: True}, {"add_generation_prompt": False}):
+        answer = ask(**flag)
+        assert answer.status_code == 400
+        assert "whole answer" in answer.json()["error"]["message"]
+
+
+def test_json_for_claude_is_a_whole_answer(claude: Anthropic) -> None:
+    form = {"type": "json_schema", "schema": {"enum": ["yes"]}}
+    answer = claude.messages.create(
+        model="localspec",
+        max_tokens=40,
+        messages=[*QUESTION, {"role": "assistant", "content": '"y'}],
+        extra_body={"output_config": {"format": form}},
+    )
+    assert json.loads(answer.content[0].text) == "yes"
+
+
+def test_reasoning_that_the_template_does_not_write_is_refused(served: Served) -> None:
+    """Where it was asked for; else the answer begins."""
+    thought = {"role": "assistant", "content": "", "reasoning_content": "hm"}
+    body = {"messages": [*QUESTION, thought], "max_tokens": 4}
+    for path in ("/v1/chat/completions", "/apply-template"):
+        assert served.post(path, body).status_code == 200
+        answer = served.post(path, {**body, CONTINUE: True})
+        assert answer.status_code == 400
+        assert f"{CONTINUE} is true" in answer.json()["error"]["message"]
+
+
+def test_a_named_message_may_be_of_another(served: Served) -> None:
+    """Group chats send the words of another agent last: it goes on only where that is asked for."""
+
+    def prompt(name: str | None, **flags: bool) -> str:
+        last = {"role": "assistant", "content": "Use", **({"name": name} if name else {})}
+        return served.post("/apply-template", {"messages": [*QUESTION, last], **flags}).json()[
+            "prompt"
+        ]
+
+    assert prompt("critic") == prompt(None, **{CONTINUE: False}) != prompt(None)
+    assert prompt("critic", **{CONTINUE: True}) == prompt(None)

@@ -6,14 +6,16 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from localspec.conversation.reasoning import THINK
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Token
 from localspec.generation_config import GenerationConfig
 from localspec.server.asked import Asked
 from localspec.server.reply import Delta, Reply
-from localspec.server.tool_calls import Tool, parser_for
-from localspec.server.tool_calls.families import HARMONY, HERMES
+from localspec.server.tool_calls import Family, Tool, parser_for
+from localspec.server.tool_calls.families import HARMONY, HERMES, LLAMA, PYTHONIC
 from localspec.stats import Stats
 
 
@@ -156,10 +158,53 @@ def test_a_text_in_a_channel_goes_on() -> None:
     }
     marks = HARMONY.marks
     for channel, thought in (("final", ""), ("analysis", "went")):
-        continued = f"<|channel|>{channel}<|message|>"
-        _, deltas = replied(tokens, tags=THINK, continued=continued, marks=marks, **channels)
+        given = {"continued": "I ", "channel": f"<|channel|>{channel}<|message|>"}
+        _, deltas = replied(tokens, tags=THINK, marks=marks, **given, **channels)
         assert "".join(delta.thought for delta in deltas) == thought
         assert said(deltas) == ("went" if not thought else "")
+
+
+def test_reasoning_goes_on_with_its_own_newlines() -> None:
+    tokens = ["\nm", "</think>", "yes"]
+    for continued, thought in (("h", "\nm"), ("", "m"), (" ", "m")):
+        _, deltas = replied(tokens, tags=THINK, thinking=True, continued=continued)
+        assert "".join(delta.thought for delta in deltas) == thought
+        assert said(deltas) == "yes"
+
+
+def test_a_call_may_follow_a_text_that_goes_on() -> None:
+    _, deltas = replied([" ", *CALL[:2]], continued="I look.", **TOOLS)
+    assert [type(event).__name__ for delta in deltas for event in delta.events] == [
+        *("Text", "CallBegun", "Arguments", "CallEnded")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("family", "call", "marked"),
+    [
+        (LLAMA, '{"name": "f", "parameters": {}}', "<|python_tag|>%s"),
+        (PYTHONIC, "[f()]", "```tool_code\n%s\n```"),
+    ],
+    ids=["llama", "pythonic"],
+)
+def test_a_call_without_a_mark_stands_at_the_beginning(
+    family: Family, call: str, marked: str
+) -> None:
+    """Behind a text that goes on it is text; behind reasoning the answer begins."""
+
+    def calls(text: str, **asked: Any) -> int:
+        tools = {"tool_calls": lambda: parser_for(family, [Tool("f")])}
+        _, deltas = replied([text], **tools, **asked)
+        events = [event for delta in deltas for event in delta.events]
+        called = sum(type(event).__name__ == "CallBegun" for event in events)
+        assert said(deltas).strip() == ("" if called else call)
+        return called
+
+    assert calls(call) == calls(call, continued="\n") == 1
+    assert calls(f"</think>{call}", tags=THINK, thinking=True, continued="hm") == 1
+    for continued in ("Here is the JSON:\n", "{", "[", "```"):
+        assert calls(call, continued=continued) == 0
+        assert calls(marked % call, continued=continued) == 1
 
 
 def test_two_calls_in_one_token_are_one_where_one_is_allowed() -> None:
