@@ -46,7 +46,7 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
             driver.close()
         # Textual shows on its screen what is written meanwhile.
         sys.stdout, sys.stderr = output, errors
-        for line in notes.last_words((), app.kept_session):
+        for line in notes.last_words(app.main.outbox.unsent, app.kept_session):
             sys.stderr.write(f"{line}\n")
 
     output, errors = sys.stdout, sys.stderr

@@ -1,13 +1,14 @@
 """Serving: what the process of `localspec serve` does that holds the model."""
 
 import shlex
+from contextlib import suppress
 from time import monotonic
 
 from localspec.cli.main import explaining_errors
 from localspec.cli.output import Output, show_log_as_notes
 from localspec.cli.serve import ServeRequest
 from localspec.engine.engine import load_with
-from localspec.errors import ModelNotFoundError
+from localspec.errors import LocalspecError, ModelNotFoundError
 from localspec.llama import library
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import free_memory
@@ -36,15 +37,21 @@ def _serve(asked: ServeRequest, report: Report, memory_faults: int) -> None:
     output = Output(color=False)
     opened = listen(asked.address)
 
+    def load() -> Service:
+        service = _loaded(asked, memory_faults)
+        with suppress(LocalspecError):  # a worker that is away just now
+            memory = free_memory(service.engine.model.placement)
+            report.placed(on_gpus=memory.spares_main_memory)
+        return service
+
     def ready(service: Service) -> None:
-        memory = free_memory(service.engine.model.placement)
-        report.ready(on_gpus=memory.spares_main_memory)
+        report.ready()
         for line in _greeting(service, asked):
             output.note(line)
 
     try:
         serve(
-            lambda: _loaded(asked, memory_faults),
+            load,
             asked.address,
             opened,
             ready=ready,

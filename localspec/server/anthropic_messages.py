@@ -8,6 +8,7 @@ from secrets import token_hex
 from typing import Any
 
 from localspec.generation_config import GenerationConfig
+from localspec.server.asked import Asked
 from localspec.server.chat_prompt import CONTINUE
 from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
@@ -175,9 +176,10 @@ async def count(request: MessagesRequest, service: Service) -> JSON:
 
 
 class _Blocks:
-    """The content blocks of an answer, as they grow."""
+    """The content blocks of an answer, as they grow. continues: whether it goes on with a text."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, continues: bool) -> None:
+        self._continues = continues
         self.blocks: list[JSON] = []
         self._json: list[str] = []
 
@@ -190,7 +192,8 @@ class _Blocks:
                 yield self._delta({"type": "thinking_delta", "thinking": text})
             case Text(text):
                 # Models end their reasoning, and begin calls, with empty lines.
-                if text.strip() or (self.blocks and self.blocks[-1]["type"] == "text"):
+                begins = not (self.blocks and self.blocks[-1]["type"] == "text")
+                if text.strip() or not begins or (self._continues and not self.blocks):
                     yield from self._begin("text", {"text": ""})
                     self.blocks[-1]["text"] += text
                     yield self._delta({"type": "text_delta", "text": text})
@@ -249,6 +252,11 @@ def _parsed(text: str) -> JSON:
     return found if isinstance(found, dict) else {}
 
 
+def _continues(asked: Asked) -> bool:
+    """Whether the answer goes on with a text, whose spaces are a part of it."""
+    return bool(asked.continued) and not asked.thinking
+
+
 async def complete(request: MessagesRequest, service: Service) -> JSON:
     """The whole answer."""
     asked = await service.chat(
@@ -257,7 +265,7 @@ async def complete(request: MessagesRequest, service: Service) -> JSON:
         tools=request.tools,
         template_options=request.template_options,
     )
-    blocks = _Blocks()
+    blocks = _Blocks(continues=_continues(asked))
     async with service.reply(asked) as reply:
         async with reply.deltas() as deltas:
             async for delta in deltas:
@@ -283,7 +291,7 @@ async def events(request: MessagesRequest, service: Service) -> AsyncGenerator[s
         tools=request.tools,
         template_options=request.template_options,
     )
-    blocks, begun = _Blocks(), False
+    blocks, begun = _Blocks(continues=_continues(asked)), False
     async with service.reply(asked) as reply:
         async with reply.deltas() as deltas:
             async for delta in deltas:

@@ -33,10 +33,12 @@ from localspec.utils.format import printable
 
 # The last words of a child: lines of its last seconds, or of those before its last line.
 _LAST_SECONDS = 10.0
+# So long an end may take; lines that are older are not about it.
+_LONGEST_END = 300.0
 _MOST_LINES, _LONGEST_LINE = 20, 200
 # How long to wait for what was written last.
 _COPY_SECONDS = 5.0
-_SIGINT, _SIGKILL = int(signal.SIGINT), int(getattr(signal, "SIGKILL", 0))
+_SIGINT = int(signal.SIGINT)
 # Signals that ask for the end, and the exit code of a Ctrl-C on Windows.
 _WISHES = {
     -int(getattr(signal, name))
@@ -46,7 +48,7 @@ _WISHES = {
 # What shells add to the number of a signal, and the sum for Ctrl-C.
 _SIGNALLED, INTERRUPTED = 128, 130
 # The server's own log begins with the time, and other lines of localspec with its name.
-_OWN_LINE = re.compile(r'\d{4}-\d\d-\d\d |\{"time"|localspec: ')
+_OWN_LINE = re.compile(r'\d{4}-\d\d-\d\d |\{"time"|localspec: (?!error: )')
 
 
 class Report:
@@ -55,9 +57,13 @@ class Report:
     def __init__(self, channel: IO[str]) -> None:
         self._channel = channel
 
-    def ready(self, *, on_gpus: bool) -> None:
-        """The server answers. on_gpus: whether what it needs most of is the memory of GPUs."""
-        self._send({"state": "ready", "on_gpus": on_gpus})
+    def placed(self, *, on_gpus: bool) -> None:
+        """The model is loaded. on_gpus: whether what has no room there is in main memory."""
+        self._send({"state": "placed", "on_gpus": on_gpus})
+
+    def ready(self) -> None:
+        """The server answers."""
+        self._send({"state": "ready"})
 
     def signalled(self) -> None:
         """It has got a signal that asks for the end."""
@@ -73,7 +79,7 @@ class Report:
 
     def _send(self, said: dict[str, object]) -> None:
         # A parent that is gone needs no report.
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, RuntimeError):  # the last in a handler of signals
             self._channel.write(json.dumps(said) + "\n")
             self._channel.flush()
 
@@ -121,7 +127,7 @@ class ServerExit(ChildExit):
 
         A system that ends programs needs main memory, to which a smaller plan of GPUs would add.
         """
-        killed = self.exit_code == -_SIGKILL and not self.on_gpus
+        killed = self.signal_name == "SIGKILL" and not self.on_gpus
         return killed or lack_of_memory.is_said_in(self.output + self.errors)
 
     @property
@@ -143,14 +149,14 @@ class ServerExit(ChildExit):
 class ServerChild(Closing):
     """A running child; use it in a `with`, which kills it.
 
-    ready: whether it has become ready. signals: how many it has got. Raises OSError where no
-    process can be started.
+    on_gpus: as of the one before, until it says so itself. ready: whether it has become ready.
+    signals: how many it has got. Raises OSError where no process can be started.
     """
 
-    def __init__(self, job: Job, memory_faults: int) -> None:
+    def __init__(self, job: Job, memory_faults: int, *, on_gpus: bool) -> None:
         self.ready = False
         self.signals = 0
-        self._on_gpus = self._has_ended = False
+        self._on_gpus, self._has_ended = on_gpus, False
         self._logged, self._written = _LastLines(), _LastLines()
         with _holding_interrupts():  # until it can answer them
             self._process = subprocess.Popen(
@@ -211,8 +217,10 @@ class ServerChild(Closing):
             _copy(line)
             return
         match state:
+            case "placed":
+                self._on_gpus = said["on_gpus"]
             case "ready":
-                self.ready, self._on_gpus = True, said["on_gpus"]
+                self.ready = True
             case "signalled":
                 self.signals += 1
             case "ended":
@@ -248,7 +256,7 @@ class _LastLines:
     def text(self) -> str:
         """Those of the last seconds. The process itself may end long after, with a core dump."""
         lines = [*self._lines]
-        begin = lines[-1][0] - _LAST_SECONDS if lines else 0.0
+        begin = max(lines[-1][0] - _LAST_SECONDS, monotonic() - _LONGEST_END) if lines else 0.0
         return "\n".join(line for moment, line in lines if moment > begin)
 
 

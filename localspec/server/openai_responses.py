@@ -332,14 +332,19 @@ async def _lines(
         template_options=request.template_options,
     )
     async with service.reply(asked) as reply:
-        async with reply.deltas() as deltas:
-            async for delta in deltas:
-                # Not earlier: what fails before the first token has a status of its own.
-                for line in answer.begin():
-                    yield line
-                for event in delta.events:
-                    for line in answer.add(event):
+        try:
+            async with reply.deltas() as deltas:
+                async for delta in deltas:
+                    # Not earlier: what fails before the first token has a status of its own.
+                    for line in answer.begin():
                         yield line
+                    for event in delta.events:
+                        for line in answer.add(event):
+                            yield line
+        finally:
+            # A client may refer to what it has got of an answer that it has stopped.
+            if request.store:
+                stored.add_items(answer.items)
         for line in (*answer.begin(), *answer.end(reply)):
             if request.store:
                 whole = line[1].get("response")

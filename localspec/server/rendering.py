@@ -42,10 +42,8 @@ def render_chat(
     effort = options.get(_EFFORT)
     if not isinstance(effort, Effort):
         return write(effort)
-    if (template, effort) in _levels:
-        return write(_levels[template, effort])
     try:
-        return write(effort)
+        return write(_levels.get((template, effort), str(effort)))
     except TemplateRefusedError as refusal:
         level, text = _instead(effort, write, refusal)
     used = f"{level} is used" if level else "no level is given"

@@ -1,7 +1,7 @@
 """StoredResponses: the last answers of /v1/responses, which a client may refer to by their ids."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from localspec.server.errors import JSON, ApiError
@@ -25,7 +25,11 @@ class StoredResponses:
     def add(self, messages: list[Mapping[str, Any]], response: JSON) -> None:
         """Keep an answer; the oldest ones are forgotten."""
         self._responses.add(response["id"], (messages, response))
-        for item in response.get("output", ()):
+        self.add_items(response.get("output", ()))
+
+    def add_items(self, items: Iterable[JSON]) -> None:
+        """Keep the items of an answer, which may have been stopped."""
+        for item in items:
             self._items.add(item["id"], item)
 
     def conversation(self, name: str) -> list[Mapping[str, Any]]:

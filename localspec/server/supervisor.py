@@ -23,6 +23,8 @@ log = logging.getLogger("localspec.server")
 
 # Faults that are older say nothing about the next one.
 _RECENT_SECONDS = 600.0
+# What took memory then may be gone a day later.
+_LACK_SECONDS = 86400.0
 # Until the next start behind the only recent fault; twice as long with each further one, but no
 # longer than that.
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 30.0
@@ -37,23 +39,30 @@ _POLL_SECONDS = 0.1
 class Faults:
     """What has ended the processes of a server so far, and what follows from that.
 
-    were_ready: whether any of them had become ready. of_memory: how many ended for lack of memory.
+    were_ready: whether any of them had become ready. on_gpus: whether the last one was.
     """
 
     def __init__(self) -> None:
-        self.were_ready = False
-        self.of_memory = 0
+        self.were_ready = self.on_gpus = False
+        self._of_memory: deque[float] = deque()
         self._recent: deque[float] = deque()
         self._failed_starts = 0
 
     def add(self, now: float, *, ready: bool, lacked_memory: bool) -> None:
         """Note a fault, or a start that failed. now: in seconds. ready: whether it became ready."""
         self._recent.append(now)
-        while self._recent[0] < now - _RECENT_SECONDS:
-            self._recent.popleft()
+        if lacked_memory:
+            self._of_memory.append(now)
+        for found, seconds in ((self._recent, _RECENT_SECONDS), (self._of_memory, _LACK_SECONDS)):
+            while found and found[0] < now - seconds:
+                found.popleft()
         self._failed_starts = 0 if ready else self._failed_starts + 1
         self.were_ready |= ready
-        self.of_memory += lacked_memory
+
+    @property
+    def of_memory(self) -> int:
+        """How many ended for lack of memory, of the last day."""
+        return len(self._of_memory)
 
     @property
     def delay(self) -> float:
@@ -82,6 +91,7 @@ def supervise(job: Job) -> int:
     with _Signals() as signals:
         while True:
             ended = _done(job, faults, signals)
+            faults.on_gpus = ended.on_gpus
             if signals.received:
                 return ended.code if ended.ready else signals.code
             has_failed = faults.were_ready and not ended.ready and ended.code != 0
@@ -106,12 +116,16 @@ def supervise(job: Job) -> int:
 def _done(job: Job, faults: Faults, signals: "_Signals") -> ServerExit:
     """Do the job in a child; return how that ended."""
     try:
-        with ServerChild(job, faults.of_memory) as child, signals.sent_on_to(child):
+        with (
+            ServerChild(job, faults.of_memory, on_gpus=faults.on_gpus) as child,
+            signals.sent_on_to(child),
+        ):
             return child.wait()
     except OSError as error:
         if not faults.were_ready:
             raise
-        return ServerExit(1, "", f"no process can be started: {error.strerror or error}")
+        what = f"no process can be started: {error.strerror or error}"
+        return ServerExit(1, "", what, on_gpus=faults.on_gpus)
 
 
 class _Signals(Closing):

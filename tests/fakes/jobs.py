@@ -40,7 +40,8 @@ class Faulty:
         if number in self.failed:
             return 5
         if number <= self.ready:
-            report.ready(on_gpus=self.on_gpus)
+            report.placed(on_gpus=self.on_gpus)
+            report.ready()
         if number > self.faults:
             return self.code
         if self.logged:
@@ -75,7 +76,7 @@ class Patient:
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, handle)
         if self.ready:
-            report.ready(on_gpus=False)
+            report.ready()
         self.found.write_text(f"{os.getpid()}\n")
         while not counted:
             time.sleep(0.05)

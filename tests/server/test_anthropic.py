@@ -18,7 +18,10 @@ from pydantic import TypeAdapter
 from localspec.engine.engine import Engine
 from localspec.generation_config import GenerationConfig
 from localspec.server import anthropic_messages
+from localspec.server.anthropic_messages import _Blocks
+from localspec.server.asked import Asked
 from localspec.server.fields import Fields
+from localspec.server.tool_calls import Text
 from localspec.stats import Stats
 
 MODEL = "terminal-9m-q8_0"
@@ -104,8 +107,8 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
     async def reply(_asked: Any) -> Any:
         yield Nothing()
 
-    async def chat(*_given: Any, **_options: Any) -> Any:
-        return None
+    async def chat(*_given: Any, **_options: Any) -> Asked:
+        return Asked((), GenerationConfig())
 
     service: Any = SimpleNamespace(
         name=MODEL, usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512),
@@ -189,3 +192,12 @@ def test_the_client_raises_its_own_errors(claude: Anthropic, served: Served) -> 
     with pytest.raises(anthropic.NotFoundError):
         ask(claude, model="claude-9")
     assert httpx.get(f"{served.url}/v1/messages").status_code == 405
+
+
+@pytest.mark.parametrize("continues", [True, False])
+def test_spaces_in_front_are_a_part_of_a_text_that_goes_on(continues: bool) -> None:
+    blocks = _Blocks(continues=continues)
+    for text in ("\n", "    ", "return 1"):
+        _ = [*blocks.add(Text(text))]
+    [block] = blocks.blocks
+    assert block["text"] == ("\n    return 1" if continues else "return 1")

@@ -132,3 +132,16 @@ def test_a_level_that_is_refused_now_and_then_is_given_otherwise() -> None:
     longer = [*QUESTION, {"role": "assistant", "content": "a"}, *QUESTION]
     assert render_chat(chat, longer, None, options) == "medium"
     assert render_chat(chat, QUESTION, None, options) == "high"
+
+
+def test_a_level_that_stood_in_before_may_be_refused_later() -> None:
+    """`high` always, and `medium` in longer conversations."""
+    refuses = (
+        "{% if reasoning_effort == 'high' or"
+        " (messages | length > 1 and reasoning_effort == 'medium') %}{{ raise_exception('no') }}"
+    )
+    chat = model(refuses + "{% endif %}{{ reasoning_effort }}")
+    [options, *_] = options_of_all("high")
+    longer = [*QUESTION, {"role": "assistant", "content": "a"}, *QUESTION]
+    assert render_chat(chat, QUESTION, None, options) == "medium"
+    assert render_chat(chat, longer, None, options) == "xhigh"

@@ -104,6 +104,15 @@ def test_items_of_earlier_answers_may_be_named(client: OpenAI) -> None:
             assert named.output_text == chained.output_text
 
 
+def test_an_item_of_an_answer_that_was_stopped_may_be_named(client: OpenAI, served: Served) -> None:
+    stream = client.responses.create(model=MODEL, input=TEXT, stream=True, temperature=0)
+    name = next(each.item.id for each in stream if each.type == "response.output_item.added")
+    stream.close()
+    served.wait_until_free()
+    reference: Any = {"type": "item_reference", "id": name}
+    assert ask(client, input=[*QUESTION, reference, *QUESTION], max_output_tokens=16).output
+
+
 def test_an_item_that_is_not_there_is_said(client: OpenAI) -> None:
     reference: Any = {"type": "item_reference", "id": "msg_x"}
     with pytest.raises(openai.NotFoundError, match="there is no item msg_x") as raised:

@@ -203,6 +203,8 @@ def test_delays_grow_and_are_forgotten() -> None:
     faults.add(2000, ready=True, lacked_memory=False)
     assert faults.delay == 1
     assert faults.of_memory == 2
+    faults.add(90_000, ready=True, lacked_memory=False)
+    assert faults.of_memory == 0
 
 
 def test_what_is_a_fault() -> None:

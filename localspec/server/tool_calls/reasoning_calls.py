@@ -4,7 +4,9 @@ Some models (Qwen3.5 and newer) now and then call a tool without a closing tag b
 middle of reasoning is only a thought about one: calls count where the model ends with them.
 """
 
-from localspec.server.tool_calls.events import CallEnded, Event, Text, joined
+from dataclasses import replace
+
+from localspec.server.tool_calls.events import CallEnded, Event, Reasoning, Text, joined
 from localspec.server.tool_calls.parser import CallParser
 
 
@@ -41,7 +43,10 @@ class ReasoningCalls:
         self._read(self._parser.finish())
         ends = [event for event in self._calls if isinstance(event, CallEnded)]
         if ends and all(end.complete for end in ends):
-            return "", joined(self._calls)
+            # Those that were only thoughts have numbers, too.
+            first = ends[0].index
+            calls = [each for each in joined(self._calls) if not isinstance(each, Text | Reasoning)]
+            return "", [replace(each, index=each.index - first) for each in calls]
         return self._held, []
 
     def _read(self, events: list[Event]) -> None:

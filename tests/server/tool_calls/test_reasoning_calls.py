@@ -53,6 +53,16 @@ def test_calls_at_the_end_count(family: Family, call: str, size: int) -> None:
 
 
 @each_family
+def test_calls_that_count_have_numbers_from_0(family: Family, call: str) -> None:
+    """Whatever was only thought of before."""
+    thought, events = read(family, f"{call} hmm, no.\n{call}\n{call}")
+    assert thought.endswith("hmm, no.\n")
+    begun = [event.index for event in events if isinstance(event, CallBegun)]
+    assert begun == [0, 1]
+    assert {event.index for event in events if isinstance(event, Arguments)} == {0, 1}
+
+
+@each_family
 def test_what_is_no_call_at_the_end_stays_reasoning(family: Family, call: str) -> None:
     for text in (
         "I look.",
