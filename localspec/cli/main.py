@@ -118,10 +118,9 @@ class Commands(click.Group):
             raise
         except ModelNotFoundError as error:
             defaults = (ctx.default_map or {}).get(ctx.invoked_subcommand or "")
-            told = error if defaults is None else defaults.with_origin(error)
-            if told is error:
-                raise
-            raise told from error
+            if defaults is not None:
+                defaults.raise_with_origin(error)
+            raise
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:

@@ -59,10 +59,9 @@ def _serve(asked: ServeRequest, report: Report, memory_faults: int) -> None:
             progress=_LoadingNotes(output, asked.address.url),
         )
     except ModelNotFoundError as error:
-        told = asked.defaults.with_origin(error) if asked.defaults else error
-        if told is error:
-            raise
-        raise told from error
+        if asked.defaults is not None:
+            asked.defaults.raise_with_origin(error)
+        raise
 
 
 def _loaded(asked: ServeRequest, memory_faults: int) -> Service:

@@ -161,14 +161,13 @@ class CommandDefaults(Mapping[str, Any]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def with_origin(self, error: ModelNotFoundError) -> ModelNotFoundError:
-        """Return the error with where its model or drafter was set, if it was."""
+    def raise_with_origin(self, error: ModelNotFoundError) -> None:
+        """Raise the error with where its model or drafter was set, if it was set."""
         for name in ("model", "draft"):
             value = self._known.get(name)
             if value and any(each in str(error) for each in _models(str(value))):
                 source = self._settings.find(name).source
-                return ModelNotFoundError(f"{error} ({name}: {source})")
-        return error
+                raise ModelNotFoundError(f"{error} ({name}: {source})") from error
 
     def _value(self, name: str) -> Value | None:
         if name in ("model", "draft") and self._has_own_model():

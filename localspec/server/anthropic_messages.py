@@ -104,10 +104,11 @@ def _system(body: Fields) -> Iterator[Mapping[str, Any]]:
 
 
 def _messages(body: Fields) -> Iterator[Mapping[str, Any]]:
-    require_readable(body.objects("messages"))
-    found = False
-    for message in body.objects("messages"):
-        found = True
+    given = [*body.objects("messages")]
+    if not given:
+        raise ApiError(400, "messages is empty; send one at least", param="messages")
+    require_readable(given)
+    for message in given:
         role = message.text("role")
         if role not in ("user", "assistant", "system"):
             raise message.wrong("role", "user or assistant")
@@ -115,8 +116,6 @@ def _messages(body: Fields) -> Iterator[Mapping[str, Any]]:
             yield {"role": role, "content": message.values["content"]}
         else:
             yield from _blocks(message, role)
-    if not found:
-        raise ApiError(400, "messages is empty; send one at least", param="messages")
 
 
 def _blocks(message: Fields, role: str) -> Iterator[Mapping[str, Any]]:

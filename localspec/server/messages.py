@@ -29,11 +29,11 @@ _SPEAKERS = ("user", "assistant", "function_call", "custom_tool_call", *_RESULTS
 
 def messages_of(body: Fields) -> list[Mapping[str, Any]]:
     """Read `messages`. Raises ApiError."""
-    require_readable(body.objects("messages"))
-    found = [_message(each) for each in body.objects("messages")]
-    if not found:
+    given = [*body.objects("messages")]
+    if not given:
         raise ApiError(400, "messages is empty; send one at least", param="messages")
-    return found
+    require_readable(given)
+    return [_message(each) for each in given]
 
 
 def _message(given: Fields) -> Mapping[str, Any]:

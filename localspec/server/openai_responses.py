@@ -341,10 +341,11 @@ async def _lines(
                     for event in delta.events:
                         for line in answer.add(event):
                             yield line
-        finally:
+        except BaseException:
             # A client may refer to what it has got of an answer that it has stopped.
             if request.store:
                 stored.add_items(answer.items)
+            raise
         for line in (*answer.begin(), *answer.end(reply)):
             if request.store:
                 whole = line[1].get("response")

@@ -137,7 +137,7 @@ class Service:
         family, tags = family_of(template), tags_for(template)
         self._require_short(sum(len(str(each.get("content") or "")) for each in messages))
         if tools.must_call or settings.schema is not None or settings.grammar is not None:
-            template_options = _begins(template_options)
+            template_options = _without_continuing(template_options)
         read = await self.rendered(
             messages,
             tools=tools.given if tools.offered else None,
@@ -160,14 +160,13 @@ class Service:
                 self._constrained, settings, family, tools, tags if reasons else None, thinking
             )
         await self._begin_grammar(settings)
-        channel = read.header if family.always_read else ""
         asked = Asked(
             prompt,
             settings,
             None if has_reasoned else tags,
             thinking,
             continued=read.continued or "",
-            channel="" if read.continued is None else channel,
+            channel=read.header if family.always_read else "",
             wordings=wordings,
         )
         if not tools.offered and not family.always_read:
@@ -353,7 +352,7 @@ class Service:
             raise too_long(f"{characters} characters, and the context holds {context} tokens")
 
 
-def _begins(template_options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_continuing(template_options: Mapping[str, Any]) -> Mapping[str, Any]:
     """The options of an answer that a grammar describes, which is a whole one."""
     if template_options.get(CONTINUE) == REQUIRED:
         raise InvalidValueError(
