@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes.pycode import PYCODE, make_known
+from fakes.share import choose_share, describe, take_share
 from fakes.smoke_tests import ForkedSmokeTests
 from hypothesis import settings
 
@@ -29,9 +30,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Hide NVIDIA GPUs: many tests expect a processor's digits, threads and memory."""
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    choose_share(config)
+
+
+def pytest_report_header() -> str:
+    return describe()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    taken = take_share(items)
+    here = set(taken)
+    config.hook.pytest_deselected(items=[item for item in items if item not in here])
+    items[:] = taken
 
 
 @pytest.fixture(scope="session", autouse=True)
