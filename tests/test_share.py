@@ -1,4 +1,4 @@
-"""What a run of everything takes: each test in some share, and something of each test in every one."""
+"""What a run of everything takes: a part of each test, and each part in some run."""
 
 import subprocess
 import sys

@@ -17,7 +17,7 @@ from localspec.generation_config import GenerationConfig
 from localspec.sampling.keyed_hash import derive_seed
 from localspec.stats import Stats
 from localspec.utils.closing import Closing
-from localspec.utils.format import excerpt
+from localspec.utils.format import excerpt, format_bytes
 from localspec.utils.stop_flag import StopFlag
 
 
@@ -230,8 +230,12 @@ class Answer(Closing, Iterator[Event]):
         return replace(settings, seed=seed, max_tokens=self._tokens_left, min_tokens=least)
 
     def _reevaluated_line(self, tokens: int) -> str:
-        kind = self._slot.target.rollback.value
-        return f"{tokens} tokens were evaluated again: this model's cache can forget {kind}"
+        target = self._slot.target
+        line = f"{tokens} tokens were evaluated again: this model's cache can forget "
+        if refused := target.memory.marks.refused:
+            size = format_bytes(refused)
+            return f"{line}{target.rollback.value}, and memory has no room for copies of {size}"
+        return line + target.rollback.value
 
     def _piece(self, token: Token) -> Piece:
         if self.turn is None:

@@ -12,7 +12,7 @@ from localspec.llama import extra_buffers, library, rpc, unfit_gpus
 from localspec.llama.devices import cpu_features, devices
 from localspec.loading.config import RuntimeConfig, threads_for
 from localspec.loading.gpu_check import check_gpus
-from localspec.memory.available import host_memory
+from localspec.utils.host_memory import host_memory
 
 _PROMPT = "How do I list files by size?"
 _OPTIONS: GenerationOptions = {"max_tokens": 16, "seed": 6, "ignore_eos": True, "depth": 4}

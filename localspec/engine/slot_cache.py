@@ -10,6 +10,8 @@ from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
 
 STATE, _MARK = "state", "mark"
+# Of a text's marks no more is saved, beside one.
+_MOST_MARK_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,11 @@ class SlotCache:
         return self.of_drafter and self.sequence.model.is_lost
 
     def states(self) -> Mapping[str, State]:
-        """What is saved: the text's state, and its marks."""
+        """What is saved: the text's state, and its latest marks."""
         text = self.sequence
         return {STATE: text.state()} | {
             f"{_MARK} {length}": State(tuple(text.tokens[:length]), data)
-            for length, data in sorted(text.memory.marks.items())
+            for length, data in text.memory.marks.latest(_MOST_MARK_BYTES)
         }
 
     def restore(self, states: Mapping[str, State]) -> bool:

@@ -22,21 +22,20 @@ answer can be regenerated and a question edited, and where a prompt leaves what 
 so that the next one can leave it there too. Other texts take it. Sliding windows have marks too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Protocol
 
 import llama_cpp
 import numpy as np
 
+from localspec.llama.marks import Marks
 from localspec.llama.model import Model
 from localspec.llama.state import Copy, pointer_to
 
 # Where the library makes snapshots of the state, drafts up to this length need no checkpoint. Each
 # snapshot takes as much memory as the state, and makes every pass a little slower.
 SNAPSHOTS = 8
-# Marks are in main memory, in addition to the memory planned for the KV cache.
-MAX_MARKS, MAX_MARK_BYTES = 16, 256 * 2**20
 # Flags of the library's state functions. PARTIAL_ONLY: without full attention, which can be cut.
 # ON_DEVICE: not copied to main memory; the library keeps a single such copy.
 _EVERYTHING, _PARTIAL_ONLY, _ON_DEVICE = 0, 1, 2
@@ -54,30 +53,6 @@ class Rollback(Enum):
     BOUNDED = "a few tokens of the last pass"
     FULL = "what came after a checkpoint"
     NOTHING = "only everything at once"
-
-
-class _Marks(dict[int, Copy]):
-    """Copies of states by their number of tokens, added in ascending order."""
-
-    @property
-    def longest(self) -> int:
-        return max(self, default=0)
-
-    def longest_within(self, length: int) -> int:
-        return max((each for each in self if each <= length), default=0)
-
-    def evict_for(self, size: int) -> bool:
-        """Drop the oldest until a mark of `size` bytes fits; False if it can never fit."""
-        if not 0 < size <= MAX_MARK_BYTES:
-            return False
-        total = sum(copy.size for copy in self.values())
-        while len(self) >= MAX_MARKS or total + size > MAX_MARK_BYTES:
-            total -= self.pop(min(self)).size
-        return True
-
-    def drop_beyond(self, length: int) -> None:
-        for longer in [each for each in self if each > length]:
-            del self[longer]
 
 
 class Owner(Protocol):
@@ -120,7 +95,7 @@ class Memory:
         self._within_snapshots = 0
         self._length_unsure = False
         self._checkpoint: tuple[int, Copy] | None = None
-        self._marks = _Marks()
+        self._marks = Marks()
         # (length, oldest token) of a restored state: texts this long or longer need no older token.
         self._reach = (0, 0)
 
@@ -170,15 +145,15 @@ class Memory:
     def mark(self) -> None:
         """Keep a copy of the present state until the cache is cut to less.
 
-        This does nothing if the cache can be cut anywhere, or if one copy exceeds the limit.
+        This does nothing if the cache can be cut anywhere, or if main memory is too small.
         """
         slides = self.kind is Rollback.PARTIAL and self._window
         if not (self._copies_states or slides) or not self.length or self.length in self._marks:
             return
-        if self._marks.evict_for(self._size(_PARTIAL_ONLY)):
+        if self._marks.make_room(self._size(_PARTIAL_ONLY)):
             copy = self._copy(_PARTIAL_ONLY)
             if copy is not None:
-                self._marks[self.length] = copy
+                self._marks.add(self.length, copy)
 
     def cut(self, length: int) -> int:
         """Cut to at most `length` tokens; returns how many are left, which may be fewer."""
@@ -255,14 +230,14 @@ class Memory:
         return self._marks.longest_within(length)
 
     @property
-    def marks(self) -> Mapping[int, Copy]:
-        """The marks by their number of tokens."""
+    def marks(self) -> Marks:
+        """The copies of states that are kept."""
         return self._marks
 
     def add_mark(self, length: int, copy: Copy) -> None:
         """Add a mark that an earlier text with the same beginning had, if there is room."""
-        if length <= self.length and self._marks.evict_for(copy.size):
-            self._marks[length] = copy
+        if length <= self.length and self._marks.make_room(copy.size):
+            self._marks.add(length, copy)
 
     def take_mark(self, other: "Memory", length: int) -> bool:
         """Take the first `length` tokens of another text of the context, which has a mark there.
@@ -276,7 +251,7 @@ class Memory:
         self._copy_id(other.seq_id, self.seq_id, 0, length)
         if self._load_state(copy, _PARTIAL_ONLY) and self._remove_from(length):
             self._note_reach(length)
-            self._marks[length] = copy
+            self._marks.add(length, copy)
             self.length, self._length_unsure = length, False
             return True
         self.clear()

@@ -96,10 +96,10 @@ def remembered(
     """Return the stored profile of these files on this machine, or None.
 
     drafters: the files of draft models, by the drafter's name. ways: as in Measured, of those that
-    have one. snapshots: those that the target's cache makes; None: with them or without.
+    have one. snapshots: those that the target's cache makes; None: however many.
     """
     with suppress(OSError):  # a model file is gone
-        for each in (0, SNAPSHOTS) if snapshots is None else (snapshots,):
+        for each in range(SNAPSHOTS + 1) if snapshots is None else (snapshots,):
             if found := _usable(_file(target, [*drafters.values()], runtime, ways, each), drafters):
                 return found
     return None

@@ -74,6 +74,11 @@ class FoundDrafters:
         return any(each.spec.is_inside for each in self.drafters)
 
     @property
+    def has_heads(self) -> bool:
+        """Whether heads of any kind draft, inside the target or beside it."""
+        return self.inside or any(each.head or each.matrices for each in self.drafters)
+
+    @property
     def models(self) -> tuple[Facts, ...]:
         """The facts of all draft models and heads that run in a cache of their own."""
         return tuple(each.facts for each in self.drafters if each.facts and not each.matrices)

@@ -85,8 +85,8 @@ def _memory_request(
         flash_attention=runtime.flash,
         swa_full=runtime.reproducible,
         # Snapshots make drafts cheaper and plain passes a little slower, so they are used only for
-        # named drafters and heads inside; otherwise checkpoints are used.
-        snapshots=SNAPSHOTS if found.inside or not (request.auto or request.is_off) else 0,
+        # heads and for named drafters; otherwise checkpoints are used.
+        snapshots=SNAPSHOTS if found.has_heads or not (request.auto or request.is_off) else 0,
         branches=further_branches(found, runtime),
         matrix_heads=found.matrix_heads,
         target_loaded=shareable(weights, found) is not None,

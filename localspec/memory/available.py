@@ -1,9 +1,7 @@
 """Free memory: how many bytes this process can still allocate on each device."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import psutil
 
@@ -11,11 +9,8 @@ from localspec.llama.devices import INTEGRATED_GPU, Device, devices, usual_gpus
 from localspec.llama.placement import DEFAULT, Placement
 from localspec.llama.workers import connect
 from localspec.llama.workers import free_memory as worker_memory
-from localspec.utils.cgroups import group_folders, read_file
 from localspec.utils.format import format_bytes
-
-if sys.platform != "win32":
-    import resource
+from localspec.utils.host_memory import host_memory
 
 # llama.cpp's name for the processor and its main memory.
 HOST = "CPU"
@@ -148,34 +143,3 @@ def _free_on(gpu: Device, host: int) -> int:
         return free
     # It computes in main memory, but for what the system never sees of it.
     return min(free, host + max(0, gpu.total - psutil.virtual_memory().total))
-
-
-def host_memory() -> int:
-    """Return the free bytes of main memory, within the limits of the container and the process."""
-    return min([psutil.virtual_memory().available, *_container(), *_process()])
-
-
-def _container() -> list[int]:
-    """Return what is free within each limited control group of this process."""
-    return [left for group in group_folders() if (left := _left(group)) is not None]
-
-
-def _left(group: Path) -> int | None:
-    try:
-        most, used = int(read_file(group / "memory.max")), int(read_file(group / "memory.current"))
-    except ValueError:
-        return None  # "max", or no such file
-    lines = read_file(group / "memory.stat").splitlines()
-    stat: Mapping[str, str] = dict(line.split(maxsplit=1) for line in lines)
-    # The cache of files is freed when memory is needed.
-    return most - used + int(stat.get("inactive_file", 0))
-
-
-def _process() -> list[int]:
-    """Return what is free within `ulimit -v`, if that is set."""
-    if sys.platform == "win32":
-        return []
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if most == resource.RLIM_INFINITY:
-        return []
-    return [most - psutil.Process().memory_info().vms]

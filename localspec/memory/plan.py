@@ -1,12 +1,12 @@
 """Memory plan: what of two models and their caches fits in memory, before any of it is loaded.
 
-Where the request does not fit, these are given up in this order: the drafter's place beside its
-target, for another GPU; where a GPU is short, a part of the context that nobody asked for, as what
-leaves a GPU is several times as slow; the drafter's place on a GPU; a drafter that nobody asked
-for, or, of a drafter that the user asked for, the precision of its cache; the target's place on the
-devices, first of experts, then of layers; then more of the context. What the user named stays.
-Where main memory is short, nothing is moved into it; GPUs that compute in it (those in processors,
-Apple's) share what is free there.
+Where the request does not fit, these are given up in this order: snapshots of the target's state,
+but for a few; the drafter's place beside its target, for another GPU; where a GPU is short, a part
+of the context that nobody asked for, as what leaves a GPU is several times as slow; the drafter's
+place on a GPU; a drafter that nobody asked for, or, of a drafter that the user asked for, the
+precision of its cache; the target's place on the devices, first of experts, then of layers; then
+more of the context. What the user named stays. Where main memory is short, nothing is moved into
+it; GPUs that compute in it (those in processors, Apple's) share what is free there.
 Weights count in full although they are mapped from their file: llama.cpp repacks most of them,
 which takes a copy, and reads the others for every token.
 """

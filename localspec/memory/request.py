@@ -47,8 +47,8 @@ class MemoryPlan:
     context: tokens of text. no_drafter: why the drafter is left out, if it is. notes: what else is
     less than requested, and why, one line each. needed: bytes that the whole request takes, on all
     devices together. refusal: why nothing fits and what to do, in one line; None where this fits.
-    snapshots: as requested, or 0 without the drafter. texts: for how many the caches have room.
-    placement, drafter_placement: as in RuntimeConfig.
+    snapshots: as requested, fewer, or 0 without the drafter. texts: for how many the caches have
+    room. placement, drafter_placement: as in RuntimeConfig.
     """
 
     context: int

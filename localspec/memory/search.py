@@ -22,6 +22,8 @@ _CONTEXT_STEP = 256
 _SMALLER_KV_TYPE = "q8_0"
 # A context of at least so many tokens is worth more on a GPU than a longer one beside it.
 _LEAST_ON_GPU = 4096
+# With fewer snapshots, deeper drafts copy the state first.
+_FEWER_SNAPSHOTS = (4, 2)
 # With this many times the estimate free, the estimate is enough, and the library is not asked.
 _AMPLE = 2
 # A request for this many times the free memory is refused without asking the library.
@@ -79,8 +81,25 @@ class Search:
         requested = replace(requested, needed=self._needed(requested).total())
         for plan in self._plans(requested):
             if not self._shortage(plan):
+                plan = self._with_snapshots(plan, requested)
                 return self._with_crowding(self._for_several_texts(plan))
         return replace(plan, refusal=self._refusal(plan))
+
+    def _with_snapshots(self, plan: MemoryPlan, requested: MemoryPlan) -> MemoryPlan:
+        """Return a plan that fits with as many of its snapshots as fit."""
+        if plan.snapshots in (requested.snapshots, 0):
+            return plan
+        for count in (requested.snapshots, *_FEWER_SNAPSHOTS):
+            fuller = replace(plan, snapshots=count)
+            if count == plan.snapshots or not self._shortage(fuller):
+                break
+        if count == requested.snapshots:
+            return fuller
+        note = (
+            f"drafts of more than {count} tokens copy the state first: "
+            f"{requested.snapshots} snapshots of it {self._shortage_text(requested)}"
+        )
+        return replace(fuller, notes=(*plan.notes, note))
 
     def _with_crowding(self, plan: MemoryPlan) -> MemoryPlan:
         """Return a plan that says what other programs must give up for it."""
@@ -118,7 +137,8 @@ class Search:
 
     def _plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield the request, then what takes less and less."""
-        least = plan
+        yield plan
+        plan = least = self._with_fewest_snapshots(plan)
         for least in self._drafter_plans(plan):
             yield least
         # What leaves a device fills main memory, so this is of no use where that is short.
@@ -128,6 +148,11 @@ class Search:
             for least in self._drafter_plans(fewer):
                 yield least
         yield from self._shorter(least)
+
+    def _with_fewest_snapshots(self, plan: MemoryPlan) -> MemoryPlan:
+        """Return a plan with few snapshots, if that takes less: not all models have states."""
+        fewer = replace(plan, snapshots=min(plan.snapshots, _FEWER_SNAPSHOTS[-1]))
+        return fewer if self._needed(fewer) < self._needed(plan) else plan
 
     def _drafter_plans(self, plan: MemoryPlan) -> Iterator[MemoryPlan]:
         """Yield plans that give the drafter less and less."""

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from localspec.errors import InvalidValueError
-from localspec.memory.available import host_memory
+from localspec.utils.host_memory import host_memory
 
 AUTO = "auto"
 DEVICES = (AUTO, "cuda", "mps", "cpu")

@@ -21,12 +21,12 @@ from localspec.distillation.shard import Shard
 from localspec.distillation.texts import Stopped
 from localspec.distillation.work_folder import WorkFolder
 from localspec.errors import LocalspecError
-from localspec.memory.available import host_memory
 from localspec.training.acceptance_loss import NONE, Agreement
 from localspec.training.device import give_back_memory, low_precision, wait_for
 from localspec.training.drafter_kind import TrainedDrafter
 from localspec.training.examples import Batch, batches
 from localspec.training.optimizers import optimizers, set_rate
+from localspec.utils.host_memory import host_memory
 
 _STATE, _BEST = "state", "best"
 _SAVE_SECONDS = 60.0

@@ -90,6 +90,21 @@ def test_twenty_turns_evaluate_only_what_is_new(
         assert len(session.turns) == 40
 
 
+@pytest.mark.parametrize("room", [True, False])
+def test_a_second_reading_is_told_with_its_reason(
+    tiny: Callable[..., Engine], room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not room:
+        monkeypatch.setattr("localspec.llama.marks.spare_memory", lambda: 0)
+    with Session(tiny("mamba", draft="none"), temperature=0, max_tokens=12) as session:
+        session.send("abc").result()
+        lines = [event.line for event in session.regenerate() if isinstance(event, Notice)]
+    reason = (
+        "this model's cache can forget what came after a checkpoint, and memory has no room for "
+    )
+    assert [reason in line for line in lines] == ([] if room else [True])
+
+
 def test_the_first_token_does_not_wait_for_the_drafter(pair: Engine) -> None:
     [drafter] = pair.drafter_set.sequences.values()
     assert drafter

@@ -36,7 +36,8 @@ from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.llama import context_params
 from localspec.llama.context import Context
-from localspec.llama.rollback import Memory, Rollback, _Marks
+from localspec.llama.marks import Marks
+from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.llama.state import State
 
@@ -329,7 +330,7 @@ MUTANTS: list[tuple[str, type, str, Callable[[Any], Any]]] = [
     ("llama", KVSequence, "restore", without_data),
     ("gemma3", Memory, "_can_remove_from", lambda _: lambda self, length: True),
     ("mamba", Memory, "_restore", lambda _: lambda self, saved: self._remove_from(saved) or True),
-    ("mamba", _Marks, "drop_beyond", lambda _: lambda self, length: None),
+    ("mamba", Marks, "drop_beyond", lambda _: lambda self, length: None),
     ("qwen35", Memory, "_restore", lambda _: lambda self, saved: True),
 ]
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copy
 
 import pytest
 from fakes.command_line import localspec
@@ -75,6 +76,23 @@ def test_auto_takes_the_head_inside(files: dict[str, Path]) -> None:
         engine.generate(PROMPT, max_tokens=20)
     with load(files["trunk"], **EXACT) as engine:
         assert engine.drafter_set.names == ["suffix"]
+
+
+def test_auto_takes_the_head_beside_with_snapshots_of_the_state(
+    files: dict[str, Path], plain: Engine, tmp_path: Path
+) -> None:
+    target = Path(copy(files["trunk"], tmp_path / "hybrid.gguf"))
+    copy(files["sidecar"], tmp_path / "mtp-hybrid.gguf")
+    with load(target, **EXACT) as engine:
+        assert engine.drafter_set.names == ["suffix", "mtp-hybrid"]
+        assert engine.slot.target.rollback is Rollback.BOUNDED
+        options = {"max_tokens": 20, "seed": 3, "ignore_eos": True}
+        expected = plain.generate(PROMPT, **options)
+        assert engine.generate(PROMPT, **options).token_ids == expected.token_ids
+    # Copies of the prompt make plain passes no slower.
+    (tmp_path / "mtp-hybrid.gguf").unlink()
+    with load(target, **EXACT) as engine:
+        assert engine.slot.target.rollback is Rollback.FULL
 
 
 @pytest.mark.parametrize("draft", ["none", "suffix"])

@@ -1,8 +1,8 @@
 """Which tests a run of everything takes.
 
-All of them take an hour on two cores. So `pytest` alone takes one in four variants of each parametrised
-test, and one in four of those marked `slow`; which ones depends on the commit, so that every one is
-run within a few commits. What is named on the command line runs whole: `pytest tests` is all.
+All of them take an hour on two cores. So `pytest` alone takes one in four variants of each test,
+and one in four of those marked `slow`; which ones depends on the commit, so that every one is run
+within a few commits. What is named on the command line runs whole: `pytest tests` is all.
 """
 
 import os

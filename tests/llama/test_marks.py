@@ -6,7 +6,7 @@ import pytest
 from fakes.checked import SLIDES_AFTER, SLIDING, STATES, WINDOW, Checked, Make
 
 from localspec.llama import context as context_module
-from localspec.llama import rollback as rollback_module
+from localspec.llama import marks as marks_module
 from localspec.llama.rollback import SNAPSHOTS, Memory, Rollback
 
 # Where a cache cannot be cut anywhere, once the text is longer than a window that slides.
@@ -96,25 +96,24 @@ def test_a_mark_where_the_cache_lacks_a_part_of_the_text(checked: Checked) -> No
 
 @pytest.mark.parametrize("kind", MARKED)
 def test_marks_are_few(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest go first, by number and by bytes."""
-    monkeypatch.setattr(rollback_module, "MAX_MARKS", 3)
-    marks = checked.context.memory._marks
-    for _ in range(5):
-        checked.read(20)
+    """What is nearest to another goes first; without memory, there is none more."""
+    monkeypatch.setattr(marks_module, "MAX_MARKS", 3)
+    marks = checked.context.memory.marks
+    for tokens in (30, 10, 20, 20, 20):
+        checked.read(tokens)
         checked.context.mark()
         checked.context.mark()
-    assert list(marks) == [60, 80, 100]
-    size = marks[100].size
-    monkeypatch.setattr(rollback_module, "MAX_MARK_BYTES", 2 * size + 1)
-    checked.read(20)
+    assert [*marks] == [30, 60, 100]
+    monkeypatch.setattr(marks_module, "spare_memory", lambda: marks.size // 3)
+    checked.read(10)
     checked.context.mark()
-    assert list(marks) == [100, 120]
-    monkeypatch.setattr(rollback_module, "MAX_MARK_BYTES", size - 1)
-    checked.read(20)
+    assert [*marks] == [110] and not marks.refused
+    monkeypatch.setattr(marks_module, "spare_memory", lambda: 0)
+    checked.read(10)
     checked.context.mark()
-    assert list(marks) == [100, 120]
+    assert [*marks] == [110] and marks.refused > marks.size // 2
     checked.read(LONG)
-    assert checked.truncate(110) == 100
+    assert checked.truncate(115) == 110
     checked.step(2, 1)
 
 
@@ -237,7 +236,7 @@ class KeepsMarks(Memory):
     def cut(self, length: int) -> int:
         kept = dict(self._marks)
         left = super().cut(length)
-        self._marks.update(kept)
+        self._marks._copies.update(kept)
         return left
 
 

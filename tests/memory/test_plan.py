@@ -16,7 +16,7 @@ from localspec.llama.rollback import SNAPSHOTS
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.model_memory import ModelMemory
-from localspec.memory.plan import memory_plan
+from localspec.memory.plan import best_plan, memory_plan
 from localspec.memory.request import MemoryPlan, MemoryRequest
 from localspec.models.registry import bundled
 from localspec.utils.format import format_bytes
@@ -98,6 +98,39 @@ def test_with_heads_inside_their_snapshots_go_too(tmp_path: Path) -> None:
     assert (plan.context, plan.snapshots) == (256, 0)
     assert plan.no_drafter and "is left out" in plan.no_drafter
     assert memory_plan(with_heads, FreeMemory({HOST: 100 * alone})).snapshots == SNAPSHOTS
+
+
+@pytest.mark.parametrize("optional", [False, True])
+@pytest.mark.parametrize(("fitting", "kept"), [(8, 8), (7, 4), (4, 4), (1, 1)])
+def test_fewer_snapshots_before_anything_else(
+    tmp_path: Path, fitting: int, kept: int, optional: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The library tells sizes in steps that are larger than a state of this model.
+    monkeypatch.setattr("localspec.memory.search._FEWER_SNAPSHOTS", (4, 1))
+    path = write_target(tmp_path / "target.gguf")
+    target = facts_of(path)
+    asked = MemoryRequest(
+        target=target,
+        context=256,
+        drafters=(target,),
+        optional_drafter=optional,
+        placement=ON_PROCESSOR,
+        snapshots=SNAPSHOTS,
+    )
+    # What the whole request takes is told where it does not fit, too.
+    too_little = FreeMemory({HOST: needed(path, 256)})
+    both = best_plan(replace(asked, snapshots=fitting), too_little).needed
+    plan = memory_plan(asked, FreeMemory({HOST: both}))
+    assert (plan.context, plan.no_drafter, plan.snapshots) == (256, None, kept)
+    note = f"drafts of more than {kept} tokens copy the state first: 8 snapshots of it would need"
+    assert [each.startswith(note) for each in plan.notes] == ([] if kept == 8 else [True])
+
+
+def test_models_without_states_are_not_asked_for_fewer_snapshots() -> None:
+    asked = replace(request(), snapshots=SNAPSHOTS)
+    plan = memory_plan(asked, FreeMemory({HOST: BOTH - 1}))
+    assert (plan.snapshots, plan.drafter_kv_type) == (SNAPSHOTS, "q8_0")
+    assert len(plan.notes) == 1
 
 
 def test_a_drafter_asked_for_keeps_its_cache_in_fewer_bits() -> None:

@@ -1,0 +1,52 @@
+"""Host memory: how many bytes of main memory this process can still use."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from localspec.utils.cgroups import group_folders, read_file
+
+if sys.platform != "win32":
+    import resource
+
+
+def host_memory() -> int:
+    """Return the free bytes of main memory, within the limits of the container and the process."""
+    return min([psutil.virtual_memory().available, *_container(), *_process()])
+
+
+def spare_memory() -> int:
+    """Return those free bytes that hold nothing of this process.
+
+    Pages of files that it has mapped and read count as free, and weights among them are needed.
+    """
+    read_files = getattr(psutil.Process().memory_info(), "shared", 0)
+    return max(0, host_memory() - read_files)
+
+
+def _container() -> list[int]:
+    """Return what is free within each limited control group of this process."""
+    return [left for group in group_folders() if (left := _left(group)) is not None]
+
+
+def _left(group: Path) -> int | None:
+    try:
+        most, used = int(read_file(group / "memory.max")), int(read_file(group / "memory.current"))
+    except ValueError:
+        return None  # "max", or no such file
+    lines = read_file(group / "memory.stat").splitlines()
+    stat: Mapping[str, str] = dict(line.split(maxsplit=1) for line in lines)
+    # The cache of files is freed when memory is needed.
+    return most - used + int(stat.get("inactive_file", 0))
+
+
+def _process() -> list[int]:
+    """Return what is free within `ulimit -v`, if that is set."""
+    if sys.platform == "win32":
+        return []
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if most == resource.RLIM_INFINITY:
+        return []
+    return [most - psutil.Process().memory_info().vms]
