@@ -16,6 +16,7 @@ from localspec.control.joint_drafting import NO_DRAFTING, Drafting
 from localspec.control.loss_budget import LossBudget
 from localspec.control.pass_costs import WIDEST
 from localspec.control.prompt_reading import reading_pays
+from localspec.control.replays import with_replays
 from localspec.control.round import Round
 from localspec.control.row_budget import RowBudget, RowShare, writing
 from localspec.control.running_draft import LEAST_SURVIVAL, Option, RunningDraft
@@ -168,25 +169,12 @@ class AdaptivePolicy:
     def keep(self, draft: Draft) -> int:
         """How many of the drafted tokens are worth verifying."""
         running = self._running
-        if running is None or not running.survivals:
-            return len(draft)
-        passes = running.passes
-        best, best_value, expected = 0, -running.plain_or_best_rate * passes[1], 0.0
-        for depth, survival in enumerate(running.survivals, start=1):
-            expected += survival
-            value = expected - running.plain_or_best_rate * passes[depth + 1]
-            if value > best_value:
-                best, best_value = depth, value
-        return best
+        return running.keep() if running and running.survivals else len(draft)
 
     def ahead(self, draft: Draft) -> int:
         """As many tokens as the target's pass leaves time for, if that pays."""
         running, alone = self._running, self._round.texts == 1
         return running.tokens_ahead(len(draft)) if running and alone else 0
-
-    def _overlaps(self, limit: Limit) -> bool:
-        """Whether tokens may be drawn ahead in the next step."""
-        return self._round.texts == 1 and not limit.needs_probs
 
     def learn(self, step: Step) -> None:
         """Update pass costs, acceptance rates and the loss budget."""
@@ -289,8 +277,11 @@ class AdaptivePolicy:
         catching_up = cost.catch_up_seconds(answer_backlog, slowdown)
         survivals = candidate.survivals(limit)
         drafting = candidate.drafting(len(survivals), reading)
+        drafting = with_replays(drafting, survivals, limit.takes_back, round_.table())
         del survivals[self._affordable(survivals, drafting, catching_up) :]
-        savings = candidate.savings(survivals, round_.table()) if self._overlaps(limit) else []
+        # Tokens may be drawn ahead in the next step.
+        overlaps = round_.texts == 1 and not limit.needs_probs
+        savings = candidate.savings(survivals, round_.table()) if overlaps else []
         late = catching_up / max(1, answer_backlog)
         round_ = round_.jointly() if has_prompt_to_read else round_
         best, best_rate = round_.best(survivals, drafting, late, catching_up, savings)
@@ -390,7 +381,15 @@ class AdaptivePolicy:
         paid, most = round_.paid(plan, option.drafting), self._available()
         longer = passes[plan.depth + 1] - passes[1] + paid[plan.depth]
         self._running = running = RunningDraft(
-            option, rate, passes, most, deepest, paid=paid, clock=self.clock, rows=self.rows
+            option,
+            rate,
+            passes,
+            most,
+            deepest,
+            paid=paid,
+            takes_back=limit.takes_back,
+            clock=self.clock,
+            rows=self.rows,
         )
         self.rows.offer.risk = longer + option.catching_up
         if candidate.parallel or candidate.reports_confidence:

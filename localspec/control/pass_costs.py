@@ -57,7 +57,8 @@ class PassCosts:
         pads: bool = True,
         change: float = 0.0,
     ) -> None:
-        self.unequal_apart, self._pads = unequal_apart, pads
+        # The states that keep unequal passes apart cannot forget padding either.
+        self.unequal_apart, self._pads = unequal_apart, pads and not unequal_apart
         self._change = change
         self._changes = WidthChanges(change) if change else None
         # By width: the base costs that were measured; others are interpolated.

@@ -236,7 +236,12 @@ class Round:
         return tokens * max(0.0, plain - 1 / rate) * (1 + plan.tokens / own)
 
     def paid(self, plan: Plan, drafting: Drafting) -> list[float]:
-        """Seconds of this text's part of the drafts of a plan, by its tokens from 0 on."""
+        """Seconds of this text's part of the drafts of a plan, by its tokens from 0 on.
+
+        Alone, a draft may become longer than planned.
+        """
+        if self.alone:
+            return [*drafting.alone]
         joint = self._drafts(plan.depths)
         tokens = (joint.add(drafting, place) for place in range(1, plan.depth + 1))
         return list(accumulate(tokens, initial=0.0))

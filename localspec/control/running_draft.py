@@ -7,6 +7,7 @@ from localspec.control.candidate import Candidate
 from localspec.control.draft_timer import DraftTimer
 from localspec.control.joint_drafting import Drafting
 from localspec.control.plan import Plan
+from localspec.control.replays import replay_seconds
 from localspec.control.row_budget import RowShare
 
 # Depths whose last token is accepted with a lower probability are not considered.
@@ -58,7 +59,7 @@ class RunningDraft:
         a further token must bring more tokens per second than this.
     passes: seconds of a decode by the width of this text's pass. available: the most seconds that
         the step may take longer than a plain one. deepest: the most tokens of the draft. paid: see
-        Round. rows: the text's share.
+        Round. takes_back: as in Limit. rows: the text's share.
     reading, catching_up: see `Option`; only `catching_up` is charged to the loss budget.
     survivals: entry i is the probability that the first i + 1 drafted tokens are all accepted,
         estimated from the drafter's confidence in each.
@@ -73,6 +74,7 @@ class RunningDraft:
         deepest: int,
         *,
         paid: Sequence[float],
+        takes_back: int | None,
         clock: Callable[[], float],
         rows: RowShare,
     ) -> None:
@@ -83,7 +85,7 @@ class RunningDraft:
         candidate.start_draft()
         self.timer = DraftTimer(candidate, deepest, option.slowdown, clock, rows)
         self.passes = passes
-        self._ready, self._paid = candidate.ready, paid
+        self._ready, self._paid, self._takes_back = candidate.ready, paid, takes_back
         # The rates stay the same during one draft.
         self._acceptance_rates = candidate.acceptance_rates.chances(deepest)
         self._available = available
@@ -112,6 +114,18 @@ class RunningDraft:
             chance *= self.survivals[-1]
         candidate, seconds = self.candidate, self.passes[verified + 1]
         return candidate.overlap.tokens(chance, verified, seconds, candidate.cost)
+
+    def keep(self) -> int:
+        """How many of the drawn tokens are worth verifying."""
+        passes, rate = self.passes, self.plain_or_best_rate
+        replays = replay_seconds(self.survivals, self._takes_back, passes)
+        best, best_value, expected = 0, -rate * passes[1], 0.0
+        for depth, survival in enumerate(self.survivals, start=1):
+            expected += survival
+            value = expected - rate * (passes[depth + 1] + replays[depth])
+            if value > best_value:
+                best, best_value = depth, value
+        return best
 
     def go_on(self, margin: float) -> bool:
         """Record a token drawn with this margin; return whether to draw another one."""

@@ -272,7 +272,7 @@ class Slot:
             "kv type": cache.kv_type,
             "flash attention": self.loaded.runtime.flash,
             "reproducible": self.loaded.runtime.reproducible,
-            "snapshots": cache.sequence.snapshots,
+            "snapshots": cache.sequence.context.snapshots,
         }
 
     def set_pass_width(self, settings: GenerationConfig) -> int:

@@ -110,6 +110,11 @@ class Memory:
                 self.kind = Rollback.NOTHING
         self.clear()
 
+    @property
+    def takes_back(self) -> int | None:
+        """How many drafted tokens can be rolled back without a checkpoint; None: any number."""
+        return None if self.kind is Rollback.PARTIAL else self._snapshots
+
     def begin_pass(self) -> None:
         """A pass begins: until `end_pass`, the cache may hold more than `length` tokens."""
         self._length_unsure = True

@@ -78,9 +78,9 @@ class KVSequence(Closing):
         return not self._pending
 
     @property
-    def snapshots(self) -> int:
-        """As in Context."""
-        return self.context.snapshots
+    def takes_back(self) -> int | None:
+        """As in Limit."""
+        return self.memory.takes_back
 
     @property
     def rollback(self) -> Rollback:

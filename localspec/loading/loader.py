@@ -121,7 +121,7 @@ class LoadedModels:
         """Make another cache of the target for one text; as `Slot.new_context`."""
         n_ctx = n_ctx or self.target.n_cells
         return self.runtime.context_for(
-            self.target.model, self.header, n_ctx, snapshots=self.target.snapshots
+            self.target.model, self.header, n_ctx, snapshots=self.target.context.snapshots
         )
 
     def with_target(self, target: KVSequence) -> "LoadedModels":

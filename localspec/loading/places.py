@@ -79,7 +79,7 @@ class _Memory:
             other.model.placement,
             flash_attention=runtime.flash,
             swa_full=runtime.reproducible,
-            snapshots=other.snapshots,
+            snapshots=other.context.snapshots,
             branches=other.context.branches,
             mtp=_is_mtp(other.context),
         )

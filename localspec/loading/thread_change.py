@@ -66,7 +66,10 @@ def thread_change(loaded: LoadedModels, busy: float) -> ThreadChange | None:
     try:
         with ExitStack() as stack:
             target = usual.context_for(
-                loaded.target.model, loaded.header, _CELLS, snapshots=loaded.target.snapshots
+                loaded.target.model,
+                loaded.header,
+                _CELLS,
+                snapshots=loaded.target.context.snapshots,
             )
             stack.callback(target.close)
             runtime, note = quicker_threads(target, usual, busy)

@@ -249,13 +249,13 @@ class Decoder:
             hurried=hurried,
             branches=self.target.branches,
             left=remaining,
+            takes_back=self.target.takes_back,
         )
         decision = self.policy.decide(limit)
         if not decision.drafter:
             return PLAIN_STEP, NOTHING
         drawn = ready(decision.drafter)
-        draft = decision.draft
-        if not draft:
+        if not (draft := decision.draft):
             limit = limit.to(decision.depth, decision.go_on)
             try:
                 draft = yield from proposal(decision.drafter, limit)

@@ -36,6 +36,8 @@ class Limit:
     hurried: whether the user waits for this step, so that no drafter should read the prompt first.
     branches: the most branches of the draft; 1: propose a chain.
     left: the tokens that the text may still get; None: one more than `depth`.
+    takes_back: of how many drafted tokens the target's cache can forget any without evaluating the
+        accepted ones again; None: of all.
     """
 
     depth: int
@@ -47,6 +49,7 @@ class Limit:
     hurried: bool = False
     branches: int = 1
     left: int | None = None
+    takes_back: int | None = None
 
     @property
     def tokens_left(self) -> int:

@@ -126,16 +126,21 @@ class FakeClock:
 
 @dataclass
 class Machine:
-    """Runs a policy. plain: seconds of a plain pass. noise: a factor on the pass of each step."""
+    """Runs a policy. plain: seconds of a plain pass. noise: a factor on the pass of each step.
+
+    takes_back: as in Limit; behind a rejected draft that is longer, a pass has further rows.
+    """
 
     clock: FakeClock
     curve: str = "cpu"
     plain: float = 1.0
     noise: Iterable[float] = field(default_factory=lambda: iter(lambda: 1.0, None))
+    takes_back: int | None = None
 
     def policy(self, *drafters: object, **options: object) -> AdaptivePolicy:
         curve = CURVES[self.curve]
-        passes = PassCosts({n: self.plain * curve[n] for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32)})
+        profile = {n: self.plain * curve[n] for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32)}
+        passes = PassCosts(profile, unequal_apart=self.takes_back is not None)
         costs = {
             drafter.name: DrafterCost(
                 drafter.first, drafter.further, 0.05 if drafter.each is None else drafter.each
@@ -165,10 +170,10 @@ class Machine:
 
     def steps(self, policy: AdaptivePolicy, tokens: int = 10**9) -> Iterator[tuple[Step, float]]:
         """Yield each step and the time after it, until there are `tokens` tokens."""
-        factors = iter(self.noise)
+        factors, again = iter(self.noise), 0
         while tokens > 0:
             began = self.clock.now
-            limit = Limit(tokens - 1, Prefix(0), SAMPLER)
+            limit = Limit(tokens - 1, Prefix(0), SAMPLER, takes_back=self.takes_back)
             decision = policy.decide(limit)
             draft = Draft(())
             if decision.drafter:
@@ -178,16 +183,18 @@ class Machine:
             drafting = self.clock.now - began
             verified = policy.keep(draft)
             assert 0 <= verified <= len(draft) <= max(0, tokens - 1)
-            width = policy._passes.padded(verified + 1)
+            width = min(again + policy._passes.padded(verified + 1), WIDEST)
             self.clock.now += self.plain * CURVES[self.curve][width] * next(factors)
             accepted = next((i for i in range(verified) if not draft.tokens[i]), verified)
             done = [1] * (accepted + 1)
             reading = self._read(policy, len(done))
             took = self.clock.now - began
-            step = Step(draft.tokens, verified, width, done, took, drafting, reading=reading)
+            step = Step(draft.tokens, verified, width, done, took, drafting, again, reading=reading)
             policy.learn(step)
             for drafter in policy.drafters:
                 drafter.observe(Outcome(step.tokens, accepted))
+            kept = self.takes_back is None or verified <= self.takes_back
+            again = 0 if kept or accepted == verified else accepted + 1
             tokens -= len(step.tokens)
             yield step, self.clock.now
 

@@ -185,6 +185,7 @@ class ScriptedTarget:
     """A cache as `localspec.llama.sequence.KVSequence`, which counts what it has to evaluate."""
 
     most_kept = 64
+    takes_back = None
     rollback = Rollback.PARTIAL
 
     def __init__(self, model: ScriptedModel, n_ctx: int) -> None:

@@ -50,6 +50,7 @@ class ToyTarget:
     """A target that scores chains and trees, and checks that it is used as a cache must be."""
 
     most_kept = 512
+    takes_back = None
     branches = 100
     only_chains = None
 

@@ -332,7 +332,7 @@ def test_a_head_is_measured_and_computed_with_the_new_number(
     assert now.costs.drafters.keys() == before.drafters.keys() == {name}
     assert now.policies.costs.drafter(name).first > 0
     # The trial was made with the snapshots of the texts, and stored under them.
-    kept = with_head.slot.target.snapshots
+    kept = with_head.slot.target.context.snapshots
     paths = {name: with_head.drafter_set.model_paths[0]}
     used = kept if with_head.slot.target.rollback is Rollback.BOUNDED else 0
     found = remembered(with_head.model.path, paths, now.runtime, snapshots=used)

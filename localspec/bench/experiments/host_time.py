@@ -45,6 +45,7 @@ class _StubTarget:
     """Answers every pass with rows from a pool of random logits, of deviation `spread`."""
 
     most_kept = 512
+    takes_back = None
     branches = 1
     only_chains = None
 
