@@ -8,6 +8,7 @@ import click
 
 from localspec.cli.generate_output import (
     Decisions,
+    cut_line,
     engine_line,
     generation_record,
     stats_line,
@@ -23,10 +24,13 @@ from localspec.cli.options import (
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
+from localspec.conversation.reasoned_text import ReasonedText
 from localspec.engine.engine import Engine, load
-from localspec.engine.generation import Generation
+from localspec.engine.prompt import Chat
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
 from localspec.loading.drawing_ahead import nothing_ahead
+
+_NO_LIMIT = 2**31 - 1
 
 
 @click.command()
@@ -36,9 +40,8 @@ from localspec.loading.drawing_ahead import nothing_ahead
     "-n",
     "--max-tokens",
     type=int,
-    default=DEFAULT_MAX_TOKENS,
-    show_default=True,
-    help="Longest answer, in tokens.",
+    help="Longest answer, in tokens. [default: the rest of the context; "
+    f"{DEFAULT_MAX_TOKENS} for a text that is continued]",
 )
 @click.option("--min-tokens", type=int, help="Shortest answer, in tokens. [default: 0]")
 @click.option("--ignore-eos", is_flag=True, help="Go on where the model would end the text.")
@@ -103,14 +106,18 @@ def generate(
     options["logprobs"] = options["top_logprobs"] is not None
     output = Output(color=color)
     # A wrong value is refused before a model is loaded, which can take a while.
-    GenerationConfig.of(**options)
+    GenerationConfig.of(**{**options, "max_tokens": options["max_tokens"] or _NO_LIMIT})
     with on_interrupt(exit_at_once):
         engine = load(model, draft, remember=remember, copied_texts=copied_texts, **runtime)
     decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
         cancel = threading.Event()
-        running = engine.stream(
-            as_prompt(engine, text, chat),
+        asked = as_prompt(engine, text, chat)
+        if options["max_tokens"] is None and isinstance(asked, Chat):
+            options["max_tokens"] = engine.context
+        running = ReasonedText(
+            engine,
+            asked,
             cancel=cancel,
             explain=decisions.add if explain else None,
             **options,
@@ -134,7 +141,7 @@ def generate(
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
 
-def _first_notes(engine: Engine, running: Generation, *, bundled: bool) -> Iterator[str]:
+def _first_notes(engine: Engine, running: ReasonedText, *, bundled: bool) -> Iterator[str]:
     """Yield what is said before the text. bundled: whether no model was named."""
     yield engine_line(engine, running, bundled=bundled)
     yield from engine.notes
@@ -142,14 +149,10 @@ def _first_notes(engine: Engine, running: Generation, *, bundled: bool) -> Itera
         yield engine.plan_ignored
 
 
-def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator[str]:
+def _last_notes(engine: Engine, running: ReasonedText, *, stats: bool) -> Iterator[str]:
     """Yield what is said after the text."""
-    if running.stop_reason == "context":
-        yield f"the context of {engine.context} tokens is full; --ctx makes it larger"
-    form = "schema" if running.settings.schema else "grammar" if running.settings.grammar else ""
-    if form and running.stop_reason == "length":
-        cut = f"cut off after {running.settings.max_tokens} tokens"
-        yield f"{cut}, perhaps before it satisfies the {form}; -n allows more"
+    if cut := cut_line(engine, running):
+        yield cut
     if engine.drafter_set.past and engine.drafter_set.past.problem:
         yield engine.drafter_set.past.problem
     if stats:
@@ -159,18 +162,16 @@ def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator
         )
 
 
-def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
+def _write_text(engine: Engine, running: ReasonedText, output: Output, *, stream: bool) -> None:
     if output.color:
         output.legend(engine.drafter_set.names)
-    if not stream:
-        running.result()
-    for token in running if stream else running.tokens:
+    for token, _, _ in running if stream else list(running):
         output.token(token.text, token.origin)
     output.data("\n")
 
 
-def _write_json(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
+def _write_json(engine: Engine, running: ReasonedText, output: Output, *, stream: bool) -> None:
     if stream:
-        for token in running:
+        for token, _, _ in running:
             output.record(token_record(token))
     output.record(generation_record(engine, running))

@@ -6,13 +6,14 @@ from typing import Any
 from localspec.cli.output import Output, join_facts
 from localspec.control.explanation import Explanation
 from localspec.control.quick_target import too_quick_text
+from localspec.conversation.reasoned_text import ReasonedText
 from localspec.engine.engine import Engine
-from localspec.engine.generation import Generation, Token
+from localspec.engine.generation import Token
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Stats
 
 
-def engine_line(engine: Engine, running: Generation, *, bundled: bool) -> str:
+def engine_line(engine: Engine, running: ReasonedText, *, bundled: bool) -> str:
     """Return one line: the target, what drafts and why, and the seed.
 
     bundled: no model was named, so the target is the bundled one.
@@ -34,7 +35,20 @@ def engine_line(engine: Engine, running: Generation, *, bundled: bool) -> str:
     )
 
 
-def _reproducible(engine: Engine, running: Generation) -> str:
+def cut_line(engine: Engine, running: ReasonedText) -> str:
+    """Return why the text was cut off; empty if it was not."""
+    settings = running.settings
+    cut = ", while it was still thinking" if running.is_thinking else ""
+    if running.stop_reason == "context":
+        return f"the context of {engine.context} tokens is full{cut}; --ctx makes it larger"
+    if running.stop_reason != "length":
+        return ""
+    if form := "schema" if settings.schema else "grammar" if settings.grammar else "":
+        cut = f", perhaps before it satisfies the {form}"
+    return f"cut off after {settings.max_tokens} tokens{cut}; -n allows more"
+
+
+def _reproducible(engine: Engine, running: ReasonedText) -> str:
     width = engine.slot.reproducible_width(running.settings)
     if not width:
         return ""
@@ -83,7 +97,7 @@ def decision_line(decision: Explanation) -> str:
 
 
 def stats_line(
-    running: Generation,
+    running: ReasonedText,
     digits: EqualDigits | None = None,
     plain_seconds: float | None = None,
     nothing_ahead: str | None = None,
@@ -117,7 +131,7 @@ def stats_line(
     )
 
 
-def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
+def generation_record(engine: Engine, running: ReasonedText) -> dict[str, Any]:
     """Return the object that `--json` prints; generate.schema.json describes it."""
     drafting = engine.drafter_set
     drafters = [str(path) for path in drafting.model_paths]
@@ -138,7 +152,7 @@ def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
             "reason": drafting.reason,
         },
         "equal_digits": engine.equal_digits.as_dict() if engine.equal_digits else None,
-        "recipe": asdict(engine.recipe(running)),
+        "recipe": asdict(engine.recipe(running.generation)),
     }
 
 

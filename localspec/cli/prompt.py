@@ -3,7 +3,7 @@
 import sys
 
 from localspec.engine.engine import Engine
-from localspec.engine.prompt import Prompt
+from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
 
@@ -29,7 +29,7 @@ def as_prompt(engine: Engine, text: str, chat: bool | None) -> Prompt:
     chat: None makes it a chat turn if the model prefers that.
     """
     if engine.prefers_chat if chat is None else chat:
-        return [{"role": "user", "content": text}]
+        return Chat([{"role": "user", "content": text}])
     return text
 
 

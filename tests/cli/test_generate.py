@@ -11,6 +11,7 @@ from fakes.busy_machine import busy_policy
 from fakes.command_line import Run
 from fakes.generate_runs import (
     BOTH,
+    CUT_OFF,
     DRAFTER,
     PROMPT,
     posix,
@@ -247,8 +248,9 @@ def test_on_a_terminal_decisions_follow_the_text(generate: Run) -> None:
     assert code == 0
     before, whole, after = shown.replace("\r\n", "\n").partition(text)
     assert whole and "tok/s" not in before
-    assert len(after.strip().splitlines()) > 5
-    for line in after.strip().splitlines():
+    *decisions, cut = after.strip().splitlines()
+    assert len(decisions) > 5 and cut.startswith(CUT_OFF)
+    for line in decisions:
         assert PLAN.fullmatch(line), line
 
 

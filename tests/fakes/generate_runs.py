@@ -19,6 +19,8 @@ PROMPT = "class Reader:\n    def read(self"
 ENDLESS = ("import os\n\n\nclass Path(", "--temperature", "0", "-n", "1500", "--threads", "1")
 DRAFTER = "pycode-4m-q4_0"
 BOTH = f"suffix or {DRAFTER}"
+# How the line begins that tells of a text with as many tokens as it may have.
+CUT_OFF = "localspec: cut off after"
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX signals, pipes and terminals")
 
@@ -31,6 +33,11 @@ TOKEN_VALIDATOR = jsonschema.Draft202012Validator(
 
 class Generated(Done):
     """How a run of `localspec generate` ended."""
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines on standard error, but for the one that a text was cut off by -n."""
+        return [line for line in super().lines if not line.startswith(CUT_OFF)]
 
     @property
     def record(self) -> dict[str, Any]:
