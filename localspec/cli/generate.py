@@ -1,7 +1,8 @@
 """`localspec generate`: text to stdout."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from localspec.cli.generate_output import (
     engine_line,
     generation_record,
     stats_line,
+    thinking_notes,
     token_record,
 )
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
@@ -21,12 +23,16 @@ from localspec.cli.options import (
     model_options,
     pop_runtime_options,
     sampling_options,
+    thinking_options,
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
+from localspec.cli.status_line import StatusLine
 from localspec.conversation.reasoned_text import ReasonedText
 from localspec.engine.engine import Engine, load
+from localspec.engine.generation import Token
 from localspec.engine.prompt import Chat
+from localspec.errors import InvalidValueError
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
 from localspec.loading.drawing_ahead import nothing_ahead
 
@@ -54,6 +60,10 @@ _NO_LIMIT = 2**31 - 1
     "[default: chat if the model has a template]",
 )
 @constraint_options
+@thinking_options
+@click.option(
+    "--hide-thinking", "hides", is_flag=True, help="Do not write the reasoning, only the answer."
+)
 @click.option("--stop", multiple=True, metavar="TEXT", help="Stop before this text. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not the text.")
 @click.option(
@@ -95,6 +105,9 @@ def generate(
     explain: bool,
     remember: bool,
     copied_texts: tuple[str, ...],
+    think: bool | None,
+    thinking_budget: int | None,
+    hides: bool,
     **options: Any,
 ) -> int:
     """Generate text from PROMPT, or standard input, or both.
@@ -104,6 +117,7 @@ def generate(
     text = read_prompt(prompt)
     runtime = pop_runtime_options(options)
     options["logprobs"] = options["top_logprobs"] is not None
+    _require_budget_fits(thinking_budget, options)
     output = Output(color=color)
     # A wrong value is refused before a model is loaded, which can take a while.
     GenerationConfig.of(**{**options, "max_tokens": options["max_tokens"] or _NO_LIMIT})
@@ -112,31 +126,35 @@ def generate(
     decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
         cancel = threading.Event()
-        asked = as_prompt(engine, text, chat)
+        asked = as_prompt(engine, text, chat, think=think)
         if options["max_tokens"] is None and isinstance(asked, Chat):
             options["max_tokens"] = engine.context
         running = ReasonedText(
             engine,
             asked,
+            budget=thinking_budget,
             cancel=cancel,
             explain=decisions.add if explain else None,
             **options,
         )
         with on_interrupt(cancel_first(cancel)):
             told = [*_first_notes(engine, running, bundled=model is None)]
+            if any(each is not None for each in (think, thinking_budget, hides or None)):
+                told += thinking_notes(engine, asked, think)
             for note in told:
                 output.note(note)
             if color and (as_json or not output.color):
                 reason = "JSON has none" if as_json else output.color_off_because
                 output.note(f"colours are off: {reason}")
             write = _write_json if as_json else _write_text
-            write(engine, running, output, stream=not as_json if stream is None else stream)
+            streams = not as_json if stream is None else stream
+            write(engine, running, output, stream=streams, hides=hides)
     decisions.show()
     if explain and options.get("depth") is not None:
         output.note("--explain has nothing to say at a fixed depth; leave --depth out")
     # What has changed since, such as a drafter whose machine is gone.
     news = [note for note in engine.notes if note not in told]
-    for note in (*news, *_last_notes(engine, running, stats=stats)):
+    for note in (*news, *_last_notes(engine, running, stats=stats, hides=hides)):
         output.note(note)
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
@@ -149,10 +167,16 @@ def _first_notes(engine: Engine, running: ReasonedText, *, bundled: bool) -> Ite
         yield engine.plan_ignored
 
 
-def _last_notes(engine: Engine, running: ReasonedText, *, stats: bool) -> Iterator[str]:
+def _last_notes(
+    engine: Engine, running: ReasonedText, *, stats: bool, hides: bool
+) -> Iterator[str]:
     """Yield what is said after the text."""
+    if running.is_budget_spent:
+        yield f"the reasoning was ended: its budget of {running.budget} tokens is used up"
     if cut := cut_line(engine, running):
         yield cut
+    elif hides and running.is_thinking:
+        yield "there is no answer: the text ended within the reasoning"
     if engine.drafter_set.past and engine.drafter_set.past.problem:
         yield engine.drafter_set.past.problem
     if stats:
@@ -162,16 +186,51 @@ def _last_notes(engine: Engine, running: ReasonedText, *, stats: bool) -> Iterat
         )
 
 
-def _write_text(engine: Engine, running: ReasonedText, output: Output, *, stream: bool) -> None:
+def _write_text(
+    engine: Engine, running: ReasonedText, output: Output, *, stream: bool, hides: bool
+) -> None:
     if output.color:
         output.legend(engine.drafter_set.names)
-    for token, _, _ in running if stream else list(running):
+    tokens = _shown(running, hides=hides)
+    for token in tokens if stream else list(tokens):
         output.token(token.text, token.origin)
     output.data("\n")
 
 
-def _write_json(engine: Engine, running: ReasonedText, output: Output, *, stream: bool) -> None:
-    if stream:
-        for token, _, _ in running:
+def _write_json(
+    engine: Engine, running: ReasonedText, output: Output, *, stream: bool, hides: bool
+) -> None:
+    for token in _shown(running, hides=hides):
+        if stream:
             output.record(token_record(token))
-    output.record(generation_record(engine, running))
+    output.record(generation_record(engine, running, hides=hides))
+
+
+def _shown(running: ReasonedText, *, hides: bool) -> Iterator[Token]:
+    """Yield the tokens of a text, with that part of theirs that is written.
+
+    hides: whether reasoning is left out; a terminal says meanwhile that the model reasons.
+    """
+    with StatusLine(after=0) as status:
+        for token, said, _ in running:
+            if said or not hides:
+                status.end()
+            elif running.is_thinking:
+                status.show(f"thinking, {len(running.tokens)} tokens so far")
+            yield replace(token, text=said) if hides else token
+
+
+def _require_budget_fits(budget: int | None, options: Mapping[str, Any]) -> None:
+    """Refuse a budget beside what would contradict it."""
+    if budget is None:
+        return
+    if options["grammar"] or options["schema"]:
+        raise InvalidValueError(
+            "--thinking-budget is given beside --grammar or --schema, which describe the whole "
+            "text; leave one of them out"
+        )
+    if options["logprobs"]:
+        raise InvalidValueError(
+            "--thinking-budget is given beside --logprobs, and the tokens that end the reasoning "
+            "have none; leave one of them out"
+        )

@@ -1,5 +1,6 @@
 """What `localspec generate` shows: lines for people, records for programs."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -7,8 +8,10 @@ from localspec.cli.output import Output, join_facts
 from localspec.control.explanation import Explanation
 from localspec.control.quick_target import too_quick_text
 from localspec.conversation.reasoned_text import ReasonedText
+from localspec.conversation.thinking import has_thinking_switch
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Token
+from localspec.engine.prompt import Chat, Prompt
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Stats
 
@@ -33,6 +36,16 @@ def engine_line(engine: Engine, running: ReasonedText, *, bundled: bool) -> str:
     return join_facts(
         [target, drafter, _reproducible(engine, running), f"seed {running.settings.seed}"]
     )
+
+
+def thinking_notes(engine: Engine, asked: Prompt, think: bool | None) -> Iterator[str]:
+    """Yield why an option about reasoning has no effect. think: as the switch was given."""
+    name = engine.model.path.name
+    if not isinstance(asked, Chat):
+        yield "nothing is known of reasoning in a text that is continued; --chat asks the model"
+    elif think is not None and not has_thinking_switch(engine.model.chat_template or ""):
+        option = "--think" if think else "--no-think"
+        yield f"{option} has no effect: the chat template of {name} has no switch for reasoning"
 
 
 def cut_line(engine: Engine, running: ReasonedText) -> str:
@@ -131,8 +144,13 @@ def stats_line(
     )
 
 
-def generation_record(engine: Engine, running: ReasonedText) -> dict[str, Any]:
-    """Return the object that `--json` prints; generate.schema.json describes it."""
+def generation_record(
+    engine: Engine, running: ReasonedText, *, hides: bool = False
+) -> dict[str, Any]:
+    """Return the object that `--json` prints; generate.schema.json describes it.
+
+    hides: whether the text is without its reasoning.
+    """
     drafting = engine.drafter_set
     drafters = [str(path) for path in drafting.model_paths]
     record = running.result().to_dict()
@@ -141,6 +159,8 @@ def generation_record(engine: Engine, running: ReasonedText) -> dict[str, Any]:
             likely["text"] = engine.model.piece_text(likely["id"])
     return {
         **record,
+        "text": running.said if hides else record["text"],
+        "thought": running.thought if running.is_reasoned else None,
         "model": {
             "target": str(engine.model.path),
             "drafter": drafters[0] if drafters else None,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
+from localspec.cli.status_line import erase_status_line
 from localspec.errors import LocalspecError
 from localspec.utils.format import one_line, without_controls
 
@@ -20,6 +21,7 @@ ORIGIN_STYLES = {
     "corrected": "bold red",
     "bonus": "italic cyan",
     "plain": "",
+    "inserted": "",
 }
 
 
@@ -60,6 +62,8 @@ class Output:
         """
         if sys.stdout.isatty():
             text = _for_terminal(text, styled=self.color_off_because is None)
+            if text:
+                erase_status_line()
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -138,6 +142,7 @@ def write_to_stderr(text: str) -> None:
     """
     if sys.stderr is None:
         return
+    erase_status_line()
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -2,6 +2,7 @@
 
 import sys
 
+from localspec.conversation.thinking import thinking_variables
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
@@ -23,13 +24,15 @@ def read_prompt(argument: str | None) -> str:
     return prompt
 
 
-def as_prompt(engine: Engine, text: str, chat: bool | None) -> Prompt:
+def as_prompt(engine: Engine, text: str, chat: bool | None, *, think: bool | None = None) -> Prompt:
     """Return the text as a chat turn, or as it is.
 
-    chat: None makes it a chat turn if the model prefers that.
+    chat: None makes it a chat turn if the model prefers that. think: whether the model reasons;
+    None: as its template has it.
     """
     if engine.prefers_chat if chat is None else chat:
-        return Chat([{"role": "user", "content": text}])
+        variables = {} if think is None else thinking_variables(think)
+        return Chat([{"role": "user", "content": text}], variables)
     return text
 
 

@@ -35,8 +35,9 @@ class ReasonedText(Iterator[Written]):
     `Engine.stream`. Only the text of a chat prompt has reasoning, and none that a grammar
     describes; any other text is all answer.
 
-    generation: the first part of the text, which is the whole but where the budget was used up.
-    tokens: all so far, with those that ended the reasoning. said, thought: the text so far in two.
+    budget: as given. generation: the first part of the text, which is the whole but where the
+    budget was used up. tokens: all so far, with those that ended the reasoning. said, thought: the
+    text so far in two.
     """
 
     def __init__(
@@ -52,10 +53,11 @@ class ReasonedText(Iterator[Written]):
         self.tokens: list[Token] = []
         self.said = self.thought = ""
         self.generation = engine.stream(prompt, cancel=cancel, explain=explain, **options)
-        self._engine, self._budget = engine, budget
+        self._engine, self.budget = engine, budget
         self._cancel, self._explain = cancel, explain
         self._part = self.generation
         self._inserted: list[Written] = []
+        self._prompt_counts: tuple[int, int, int] | None = None
         self._stopped: StopReason | None = None
         model = engine.model
         self._tags = tags_for(model.chat_template)
@@ -89,6 +91,11 @@ class ReasonedText(Iterator[Written]):
         return self._part.stop_reason
 
     @property
+    def is_reasoned(self) -> bool:
+        """Whether reasoning is told apart."""
+        return self._writer is not None
+
+    @property
     def is_thinking(self) -> bool:
         """Whether the text so far ends inside the reasoning."""
         return self._writer is not None and self._writer.is_thinking
@@ -106,13 +113,13 @@ class ReasonedText(Iterator[Written]):
         if self._inserted:
             return self._add(self._inserted.pop(0))
         if self._stopped or (token := next(self._part, None)) is None:
-            self.stats.prompt_tokens = len(self.prompt)
+            self._restore_prompt_counts()
             raise StopIteration
         split = self._split(token)
         if self._writer and self._part.stop_reason:
             rest = self._writer.end()
             split = Split(split.thought + rest.thought, split.said + rest.said)
-        elif self._writer and self._writer.has_spent(self._budget):
+        elif self._writer and self._writer.has_spent(self.budget):
             self._end_thought(self._writer)
         return self._add(Written(token, split.said, split.thought))
 
@@ -138,6 +145,12 @@ class ReasonedText(Iterator[Written]):
         self.thought += written.thought
         return written
 
+    def _restore_prompt_counts(self) -> None:
+        """Let the stats count the prompt alone, not what the later part read again."""
+        if self._prompt_counts:
+            stats = self.stats
+            stats.prompt_tokens, stats.prompt_evaluated, stats.prompt_again = self._prompt_counts
+
     def _end_thought(self, writer: AnswerWriter) -> None:
         """Close the part, insert the closing tag, and begin the next part."""
         ended = self._part
@@ -159,6 +172,8 @@ class ReasonedText(Iterator[Written]):
                 Written(first, split.said, split.thought),
                 *(Written(each, "", "") for each in others),
             ]
+            stats = self.stats
+            self._prompt_counts = (stats.prompt_tokens, stats.prompt_evaluated, stats.prompt_again)
             rest = settings_behind(self.settings, written=written, prompt=len(self.prompt))
             whole = [*self.prompt, *writer.tokens]
             self._part = self._engine.go_on(
