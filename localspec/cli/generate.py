@@ -112,6 +112,7 @@ def generate(
 ) -> int:
     """Generate text from PROMPT, or standard input, or both.
 
+    Standard input comes before PROMPT. A loop that reads lines keeps its own with `< /dev/null`.
     With no model named, a tiny bundled pair answers questions about the terminal.
     """
     text = read_prompt(prompt)

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from fakes.generate_runs import (
     DRAFTER,
     PROMPT,
     posix,
+    process,
     real,
+    rest_of,
     streamed,
     with_model,
 )
@@ -56,6 +59,7 @@ def test_no_stream_gives_the_same_text(generate: Run) -> None:
         (b"", "def f(", "def f("),
         (b"\n", "def f(", "def f("),
         ("π = é".encode(), None, "π = é"),
+        (b"\xef\xbb\xbfdef f(:\r\n    x\r\n", None, "def f(:\n    x"),
     ],
 )
 def test_stdin_joins_the_prompt(
@@ -66,6 +70,23 @@ def test_stdin_joins_the_prompt(
     expected = generate(prompt, *arguments).record
     assert got["token_ids"] == expected["token_ids"]
     assert got["stats"]["prompt_tokens"] == expected["stats"]["prompt_tokens"]
+
+
+def test_what_stands_before_the_prompt_is_said(generate: Run) -> None:
+    done = generate("(", "-n", "2", stdin="def π\r\n".encode())
+    assert "localspec: 6 bytes of standard input are put before the prompt" in done.lines
+    for stdin, argument in ((b"\n", ["def f("]), (b"def f(", [])):
+        assert "standard input" not in generate(*argument, "-n", "2", stdin=stdin).err
+
+
+@posix
+def test_a_pipe_that_stays_open_is_said() -> None:
+    for argument, way_out in (([], ""), (["def f("], "; `< /dev/null` if nothing comes")):
+        with process(*argument, "-n", "2", stdin=subprocess.PIPE) as running:
+            assert running.stderr
+            line = running.stderr.readline().decode()
+            assert line == f"localspec: waiting for standard input to end{way_out}\n"
+            assert rest_of(running, b"def f(").code == 0
 
 
 def test_a_pipe_in_gives_text_and_newline() -> None:
