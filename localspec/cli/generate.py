@@ -27,7 +27,7 @@ from localspec.cli.options import (
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
-from localspec.cli.status_line import StatusLine
+from localspec.cli.status_line import StatusLine, loading_shown
 from localspec.conversation.reasoned_text import ReasonedText
 from localspec.engine.engine import Engine, load
 from localspec.engine.generation import Token
@@ -122,7 +122,7 @@ def generate(
     output = Output(color=color)
     # A wrong value is refused before a model is loaded, which can take a while.
     GenerationConfig.of(**{**options, "max_tokens": options["max_tokens"] or _NO_LIMIT})
-    with on_interrupt(exit_at_once):
+    with on_interrupt(exit_at_once), loading_shown():
         engine = load(model, draft, remember=remember, copied_texts=copied_texts, **runtime)
     decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
@@ -147,6 +147,7 @@ def generate(
             if color and (as_json or not output.color):
                 reason = "JSON has none" if as_json else output.color_off_because
                 output.note(f"colours are off: {reason}")
+            _read(running)
             write = _write_json if as_json else _write_text
             streams = not as_json if stream is None else stream
             write(engine, running, output, stream=streams, hides=hides)
@@ -166,6 +167,13 @@ def _first_notes(engine: Engine, running: ReasonedText, *, bundled: bool) -> Ite
     yield from engine.notes
     if engine.plan_ignored:
         yield engine.plan_ignored
+
+
+def _read(running: ReasonedText) -> None:
+    """Evaluate the prompt; a terminal shows how far that is, if it takes a while."""
+    with StatusLine() as status:
+        for done, total in running.reading():
+            status.show(f"reading the prompt, {done:,} of {total:,} tokens")
 
 
 def _last_notes(

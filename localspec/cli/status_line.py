@@ -3,11 +3,13 @@
 import os
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from time import monotonic
 from types import TracebackType
 
 from localspec.utils.format import one_line
+from localspec.utils.progress import watched
 
 _EVERY = 0.1
 # Signal handlers erase lines, too.
@@ -67,6 +69,19 @@ class StatusLine:
                 erase_status_line()
                 _write(stream, line)
                 _shown[stream] = len(line)
+
+
+@contextmanager
+def loading_shown() -> Iterator[None]:
+    """Show on a status line how far the loading inside the block is."""
+    with StatusLine() as status:
+
+        def show(action: str, share: float | None) -> None:
+            status.show(action if share is None else f"{action}, {100 * share:.0f} %")
+
+        show("loading", None)
+        with watched(show):
+            yield
 
 
 def erase_status_line() -> None:
