@@ -12,8 +12,8 @@ from localspec.cli.generate_output import (
     cut_line,
     engine_line,
     generation_record,
+    prompt_notes,
     stats_line,
-    thinking_notes,
     token_record,
 )
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
@@ -59,6 +59,7 @@ _NO_LIMIT = 2**31 - 1
     help="Answer the prompt as a chat turn, or continue it. "
     "[default: chat if the model has a template]",
 )
+@click.option("--system", metavar="TEXT", help="System prompt of a chat turn.")
 @constraint_options
 @thinking_options
 @click.option(
@@ -98,6 +99,7 @@ def generate(
     model: str | None,
     draft: str,
     chat: bool | None,
+    system: str | None,
     stream: bool | None,
     as_json: bool,
     color: bool,
@@ -118,17 +120,20 @@ def generate(
     text = read_prompt(prompt)
     runtime = pop_runtime_options(options)
     options["logprobs"] = options["top_logprobs"] is not None
-    _require_budget_fits(thinking_budget, options)
     output = Output(color=color)
     # A wrong value is refused before a model is loaded, which can take a while.
-    GenerationConfig.of(**{**options, "max_tokens": options["max_tokens"] or _NO_LIMIT})
+    longest = options["max_tokens"]
+    GenerationConfig.of(**{**options, "max_tokens": _NO_LIMIT if longest is None else longest})
+    _require_budget_fits(thinking_budget, options)
+    if system and chat is False:
+        raise InvalidValueError("--system is for chats, and --raw continues a text; leave one out")
     with on_interrupt(exit_at_once), loading_shown():
         engine = load(model, draft, remember=remember, copied_texts=copied_texts, **runtime)
     decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
         cancel = threading.Event()
-        asked = as_prompt(engine, text, chat, think=think)
-        if options["max_tokens"] is None and isinstance(asked, Chat):
+        asked = as_prompt(engine, text, chat, system=system, think=think)
+        if longest is None and isinstance(asked, Chat):
             options["max_tokens"] = engine.context
         running = ReasonedText(
             engine,
@@ -140,8 +145,8 @@ def generate(
         )
         with on_interrupt(cancel_first(cancel)):
             told = [*_first_notes(engine, running, bundled=model is None)]
-            if any(each is not None for each in (think, thinking_budget, hides or None)):
-                told += thinking_notes(engine, asked, think)
+            limits = hides or thinking_budget is not None
+            told += prompt_notes(engine, asked, system=system, think=think, limits=limits)
             for note in told:
                 output.note(note)
             if color and (as_json or not output.color):

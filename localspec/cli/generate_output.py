@@ -38,13 +38,21 @@ def engine_line(engine: Engine, running: ReasonedText, *, bundled: bool) -> str:
     )
 
 
-def thinking_notes(engine: Engine, asked: Prompt, think: bool | None) -> Iterator[str]:
-    """Yield why an option about reasoning has no effect. think: as the switch was given."""
-    name = engine.model.path.name
+def prompt_notes(
+    engine: Engine, asked: Prompt, *, system: str | None, think: bool | None, limits: bool
+) -> Iterator[str]:
+    """Yield what is not done as it was asked for: about a system prompt, and about reasoning.
+
+    think: as the switch was given. limits: whether reasoning is to be limited or hidden.
+    """
     if not isinstance(asked, Chat):
-        yield "nothing is known of reasoning in a text that is continued; --chat asks the model"
-    elif think is not None and not has_thinking_switch(engine.model.chat_template or ""):
-        option = "--think" if think else "--no-think"
+        if limits or think is not None:
+            yield "nothing is known of reasoning in a text that is continued; --chat asks the model"
+        return
+    if system and asked.messages[0]["role"] != "system":
+        yield "the chat template takes no system prompt; the question begins with it"
+    if think is not None and not has_thinking_switch(engine.model.chat_template or ""):
+        option, name = "--think" if think else "--no-think", engine.model.path.name
         yield f"{option} has no effect: the chat template of {name} has no switch for reasoning"
 
 

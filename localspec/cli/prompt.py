@@ -2,9 +2,12 @@
 
 import sys
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 
 from localspec.cli.output import write_note
 from localspec.conversation.thinking import thinking_variables
+from localspec.conversation.transcript import arrangements
 from localspec.engine.engine import Engine
 from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
@@ -31,16 +34,41 @@ def read_prompt(argument: str | None) -> str:
     return prompt
 
 
-def as_prompt(engine: Engine, text: str, chat: bool | None, *, think: bool | None = None) -> Prompt:
+def as_prompt(
+    engine: Engine,
+    text: str,
+    chat: bool | None,
+    *,
+    system: str | None = None,
+    think: bool | None = None,
+) -> Prompt:
     """Return the text as a chat turn, or as it is.
 
-    chat: None makes it a chat turn if the model prefers that. think: whether the model reasons;
-    None: as its template has it.
+    chat: None makes it a chat turn if the model prefers that. system: the system prompt of a chat.
+    think: whether the model reasons; None: as its template has it.
     """
     if engine.prefers_chat if chat is None else chat:
         variables = {} if think is None else thinking_variables(think)
-        return Chat([{"role": "user", "content": text}], variables)
+        question = [{"role": "user", "content": text}]
+        return _accepted(engine, [Chat(each, variables) for each in arrangements(system, question)])
+    if system:
+        name = engine.model.path.name
+        raise InvalidValueError(
+            f"--system is for chats, and {name} continues a text; put it before the prompt"
+        )
     return text
+
+
+def _accepted(engine: Engine, chats: Sequence[Chat]) -> Chat:
+    """Return the first of several forms of a chat that the model's template takes."""
+    model = engine.model
+    if model.chat_template and chats[0].messages != chats[-1].messages:
+        for chat in chats:
+            with suppress(InvalidValueError):
+                chat.text(model, model.chat_template)
+                return chat
+    # Where it takes none, what it says of the first is the error.
+    return chats[0]
 
 
 def _piped(argument: str | None) -> bytes:

@@ -18,6 +18,11 @@ class Chat:
     messages: Sequence[Message]
     template_options: Mapping[str, Any] = field(default_factory=dict)
 
+    def text(self, model: Model, template: str) -> str:
+        """The messages as a model's chat template writes them. Raises InvalidValueError."""
+        bos, eos = special_texts(model)
+        return render(template, self.messages, bos=bos, eos=eos, options=self.template_options)
+
 
 # A text to continue, its token ids, or the messages of a chat.
 Prompt = str | Sequence[int] | Sequence[Message] | Chat
@@ -76,7 +81,7 @@ class TextPrompt:
         if not model.chat_template or chat is None:
             return None
         try:
-            return _rendered(chat, model.chat_template, model)
+            return chat.text(model, model.chat_template)
         except InvalidValueError:
             return None
 
@@ -139,14 +144,9 @@ def special_texts(model: Model) -> tuple[str, str]:
     return bos, eos
 
 
-def _rendered(chat: Chat, template: str, model: Model) -> str:
-    bos, eos = special_texts(model)
-    return render(template, chat.messages, bos=bos, eos=eos, options=chat.template_options)
-
-
 def _chat_tokens(chat: Chat, model: Model) -> list[int]:
     if not model.chat_template:
         raise InvalidValueError(
             f"{model.path.name} has no chat template; give it a raw prompt (--raw)"
         )
-    return template_tokens(_rendered(chat, model.chat_template, model), model)
+    return template_tokens(chat.text(model, model.chat_template), model)
