@@ -230,7 +230,7 @@ def _shown(running: ReasonedText, *, hides: bool) -> Iterator[Token]:
             if said or not hides:
                 status.end()
             elif running.is_thinking:
-                status.show(f"thinking, {len(running.tokens)} tokens so far")
+                status.show(f"thinking, token {len(running.tokens)}")
             yield replace(token, text=said) if hides else token
 
 

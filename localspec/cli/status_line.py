@@ -11,7 +11,8 @@ from types import TracebackType
 from localspec.utils.format import one_line
 from localspec.utils.progress import watched
 
-_EVERY = 0.1
+# Seconds between two changes of the line.
+_EVERY, _USUAL_COLUMNS = 0.1, 80
 # Signal handlers erase lines, too.
 _lock = threading.RLock()
 _shown: dict[int, int] = {}
@@ -65,7 +66,9 @@ class StatusLine:
             self._due = monotonic() + _EVERY
             stream = sys.stderr.fileno()
             with suppress(OSError):
-                line = one_line(self._text)[: os.get_terminal_size(stream).columns - 1]
+                # Some terminals do not know their size.
+                columns = os.get_terminal_size(stream).columns or _USUAL_COLUMNS
+                line = one_line(self._text)[: columns - 1]
                 erase_status_line()
                 _write(stream, line)
                 _shown[stream] = len(line)
