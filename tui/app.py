@@ -30,7 +30,7 @@ from localspec.utils.paths import cache_folder
 from localspec_tui import notes
 from localspec_tui.archive import Archive, SavedSession
 from localspec_tui.autosave import Autosave
-from localspec_tui.clipboard import copy_to_desktop_clipboard
+from localspec_tui.clipboard import copied_note, copy_to_programs
 from localspec_tui.code_blocks import last_code_block
 from localspec_tui.control_filter import ControlFilter
 from localspec_tui.encoding_filter import EncodingFilter
@@ -269,8 +269,13 @@ class ChatApp(App[None]):
             self.notify("the message has no block of code", timeout=2)
             return
         self.copy_to_clipboard(copied)
-        self.run_worker(partial(copy_to_desktop_clipboard, copied), thread=True)
-        self.notify(f"copied: {len(copied):,} letters", timeout=2)
+        self.run_worker(self._copy_to_programs(copied))
+
+    async def _copy_to_programs(self, text: str) -> None:
+        """Copy a text by programs, too, and say where it is now."""
+        in_desktop, in_tmux = await asyncio.to_thread(copy_to_programs, text)
+        note = copied_note(len(text), in_desktop=in_desktop, in_tmux=in_tmux)
+        self.notify(note, timeout=2 if in_desktop else 6)
 
     # Keys.
 
