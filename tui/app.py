@@ -207,6 +207,8 @@ class ChatApp(App[None]):
     def apply_settings(self, settings: ChatSettings) -> None:
         """Switch to these settings; what did not change is not loaded again.
 
+        An answer that is being written ends only for another model or other drafters.
+
         Files get absolute paths, so that they are found from another folder later.
         """
         settings = replace(
@@ -214,6 +216,8 @@ class ChatApp(App[None]):
             model=settings.model and absolute(settings.model),
             draft=absolute_drafters(settings.draft),
         )
+        if settings.is_same_as(self.settings) and self.main.event_handler.state != "no model":
+            return
         before, self.settings = self.settings, settings
         sampling = {name: settings.sampling.get(name) for name in SAMPLING_DEFAULTS}
         self.engine_thread.switch(
@@ -222,6 +226,12 @@ class ChatApp(App[None]):
             when_full="drop" if settings.drop_oldest else "stop",
             **sampling,
         )
+
+    def change_system(self, system: str | None) -> None:
+        """Use another system prompt from the next answer on."""
+        if system != self.system:
+            self.system = system
+            self.engine_thread.set_system(system)
 
     def continue_as_saved(self, session: SavedSession) -> None:
         """Continue a session with its own sampling and, with its model, its own drafters."""
@@ -307,9 +317,13 @@ class ChatApp(App[None]):
     async def action_quit(self) -> None:
         """Quit, once what was typed before is in the text box, or sent."""
         if self.main.is_mounted:
-            self.main.composer.call_later(self.main.call_later, self.exit)
+            self.main.composer.call_later(self._exit_when_sent)
         else:
             self.exit()
+
+    def _exit_when_sent(self) -> None:
+        self.main.composer.send_waiting()
+        self.main.call_later(self.exit)
 
     def action_help(self) -> None:
         """Show what every key does."""

@@ -32,7 +32,8 @@ class ModelReady:
 
     model: a name or path that loads this model again. draft: names of the drafters. reason: why
     there is no drafter, or why one is missing; None if nothing is missing. notes: requests that
-    could not be met in full, one line each. context: its size in tokens. bundled: whether this is
+    could not be met in full, one line each. context: its size in tokens. longest_context: what the
+    model was made for; 0 if that is not known. bundled: whether this is
     the bundled pair. has_template: whether the model has a chat template.
     """
 
@@ -41,6 +42,7 @@ class ModelReady:
     reason: str | None
     notes: tuple[str, ...]
     context: int
+    longest_context: int
     bundled: bool
     has_template: bool
 
@@ -55,6 +57,7 @@ class ModelReady:
             reason=drafter_set.reason,
             notes=tuple(engine.notes),
             context=engine.context,
+            longest_context=engine.model.n_ctx_train,
             bundled=path == registry.bundled().target,
             has_template=engine.prefers_chat,
         )
@@ -82,9 +85,13 @@ class QuestionAsked:
 
 @dataclass(frozen=True, slots=True)
 class AnswerStarted:
-    """The first token of an answer is there. The answer's own events follow."""
+    """The first token of an answer is there. The answer's own events follow.
+
+    kept: the letters of the turn that were there before, because the answer is continued.
+    """
 
     turn: Turn
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS: Mapping[str, str] = {
     "/help": "List every key and command",
     "/clear": "Begin a new chat; this one is kept",
+    "/continue": "Go on with an answer that was stopped or cut off",
     "/model NAME": "Load a model; without a name, open the settings",
     "/draft LIST": "Change the drafters (suffix, none, ...); without a list, open the settings",
     "/save FILE": "Save the conversation; without a file name, ask for one",
@@ -84,7 +85,8 @@ class SlashCommands:
         self._screen = screen
         self._actions: Mapping[str, Callable[[str], None]] = {
             "/help": lambda _: self._screen.chat.action_help(),
-            "/clear": lambda _: self._screen.action_new(),
+            "/clear": lambda _: self._screen.begin_new(),
+            "/continue": lambda _: self._screen.action_continue_answer(),
             "/model": self._model,
             "/draft": self._draft,
             "/save": self._save,
