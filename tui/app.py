@@ -139,6 +139,7 @@ class ChatApp(App[None]):
             when_full="stop",
             copied_texts=options.copied_texts,
             **options.runtime,
+            **options.session_options,
             **options.sampling,
         )
 

@@ -7,7 +7,7 @@ ALIASES = ("run", "list", "help")
 WORDS = "localspec.words"
 
 RUN_HELP = """\
-Usage: localspec run MODEL [PROMPT] [OPTIONS]
+Usage: localspec run [OPTIONS] MODEL [PROMPT]
 
   With a prompt: localspec generate -m MODEL PROMPT. Without one: localspec chat MODEL.
   Both show their options with --help.
@@ -29,10 +29,35 @@ def without_alias(words: list[str]) -> list[str]:
 
 
 def _run(words: list[str]) -> list[str]:
-    """Return `generate` if there is a prompt or something on standard input, else `chat`."""
-    options = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
-    model, prompt = words[:options][:1], " ".join(words[1:options])
-    if prompt or not (sys.stdin and sys.stdin.isatty()):
-        named = ["-m", *model] if model else []
-        return ["generate", *named, *([prompt] if prompt else []), *words[options:]]
-    return ["chat", *model, *words[options:]]
+    """Return `generate` if there is a prompt or something on standard input, else `chat`.
+
+    Options may stand anywhere.
+    """
+    typed, options = _sorted(words)
+    is_named = any(word.startswith(("-m", "--model")) for word in options)
+    model, prompt = ([], typed) if is_named else (typed[:1], typed[1:])
+    if not prompt and sys.stdin and sys.stdin.isatty():
+        return ["chat", *model, *options]
+    command = ["generate", *(["-m", *model] if model else [])]
+    if prompt and prompt[0].startswith("-"):
+        return [*command, *options, "--", " ".join(prompt)]
+    return [*command, *([" ".join(prompt)] if prompt else []), *options]
+
+
+def _sorted(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the arguments, and the options with their values."""
+    # Only `run` needs it.
+    from localspec.cli.command_index import options_with_values
+
+    with_values = options_with_values("generate") | options_with_values("chat")
+    arguments, options, rest = list[str](), list[str](), iter(words)
+    for word in rest:
+        if word == "--":
+            arguments += rest
+        elif word.startswith("-") and word != "-":
+            # A value may also be in the same word: -n5, --seed=3.
+            value = [next(rest, None)] if word in with_values else []
+            options += [word, *(each for each in value if each is not None)]
+        else:
+            arguments.append(word)
+    return arguments, options

@@ -19,6 +19,7 @@ from localspec.cli.options import (
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt
 from localspec.cli.settings import on_command_line
+from localspec.conversation.reasoned_text import INSERTED, ReasonedText
 from localspec.engine.audit import Divergence, Recorded, Report, audit
 from localspec.engine.engine import load
 from localspec.engine.recipe import Recipe
@@ -111,7 +112,8 @@ def _generated(
     prompt: str, seed: int | None, model: str | None, draft: str, options: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     with load(model, draft, **options) as engine:
-        running = engine.stream(as_prompt(engine, prompt, None), seed=seed, logprobs=False)
+        asked = as_prompt(engine, prompt, None)
+        running = ReasonedText(engine, asked, seed=seed, logprobs=False)
         for note in (engine_line(engine, running, bundled=model is None), *engine.notes):
             Output().note(note)
         return generation_record(engine, running)
@@ -138,6 +140,11 @@ def _read(file: BinaryIO) -> Mapping[str, Any]:
 
 
 def _recorded(record: Mapping[str, Any]) -> Recorded:
+    if INSERTED in record["origins"]:
+        raise InvalidValueError(
+            "the reasoning of this text was ended by --thinking-budget, with tokens that no model "
+            "drew; only texts without such tokens can be audited"
+        )
     return Recorded(
         Recipe.read(record["recipe"]),
         record["token_ids"],

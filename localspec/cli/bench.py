@@ -50,6 +50,7 @@ from localspec.cli.options import (
 from localspec.cli.output import Output
 from localspec.cli.page_file import PageFile
 from localspec.cli.prompt_set_options import prompt_set_options
+from localspec.cli.status_line import loading_shown
 from localspec.drafters.spec import AUTO
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
@@ -217,7 +218,7 @@ def bench(
         _write(result, output, page_file, earlier, as_json=as_json)
         return INTERRUPTED if result.interrupted else 0
     with ExitStack() as stack:
-        with on_interrupt(exit_at_once):
+        with on_interrupt(exit_at_once), loading_shown():
             sweep = replace(choice.sweep, several=bool(users))
             loaded = stack.enter_context(sweep.load(runtime, tasks, tokens))
             prompts = tokenize_prompts(loaded.plain, tasks, tokens)

@@ -15,6 +15,7 @@ from localspec.cli.options import (
     pop_runtime_options,
     running_options,
     sampling_options,
+    thinking_options,
 )
 from localspec.cli.settings import on_command_line
 from localspec.errors import InvalidValueError
@@ -52,6 +53,7 @@ _SERVED = "TEXTUAL_DRIVER"
     "continues text]",
 )
 @sampling_options
+@thinking_options
 @copy_from_option
 @click.option("--theme", metavar="NAME", help="Colour theme. [default: the one used last]")
 # Eager: --copy-from must know of it.
@@ -71,6 +73,8 @@ def chat(
     copied_texts: tuple[str, ...],
     theme: str | None,
     web: bool,
+    think: bool | None,
+    thinking_budget: int | None,
     **options: Any,
 ) -> int:
     """Chat with MODEL: a pair's name (`localspec ls --all`), user/repo[:quant] or a GGUF's path.
@@ -105,6 +109,7 @@ def chat(
         runtime=runtime,
         copied_texts=copied_texts,
         sampling=chosen.options,
+        session_options=_thinking(think, thinking_budget),
         system=chosen.system,
         session=session,
         theme=theme,
@@ -128,6 +133,14 @@ def _only_model(model: str | None, named: str | None) -> str | None:
     if on_command_line("model"):
         raise InvalidValueError(f"two models are named, {model!r} and {named!r}; name one of them")
     return named
+
+
+def _thinking(think: bool | None, budget: int | None) -> dict[str, Any]:
+    """Return what was said of reasoning, as options of Session."""
+    from localspec.conversation.thinking import thinking_variables
+
+    switch = {} if think is None else {"template_options": thinking_variables(think)}
+    return switch if budget is None else {**switch, "thinking_budget": budget}
 
 
 def _merged_preset(preset: str | None, system: str | None, options: Mapping[str, Any]) -> "Preset":

@@ -30,6 +30,12 @@ def all_options() -> set[str]:
     return {name for entries in _index().values() for entry in entries for name in entry["names"]}
 
 
+def options_with_values(command: str) -> set[str]:
+    """Return every spelling of a command's options that are followed by a value."""
+    entries = [entry for entry in _index().get(command, ()) if not entry.get("flag")]
+    return {name for entry in entries for name in entry["names"] if name.startswith("-")}
+
+
 def _index() -> dict[str, Any]:
     index: dict[str, Any] = json.loads((resources.files("localspec.cli") / FILE).read_text("utf-8"))
     return index

@@ -1,15 +1,18 @@
 """`localspec generate`: text to stdout."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from localspec.cli.generate_output import (
     Decisions,
+    cut_line,
     engine_line,
     generation_record,
+    prompt_notes,
     stats_line,
     token_record,
 )
@@ -20,13 +23,20 @@ from localspec.cli.options import (
     model_options,
     pop_runtime_options,
     sampling_options,
+    thinking_options,
 )
 from localspec.cli.output import Output
 from localspec.cli.prompt import as_prompt, read_prompt
+from localspec.cli.status_line import StatusLine, loading_shown
+from localspec.conversation.reasoned_text import ReasonedText
 from localspec.engine.engine import Engine, load
-from localspec.engine.generation import Generation
+from localspec.engine.generation import Token
+from localspec.engine.prompt import Chat
+from localspec.errors import InvalidValueError
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
 from localspec.loading.drawing_ahead import nothing_ahead
+
+_NO_LIMIT = 2**31 - 1
 
 
 @click.command()
@@ -36,9 +46,8 @@ from localspec.loading.drawing_ahead import nothing_ahead
     "-n",
     "--max-tokens",
     type=int,
-    default=DEFAULT_MAX_TOKENS,
-    show_default=True,
-    help="Longest answer, in tokens.",
+    help="Longest answer, in tokens. [default: the rest of the context; "
+    f"{DEFAULT_MAX_TOKENS} for a text that is continued]",
 )
 @click.option("--min-tokens", type=int, help="Shortest answer, in tokens. [default: 0]")
 @click.option("--ignore-eos", is_flag=True, help="Go on where the model would end the text.")
@@ -50,7 +59,12 @@ from localspec.loading.drawing_ahead import nothing_ahead
     help="Answer the prompt as a chat turn, or continue it. "
     "[default: chat if the model has a template]",
 )
+@click.option("--system", metavar="TEXT", help="System prompt of a chat turn.")
 @constraint_options
+@thinking_options
+@click.option(
+    "--hide-thinking", "hides", is_flag=True, help="Do not write the reasoning, only the answer."
+)
 @click.option("--stop", multiple=True, metavar="TEXT", help="Stop before this text. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, not the text.")
 @click.option(
@@ -85,6 +99,7 @@ def generate(
     model: str | None,
     draft: str,
     chat: bool | None,
+    system: str | None,
     stream: bool | None,
     as_json: bool,
     color: bool,
@@ -92,10 +107,14 @@ def generate(
     explain: bool,
     remember: bool,
     copied_texts: tuple[str, ...],
+    think: bool | None,
+    thinking_budget: int | None,
+    hides: bool,
     **options: Any,
 ) -> int:
     """Generate text from PROMPT, or standard input, or both.
 
+    Standard input comes before PROMPT. A loop that reads lines keeps its own with `< /dev/null`.
     With no model named, a tiny bundled pair answers questions about the terminal.
     """
     text = read_prompt(prompt)
@@ -103,38 +122,51 @@ def generate(
     options["logprobs"] = options["top_logprobs"] is not None
     output = Output(color=color)
     # A wrong value is refused before a model is loaded, which can take a while.
-    GenerationConfig.of(**options)
-    with on_interrupt(exit_at_once):
+    longest = options["max_tokens"]
+    GenerationConfig.of(**{**options, "max_tokens": _NO_LIMIT if longest is None else longest})
+    _require_budget_fits(thinking_budget, options)
+    if system and chat is False:
+        raise InvalidValueError("--system is for chats, and --raw continues a text; leave one out")
+    with on_interrupt(exit_at_once), loading_shown():
         engine = load(model, draft, remember=remember, copied_texts=copied_texts, **runtime)
     decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
         cancel = threading.Event()
-        running = engine.stream(
-            as_prompt(engine, text, chat),
+        asked = as_prompt(engine, text, chat, system=system, think=think)
+        if longest is None and isinstance(asked, Chat):
+            options["max_tokens"] = engine.context
+        running = ReasonedText(
+            engine,
+            asked,
+            budget=thinking_budget,
             cancel=cancel,
             explain=decisions.add if explain else None,
             **options,
         )
         with on_interrupt(cancel_first(cancel)):
             told = [*_first_notes(engine, running, bundled=model is None)]
+            limits = hides or thinking_budget is not None
+            told += prompt_notes(engine, asked, system=system, think=think, limits=limits)
             for note in told:
                 output.note(note)
             if color and (as_json or not output.color):
                 reason = "JSON has none" if as_json else output.color_off_because
                 output.note(f"colours are off: {reason}")
+            _read(running)
             write = _write_json if as_json else _write_text
-            write(engine, running, output, stream=not as_json if stream is None else stream)
+            streams = not as_json if stream is None else stream
+            write(engine, running, output, stream=streams, hides=hides)
     decisions.show()
     if explain and options.get("depth") is not None:
         output.note("--explain has nothing to say at a fixed depth; leave --depth out")
     # What has changed since, such as a drafter whose machine is gone.
     news = [note for note in engine.notes if note not in told]
-    for note in (*news, *_last_notes(engine, running, stats=stats)):
+    for note in (*news, *_last_notes(engine, running, stats=stats, hides=hides)):
         output.note(note)
     return INTERRUPTED if running.stop_reason == "cancelled" else 0
 
 
-def _first_notes(engine: Engine, running: Generation, *, bundled: bool) -> Iterator[str]:
+def _first_notes(engine: Engine, running: ReasonedText, *, bundled: bool) -> Iterator[str]:
     """Yield what is said before the text. bundled: whether no model was named."""
     yield engine_line(engine, running, bundled=bundled)
     yield from engine.notes
@@ -142,14 +174,23 @@ def _first_notes(engine: Engine, running: Generation, *, bundled: bool) -> Itera
         yield engine.plan_ignored
 
 
-def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator[str]:
+def _read(running: ReasonedText) -> None:
+    """Evaluate the prompt; a terminal shows how far that is, if it takes a while."""
+    with StatusLine() as status:
+        for done, total in running.reading():
+            status.show(f"reading the prompt, {done:,} of {total:,} tokens")
+
+
+def _last_notes(
+    engine: Engine, running: ReasonedText, *, stats: bool, hides: bool
+) -> Iterator[str]:
     """Yield what is said after the text."""
-    if running.stop_reason == "context":
-        yield f"the context of {engine.context} tokens is full; --ctx makes it larger"
-    form = "schema" if running.settings.schema else "grammar" if running.settings.grammar else ""
-    if form and running.stop_reason == "length":
-        cut = f"cut off after {running.settings.max_tokens} tokens"
-        yield f"{cut}, perhaps before it satisfies the {form}; -n allows more"
+    if running.is_budget_spent:
+        yield f"the reasoning was ended: its budget of {running.budget} tokens is used up"
+    if cut := cut_line(engine, running):
+        yield cut
+    elif hides and running.is_thinking:
+        yield "there is no answer: the text ended within the reasoning"
     if engine.drafter_set.past and engine.drafter_set.past.problem:
         yield engine.drafter_set.past.problem
     if stats:
@@ -159,18 +200,51 @@ def _last_notes(engine: Engine, running: Generation, *, stats: bool) -> Iterator
         )
 
 
-def _write_text(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
+def _write_text(
+    engine: Engine, running: ReasonedText, output: Output, *, stream: bool, hides: bool
+) -> None:
     if output.color:
         output.legend(engine.drafter_set.names)
-    if not stream:
-        running.result()
-    for token in running if stream else running.tokens:
+    tokens = _shown(running, hides=hides)
+    for token in tokens if stream else list(tokens):
         output.token(token.text, token.origin)
     output.data("\n")
 
 
-def _write_json(engine: Engine, running: Generation, output: Output, *, stream: bool) -> None:
-    if stream:
-        for token in running:
+def _write_json(
+    engine: Engine, running: ReasonedText, output: Output, *, stream: bool, hides: bool
+) -> None:
+    for token in _shown(running, hides=hides):
+        if stream:
             output.record(token_record(token))
-    output.record(generation_record(engine, running))
+    output.record(generation_record(engine, running, hides=hides))
+
+
+def _shown(running: ReasonedText, *, hides: bool) -> Iterator[Token]:
+    """Yield the tokens of a text, with that part of theirs that is written.
+
+    hides: whether reasoning is left out; a terminal says meanwhile that the model reasons.
+    """
+    with StatusLine(after=0) as status:
+        for token, said, _ in running:
+            if said or not hides:
+                status.end()
+            elif running.is_thinking:
+                status.show(f"thinking, {len(running.tokens)} tokens so far")
+            yield replace(token, text=said) if hides else token
+
+
+def _require_budget_fits(budget: int | None, options: Mapping[str, Any]) -> None:
+    """Refuse a budget beside what would contradict it."""
+    if budget is None:
+        return
+    if options["grammar"] or options["schema"]:
+        raise InvalidValueError(
+            "--thinking-budget is given beside --grammar or --schema, which describe the whole "
+            "text; leave one of them out"
+        )
+    if options["logprobs"]:
+        raise InvalidValueError(
+            "--thinking-budget is given beside --logprobs, and the tokens that end the reasoning "
+            "have none; leave one of them out"
+        )

@@ -1,18 +1,22 @@
 """What `localspec generate` shows: lines for people, records for programs."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from localspec.cli.output import Output, join_facts
 from localspec.control.explanation import Explanation
 from localspec.control.quick_target import too_quick_text
+from localspec.conversation.reasoned_text import ReasonedText
+from localspec.conversation.thinking import has_thinking_switch
 from localspec.engine.engine import Engine
-from localspec.engine.generation import Generation, Token
+from localspec.engine.generation import Token
+from localspec.engine.prompt import Chat, Prompt
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Stats
 
 
-def engine_line(engine: Engine, running: Generation, *, bundled: bool) -> str:
+def engine_line(engine: Engine, running: ReasonedText, *, bundled: bool) -> str:
     """Return one line: the target, what drafts and why, and the seed.
 
     bundled: no model was named, so the target is the bundled one.
@@ -34,7 +38,38 @@ def engine_line(engine: Engine, running: Generation, *, bundled: bool) -> str:
     )
 
 
-def _reproducible(engine: Engine, running: Generation) -> str:
+def prompt_notes(
+    engine: Engine, asked: Prompt, *, system: str | None, think: bool | None, limits: bool
+) -> Iterator[str]:
+    """Yield what is not done as it was asked for: about a system prompt, and about reasoning.
+
+    think: as the switch was given. limits: whether reasoning is to be limited or hidden.
+    """
+    if not isinstance(asked, Chat):
+        if limits or think is not None:
+            yield "nothing is known of reasoning in a text that is continued; --chat asks the model"
+        return
+    if system and asked.messages[0]["role"] != "system":
+        yield "the chat template takes no system prompt; the question begins with it"
+    if think is not None and not has_thinking_switch(engine.model.chat_template or ""):
+        option, name = "--think" if think else "--no-think", engine.model.path.name
+        yield f"{option} has no effect: the chat template of {name} has no switch for reasoning"
+
+
+def cut_line(engine: Engine, running: ReasonedText) -> str:
+    """Return why the text was cut off; empty if it was not."""
+    settings = running.settings
+    cut = ", while it was still thinking" if running.is_thinking else ""
+    if running.stop_reason == "context":
+        return f"the context of {engine.context} tokens is full{cut}; --ctx makes it larger"
+    if running.stop_reason != "length":
+        return ""
+    if form := "schema" if settings.schema else "grammar" if settings.grammar else "":
+        cut = f", perhaps before it satisfies the {form}"
+    return f"cut off after {settings.max_tokens} tokens{cut}; -n allows more"
+
+
+def _reproducible(engine: Engine, running: ReasonedText) -> str:
     width = engine.slot.reproducible_width(running.settings)
     if not width:
         return ""
@@ -83,7 +118,7 @@ def decision_line(decision: Explanation) -> str:
 
 
 def stats_line(
-    running: Generation,
+    running: ReasonedText,
     digits: EqualDigits | None = None,
     plain_seconds: float | None = None,
     nothing_ahead: str | None = None,
@@ -117,8 +152,13 @@ def stats_line(
     )
 
 
-def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
-    """Return the object that `--json` prints; generate.schema.json describes it."""
+def generation_record(
+    engine: Engine, running: ReasonedText, *, hides: bool = False
+) -> dict[str, Any]:
+    """Return the object that `--json` prints; generate.schema.json describes it.
+
+    hides: whether the text is without its reasoning.
+    """
     drafting = engine.drafter_set
     drafters = [str(path) for path in drafting.model_paths]
     record = running.result().to_dict()
@@ -127,6 +167,8 @@ def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
             likely["text"] = engine.model.piece_text(likely["id"])
     return {
         **record,
+        "text": running.said if hides else record["text"],
+        "thought": running.thought if running.is_reasoned else None,
         "model": {
             "target": str(engine.model.path),
             "drafter": drafters[0] if drafters else None,
@@ -138,7 +180,7 @@ def generation_record(engine: Engine, running: Generation) -> dict[str, Any]:
             "reason": drafting.reason,
         },
         "equal_digits": engine.equal_digits.as_dict() if engine.equal_digits else None,
-        "recipe": asdict(engine.recipe(running)),
+        "recipe": asdict(engine.recipe(running.generation)),
     }
 
 

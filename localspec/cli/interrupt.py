@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from localspec.cli.status_line import erase_status_line
+
 # The exit code, as shells give it for Ctrl-C.
 INTERRUPTED = 130
 
@@ -65,6 +67,7 @@ def exit_at_once(_signal: int, _frame: object) -> None:
     """End the program at the first Ctrl-C; for the time before there is anything to keep."""
     # While models load, Python runs only inside the library's callbacks, where an exception is
     # printed and then ignored.
+    erase_status_line()
     os._exit(INTERRUPTED)
 
 

@@ -71,6 +71,7 @@ _COMMANDS = {
 # What a word too many may have meant, by command.
 _WORD_TOO_MANY = {
     "generate": "put the prompt in quotes",
+    "chat": "localspec run MODEL PROMPT answers a prompt",
     "bench": "-m names the model",
     "plan": "-m names the model",
     "audit": "-m names the model",

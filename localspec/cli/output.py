@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
+from localspec.cli.status_line import erase_status_line
 from localspec.errors import LocalspecError
 from localspec.utils.format import one_line, without_controls
 
@@ -20,9 +21,11 @@ ORIGIN_STYLES = {
     "corrected": "bold red",
     "bonus": "italic cyan",
     "plain": "",
+    "inserted": "",
 }
 
 
+_ON_WINDOWS = os.name == "nt"
 _STYLE_CODES = re.compile(r"(\x1b\[[\d;]*m)")
 
 
@@ -43,7 +46,8 @@ class Output:
             raise LocalspecError("standard output is closed; open it, or send it to a file")
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal without Unicode shows `?` instead of ending the command.
-            sys.stdout.reconfigure(errors="replace")
+            sys.stdout.reconfigure(encoding=_file_encoding(sys.stdout), errors="replace")
+        self._noted_loss = False
         self.color_off_because = colors_off_because(sys.stdout)
         self.color = color and not self.color_off_because
 
@@ -60,6 +64,8 @@ class Output:
         """
         if sys.stdout.isatty():
             text = _for_terminal(text, styled=self.color_off_because is None)
+            if text:
+                erase_status_line()
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -70,6 +76,22 @@ class Output:
             raise LocalspecError(
                 f"standard output cannot be written: {error.strerror}; send it elsewhere"
             ) from error
+
+        self._note_loss(text)
+
+    def _note_loss(self, text: str) -> None:
+        """Say once that stdout has no letters for a text."""
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        if self._noted_loss or encoding.lower() == "utf-8":
+            return
+        try:
+            text.encode(encoding)
+        except UnicodeEncodeError:
+            self._noted_loss = True
+            self.note(
+                f"letters that {encoding} does not have are written as ?; "
+                "PYTHONIOENCODING=utf-8 keeps them"
+            )
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Write a JSON object to stdout, on one line."""
@@ -97,6 +119,15 @@ class Output:
             f"{' or '.join(drafters) or 'drafted'}: green, underlined · corrected: red, bold · "
             "bonus: cyan, italic · plain: as it is"
         )
+
+
+def _file_encoding(stream: TextIO) -> str | None:
+    """Return UTF-8 for a file or pipe on Windows, whose code page lacks most letters.
+
+    None keeps the encoding that the stream has.
+    """
+    chosen = stream.isatty() or os.environ.get("PYTHONIOENCODING")
+    return "utf-8" if _ON_WINDOWS and not chosen else None
 
 
 def _styled(text: str, style: str) -> str:
@@ -138,6 +169,7 @@ def write_to_stderr(text: str) -> None:
     """
     if sys.stderr is None:
         return
+    erase_status_line()
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

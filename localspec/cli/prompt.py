@@ -1,11 +1,20 @@
 """The prompt of a command: its argument, standard input, or both."""
 
 import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
 
+from localspec.cli.output import write_note
+from localspec.conversation.thinking import thinking_variables
+from localspec.conversation.transcript import arrangements
 from localspec.engine.engine import Engine
-from localspec.engine.prompt import Prompt
+from localspec.engine.prompt import Chat, Prompt
 from localspec.errors import InvalidValueError
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
+
+# Seconds after which a command says that it waits for its prompt.
+_PATIENCE = 2.0
 
 
 def read_prompt(argument: str | None) -> str:
@@ -14,37 +23,73 @@ def read_prompt(argument: str | None) -> str:
     One line break at the end of standard input is dropped: `echo` and editors add it, and models
     continue better without it.
     """
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else _decoded(_piped())
-    piped = piped.removesuffix("\n").removesuffix("\r")
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else _decoded(_piped(argument))
+    piped = piped.removesuffix("\n")
     typed = _checked(argument or "")
+    if piped and typed:
+        write_note(f"{len(piped.encode()):,} bytes of standard input are put before the prompt")
     prompt = "\n".join(part for part in (piped, typed) if part)
     if not prompt:
         raise InvalidValueError("no prompt; give one as an argument or on standard input")
     return prompt
 
 
-def as_prompt(engine: Engine, text: str, chat: bool | None) -> Prompt:
+def as_prompt(
+    engine: Engine,
+    text: str,
+    chat: bool | None,
+    *,
+    system: str | None = None,
+    think: bool | None = None,
+) -> Prompt:
     """Return the text as a chat turn, or as it is.
 
-    chat: None makes it a chat turn if the model prefers that.
+    chat: None makes it a chat turn if the model prefers that. system: the system prompt of a chat.
+    think: whether the model reasons; None: as its template has it.
     """
     if engine.prefers_chat if chat is None else chat:
-        return [{"role": "user", "content": text}]
+        variables = {} if think is None else thinking_variables(think)
+        question = [{"role": "user", "content": text}]
+        return _accepted(engine, [Chat(each, variables) for each in arrangements(system, question)])
+    if system:
+        name = engine.model.path.name
+        raise InvalidValueError(
+            f"--system is for chats, and {name} continues a text; put it before the prompt"
+        )
     return text
 
 
-def _piped() -> bytes:
+def _accepted(engine: Engine, chats: Sequence[Chat]) -> Chat:
+    """Return the first of several forms of a chat that the model's template takes."""
+    model = engine.model
+    if model.chat_template and chats[0].messages != chats[-1].messages:
+        for chat in chats:
+            with suppress(InvalidValueError):
+                chat.text(model, model.chat_template)
+                return chat
+    # Where it takes none, what it says of the first is the error.
+    return chats[0]
+
+
+def _piped(argument: str | None) -> bytes:
+    way_out = "; `< /dev/null` if nothing comes" if argument else ""
+    wait = threading.Timer(_PATIENCE, write_note, [f"waiting for standard input to end{way_out}"])
+    wait.daemon = True
+    wait.start()
     try:
         return read_stream(sys.stdin.buffer, MOST_TEXT_BYTES, "standard input")
     except OSError as error:
         raise InvalidValueError(
             f"standard input cannot be read: {error.strerror or error}; give a shorter prompt"
         ) from error
+    finally:
+        wait.cancel()
 
 
 def _decoded(data: bytes) -> str:
     try:
-        return data.decode("utf-8")
+        # Editors on Windows begin files with a mark, and end lines with two characters.
+        return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise InvalidValueError(
             f"standard input is not UTF-8: byte {error.start} is 0x{data[error.start]:02x}; "

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from localspec.conversation.answer_writer import AnswerWriter
+from localspec.conversation.answer_writer import AnswerWriter, settings_behind
 from localspec.conversation.events import Dropped, Ended, Event, Gauge, Notice, Piece, Reading
 from localspec.conversation.reasoning import Split, Tags
 from localspec.conversation.turns import Conversation, Turn
@@ -14,7 +14,6 @@ from localspec.engine.generation import Generation, Token
 from localspec.engine.prompt import Wording
 from localspec.engine.slot import Slot
 from localspec.generation_config import GenerationConfig
-from localspec.sampling.keyed_hash import derive_seed
 from localspec.stats import Stats
 from localspec.utils.closing import Closing
 from localspec.utils.format import excerpt
@@ -222,18 +221,12 @@ class Answer(Closing, Iterator[Event]):
         return generation.stop_reason or "cancelled"
 
     def _settings_of_part(self) -> GenerationConfig:
-        """Settings for the next part: the remaining token budget and an unused seed.
-
-        After turns were dropped, positions of the text repeat, and the noise of a position must
-        not. The rules `token` and `block` start a new sequence of draws at each part.
-        """
-        settings, written = self.settings, len(self._writer.tokens)
-        position = len(self._prompt.tokens) + written
-        seed = settings.seed
-        if self._prompt.dropped or not settings.verification.same_text:
-            seed = derive_seed(seed, self._prompt.dropped, position)
-        least = min(max(0, settings.min_tokens - written), self._tokens_left)
-        return replace(settings, seed=seed, max_tokens=self._tokens_left, min_tokens=least)
+        return settings_behind(
+            self.settings,
+            written=len(self._writer.tokens),
+            prompt=len(self._prompt.tokens),
+            dropped=self._prompt.dropped,
+        )
 
     def _reevaluated_line(self, tokens: int) -> str:
         kind = self._slot.target.rollback.value
@@ -276,16 +269,12 @@ class Answer(Closing, Iterator[Event]):
         return split
 
     def _is_budget_spent(self) -> bool:
-        return (
-            self._thinking_budget is not None
-            and self._writer.is_thinking
-            and self._writer.thought_tokens >= self._thinking_budget
-            and self.settings.compiled_grammar() is None
-        )
+        spent = self._writer.has_spent(self._thinking_budget)
+        return spent and self.settings.compiled_grammar() is None
 
     def _end_thought(self) -> Generator[Event, None, str]:
         """Write the closing tag for the model; return a stop reason if it does not fit, else ""."""
-        closing = f"\n{self._tags.closing}\n\n"
+        closing = self._tags.ending
         tokens = self._model.tokenize_after(closing)
         if len(tokens) > self._tokens_left:
             return "length"

@@ -9,6 +9,11 @@ class Tags(NamedTuple):
     opening: str
     closing: str
 
+    @property
+    def ending(self) -> str:
+        """What ends reasoning that the model does not end by itself."""
+        return f"\n{self.closing}\n\n"
+
 
 class Split(NamedTuple):
     """A stretch of text in two parts: reasoning, and the answer that follows it."""

@@ -150,14 +150,8 @@ class Transcript:
             contents = [turn.raw or turn.content for turn in turns]
             return "".join([system or "", *contents])
         messages = [self._message(turn) for turn in turns]
-        first: list[Message] = [{"role": "system", "content": system}] if system else []
-        attempts = (
-            [*first, *messages],
-            _merged_roles([*first, *messages]),
-            _system_as_user(system, messages),
-        )
         refusal: InvalidValueError | None = None
-        for number, attempt in enumerate(attempts):
+        for number, attempt in enumerate(arrangements(system, messages)):
             try:
                 text = self._render(attempt)
                 self.merged = number > 0
@@ -185,6 +179,16 @@ class Transcript:
             return {"role": turn.role, "content": turn.raw or turn.content}
         thought = {_REASONING_KEY: turn.thought} if turn.thought else {}
         return {"role": turn.role, "content": turn.content, **thought}
+
+
+def arrangements(system: str | None, messages: Sequence[Message]) -> Sequence[Sequence[Message]]:
+    """The messages behind a system prompt, in the ways that a template may take them."""
+    first: list[Message] = [{"role": "system", "content": system}] if system else []
+    return (
+        [*first, *messages],
+        _merged_roles([*first, *messages]),
+        _system_as_user(system, messages),
+    )
 
 
 def _merged_roles(messages: Sequence[Message]) -> list[Message]:

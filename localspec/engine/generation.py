@@ -169,7 +169,7 @@ class Generation(Closing, Iterator[Token]):
         self._vocabulary = vocabulary
         self._context = context
         self._steps: Steps = steps or Alone()
-        self._detokenizer = Detokenizer(settings.stop) if detokenizer is None else detokenizer
+        self.detokenizer = Detokenizer(settings.stop) if detokenizer is None else detokenizer
         self.on_end: Callable[[], None] | None = None
         # The generation is in no reference cycle, so that it ends as soon as its reader forgets it.
         self._emissions: Generator[Emission, None, None] | None = None
@@ -294,10 +294,10 @@ class Generation(Closing, Iterator[Token]):
 
     def _token(self, emission: Emission) -> Token:
         ends = self._vocabulary.ends_generation(emission.id)
-        text = "" if ends else self._detokenizer.push(self._vocabulary.piece(emission.id))
+        text = "" if ends else self.detokenizer.push(self._vocabulary.piece(emission.id))
         self.stop_reason = self._reason(ends)
         if self.stop_reason:
-            text += self._detokenizer.flush()
+            text += self.detokenizer.flush()
         return Token(text, emission.id, emission.origin, emission.logprob, emission.top)
 
     def _reason(self, ends: bool) -> StopReason | None:
@@ -305,7 +305,7 @@ class Generation(Closing, Iterator[Token]):
         count = len(self.tokens) + 1
         if ends:
             return "eos"
-        if self._detokenizer.stopped:
+        if self.detokenizer.stopped:
             return "stop"
         if count == self.settings.max_tokens:
             return "length"

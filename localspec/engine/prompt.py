@@ -1,16 +1,31 @@
 """Prompt: a text, token ids or chat messages, turned into the target's token ids."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import index
-from typing import cast
+from typing import Any, cast
 
 from localspec.errors import InvalidValueError
 from localspec.generation_config import require
 from localspec.llama.chat_template import Message, render
 from localspec.llama.model import Model
 
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """The messages of a chat, with further variables for the model's template."""
+
+    messages: Sequence[Message]
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, model: Model, template: str) -> str:
+        """The messages as a model's chat template writes them. Raises InvalidValueError."""
+        bos, eos = special_texts(model)
+        return render(template, self.messages, bos=bos, eos=eos, options=self.template_options)
+
+
 # A text to continue, its token ids, or the messages of a chat.
-Prompt = str | Sequence[int] | Sequence[Message]
+Prompt = str | Sequence[int] | Sequence[Message] | Chat
 # A conversation as the chat template of another model words it; None where that has none for it.
 Wording = Callable[[Model], str | None]
 # A list of prompts. (A Sequence[str] would be any text, too.)
@@ -62,25 +77,30 @@ class TextPrompt:
 
     def wording(self, model: Model) -> str | None:
         """The messages in the chat template of a drafter; None if it has none, or refuses them."""
-        items = self._prompt
-        if not model.chat_template or isinstance(items, str) or not isinstance(items, Iterable):
+        chat = _as_chat(self._prompt)
+        if not model.chat_template or chat is None:
             return None
-        messages = list(items)
-        if not messages or not all(isinstance(each, Mapping) for each in messages):
-            return None
-        bos, eos = special_texts(model)
         try:
-            return render(model.chat_template, messages, bos=bos, eos=eos)
+            return chat.text(model, model.chat_template)
         except InvalidValueError:
             return None
+
+
+def _as_chat(prompt: object) -> Chat | None:
+    """The prompt if it is a chat; None for a text or token ids."""
+    if isinstance(prompt, Chat):
+        return prompt
+    messages = [] if isinstance(prompt, str) or not isinstance(prompt, Iterable) else list(prompt)
+    is_chat = messages and all(isinstance(each, Mapping) for each in messages)
+    return Chat(messages) if is_chat else None
 
 
 def _tokenized(prompt: object, model: Model) -> list[int]:
     if isinstance(prompt, str):
         return text_tokens(prompt, model.tokenize)
+    if chat := _as_chat(prompt):
+        return _chat_tokens(chat, model)
     items = list(prompt) if isinstance(prompt, Iterable) else [None]
-    if items and all(isinstance(item, Mapping) for item in items):
-        return _chat_tokens(cast("list[Message]", items), model)
     try:
         return checked_ids("prompt token", items, model)
     except TypeError as error:
@@ -124,10 +144,9 @@ def special_texts(model: Model) -> tuple[str, str]:
     return bos, eos
 
 
-def _chat_tokens(messages: Sequence[Message], model: Model) -> list[int]:
+def _chat_tokens(chat: Chat, model: Model) -> list[int]:
     if not model.chat_template:
         raise InvalidValueError(
             f"{model.path.name} has no chat template; give it a raw prompt (--raw)"
         )
-    bos, eos = special_texts(model)
-    return template_tokens(render(model.chat_template, messages, bos=bos, eos=eos), model)
+    return template_tokens(chat.text(model, model.chat_template), model)

@@ -151,6 +151,22 @@ class Texts:
 
         return AsyncGeneration(work)
 
+    def go_on(
+        self,
+        ended: Generation,
+        tokens: Sequence[int],
+        settings: GenerationConfig,
+        *,
+        cancel: threading.Event | None = None,
+        explain: Explain | None = None,
+    ) -> Generation:
+        """Go on with a text that was closed; stats and detokenizer go on from where they were.
+
+        tokens: the whole text so far, the prompt included. settings: those of the rest.
+        """
+        prompt = TextPrompt(tokens)
+        return self._start(prompt, settings, _asked(cancel), explain, ended)
+
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
         """The token ids of a text.
 
@@ -212,9 +228,14 @@ class Texts:
         settings: GenerationConfig,
         cancelled: Cancelled,
         explain: Explain | None,
+        before: Generation | None = None,
     ) -> Generation:
-        """Begin a text; one that is cancelled while it waits for a slot has ended already."""
-        slots, stats = self._slots, Stats(seconds=Seconds(load=self._load_seconds))
+        """Begin a text; one that is cancelled while it waits for a slot has ended already.
+
+        before: the part of the text before this one.
+        """
+        slots = self._slots
+        stats = before.stats if before else Stats(seconds=Seconds(load=self._load_seconds))
         with slots.lock:
             tokens = self._check(prompt)
             slots.fit_threads()
@@ -226,7 +247,12 @@ class Texts:
                 tokens = prompt.tokens(slot.target.model, slot.set_pass_width(settings))
                 slot.reword(tokens, prompt.wording)
                 generation = slot.start(
-                    tokens, settings, stats=stats, cancelled=cancelled, explain=explain
+                    tokens,
+                    settings,
+                    stats=stats,
+                    detokenizer=before.detokenizer if before else None,
+                    cancelled=cancelled,
+                    explain=explain,
                 )
                 slots.leave_at_end(slot, generation)
             except BaseException:

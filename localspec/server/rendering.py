@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from localspec.conversation.thinking import thinking_variables
 from localspec.engine.prompt import special_texts
 from localspec.llama.chat_template import TemplateRefusedError, render
 from localspec.llama.model import Model
@@ -27,6 +28,8 @@ def render_chat(
 ) -> str:
     """The messages as a model's chat template writes them. Raises InvalidValueError."""
     template = model.chat_template or ""
+    if isinstance(switch := options.get("enable_thinking"), bool):
+        options = {**thinking_variables(switch), **options}
     bos, eos = special_texts(model)
     later_system = any(each.get("role") == "system" for each in messages[1:])
     later_system = later_system and writes_later_system(template)

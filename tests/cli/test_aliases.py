@@ -49,6 +49,7 @@ def test_a_slip_gets_a_suggestion(cli: Run, typed: str, said: str) -> None:
             "argument (words); put the prompt in quotes (see localspec generate",
         ),
         ("bench qwen3-8b", "argument (qwen3-8b); -m names the model (see localspec bench --help)"),
+        ("chat qwen3-8b why", "argument (why); localspec run MODEL PROMPT answers a prompt (see"),
         ("doctor now", "extra argument (now) (see localspec doctor --help)"),
         ("pull --draft", "'--draft' requires an argument (see localspec pull --help)"),
     ],
@@ -72,6 +73,14 @@ def test_a_slip_in_the_options_gets_a_suggestion(cli: Run, typed: str, said: str
         (["run", "tiny", "Why", "so?", "-n5"], ["generate", "-m", "tiny", "Why so?", "-n5"]),
         (["run", "tiny", "--seed", "3"], ["generate", "-m", "tiny", "--seed", "3"]),
         (["run"], ["generate"]),
+        (["run", "-n", "5", "tiny", "Why"], ["generate", "-m", "tiny", "Why", "-n", "5"]),
+        (["run", "tiny", "-n5", "Why"], ["generate", "-m", "tiny", "Why", "-n5"]),
+        (["run", "--json", "tiny", "Why"], ["generate", "-m", "tiny", "Why", "--json"]),
+        (["run", "--seed=3", "tiny"], ["generate", "-m", "tiny", "--seed=3"]),
+        (["run", "--cpu-moe", "-1", "tiny"], ["generate", "-m", "tiny", "--cpu-moe", "-1"]),
+        (["run", "-m", "tiny", "Why", "so?"], ["generate", "Why so?", "-m", "tiny"]),
+        (["run", "tiny", "-n", "5", "--", "-x"], ["generate", "-m", "tiny", "-n", "5", "--", "-x"]),
+        (["run", "tiny", "Why", "-n"], ["generate", "-m", "tiny", "Why", "-n"]),
         (["generate", "run"], ["generate", "run"]),
         ([], []),
     ],
@@ -85,6 +94,8 @@ def test_run_generates_from_a_prompt_and_from_a_pipe(cli: Run) -> None:
     asked = cli("generate", "-m", BUNDLED, "import os", *options)
     assert cli("run", BUNDLED, "import", "os", *options).out == asked.out
     assert cli("run", BUNDLED, *options, stdin=b"import os").out == asked.out
+    assert cli("run", *options, BUNDLED, stdin=b"import os").out == asked.out
+    assert cli("run", BUNDLED, *options, "import", "os").out == asked.out
 
 
 @posix
@@ -110,7 +121,7 @@ def test_run_explains_itself(cli: Run) -> None:
     for typed in (["run", "--help"], ["help", "run"]):
         done = cli(*typed)
         assert done.code == 0
-        assert done.out.startswith("Usage: localspec run MODEL [PROMPT]")
+        assert done.out.startswith("Usage: localspec run [OPTIONS] MODEL [PROMPT]")
 
 
 def test_aliases_are_hidden(cli: Run) -> None:

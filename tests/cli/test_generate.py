@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from fakes.busy_machine import busy_policy
 from fakes.command_line import Run
 from fakes.generate_runs import (
     BOTH,
+    CUT_OFF,
     DRAFTER,
     PROMPT,
     posix,
+    process,
     real,
+    rest_of,
     streamed,
     with_model,
 )
@@ -55,6 +59,7 @@ def test_no_stream_gives_the_same_text(generate: Run) -> None:
         (b"", "def f(", "def f("),
         (b"\n", "def f(", "def f("),
         ("π = é".encode(), None, "π = é"),
+        (b"\xef\xbb\xbfdef f(:\r\n    x\r\n", None, "def f(:\n    x"),
     ],
 )
 def test_stdin_joins_the_prompt(
@@ -65,6 +70,23 @@ def test_stdin_joins_the_prompt(
     expected = generate(prompt, *arguments).record
     assert got["token_ids"] == expected["token_ids"]
     assert got["stats"]["prompt_tokens"] == expected["stats"]["prompt_tokens"]
+
+
+def test_what_stands_before_the_prompt_is_said(generate: Run) -> None:
+    done = generate("(", "-n", "2", stdin="def π\r\n".encode())
+    assert "localspec: 6 bytes of standard input are put before the prompt" in done.lines
+    for stdin, argument in ((b"\n", ["def f("]), (b"def f(", [])):
+        assert "standard input" not in generate(*argument, "-n", "2", stdin=stdin).err
+
+
+@posix
+def test_a_pipe_that_stays_open_is_said() -> None:
+    for argument, way_out in (([], ""), (["def f("], "; `< /dev/null` if nothing comes")):
+        with process(*argument, "-n", "2", stdin=subprocess.PIPE) as running:
+            assert running.stderr
+            line = running.stderr.readline().decode()
+            assert line == f"localspec: waiting for standard input to end{way_out}\n"
+            assert rest_of(running, b"def f(").code == 0
 
 
 def test_a_pipe_in_gives_text_and_newline() -> None:
@@ -247,8 +269,9 @@ def test_on_a_terminal_decisions_follow_the_text(generate: Run) -> None:
     assert code == 0
     before, whole, after = shown.replace("\r\n", "\n").partition(text)
     assert whole and "tok/s" not in before
-    assert len(after.strip().splitlines()) > 5
-    for line in after.strip().splitlines():
+    *decisions, cut = after.strip().splitlines()
+    assert len(decisions) > 5 and cut.startswith(CUT_OFF)
+    for line in decisions:
         assert PLAN.fullmatch(line), line
 
 

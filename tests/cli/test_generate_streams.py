@@ -16,6 +16,7 @@ from fakes.generate_runs import (
     with_model,
 )
 
+from localspec.cli import output as output_module
 from localspec.cli.output import Output
 
 pytestmark = pytest.mark.usefixtures("bare_environment")
@@ -95,10 +96,34 @@ def test_standard_input_closed(generate: Run) -> None:
     assert done.out == generate("def f(", "-n", "5", "--seed", "3").out
 
 
-def test_an_output_that_knows_no_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_that_knows_no_unicode(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", newline="\n"))
     output = Output()
-    output.data("é\n")
     output.record({"text": "é"})
-    assert written.getvalue() == b'?\n{"text": "\\u00e9"}\n'
+    assert capsys.readouterr().err == ""
+    output.data("é\n")
+    output.data("ü\n")
+    assert written.getvalue() == b'{"text": "\\u00e9"}\n?\n?\n'
+    (line,) = capsys.readouterr().err.splitlines()
+    said = "letters that ascii does not have are written as ?; PYTHONIOENCODING=utf-8 keeps them"
+    assert line == f"localspec: {said}"
+
+
+@pytest.mark.parametrize(
+    ("windows", "chosen", "written"),
+    [(True, "", "é 日"), (True, "cp1252", "é ?"), (False, "", "é ?")],
+)
+def test_a_file_is_utf8_on_windows_too(
+    monkeypatch: pytest.MonkeyPatch, windows: bool, chosen: str, written: str
+) -> None:
+    """Its code page would lack most letters of the world."""
+    monkeypatch.setattr(output_module, "_ON_WINDOWS", windows)
+    monkeypatch.setenv("PYTHONIOENCODING", chosen)
+    file = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(file, "cp1252", newline="\n"))
+    Output().data("é 日")
+    encoding = "utf-8" if windows and not chosen else "cp1252"
+    assert file.getvalue().decode(encoding) == written

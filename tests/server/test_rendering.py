@@ -145,3 +145,13 @@ def test_a_level_that_stood_in_before_may_be_refused_later() -> None:
     longer = [*QUESTION, {"role": "assistant", "content": "a"}, *QUESTION]
     assert render_chat(chat, QUESTION, None, options) == "medium"
     assert render_chat(chat, longer, None, options) == "xhigh"
+
+
+@pytest.mark.parametrize("name", ["enable_thinking", "thinking"])
+def test_the_switch_for_reasoning_has_the_name_that_the_template_reads(name: str) -> None:
+    chat = model(f"{{{{ {name} if {name} is defined else 'unsaid' }}}}")
+    assert render_chat(chat, QUESTION, None, {}) == "unsaid"
+    for choice in (True, False):
+        assert render_chat(chat, QUESTION, None, {"enable_thinking": choice}) == str(choice)
+    own = {"enable_thinking": True, "thinking": "own"}
+    assert render_chat(chat, QUESTION, None, own) == str(own[name])

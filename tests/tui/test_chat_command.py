@@ -1,5 +1,6 @@
 """`localspec chat`: its options, its errors, and that it starts and quits."""
 
+import asyncio
 import os
 import re
 import subprocess
@@ -9,6 +10,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from fakes.pilot import running_chat
+from fakes.scripted import Script
+from fakes.templates import QWEN3
 from fakes.terminal import on_terminal
 
 from localspec.cli.chat import _merged_preset, chat
@@ -155,6 +159,28 @@ def test_the_model_may_be_named_as_in_other_commands(
     for words in (["target.gguf"], ["-m", "target.gguf"], ["--model", "target.gguf"]):
         CliRunner().invoke(chat, words, default_map=setting)
     assert [each.model for each in started] == [str(tmp_path / "target.gguf")] * 3
+
+
+def test_what_is_said_of_reasoning_is_the_sessions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TEXTUAL_DRIVER", "none")
+    started: list[LaunchOptions] = []
+    monkeypatch.setattr(launch, "launch", lambda options, _: started.append(options) or 0)
+    for words in ([], ["--no-think"], ["--think", "--thinking-budget", "9"]):
+        CliRunner().invoke(chat, words)
+    off, on = ({"enable_thinking": switch, "thinking": switch} for switch in (False, True))
+    expected = [{}, {"template_options": off}, {"template_options": on, "thinking_budget": 9}]
+    assert [each.session_options for each in started] == expected
+
+    async def body() -> None:
+        script = Script(template=QWEN3)
+        async with running_chat(script, tmp_path, session_options=expected[1]) as opened:
+            await opened.ask("hi")
+            session = opened.app.engine_thread.session
+            assert session and "</think>" in session._prompt_from(session.turns[:1], 0).text
+
+    asyncio.run(body())
 
 
 @pty

@@ -1,0 +1,104 @@
+"""StatusLine: what a command is doing, on a line of the terminal that is erased afterwards."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
+from types import TracebackType
+
+from localspec.utils.format import one_line
+from localspec.utils.progress import watched
+
+_EVERY = 0.1
+# Signal handlers erase lines, too.
+_lock = threading.RLock()
+_shown: dict[int, int] = {}
+
+
+class StatusLine:
+    """A line on stderr for the time of a `with`; nothing where stderr is no terminal.
+
+    after: it appears where the `with` takes more seconds than that. Whatever else is written by
+    `Output` or as a note erases it first; it comes back with the next `show`.
+    """
+
+    def __init__(self, after: float = 1.0) -> None:
+        self._after = after
+        self._due = monotonic() + after
+        self._text = ""
+        self._ended = not _is_possible()
+        self._timer = threading.Timer(after, self._draw)
+        self._timer.daemon = True
+
+    def __enter__(self) -> "StatusLine":
+        if not self._ended:
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def show(self, text: str) -> None:
+        """Show another text."""
+        self._text = text
+        if not self._ended and monotonic() >= self._due:
+            self._draw()
+
+    def end(self) -> None:
+        """Erase the line, and show nothing more."""
+        self._timer.cancel()
+        with _lock:
+            self._ended = True
+            erase_status_line()
+
+    def _draw(self) -> None:
+        with _lock:
+            if self._ended or not self._text:
+                return
+            self._due = monotonic() + _EVERY
+            stream = sys.stderr.fileno()
+            with suppress(OSError):
+                line = one_line(self._text)[: os.get_terminal_size(stream).columns - 1]
+                erase_status_line()
+                _write(stream, line)
+                _shown[stream] = len(line)
+
+
+@contextmanager
+def loading_shown() -> Iterator[None]:
+    """Show on a status line how far the loading inside the block is."""
+    with StatusLine() as status:
+
+        def show(action: str, share: float | None) -> None:
+            status.show(action if share is None else f"{action}, {100 * share:.0f} %")
+
+        show("loading", None)
+        with watched(show):
+            yield
+
+
+def erase_status_line() -> None:
+    """Erase the line that is shown, if any."""
+    if not _shown:
+        return
+    with _lock, suppress(OSError):
+        while _shown:
+            stream, width = _shown.popitem()
+            _write(stream, f"\r{' ' * width}\r")
+
+
+def _is_possible() -> bool:
+    """Whether stderr is a terminal that can rewrite a line."""
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _write(stream: int, text: str) -> None:
+    # Unbuffered: a signal handler may run within a write of sys.stderr.
+    os.write(stream, text.encode(getattr(sys.stderr, "encoding", None) or "ascii", "replace"))

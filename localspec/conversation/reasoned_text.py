@@ -1,0 +1,181 @@
+"""ReasonedText: one text of an engine, with its reasoning told apart from its answer."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Unpack
+
+from localspec.control.explanation import Explain
+from localspec.conversation.answer_writer import AnswerWriter, settings_behind
+from localspec.conversation.reasoning import Split, opens_thinking, tags_for
+from localspec.engine.engine import Engine
+from localspec.engine.generation import Result, StopReason, Token
+from localspec.engine.prompt import Chat, Prompt
+from localspec.generation_config import GenerationConfig, GenerationOptions
+from localspec.stats import Stats
+
+# The origin of the tokens that end reasoning whose budget is used up.
+INSERTED = "inserted"
+# A prompt ends with an opening tag if its last tokens spell it.
+_TAG_TOKENS = 16
+
+
+class Written(NamedTuple):
+    """One token of the text, and what is certain with it of the answer and of the reasoning."""
+
+    token: Token
+    said: str
+    thought: str
+
+
+class ReasonedText(Iterator[Written]):
+    """The text for one prompt, token by token.
+
+    budget: the most tokens of reasoning; None: no limit. cancel, explain, options: as in
+    `Engine.stream`. Only the text of a chat prompt has reasoning, and none that a grammar
+    describes; any other text is all answer.
+
+    budget: as given. generation: the first part of the text, which is the whole but where the
+    budget was used up. tokens: all so far, with those that ended the reasoning. said, thought: the
+    text so far in two.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        prompt: Prompt,
+        *,
+        budget: int | None = None,
+        cancel: threading.Event | None = None,
+        explain: Explain | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> None:
+        self.tokens: list[Token] = []
+        self.said = self.thought = ""
+        self.generation = engine.stream(prompt, cancel=cancel, explain=explain, **options)
+        self._engine, self.budget = engine, budget
+        self._cancel, self._explain = cancel, explain
+        self._part = self.generation
+        self._inserted: list[Written] = []
+        self._prompt_counts: tuple[int, int, int] | None = None
+        self._stopped: StopReason | None = None
+        model = engine.model
+        self._tags = tags_for(model.chat_template)
+        self._writer: AnswerWriter | None = None
+        if isinstance(prompt, Chat) and self.settings.compiled_grammar() is None:
+            end = "".join(map(model.piece_text, self.prompt[-_TAG_TOKENS:]))
+            thinking = opens_thinking(end, self._tags)
+            detokenizer = self.generation.detokenizer
+            self._writer = AnswerWriter(model, detokenizer, self._tags, thinking=thinking)
+
+    @property
+    def settings(self) -> GenerationConfig:
+        """The settings of the text, seed included."""
+        return self.generation.settings
+
+    @property
+    def prompt(self) -> Sequence[int]:
+        """The prompt's token ids."""
+        return self.generation.prompt
+
+    @property
+    def stats(self) -> Stats:
+        """The counts and times so far, without inserted tokens."""
+        return self.generation.stats
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the text ended; None while it goes on."""
+        if self._stopped or self._inserted:
+            return self._stopped
+        return self._part.stop_reason
+
+    @property
+    def is_reasoned(self) -> bool:
+        """Whether reasoning is told apart."""
+        return self._writer is not None
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether the text so far ends inside the reasoning."""
+        return self._writer is not None and self._writer.is_thinking
+
+    @property
+    def is_budget_spent(self) -> bool:
+        """Whether the reasoning was ended because its budget was used up."""
+        return self._part is not self.generation
+
+    def reading(self) -> Iterator[tuple[int, int]]:
+        """Evaluate the prompt in chunks, as `Generation.reading` does."""
+        return self.generation.reading()
+
+    def __next__(self) -> Written:
+        if self._inserted:
+            return self._add(self._inserted.pop(0))
+        if self._stopped or (token := next(self._part, None)) is None:
+            self._restore_prompt_counts()
+            raise StopIteration
+        split = self._split(token)
+        if self._writer and self._part.stop_reason:
+            rest = self._writer.end()
+            split = Split(split.thought + rest.thought, split.said + rest.said)
+        elif self._writer and self._writer.has_spent(self.budget):
+            self._end_thought(self._writer)
+        return self._add(Written(token, split.said, split.thought))
+
+    def result(self) -> Result:
+        """Run to the end and return the whole text."""
+        for _ in self:
+            pass
+        return replace(
+            self._part.result(),
+            text="".join(token.text for token in self.tokens),
+            token_ids=[token.id for token in self.tokens],
+            origins=[token.origin for token in self.tokens],
+            stop_reason=self.stop_reason or "cancelled",
+            seed=self.settings.seed,
+        )
+
+    def _split(self, token: Token) -> Split:
+        return self._writer.add(token.id, token.text) if self._writer else Split(said=token.text)
+
+    def _add(self, written: Written) -> Written:
+        self.tokens.append(written.token)
+        self.said += written.said
+        self.thought += written.thought
+        return written
+
+    def _restore_prompt_counts(self) -> None:
+        """Let the stats count the prompt alone, not what the later part read again."""
+        if self._prompt_counts:
+            stats = self.stats
+            stats.prompt_tokens, stats.prompt_evaluated, stats.prompt_again = self._prompt_counts
+
+    def _end_thought(self, writer: AnswerWriter) -> None:
+        """Close the part, insert the closing tag, and begin the next part."""
+        ended = self._part
+        ended.close()
+        closing = self._tags.ending
+        tokens = self._engine.model.tokenize_after(closing)
+        written = len(writer.tokens) + len(tokens)
+        if written >= self.settings.max_tokens:
+            self._stopped = "length"
+        elif len(self.prompt) + written >= self._engine.context:
+            self._stopped = "context"
+        else:
+            before = len(writer.raw)
+            split = writer.close_thought(tokens, closing)
+            # The first one has all the text, with what the detokenizer held back.
+            first, *others = (Token("", each, INSERTED, None) for each in tokens)
+            first = replace(first, text=writer.raw[before:])
+            self._inserted = [
+                Written(first, split.said, split.thought),
+                *(Written(each, "", "") for each in others),
+            ]
+            stats = self.stats
+            self._prompt_counts = (stats.prompt_tokens, stats.prompt_evaluated, stats.prompt_again)
+            rest = settings_behind(self.settings, written=written, prompt=len(self.prompt))
+            whole = [*self.prompt, *writer.tokens]
+            self._part = self._engine.go_on(
+                ended, whole, rest, cancel=self._cancel, explain=self._explain
+            )
