@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.conversation.events import Event
+from localspec.conversation.thinking import has_thinking_switch
 from localspec.conversation.turns import Turn
 from localspec.engine.engine import Engine
 from localspec.models import registry
@@ -34,7 +35,8 @@ class ModelReady:
     there is no drafter, or why one is missing; None if nothing is missing. notes: requests that
     could not be met in full, one line each. context: its size in tokens. longest_context: what the
     model was made for; 0 if that is not known. bundled: whether this is
-    the bundled pair. has_template: whether the model has a chat template.
+    the bundled pair. has_template: whether the model has a chat template. has_thinking_switch:
+    whether that can switch its reasoning on and off.
     """
 
     model: str
@@ -45,6 +47,7 @@ class ModelReady:
     longest_context: int
     bundled: bool
     has_template: bool
+    has_thinking_switch: bool
 
     @classmethod
     def of(cls, engine: Engine, name: str | Path | None) -> "ModelReady":
@@ -60,6 +63,8 @@ class ModelReady:
             longest_context=engine.model.n_ctx_train,
             bundled=path == registry.bundled().target,
             has_template=engine.prefers_chat,
+            has_thinking_switch=engine.prefers_chat
+            and has_thinking_switch(engine.model.chat_template or ""),
         )
 
 

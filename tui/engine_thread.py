@@ -7,6 +7,7 @@ from typing import Any
 from localspec.conversation.answer import Answer
 from localspec.conversation.events import Dropped, Ended, Piece
 from localspec.conversation.session import Session
+from localspec.conversation.thinking import thinking_variables
 from localspec.conversation.turns import Conversation, Turn
 from localspec.drafters.spec import AUTO
 from localspec.engine import engine as engines
@@ -136,6 +137,10 @@ class EngineThread:
     def set_system(self, system: str | None) -> None:
         """Use another system prompt from the next answer on."""
         self._put_behind("set_system", lambda: self._set_system(system))
+
+    def set_thinking(self, on: bool) -> None:
+        """Switch the model's reasoning on or off from the next answer on."""
+        self._put_behind("set_thinking", lambda: self._set_thinking(on))
 
     def compare(self) -> None:
         """Generate the last answer again without drafts. Emits Comparison or CommandFailed."""
@@ -295,6 +300,14 @@ class EngineThread:
         self._comparable.clear()
         if self.session:
             self.session.system = system
+
+    def _set_thinking(self, on: bool) -> None:
+        session = self._require_session()
+        # Answers have been written with another prompt.
+        self._comparable.clear()
+        session.template_options = {**(session.template_options or {}), **thinking_variables(on)}
+        changed = {"template_options": session.template_options}
+        self._load_request = self._load_request.changed(None, None, changed)
 
     def _switch(self, model: Model, draft: Draft | None, sampling: Mapping[str, Any]) -> None:
         request = self._load_request.changed(model, draft, sampling)

@@ -78,7 +78,8 @@ class Session(Closing, AsyncQuestions, SavedStates):
         self.thinking_budget = thinking_budget
         self.conversation = conversation or Conversation()
         self._options: GenerationOptions = {**options}
-        self._tools, self._template_options, self._raw = tools, template_options, raw
+        self.template_options = template_options
+        self._tools, self._raw = tools, raw
         self._began = datetime.now()
         self._answer: Answer | None = None
         self._first_seen: Turn | None = None
@@ -224,7 +225,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
             when_full=self.when_full,
             thinking_budget=self.thinking_budget,
             tools=self._tools,
-            template_options=self._template_options,
+            template_options=self.template_options,
             raw=self._raw,
             conversation=Conversation([turn.copy() for turn in self.turns]),
             **self._options,
@@ -251,15 +252,17 @@ class Session(Closing, AsyncQuestions, SavedStates):
     def _transcript(self) -> Transcript:
         """The transcript for the engine's present model."""
         model = self._slot.target.model
-        if self._cached_transcript is None or self._cached_transcript.model is not model:
-            raw = not self.engine.prefers_chat if self._raw is None else self._raw
-            self._cached_transcript = Transcript(
-                model,
-                None if raw else model.chat_template,
-                tools=self._tools,
-                options=self._template_options,
-                began=self._began,
-            )
+        known, options = self._cached_transcript, self.template_options or {}
+        if known and known.model is model and known.options == options:
+            return known
+        raw = not self.engine.prefers_chat if self._raw is None else self._raw
+        self._cached_transcript = Transcript(
+            model,
+            None if raw else model.chat_template,
+            tools=self._tools,
+            options=options,
+            began=self._began,
+        )
         return self._cached_transcript
 
     def _end_answer(self) -> None:

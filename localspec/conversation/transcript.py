@@ -45,7 +45,7 @@ class Transcript:
         self.model = model
         self.template = template
         self._tools = tools
-        self._options = dict(options or {})
+        self.options = dict(options or {})
         self._began = began
         self._answered_prompts: dict[tuple[str, str, str, int], tuple[TokenizedText, ...]] = {}
         self._reads_reasoning = template is not None and mentions(template, _REASONING_KEY)
@@ -73,7 +73,7 @@ class Transcript:
                 model,
                 model.chat_template,
                 tools=self._tools,
-                options=self._options,
+                options=self.options,
                 began=self._began,
             )
             try:
@@ -169,7 +169,7 @@ class Transcript:
             eos=eos,
             tools=self._tools,
             now=self._began,
-            options=self._options,
+            options=self.options,
         )
 
     def _message(self, turn: Turn) -> Message:

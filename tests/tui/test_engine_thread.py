@@ -36,12 +36,12 @@ def test_model_ready_describes_the_loaded_model(start: Start) -> None:
     loading, ready = recorder.wait_done()
     assert isinstance(loading, ModelLoading)
     assert ready == ModelReady(
-        "terminal", (), MISMATCH, ("the context is smaller",), 99, 32_768, True, True
+        "terminal", (), MISMATCH, ("the context is smaller",), 99, 32_768, True, True, False
     )
     assert script.engines[0].options == {"threads": 3, "context": 99}
     recorder.engine_thread.load("other.gguf", "suffix")
     assert recorder.wait_done()[1] == ModelReady(
-        "other.gguf", ("suffix",), None, ("the context is smaller",), 99, 32_768, False, True
+        "other.gguf", ("suffix",), None, ("the context is smaller",), 99, 32_768, False, True, False
     )
 
 
