@@ -70,6 +70,7 @@ def test_a_stopped_answer_goes_on_as_if_it_had_not_been(
         assert session.turns[1:] == [turn]
         # Also what follows sees the whole answer.
         written = session.written.tokens
+        assert written[-LENGTH:] == turn.written.tokens
         session.send("c", max_tokens=1, min_tokens=0).result()
         assert session.written.tokens[: len(written)] == written
 
