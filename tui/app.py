@@ -30,7 +30,7 @@ from localspec.utils.paths import cache_folder
 from localspec_tui import notes
 from localspec_tui.archive import Archive, SavedSession
 from localspec_tui.autosave import Autosave
-from localspec_tui.clipboard import copy_to_desktop_clipboard
+from localspec_tui.clipboard import copied_note, copy_to_programs
 from localspec_tui.code_blocks import last_code_block
 from localspec_tui.control_filter import ControlFilter
 from localspec_tui.encoding_filter import EncodingFilter
@@ -208,6 +208,8 @@ class ChatApp(App[None]):
     def apply_settings(self, settings: ChatSettings) -> None:
         """Switch to these settings; what did not change is not loaded again.
 
+        An answer that is being written ends only for another model or other drafters.
+
         Files get absolute paths, so that they are found from another folder later.
         """
         settings = replace(
@@ -215,6 +217,8 @@ class ChatApp(App[None]):
             model=settings.model and absolute(settings.model),
             draft=absolute_drafters(settings.draft),
         )
+        if settings.is_same_as(self.settings) and self.main.event_handler.state != "no model":
+            return
         before, self.settings = self.settings, settings
         sampling = {name: settings.sampling.get(name) for name in SAMPLING_DEFAULTS}
         self.engine_thread.switch(
@@ -223,6 +227,12 @@ class ChatApp(App[None]):
             when_full="drop" if settings.drop_oldest else "stop",
             **sampling,
         )
+
+    def change_system(self, system: str | None) -> None:
+        """Use another system prompt from the next answer on."""
+        if system != self.system:
+            self.system = system
+            self.engine_thread.set_system(system)
 
     def continue_as_saved(self, session: SavedSession) -> None:
         """Continue a session with its own sampling and, with its model, its own drafters."""
@@ -270,8 +280,13 @@ class ChatApp(App[None]):
             self.notify("the message has no block of code", timeout=2)
             return
         self.copy_to_clipboard(copied)
-        self.run_worker(partial(copy_to_desktop_clipboard, copied), thread=True)
-        self.notify(f"copied: {len(copied):,} letters", timeout=2)
+        self.run_worker(self._copy_to_programs(copied))
+
+    async def _copy_to_programs(self, text: str) -> None:
+        """Copy a text by programs, too, and say where it is now."""
+        in_desktop, in_tmux = await asyncio.to_thread(copy_to_programs, text)
+        note = copied_note(len(text), in_desktop=in_desktop, in_tmux=in_tmux)
+        self.notify(note, timeout=2 if in_desktop else 6)
 
     # Keys.
 
@@ -303,9 +318,13 @@ class ChatApp(App[None]):
     async def action_quit(self) -> None:
         """Quit, once what was typed before is in the text box, or sent."""
         if self.main.is_mounted:
-            self.main.composer.call_later(self.main.call_later, self.exit)
+            self.main.composer.call_later(self._exit_when_sent)
         else:
             self.exit()
+
+    def _exit_when_sent(self) -> None:
+        self.main.composer.send_waiting()
+        self.main.call_later(self.exit)
 
     def action_help(self) -> None:
         """Show what every key does."""

@@ -76,13 +76,15 @@ class _Session:
 class Archive:
     """The sessions in a database file; for one thread. Close it at the end.
 
-    problem: one line about the file, about what is not saved yet, or about damaged rows, which are
-    left out; None if there is no problem.
+    file: where they are kept. problem: one line about the file, about what is not saved yet, or
+    about damaged rows, which are left out; None if there is no problem.
     Several processes may use one file at once.
     """
 
-    def __init__(self, file: Path | None = None) -> None:
-        self._database = Database(file or data_folder("sessions") / "sessions.sqlite3")
+    def __init__(self, file: Path | None = None, *, private: bool = False) -> None:
+        """Open a file, by default the user's. private: keep nothing, whatever the file."""
+        self.file = file or data_folder("sessions") / "sessions.sqlite3"
+        self._database = Database(None if private else self.file)
         self.problem = self._database.problem
         self._sessions: dict[str, _Session] = {}
 
@@ -245,6 +247,15 @@ class Archive:
         """Delete a session. An unknown key is not an error."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM session WHERE key = ?", [key])
+
+    def delete_all(self) -> None:
+        """Delete all sessions, in a way that leaves nothing of them on the disk.
+
+        Raises LocalspecError if that is not possible.
+        """
+        if not self.is_kept:
+            raise LocalspecError(self.problem or "there is no file of conversations")
+        self._database.delete_all()
 
     def latest(self) -> str | None:
         """The key of the session that was changed last, or None."""

@@ -62,8 +62,9 @@ class Autosave:
     def handle(self, event: EngineEvent) -> None:
         """Take over what an event adds to an answer. The end of an answer saves it."""
         match event:
-            case AnswerStarted(turn):
-                self._answer, self._answer_origins = turn, Origins()
+            case AnswerStarted(turn, kept):
+                before = Origins.of(self.origins.get(turn.key, ()) if kept else ())
+                self._answer, self._answer_origins = turn, before.beginning(kept)
                 self.origins[turn.key] = self._answer_origins.segments
             case Piece():
                 self._answer_origins.append(event.said, event.token.origin)

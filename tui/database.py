@@ -34,10 +34,14 @@ class Database:
     is_kept: whether they are in a file.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path | None) -> None:
+        """Open a file; None is the memory."""
         self.problem: str | None = None
-        self.is_kept = True
-        self._file = file
+        self.is_kept = file is not None
+        self._file = file or Path(":memory:")
+        if file is None:
+            self._connection = _open(":memory:")
+            return
         try:
             self._connection = self._connect()
         except (OSError, *_ERRORS) as error:
@@ -63,6 +67,23 @@ class Database:
         """Run the block as one transaction. Raises LocalspecError if SQLite refuses."""
         with self.reading() as connection, transaction(connection):
             yield connection
+
+    def delete_all(self) -> None:
+        """Delete all sessions, and what the file and those renamed beside it still hold of them.
+
+        Raises LocalspecError if that is not possible.
+        """
+        with self.writing() as connection:
+            connection.execute("DELETE FROM session")
+            search_index.forget_deleted(connection)
+        with self.reading() as connection:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        try:
+            for file in self._file.parent.glob(f"{self._file.name}.aside-*"):
+                file.unlink()
+        except OSError as error:
+            raise LocalspecError(f"stored conversations cannot be deleted: {error}") from error
 
     def close(self) -> None:
         """Close the file."""

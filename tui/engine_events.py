@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.conversation.events import Event
+from localspec.conversation.thinking import has_thinking_switch
 from localspec.conversation.turns import Turn
 from localspec.engine.engine import Engine
 from localspec.models import registry
@@ -32,8 +33,10 @@ class ModelReady:
 
     model: a name or path that loads this model again. draft: names of the drafters. reason: why
     there is no drafter, or why one is missing; None if nothing is missing. notes: requests that
-    could not be met in full, one line each. context: its size in tokens. bundled: whether this is
-    the bundled pair. has_template: whether the model has a chat template.
+    could not be met in full, one line each. context: its size in tokens. longest_context: what the
+    model was made for; 0 if that is not known. bundled: whether this is
+    the bundled pair. has_template: whether the model has a chat template. has_thinking_switch:
+    whether that can switch its reasoning on and off.
     """
 
     model: str
@@ -41,8 +44,10 @@ class ModelReady:
     reason: str | None
     notes: tuple[str, ...]
     context: int
+    longest_context: int
     bundled: bool
     has_template: bool
+    has_thinking_switch: bool
 
     @classmethod
     def of(cls, engine: Engine, name: str | Path | None) -> "ModelReady":
@@ -55,8 +60,11 @@ class ModelReady:
             reason=drafter_set.reason,
             notes=tuple(engine.notes),
             context=engine.context,
+            longest_context=engine.model.n_ctx_train,
             bundled=path == registry.bundled().target,
             has_template=engine.prefers_chat,
+            has_thinking_switch=engine.prefers_chat
+            and has_thinking_switch(engine.model.chat_template or ""),
         )
 
 
@@ -82,9 +90,13 @@ class QuestionAsked:
 
 @dataclass(frozen=True, slots=True)
 class AnswerStarted:
-    """The first token of an answer is there. The answer's own events follow."""
+    """The first token of an answer is there. The answer's own events follow.
+
+    kept: the letters of the turn that were there before, because the answer is continued.
+    """
 
     turn: Turn
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)

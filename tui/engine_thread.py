@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from localspec.conversation.answer import Answer
-from localspec.conversation.events import Dropped, Ended
+from localspec.conversation.events import Dropped, Ended, Piece
 from localspec.conversation.session import Session
+from localspec.conversation.thinking import thinking_variables
 from localspec.conversation.turns import Conversation, Turn
 from localspec.drafters.spec import AUTO
 from localspec.engine import engine as engines
@@ -35,9 +36,9 @@ _CLOSE_TIMEOUT = 10.0
 class EngineThread:
     """Owns an engine and a session. Its methods return at once; only one thread may call them.
 
-    A method puts a command; the commands run one after the other, and each new command ends the
-    answer that is being written. Results are events, to be fetched with `drain`. A command that
-    fails emits CommandFailed, and the next command runs.
+    A method puts a command; the commands run one after the other. A new command ends the answer
+    that is being written, unless it is of use only from the next answer on. Results are events, to
+    be fetched with `drain`. A command that fails emits CommandFailed, and the next command runs.
 
     session: None while no model is loaded. Read it between answers only, also after `close`.
     """
@@ -95,6 +96,10 @@ class EngineThread:
         """Answer the last question again. Emits AnswerStarted and the events of the answer."""
         self._put("regenerate", lambda: self._write(self._require_session().regenerate()))
 
+    def continue_answer(self) -> None:
+        """Continue the last answer, which was stopped or cut off. Emits what `regenerate` emits."""
+        self._put("continue_answer", lambda: self._write(self._require_session().continue_answer()))
+
     def edit(self, number: int, text: str) -> None:
         """Replace a question of the active branch, counted from 0. Emits what `send` emits."""
         self._put("edit", lambda: self._ask(lambda session: session.edit(number, text)))
@@ -115,9 +120,27 @@ class EngineThread:
 
         sampling: options of GenerationConfig, and `when_full` of Session. Emits ModelLoading if
         something must be loaded, CommandFailed if that fails, and ModelReady in both cases. While
-        no model is loaded, it emits what `load` emits.
+        no model is loaded, it emits what `load` emits. An answer that is being written ends only
+        for another model or other drafters.
         """
-        self._put("switch", lambda: self._switch(model, draft, sampling))
+        put = self._put_behind if model is None and draft is None else self._put
+        put("switch", lambda: self._switch(model, draft, sampling))
+
+    def enlarge(self, context: int) -> None:
+        """Load the model again with a context of so many tokens; the conversation stays.
+
+        If it cannot be loaded so, CommandFailed is emitted, and it is loaded as it was. Emits what
+        `load` emits.
+        """
+        self._put("enlarge", lambda: self._enlarge(context))
+
+    def set_system(self, system: str | None) -> None:
+        """Use another system prompt from the next answer on."""
+        self._put_behind("set_system", lambda: self._set_system(system))
+
+    def set_thinking(self, on: bool) -> None:
+        """Switch the model's reasoning on or off from the next answer on."""
+        self._put_behind("set_thinking", lambda: self._set_thinking(on))
 
     def compare(self) -> None:
         """Generate the last answer again without drafts. Emits Comparison or CommandFailed."""
@@ -138,6 +161,10 @@ class EngineThread:
         self._stop_session()
         self._commands.put(name, run)
 
+    def _put_behind(self, name: str, run: Callable[[], None]) -> None:
+        """Put a command that waits for the end of the answer."""
+        self._commands.put(name, run)
+
     def _stop_session(self) -> None:
         if session := self.session:
             session.stop()
@@ -156,12 +183,15 @@ class EngineThread:
         """Emit how far loading is. Raises LocalspecError to end loading that was cancelled."""
         if self._commands.cancelled:
             raise LocalspecError("loading was stopped")
+        self._emit_percent(action, share)
+
+    def _emit_percent(self, action: str, share: float | None) -> None:
         percent = None if share is None else int(100 * share)
         if (action, percent) != self._last_progress:
             self._last_progress = action, percent
             self._emit(ModelLoading(action, percent))
 
-    def _load(self, request: LoadRequest) -> None:
+    def _load(self, request: LoadRequest, *, may_stop: bool = True) -> None:
         self._emit(ModelLoading(f"loading {_label(request.model)}"))
         self._unload()
         self._load_request = request.without_conversation()
@@ -172,7 +202,7 @@ class EngineThread:
         }
         options = {**defaults, **request.session_options}
         self._conversation, self._system = options["conversation"], options["system"]
-        with watched(self._emit_progress):
+        with watched(self._emit_progress if may_stop else self._emit_percent):
             engine = self._load_engine(request.model, request.draft, **request.engine_options)
         try:
             session = self._make_session(engine, **options)
@@ -220,12 +250,16 @@ class EngineThread:
             raise
 
     def _emit_all(self, answer: Answer) -> None:
-        started: Turn | None = None
+        started, continued, kept = None, answer.turn, len(answer.text)
+        if continued:
+            # Its parts have prompts and counts of their own.
+            self._comparable.pop(continued.key, None)
         for event in answer:
-            if started is None and answer.turn:
+            if started is None and answer.turn and isinstance(event, (Piece, Ended)):
                 started = answer.turn
-                self._comparable[started.key] = answer
-                self._emit(AnswerStarted(started))
+                if not continued:
+                    self._comparable[started.key] = answer
+                self._emit(AnswerStarted(started, kept))
             elif started and isinstance(event, Dropped):
                 # The rest of the answer has another prompt than its beginning.
                 self._comparable.pop(started.key, None)
@@ -251,6 +285,29 @@ class EngineThread:
             self.session.reset(conversation)
             self.session.system = system
         self._emit(ConversationChanged(tuple(conversation.turns)))
+
+    def _enlarge(self, context: int) -> None:
+        before = self._load_request
+        try:
+            self._load(before.changed(None, None, {"context": context}))
+        except Exception as error:
+            self._emit_failure(error, "enlarge")
+            self._load(before, may_stop=False)
+
+    def _set_system(self, system: str | None) -> None:
+        self._system = system
+        # Answers have been written with another prompt.
+        self._comparable.clear()
+        if self.session:
+            self.session.system = system
+
+    def _set_thinking(self, on: bool) -> None:
+        session = self._require_session()
+        # Answers have been written with another prompt.
+        self._comparable.clear()
+        session.template_options = {**(session.template_options or {}), **thinking_variables(on)}
+        changed = {"template_options": session.template_options}
+        self._load_request = self._load_request.changed(None, None, changed)
 
     def _switch(self, model: Model, draft: Draft | None, sampling: Mapping[str, Any]) -> None:
         request = self._load_request.changed(model, draft, sampling)
@@ -292,8 +349,8 @@ class EngineThread:
         answer = self._comparable.get(last.key) if last else None
         if answer is None:
             raise InvalidValueError(
-                "only an answer of the model that is loaded, with no message dropped, can be "
-                "compared; regenerate the answer"
+                "only an answer of the model that is loaded, written in one go and with no message "
+                "dropped, can be compared; regenerate the answer"
             )
         try:
             self._emit(compare(session, answer, self._track))

@@ -1,7 +1,6 @@
 """Event handler: shows the events of the engine thread on the chat screen."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from localspec.conversation.events import Dropped, Ended, Notice, Piece, Reading
@@ -17,17 +16,10 @@ from localspec_tui.engine_events import (
     QuestionAsked,
 )
 from localspec_tui.interpreter import freeze_garbage_collector
-from localspec_tui.screens.choice_dialog import ChoiceDialog
 
 if TYPE_CHECKING:
     from localspec_tui.app import ChatApp
     from localspec_tui.screens.chat import ChatScreen
-
-_CONTEXT_FULL_CHOICES = {
-    "stop": "Leave it as it is",
-    "drop": "From now on drop the oldest messages, and answer again",
-    "new": "Begin another conversation",
-}
 
 # Events that come many times a second and never change which keys are active.
 _FREQUENT = (ModelLoading, Piece, Reading)
@@ -144,6 +136,8 @@ class EngineEventHandler:
 
     def _answer_started(self, event: AnswerStarted) -> None:
         self._screen.progress.clear()
+        # An answer that is continued is shown anew.
+        self._screen.view.show(event.turn.path[:-1])
         self._screen.view.show(event.turn.path)
         self.state = "answering"
         self.answer_drafters = self.ready.draft if self.ready else ()
@@ -160,7 +154,7 @@ class EngineEventHandler:
         self._note_archive_problem()
         if event.stop_reason == "context":
             self._screen.outbox.hold("because the context is full")
-            self.ask_context_full(self._app.engine_thread.regenerate)
+            self._screen.dialogs.context_full(self._app.engine_thread.continue_answer)
 
     def _note_archive_problem(self) -> None:
         """Show a problem of the archive, but not twice in a row."""
@@ -199,7 +193,11 @@ class EngineEventHandler:
                 self._screen.outbox.refuse(event.error)
                 if is_loaded and event.context_full:
                     self._screen.outbox.hold("because the context is full")
-                    self.ask_context_full(self._screen.outbox.retry)
+                    self._screen.dialogs.context_full(self._screen.outbox.retry)
+            case "continue_answer":
+                self._screen.view.note(event.error, warning=True)
+                if is_loaded and event.context_full:
+                    self._screen.dialogs.context_full(self._app.engine_thread.continue_answer)
             case "choose" | "reset":
                 self._screen.pending_changes.popleft()
                 self._screen.view.note(event.error, warning=True)
@@ -208,21 +206,4 @@ class EngineEventHandler:
                 self._screen.view.note(event.error, warning=True)
         if not is_loaded:
             self._screen.outbox.hold("because no model is loaded")
-            self._screen.open_settings(event.error)
-
-    def ask_context_full(self, retry: Callable[[], None]) -> None:
-        """Ask the user what to do now that the context is full. retry: called after "drop"."""
-
-        def decided(choice: str | None) -> None:
-            if choice == "drop":
-                self._app.apply_settings(replace(self._app.settings, drop_oldest=True))
-                retry()
-                self._screen.outbox.release()
-            elif choice == "new":
-                self._screen.action_new()
-
-        session = self._app.engine_thread.session
-        size = session.gauge.size if session else 0
-        self._app.push_screen(
-            ChoiceDialog(notes.context_full(size), _CONTEXT_FULL_CHOICES), decided
-        )
+            self._screen.dialogs.settings(event.error)

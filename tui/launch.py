@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 from textual.theme import BUILTIN_THEMES
@@ -37,6 +38,10 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
         encoding=_terminal_encoding(),
     )
 
+    def write_last_words(unsent: Sequence[str]) -> None:
+        for line in () if options.private else notes.last_words(unsent, app.kept_session):
+            sys.stderr.write(f"{line}\n")
+
     def restore(_reason: str) -> None:
         """Give the terminal back, which otherwise stays what the chat has made of it."""
         if driver := app._driver:
@@ -46,15 +51,12 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
             driver.close()
         # Textual shows on its screen what is written meanwhile.
         sys.stdout, sys.stderr = output, errors
-        for line in notes.last_words(app.main.outbox.unsent, app.kept_session):
-            sys.stderr.write(f"{line}\n")
+        write_last_words(app.main.outbox.unsent)
 
     output, errors = sys.stdout, sys.stderr
     with before_abort(restore):
         app.run()
-    unsent = [*app.main.outbox.unsent, *([app.lost_text] if app.lost_text else [])]
-    for line in notes.last_words(unsent, app.kept_session):
-        sys.stderr.write(f"{line}\n")
+    write_last_words([*app.main.outbox.unsent, *([app.lost_text] if app.lost_text else [])])
     if app.is_loading:
         # Loading may take minutes more, and nothing is lost by ending it.
         os._exit(0)

@@ -11,7 +11,8 @@ class LaunchOptions:
     `auto`. runtime: other options of `localspec.load`. copied_texts: texts that are in no prompt,
     which drafts may copy from. session_options: other options of Session. sampling: options of
     GenerationConfig that are not the default. system: the system prompt. session: key of the
-    session to resume. theme: None is the theme used last. notes: lines to show first.
+    session to resume. theme: None is the theme used last. notes: lines to show first. private:
+    whether nothing of the chat is kept.
     """
 
     model: str | None = None
@@ -24,3 +25,4 @@ class LaunchOptions:
     session: str | None = None
     theme: str | None = None
     notes: tuple[str, ...] = ()
+    private: bool = False

@@ -53,14 +53,17 @@ _SETTINGS = ("ALTER TABLE session ADD COLUMN settings TEXT",)
 # What was in the text box when the session was left.
 _UNSENT = ("ALTER TABLE session ADD COLUMN unsent TEXT",)
 
+# That an answer was written with, as text: it may have 64 bits without a sign.
+_SEED = ("ALTER TABLE turn ADD COLUMN seed TEXT",)
+
 _COLUMNS = {
     "session": "number, key, title, model, system, changed, last, length, settings, unsent",
     "turn": "number, session, key, before, role, content, thought, raw, spelt, tokens, "
-    "vocabulary, stop_reason, origins",
+    "vocabulary, stop_reason, origins, seed",
 }
 
 # The statements that make each version from the version before; version 0 is an empty file.
-STEPS: Sequence[Sequence[str]] = (_FIRST, _SETTINGS, _UNSENT)
+STEPS: Sequence[Sequence[str]] = (_FIRST, _SETTINGS, _UNSENT, _SEED)
 
 
 class UnusableError(sqlite3.Error):

@@ -1,6 +1,6 @@
 """Notes: texts that the chat itself shows between the turns of a conversation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import indent
 
 from localspec.conversation.events import Dropped
@@ -69,9 +69,31 @@ def comparison(event: Comparison) -> str:
     )
 
 
-def context_full(size: int) -> str:
-    """The question of the dialog. size: of the context, in tokens."""
-    return f"The context of {size:,} tokens is full."
+def context_full(size: int, most: int, key: str | None) -> str:
+    """The question of the dialog.
+
+    size: of the context, in tokens. most: that the model was made for; 0 if that is not known. key:
+    of the session, if it is kept.
+    """
+    question = f"The context of {size:,} tokens is full."
+    if most <= size:
+        return f"{question} The model was made for no more." if most else question
+    resume = f" --resume {key[:_KEY_LETTERS]}" if key else ""
+    return (
+        f"{question} The model was made for up to {most:,}; to begin with more:\n"
+        f"localspec chat{resume} --ctx {min(2 * size, most)}"
+    )
+
+
+def context_full_choices(size: int, larger: int) -> Mapping[str, str]:
+    """The answers of the dialog. larger: a context to load the model with, if it is larger."""
+    choices = {
+        "stop": "Leave it as it is",
+        "drop": "Drop oldest messages from now on",
+    }
+    if larger > size:
+        choices["larger"] = f"Load with {larger:,} tokens and go on"
+    return {**choices, "new": "Begin another conversation"}
 
 
 def last_words(unsent: Sequence[str], key: str | None) -> Iterator[str]:

@@ -38,6 +38,14 @@ class Origins:
             origins._join(text, origin)
         return origins
 
+    def beginning(self, letters: int) -> "Origins":
+        """The origins of so many letters at the beginning."""
+        beginning = Origins()
+        for text, origin in self.segments:
+            beginning._join(text[:letters], origin)
+            letters = max(0, letters - len(text))
+        return beginning
+
     def append(self, text: str, origin: str) -> None:
         """Add one token; its text may be empty."""
         self.counts[origin] += 1

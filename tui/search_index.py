@@ -58,6 +58,12 @@ def set_up(connection: sqlite3.Connection) -> None:
                 connection.execute(statement)
 
 
+def forget_deleted(connection: sqlite3.Connection) -> None:
+    """Build the index anew: it keeps words of rows that were deleted."""
+    if has_fts5(connection):
+        connection.execute("INSERT INTO found (found) VALUES ('rebuild')")
+
+
 def has_fts5(connection: sqlite3.Connection) -> bool:
     """Whether SQLite was built with FTS5."""
     modules = "SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'"

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 COMMANDS: Mapping[str, str] = {
     "/help": "List every key and command",
     "/clear": "Begin a new chat; this one is kept",
+    "/continue": "Go on with an answer that was stopped or cut off",
     "/model NAME": "Load a model; without a name, open the settings",
     "/draft LIST": "Change the drafters (suffix, none, ...); without a list, open the settings",
+    "/think on|off": "Switch the model's reasoning, where its chat template has a switch",
     "/save FILE": "Save the conversation; without a file name, ask for one",
     "/quit": "Quit",
 }
@@ -84,9 +86,11 @@ class SlashCommands:
         self._screen = screen
         self._actions: Mapping[str, Callable[[str], None]] = {
             "/help": lambda _: self._screen.chat.action_help(),
-            "/clear": lambda _: self._screen.action_new(),
+            "/clear": lambda _: self._screen.begin_new(),
+            "/continue": lambda _: self._screen.action_continue_answer(),
             "/model": self._model,
             "/draft": self._draft,
+            "/think": self._think,
             "/save": self._save,
             "/quit": lambda _: self._screen.chat.exit(),
         }
@@ -116,6 +120,18 @@ class SlashCommands:
             return
         draft = join_names(_words(drafters))
         self._screen.chat.apply_settings(replace(self._screen.chat.settings, draft=draft))
+
+    def _think(self, choice: str) -> None:
+        """Switch reasoning on or off."""
+        ready = self._screen.event_handler.ready
+        if choice not in ("on", "off"):
+            raise InvalidValueError(f"/think {choice}".rstrip() + ": say /think on or /think off")
+        if ready is None:
+            raise InvalidValueError("no model is loaded; choose one")
+        if not ready.has_thinking_switch:
+            raise InvalidValueError("the chat template of this model has no switch for reasoning")
+        self._screen.chat.engine_thread.set_thinking(choice == "on")
+        self._screen.view.note(f"reasoning is {choice} from the next answer on")
 
     def _save(self, path: str) -> None:
         """Save the conversation. path: empty asks for one."""

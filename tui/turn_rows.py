@@ -14,7 +14,7 @@ INTERRUPTED = "interrupted"
 
 
 class SavedTurn(NamedTuple):
-    """The columns of a turn that may change. origins: as JSON."""
+    """The columns of a turn that may change. origins: as JSON. seed: in decimal."""
 
     stop_reason: str | None
     content: str
@@ -23,6 +23,7 @@ class SavedTurn(NamedTuple):
     written: TokenizedText
     vocabulary: str
     origins: str | None
+    seed: str | None
 
 
 def unsaved(
@@ -48,22 +49,23 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
     session: number of the session's row.
     """
     before = turn.before.key if turn.before else None
-    stop_reason, content, thought, raw, written, vocabulary, origins = columns
+    stop_reason, content, thought, raw, written, vocabulary, origins, seed = columns
     connection.execute(
         """
         INSERT INTO turn (
             session, key, role, before,
-            stop_reason, content, thought, raw, spelt, tokens, vocabulary, origins
+            stop_reason, content, thought, raw, spelt, tokens, vocabulary, origins, seed
         )
         VALUES (
             :session, :key, :role,
             (SELECT number FROM turn WHERE session = :session AND key = :before),
-            :stop_reason, :content, :thought, :raw, :spelt, :tokens, :vocabulary, :origins
+            :stop_reason, :content, :thought, :raw, :spelt, :tokens, :vocabulary, :origins, :seed
         )
         ON CONFLICT (session, key) DO UPDATE SET
             stop_reason = excluded.stop_reason, content = excluded.content,
             thought = excluded.thought, raw = excluded.raw, spelt = excluded.spelt,
-            tokens = excluded.tokens, vocabulary = excluded.vocabulary, origins = excluded.origins
+            tokens = excluded.tokens, vocabulary = excluded.vocabulary, origins = excluded.origins,
+            seed = excluded.seed
         """,
         {
             "session": session,
@@ -78,6 +80,7 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
             "tokens": json.dumps(written.tokens),
             "vocabulary": vocabulary,
             "origins": origins,
+            "seed": seed,
         },
     )
 
@@ -154,6 +157,7 @@ def _columns(
         turn.written,
         turn.vocabulary,
         json.dumps(origins) if origins is not None else saved and saved.origins,
+        None if turn.seed is None else str(turn.seed),
     )
 
 
@@ -171,6 +175,8 @@ def _turn(row: sqlite3.Row) -> Turn:
     reason = row["stop_reason"]
     turn.stop_reason = reason if reason is None else text_or(reason, INTERRUPTED)
     turn.raw = text_or(row["raw"], "")
+    with suppress(*UNREADABLE):
+        turn.seed = int(required_text(row["seed"])) % 2**64
     with suppress(*UNREADABLE):  # without its tokens, the text is tokenized again
         turn.written = TokenizedText(required_text(row["spelt"]), tokens_of(row["tokens"]))
     return turn

@@ -34,6 +34,11 @@ _SERVED = "TEXTUAL_DRIVER"
 @running_options
 @click.option("-c", "--continue", "latest", is_flag=True, help="Continue the latest conversation.")
 @click.option("--resume", metavar="ID", help="Continue this conversation; Ctrl-O lists them.")
+@click.option(
+    "--private",
+    is_flag=True,
+    help="Keep nothing of this chat, and show nothing of earlier ones.",
+)
 @click.option("--system", metavar="TEXT", help="System prompt.")
 @click.option(
     "--preset",
@@ -62,6 +67,7 @@ def chat(
     draft: str,
     latest: bool,
     resume: str | None,
+    private: bool,
     system: str | None,
     preset: str | None,
     copied_texts: tuple[str, ...],
@@ -90,7 +96,12 @@ def chat(
         web_chat.serve(_command())
         return 0
     _require_terminal()
-    archive = Archive()
+    if private and (latest or resume):
+        raise InvalidValueError(
+            "--private begins a chat of its own, and cannot continue one that is kept; "
+            f"leave {'--continue' if latest else '--resume'} out"
+        )
+    archive = Archive(private=private)
     session = _session(archive, resume, latest=latest)
     launch_options = LaunchOptions(
         model=model and absolute(model),
@@ -102,9 +113,16 @@ def chat(
         system=chosen.system,
         session=session,
         theme=theme,
-        notes=("there is no conversation to go on with yet",) if latest and not session else (),
+        notes=_notes(private=private, is_missing=latest and not session),
+        private=private,
     )
     return launch(launch_options, archive)
+
+
+def _notes(*, private: bool, is_missing: bool) -> tuple[str, ...]:
+    if private:
+        return ("this chat is private: it is gone when it ends, unless /save writes it to a file",)
+    return ("there is no conversation to go on with yet",) if is_missing else ()
 
 
 def _only_model(model: str | None, named: str | None) -> str | None:

@@ -1,5 +1,7 @@
 """`localspec forget`: deletes the texts and caches that were kept."""
 
+from contextlib import closing
+
 import click
 
 from localspec.cli.output import Output
@@ -11,14 +13,17 @@ from localspec.server.kept_states import kept_folder
 
 
 @click.command()
-def forget() -> None:
+@click.option("--chats", is_flag=True, help="Delete all conversations of the chat, too.")
+def forget(*, chats: bool) -> None:
     """Delete all texts that --remember and trainings stored, and all caches that `serve --keep` and
     sessions (save_state) stored.
 
-    Conversations of the chat are not deleted: use Ctrl-O in the chat for that. Trained drafters are
-    not deleted: use `localspec rm`.
+    Conversations of the chat are deleted with --chats only; Ctrl-O in the chat deletes one. Trained
+    drafters are not deleted: use `localspec rm`.
     """
     output = Output()
+    if chats:
+        _forget_chats(output)
     try:
         clear_all()
         work_folder.clear_all()
@@ -34,3 +39,12 @@ def forget() -> None:
         f"all stored texts in {' and '.join(map(str, texts))}, and all caches in "
         f"{' and '.join(map(str, caches))}, are deleted"
     )
+
+
+def _forget_chats(output: Output) -> None:
+    # Only this needs the chat's imports.
+    from localspec_tui.archive import Archive
+
+    with closing(Archive()) as archive:
+        archive.delete_all()
+    output.note(f"all conversations in {archive.file} are deleted; one that is open is kept again")

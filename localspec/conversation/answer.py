@@ -72,8 +72,8 @@ class Answer(Closing, Iterator[Event]):
     You may stop iterating at any time: the text so far stays in the conversation. `stop` and
     `close` may be called from any thread; `close` waits for the step that runs.
 
-    turn: the answer's turn in the conversation; None before the first token. stats: the counts and
-    times so far. origins: the origin of each token so far.
+    turn: the answer's turn in the conversation; None before the first token, unless it continues
+    one. stats: the counts and times so far. origins: the origin of each token written here so far.
     """
 
     def __init__(
@@ -88,15 +88,17 @@ class Answer(Closing, Iterator[Event]):
         late_notices: Callable[[], Sequence[str]] = tuple,
         thinking_budget: int | None = None,
         variant: int = 0,
+        unfinished: Turn | None = None,
     ) -> None:
-        self.turn: Turn | None = None
+        """See `Session`. unfinished: an answer to continue, at the end of the conversation."""
+        self.turn = unfinished
         self.settings = settings
         self.stats = Stats()
         self.origins: list[str] = []
         self._slot = slot
         self._model = slot.target.model
         self._conversation = conversation
-        self._question = conversation.last
+        self._question = unfinished.before if unfinished else conversation.last
         self._prompt = prompt
         self._tags = tags
         self._shorten = shorten
@@ -110,6 +112,8 @@ class Answer(Closing, Iterator[Event]):
         self._lock = threading.Lock()
         self._generation: Generation | None = None
         self._running = self._run()
+        if unfinished:
+            self._take_up(unfinished)
 
     @property
     def text(self) -> str:
@@ -193,6 +197,8 @@ class Answer(Closing, Iterator[Event]):
             return "cancelled"
         if self._tokens_left < 1:
             return "length"
+        if self._writer.tokens and self._is_budget_spent():
+            return _BUDGET_SPENT
         if self._prompt.wording:
             self._slot.reword(self._prompt.tokens, self._prompt.wording)
         generation = self._generation = self._slot.start(
@@ -240,9 +246,25 @@ class Answer(Closing, Iterator[Event]):
     def _begin_turn(self) -> None:
         self._conversation.back_to(self._question)
         turn = Turn(
-            "assistant", "", vocabulary=self._model.vocabulary_fingerprint, variant=self._variant
+            "assistant",
+            "",
+            vocabulary=self._model.vocabulary_fingerprint,
+            seed=self.settings.seed,
+            variant=self._variant,
         )
         self.turn = self._conversation.add(turn)
+
+    def _take_up(self, turn: Turn) -> None:
+        """Let an answer grow again. Its tokens are read once more for what they leave open.
+
+        A part of a character, of a tag or of a stop string was text when it ended.
+        """
+        thought = said = ""
+        for token in turn.written.tokens:
+            text = self._writer.detokenizer.push(self._model.piece(token))
+            split = self._writer.add(token, text)
+            thought, said = thought + split.thought, said + split.said
+        turn.stop_reason, turn.thought, turn.content = None, thought, said
 
     def _add_to_turn(self, split: Split) -> Split:
         if self.turn:

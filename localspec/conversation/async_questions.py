@@ -10,7 +10,7 @@ from localspec.generation_config import GenerationOptions
 
 
 class AsyncQuestions(ABC):
-    """`send`, `regenerate` and `edit` for an event loop, which goes on meanwhile.
+    """The questions of a session for an event loop, which goes on meanwhile.
 
     `await` the answer for the whole turn, or read its events with `async for`. The first `await`
     asks the question, and raises its errors.
@@ -34,6 +34,10 @@ class AsyncQuestions(ABC):
     def edit(self, number: int, text: str, **options: Unpack[GenerationOptions]) -> Answer:
         """Replace a question and return the new answer."""
 
+    @abstractmethod
+    def continue_answer(self, **options: Unpack[GenerationOptions]) -> Answer:
+        """Continue the last answer, and return it."""
+
     def asend(
         self, text: str, *, role: Role = "user", **options: Unpack[GenerationOptions]
     ) -> AsyncAnswer:
@@ -47,3 +51,7 @@ class AsyncQuestions(ABC):
     def aedit(self, number: int, text: str, **options: Unpack[GenerationOptions]) -> AsyncAnswer:
         """`edit` for an event loop."""
         return AsyncAnswer.of(lambda: self.edit(number, text, **options), self._asking)
+
+    def acontinue_answer(self, **options: Unpack[GenerationOptions]) -> AsyncAnswer:
+        """`continue_answer` for an event loop."""
+        return AsyncAnswer.of(lambda: self.continue_answer(**options), self._asking)

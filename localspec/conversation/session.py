@@ -11,12 +11,13 @@ from localspec.conversation.answer import Answer, AnswerPrompt
 from localspec.conversation.async_questions import AsyncQuestions
 from localspec.conversation.events import Gauge
 from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
+from localspec.conversation.saved_states import SavedStates
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
+from localspec.conversation.unfinished import require_unfinished, settings_of_rest, without_answer
 from localspec.conversation.window import Window, drop_oldest, last_question, too_long_error
 from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
-from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.utils.closing import Closing
@@ -27,7 +28,7 @@ _NO_LIMIT = 2**31 - 1
 _MERGE_NOTICE = "the model's template refuses these turns: some are joined into one"
 
 
-class Session(Closing, AsyncQuestions):
+class Session(Closing, AsyncQuestions, SavedStates):
     """A conversation with an engine's model; close the session to give its KV caches back.
 
     Each turn evaluates only the new tokens. Several sessions may use one engine from several
@@ -77,7 +78,8 @@ class Session(Closing, AsyncQuestions):
         self.thinking_budget = thinking_budget
         self.conversation = conversation or Conversation()
         self._options: GenerationOptions = {**options}
-        self._tools, self._template_options, self._raw = tools, template_options, raw
+        self.template_options = template_options
+        self._tools, self._raw = tools, raw
         self._began = datetime.now()
         self._answer: Answer | None = None
         self._first_seen: Turn | None = None
@@ -163,6 +165,18 @@ class Session(Closing, AsyncQuestions):
             self.conversation.back_to(last)
             raise
 
+    def continue_answer(self, **options: Unpack[GenerationOptions]) -> Answer:
+        """Continue the last answer, which was stopped or cut off, as if it had never ended.
+
+        Its prompt, its tokens and its seed are the same; of one that `max_tokens` has cut off, as
+        many more tokens may be written. Raises InvalidValueError for an answer that is complete, or
+        whose tokens are not known or are another model's, and where the context is full.
+        """
+        self._end_answer()
+        turn = self._last_turn()
+        require_unfinished(turn, self._slot.target.model.vocabulary_fingerprint)
+        return self._ask(options, turn)
+
     def stop(self) -> None:
         """Ask the running answer to end within one step; may be called from any thread."""
         answer = self._answer
@@ -211,7 +225,7 @@ class Session(Closing, AsyncQuestions):
             when_full=self.when_full,
             thinking_budget=self.thinking_budget,
             tools=self._tools,
-            template_options=self._template_options,
+            template_options=self.template_options,
             raw=self._raw,
             conversation=Conversation([turn.copy() for turn in self.turns]),
             **self._options,
@@ -226,27 +240,6 @@ class Session(Closing, AsyncQuestions):
             raise
         return other
 
-    def save_state(self, key: str, store: StateStore | None = None) -> str | None:
-        """Save the KV caches on disk under this key; returns the reason if that fails, else None.
-
-        A file grows with its tokens; a store deletes the oldest files beyond a total size.
-        """
-        self._end_answer()
-        return self._slot.save(key, store or StateStore())
-
-    def load_state(self, key: str, store: StateStore | None = None) -> str | None:
-        """Load the KV caches that were saved under this key, so that nothing is evaluated again.
-
-        Returns the reason if that fails, else None: no file, or one of another model, setting or
-        version. The conversation is not affected; its tokens are then evaluated again.
-        """
-        self._end_answer()
-        return self._slot.load(key, store or StateStore())
-
-    def remove_state(self, key: str, store: StateStore | None = None) -> None:
-        """Delete the KV caches that were saved under this key."""
-        self._slot.remove(key, store or StateStore())
-
     def close(self) -> None:
         """End the running answer and give the KV caches back to the engine."""
         if self._closed:
@@ -259,15 +252,17 @@ class Session(Closing, AsyncQuestions):
     def _transcript(self) -> Transcript:
         """The transcript for the engine's present model."""
         model = self._slot.target.model
-        if self._cached_transcript is None or self._cached_transcript.model is not model:
-            raw = not self.engine.prefers_chat if self._raw is None else self._raw
-            self._cached_transcript = Transcript(
-                model,
-                None if raw else model.chat_template,
-                tools=self._tools,
-                options=self._template_options,
-                began=self._began,
-            )
+        known, options = self._cached_transcript, self.template_options or {}
+        if known and known.model is model and known.options == options:
+            return known
+        raw = not self.engine.prefers_chat if self._raw is None else self._raw
+        self._cached_transcript = Transcript(
+            model,
+            None if raw else model.chat_template,
+            tools=self._tools,
+            options=options,
+            began=self._began,
+        )
         return self._cached_transcript
 
     def _end_answer(self) -> None:
@@ -281,33 +276,38 @@ class Session(Closing, AsyncQuestions):
             raise InvalidValueError("there is no message yet; send one first")
         return self.conversation.last
 
-    def _ask(self, options: GenerationOptions) -> Answer:
+    def _ask(self, options: GenerationOptions, unfinished: Turn | None = None) -> Answer:
         # The lock keeps the model loaded.
         with self.engine.lock:
             self.engine.fit_threads()
-            settings, n_ctx = self._settings(options)
+            settings, n_ctx = self._settings(options, unfinished)
             tags = tags_for(self._transcript.template)
             self._answer = Answer(
                 self._slot,
                 self.conversation,
-                self._prompt(n_ctx, settings, tags),
+                self._prompt(n_ctx, settings, tags, unfinished),
                 settings,
                 tags,
                 shorten=lambda: self._shorter_prompt(n_ctx),
                 late_notices=self._notices,
                 thinking_budget=self.thinking_budget,
                 variant=self._variant,
+                unfinished=unfinished,
             )
         return self._answer
 
-    def _settings(self, options: GenerationOptions) -> tuple[GenerationConfig, int]:
+    def _settings(
+        self, options: GenerationOptions, unfinished: Turn | None
+    ) -> tuple[GenerationConfig, int]:
         """The settings of the next answer, and the context size in tokens with them."""
         given: GenerationOptions = {"logprobs": False, **self._options, **options}
         n_ctx = self._slot.set_pass_width(_config_of(given))
         if given.get("max_tokens") is None:
             given["max_tokens"] = n_ctx
         settings = _config_of(given)
-        if given.get("seed") is not None:
+        if unfinished:
+            settings = settings_of_rest(settings, unfinished)
+        elif given.get("seed") is not None:
             # With the same seed, a variant would have the same text as the first answer.
             settings = replace(settings, seed=(settings.seed + self._variant) % 2**64)
         return settings, n_ctx
@@ -318,25 +318,29 @@ class Session(Closing, AsyncQuestions):
         answers = [turn for turn in self._last_turn().after if turn.role == "assistant"]
         return max([len(answers), *(turn.variant + 1 for turn in answers)])
 
-    def _prompt(self, n_ctx: int, settings: GenerationConfig, tags: Tags) -> AnswerPrompt:
+    def _prompt(
+        self, n_ctx: int, settings: GenerationConfig, tags: Tags, unfinished: Turn | None
+    ) -> AnswerPrompt:
         """The prompt of the next answer; if too long, without the oldest turns (`drop`)."""
         before, turns = self._dropped, self.turns
         window = Window(before, self._prompt_from(turns, before))
         if self.when_full == "drop":
-            reserved = min(settings.max_tokens, int(n_ctx * _ANSWER_SHARE))
+            reserved = 1 if unfinished else min(settings.max_tokens, int(n_ctx * _ANSWER_SHARE))
             if len(window.prompt.tokens) + reserved > n_ctx:
                 window = self._drop_oldest(n_ctx) or window
         if len(window.prompt.tokens) >= n_ctx:
-            raise self._too_long_error(n_ctx)
-        self._first_seen = turns[window.first]
-        text = window.prompt.text
+            raise self._too_long_error(n_ctx, unfinished)
+        prompt, seen = window.prompt, turns[window.first :]
+        if unfinished:
+            prompt, seen = without_answer(prompt, unfinished.written), seen[:-1]
+        self._first_seen = seen[0]
         return AnswerPrompt(
-            window.prompt.tokens,
+            prompt.tokens,
             dropped=window.first,
             newly_dropped=window.first != before,
             notices=self._notices(),
-            thinking=bool(self._transcript.template) and opens_thinking(text, tags),
-            wording=self._transcript.wording(self.system, turns[window.first :]),
+            thinking=bool(self._transcript.template) and opens_thinking(prompt.text, tags),
+            wording=self._transcript.wording(self.system, seen),
         )
 
     def _shorter_prompt(self, n_ctx: int) -> AnswerPrompt | None:
@@ -379,13 +383,14 @@ class Session(Closing, AsyncQuestions):
         self._noted.update(new)
         return new
 
-    def _too_long_error(self, n_ctx: int) -> InvalidValueError:
+    def _too_long_error(self, n_ctx: int, unfinished: Turn | None) -> InvalidValueError:
         turns = self.turns
         return too_long_error(
             len(self._prompt_from(turns, last_question(turns)).tokens),
             len(self._prompt_from(turns, self._dropped).tokens),
             n_ctx,
             drops=self.when_full == "drop",
+            continues=unfinished is not None,
         )
 
 

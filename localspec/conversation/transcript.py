@@ -45,9 +45,9 @@ class Transcript:
         self.model = model
         self.template = template
         self._tools = tools
-        self._options = dict(options or {})
+        self.options = dict(options or {})
         self._began = began
-        self._answered_prompts: dict[tuple[str, str, str], tuple[TokenizedText, ...]] = {}
+        self._answered_prompts: dict[tuple[str, str, str, int], tuple[TokenizedText, ...]] = {}
         self._reads_reasoning = template is not None and mentions(template, _REASONING_KEY)
 
     def prompt(self, system: str | None, turns: Sequence[Turn]) -> TokenizedText:
@@ -73,7 +73,7 @@ class Transcript:
                 model,
                 model.chat_template,
                 tools=self._tools,
-                options=self._options,
+                options=self.options,
                 began=self._began,
             )
             try:
@@ -91,7 +91,8 @@ class Transcript:
         for count, turn in enumerate(turns):
             if not self._is_answer_of_model(turn):
                 continue
-            key = system or "", turns[0].key, turn.key
+            # An answer that is continued gets longer.
+            key = system or "", turns[0].key, turn.key, len(turn.written.tokens)
             if key not in self._answered_prompts:
                 try:
                     prompt = self._tokenize_rest(pieces, self._text(system, turns[:count]))
@@ -168,7 +169,7 @@ class Transcript:
             eos=eos,
             tools=self._tools,
             now=self._began,
-            options=self._options,
+            options=self.options,
         )
 
     def _message(self, turn: Turn) -> Message:

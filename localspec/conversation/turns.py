@@ -26,6 +26,7 @@ class Turn:
     generated, reasoning and tags included. written: the tokens of `raw` and their text, without the
     token that ended the answer and without those of a stop string. vocabulary: the fingerprint of
     the vocabulary of these tokens. stop_reason: why an answer ended; None while it is generated.
+    seed: that the answer was written with; None if that is not known.
     key: a unique id, for storage. variant: the number, from 0, of an answer among the answers to
     one question. before: the turn that this turn follows. after: the turns that follow this one.
     """
@@ -37,6 +38,7 @@ class Turn:
     written: TokenizedText = EMPTY
     vocabulary: str = ""
     stop_reason: str | None = None
+    seed: int | None = None
     key: str = field(default_factory=lambda: uuid4().hex)
     variant: int = 0
     before: "Turn | None" = field(default=None, repr=False)

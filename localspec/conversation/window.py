@@ -48,12 +48,24 @@ def _questions(turns: Sequence[Turn], start: int) -> Iterator[int]:
     return (n for n in range(start, len(turns)) if turns[n].role == "user")
 
 
-def too_long_error(question: int, prompt: int, n_ctx: int, *, drops: bool) -> InvalidValueError:
+def too_long_error(
+    question: int, prompt: int, n_ctx: int, *, drops: bool, continues: bool
+) -> InvalidValueError:
     """The error of a prompt that does not fit the context.
 
-    question: the tokens of the last question alone, template included. prompt: those of the whole
-    prompt. drops: whether the oldest turns were dropped already.
+    question: the tokens of the last question alone, template and the answer to continue included.
+    prompt: those of the whole prompt. drops: whether the oldest turns were dropped already.
+    continues: whether an answer is to be continued.
     """
+    if continues and (question >= n_ctx or drops):
+        return InvalidValueError(
+            f"the answer and its question fill the context of {n_ctx} tokens; raise --ctx"
+        )
+    if continues:
+        return ContextFullError(
+            f"the context of {n_ctx} tokens is full, so the answer cannot go on; let the oldest "
+            "turns be dropped, or raise --ctx"
+        )
     if question >= n_ctx:
         return InvalidValueError(
             f"the message has {question} tokens, system prompt and template included, and the "

@@ -19,6 +19,8 @@ LINES = [
     "[ref]: http://x.y/z", "[text][ref] here", "[ref]", "[ref]:", "<div>", "<b>x</b> and Vec<T>",
     "https://example.com goes", "[link](http://a.b 'title')", "![image](a.png)", "&amp; \\#",
     "😀 emoji 👩‍👩‍👧 日本語のテキスト、とても長い行。", "long " * 40, "#nospace", "#", "_", "|",
+    "\\[", "\\]", "$$", "$$ a_1 * b_2 * c $$", "\\[ 1 * 2 *", "so \\(\\{a\\}\\) *is*",
+    "\\] and *on*",
     "", "", "", "", "",
 ]  # fmt: skip
 

@@ -158,6 +158,7 @@ class ScriptedModel:
 
     vocabulary_fingerprint = "scripted"
     size = 0
+    n_ctx_train = 32_768
     bos = eos = -1
 
     def __init__(self, path: Path, template: str | None) -> None:

@@ -79,6 +79,14 @@ def held_until_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Answer, "stop", noted)
 
 
+@pytest.fixture(autouse=True)
+def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests copy nothing to the desktop of who runs them."""
+    monkeypatch.setenv("SSH_TTY", "/dev/null")
+    for name in ("DISPLAY", "TMUX"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder as LOCALSPEC_HOME."""

@@ -61,7 +61,8 @@ def growing_tree(archive: Archive, key: str, size: int) -> tuple[Conversation, d
         written = TokenizedText(text, tuple(draw.choices(range(200_000), k=9)))
         turn = Turn("user", text)
         if number % 2:
-            turn = Turn("assistant", text, text[:5], text[5:], written, "some", "eos")
+            seed = draw.getrandbits(64)
+            turn = Turn("assistant", text, text[:5], text[5:], written, "some", "eos", seed)
             origins[turn.key] = [(text[:7], "suffix"), (text[7:], "plain")]
         conversation.add(turn)
         if draw.random() < 0.8:

@@ -36,13 +36,54 @@ def test_model_ready_describes_the_loaded_model(start: Start) -> None:
     loading, ready = recorder.wait_done()
     assert isinstance(loading, ModelLoading)
     assert ready == ModelReady(
-        "terminal", (), MISMATCH, ("the context is smaller",), 99, True, True
+        "terminal", (), MISMATCH, ("the context is smaller",), 99, 32_768, True, True, False
     )
     assert script.engines[0].options == {"threads": 3, "context": 99}
     recorder.engine_thread.load("other.gguf", "suffix")
     assert recorder.wait_done()[1] == ModelReady(
-        "other.gguf", ("suffix",), None, ("the context is smaller",), 99, False, True
+        "other.gguf", ("suffix",), None, ("the context is smaller",), 99, 32_768, False, True, False
     )
+
+
+class _FailsOnce(dict[str, Exception]):
+    def __getitem__(self, name: str) -> Exception:
+        return self.pop(name)
+
+
+def test_a_larger_context_keeps_the_conversation_and_the_options(start: Start) -> None:
+    script = Script(answers=["one", "two", "three"], context=99)
+    recorder = start(script, temperature=0.5)
+    recorder.send("first")
+    engine_thread = recorder.engine_thread
+    engine_thread.switch(draft="suffix", top_k=7)
+    recorder.wait_done()
+    engine_thread.enlarge(198)
+    events = recorder.wait_done()
+    assert event_names(events) == ["ModelLoading", "ModelReady"]
+    assert events_of(ModelReady, events)[0].context == 198
+    assert script.engines[0].closed
+    recorder.send("second")
+    assert [turn.content for turn in engine_thread.session.turns] == [
+        "first",
+        "one",
+        "second",
+        "one",
+    ]
+    started = script.engines[1].slot.started[-1].sampling
+    assert (started["temperature"], started["top_k"]) == (0.5, 7)
+
+
+def test_a_context_that_is_too_large_leaves_the_old_one(start: Start) -> None:
+    script = Script(answers=["one"], context=99)
+    recorder = start(script)
+    recorder.send("first")
+    script.fails = _FailsOnce(load=ModelLoadError("it does not fit"))
+    recorder.engine_thread.enlarge(198)
+    events = recorder.wait_done()
+    [failed] = events_of(CommandFailed, events)
+    assert (failed.error, failed.command) == ("it does not fit", "enlarge")
+    assert events_of(ModelReady, events)[0].context == 99
+    assert [turn.content for turn in recorder.engine_thread.session.turns] == ["first", "one"]
 
 
 def test_an_answer_is_emitted_as_events_of_the_session(start: Start) -> None:

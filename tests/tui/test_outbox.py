@@ -162,7 +162,7 @@ def test_a_new_chat_does_not_get_the_queue_of_the_one_before(tmp_path: Path) -> 
         script = Script([LONG, "a"])
         async with running_chat(script, tmp_path) as chat:
             await ask_and_queue(chat, script, "second", go_on=False)
-            await chat.press("ctrl+n")
+            await chat.send("/clear")
             script.rate = 0
             await chat.wait_idle()
             assert chat.contents == []
@@ -186,8 +186,9 @@ def test_last_words() -> None:
 @terminal
 def test_the_end_says_how_to_go_on_and_what_was_not_sent(tmp_path: Path, home: Path) -> None:
     with ChatTerminal(tmp_path, answers=[LONG * 10], rate=50) as chat:
-        chat.type("count\rsecond, in full\r")
+        chat.type("count\r")
         chat.wait_for_messages(["count"])
+        chat.type("second, in full\r")
         chat.wait_for(lambda: b"queued" in chat.shown)
         chat.type(CTRL_Q)
         assert chat.wait_ended() == 0

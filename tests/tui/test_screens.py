@@ -13,6 +13,7 @@ from localspec.errors import ModelLoadError
 from localspec.models import registry
 from localspec_tui import presets
 from localspec_tui.app import key_groups
+from localspec_tui.notes import context_full, context_full_choices
 from localspec_tui.presets import Preset
 from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.help import HelpScreen, as_bindings
@@ -236,6 +237,34 @@ def test_without_a_model_the_settings_list_those_on_disk(tmp_path: Path) -> None
             assert chat.contents == ["anybody there?", "Hello, I am a script."]
 
     asyncio.run(body())
+
+
+def test_a_full_context_can_be_made_larger(tmp_path: Path) -> None:
+    async def body() -> None:
+        long = "word " * 160
+        script = Script([long], context=140)
+        async with running_chat(script, tmp_path) as chat:
+            await chat.send("first")
+            await chat.until(lambda: chat.is_on_top(ChoiceDialog))
+            key = chat.app.autosave.key
+            assert "The model was made for up to" in chat.text
+            assert f"localspec chat --resume {key[:8]} --ctx 280" in chat.text
+            partial = chat.contents[1]
+            script.answers = ["and on."]
+            await chat.press("down", "down", "enter")
+            await chat.wait_idle()
+            assert script.engines[-1].options["context"] == 280
+            assert chat.contents == ["first", f"{partial}and on."]
+            assert "cut off" not in chat.text
+
+    asyncio.run(body())
+
+
+def test_the_question_of_a_full_context() -> None:
+    assert [*context_full_choices(99, 99)] == ["stop", "drop", "new"]
+    assert context_full(99, 99, None).endswith("is full. The model was made for no more.")
+    assert context_full(99, 0, None) == "The context of 99 tokens is full."
+    assert context_full(99, 120, None).endswith("localspec chat --ctx 120")
 
 
 def test_a_full_context_asks_the_user_and_drops_turns(tmp_path: Path) -> None:

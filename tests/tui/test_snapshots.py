@@ -106,7 +106,7 @@ async def others(chat: ChatPilot) -> AsyncIterator[str]:
     await chat.press("escape", "f1")
     yield "help"
     await chat.press("escape")
-    chat.screen.event_handler.ask_context_full(lambda: None)
+    chat.screen.dialogs.context_full(lambda: None)
     yield "full"
 
 

@@ -1,6 +1,7 @@
 """Keys that arrive in bursts, through a terminal, as a quick typist or a script writes them."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,3 +48,27 @@ def test_two_thousand_letters_and_enter_in_one_write(chat: ChatTerminal) -> None
     text = "".join(f"{number:04} " for number in range(400)) + "end"
     chat.type(text + "\r")
     chat.wait_for_messages([text])
+
+
+def test_a_paste_of_a_terminal_without_bracketed_paste_is_one_message(chat: ChatTerminal) -> None:
+    lines = ["def f(x):", "\treturn x", "", "/clear", "{", "}"]
+    chat.type("\r".join(lines) + "\r")
+    chat.wait_for_messages(["\n".join(lines)])
+
+
+def test_a_paste_that_is_gone_on_with_is_not_sent_before(chat: ChatTerminal) -> None:
+    lines = [f"line {number} of a log" for number in range(60)]
+    chat.type("\r".join(lines))
+    chat.wait_for(lambda: b"line 59" in chat.shown)
+    assert chat.messages == []
+    chat.type("!")
+    time.sleep(0.5)
+    chat.type("\r")
+    chat.wait_for_messages(["\n".join(lines) + "!"])
+
+
+def test_other_keys_for_a_line_break(chat: ChatTerminal) -> None:
+    for keys in ("one", "\x1b\r", "two\\", "\r", "C:\\\\", "\r"):
+        chat.type(keys)
+        time.sleep(0.5)
+    chat.wait_for_messages(["one\ntwo\nC:\\\\"])

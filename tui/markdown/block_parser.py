@@ -18,10 +18,11 @@ from localspec_tui.markdown.blocks import (
     Quote,
     Table,
 )
+from localspec_tui.markdown.formulas import keep_formulas
 from localspec_tui.markdown.inline import inline
 
 # HTML tags are shown as they are written. Without them, `Vec<String>` would lose its type.
-_PARSER = MarkdownIt("gfm-like", {"html": False})
+_PARSER = keep_formulas(MarkdownIt("gfm-like", {"html": False}))
 _BULLETS = ("•", "◦")
 _ALIGNS: dict[str, Align] = {"text-align:center": "center", "text-align:right": "right"}
 

@@ -6,6 +6,8 @@ from markdown_it.token import Token
 from textual.content import Content, Span
 from textual.style import Style
 
+from localspec_tui.markdown.formulas import FORMULA
+
 _SPACES = re.compile(r"\s+")
 _STYLES = {"em": ".markdown--em", "strong": ".markdown--strong", "s": ".markdown--s"}
 _CODE = ".markdown--inline"
@@ -39,6 +41,8 @@ class _Writer:
             self._write("\n")
         elif token.type == "code_inline":
             self._write(token.content, _CODE)
+        elif token.type == FORMULA:
+            self._write(token.content)
         elif token.type == "image":
             self._write(token.content or "image")
             self._write(f" ({token.attrs['src']})", _ADDRESS)

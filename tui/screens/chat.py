@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
@@ -12,18 +11,16 @@ from textual.containers import Container, Vertical
 from textual.screen import Screen
 
 from localspec.conversation.turns import Conversation, Turn
+from localspec.conversation.unfinished import is_unfinished
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.format import counted
 from localspec_tui.completion import completion, objection
+from localspec_tui.dialogs import Dialogs
 from localspec_tui.editor import edit
 from localspec_tui.event_handler import EngineEventHandler
-from localspec_tui.figures import RegularUpdates, longest_answer, show_figures
+from localspec_tui.figures import RegularUpdates, show_figures
 from localspec_tui.message_history import MessageHistory
 from localspec_tui.outbox import Outbox
-from localspec_tui.presets import Preset
-from localspec_tui.screens.sessions import SessionsScreen
-from localspec_tui.screens.settings import ChatSettings, SettingsScreen
-from localspec_tui.screens.system_prompt import SystemPromptScreen
 from localspec_tui.slash_commands import SlashCommands, as_typed, is_command
 from localspec_tui.unsent_text import UnsentText
 from localspec_tui.widgets.composer import Composer
@@ -54,7 +51,7 @@ class ChatScreen(Screen[None]):
     pending_changes: one callback for each ConversationChanged event that is still to come.
     outbox: messages that are not in the conversation yet. unsent: the one that is being typed.
     history: those that Up brings back. composer: the text box. view: the conversation view.
-    figures: update the status line and the live panel.
+    figures: update the status line and the live panel. dialogs: open other screens.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,6 +59,7 @@ class ChatScreen(Screen[None]):
         Binding("escape", "stop", "Stop", tooltip="the text so far stays"),
         Binding("escape", "back", "Back", tooltip="to the text box"),
         Binding("ctrl+r", "regenerate", "Regenerate", tooltip="this answer stays as a variant"),
+        Binding("ctrl+g", "continue_answer", "Go on", tooltip="with an answer that was cut off"),
         Binding("ctrl+n", "new", "New chat", tooltip="this chat is kept"),
         Binding("ctrl+o", "sessions", "Sessions", tooltip="find, open, save, delete"),
         Binding("ctrl+s", "settings", "Model", tooltip="drafters and sampling"),
@@ -88,6 +86,7 @@ class ChatScreen(Screen[None]):
         self.view = ConversationView(self._make_turn_view, id="conversation")
         self._commands = SlashCommands(self)
         self.figures = RegularUpdates(self.update_status)
+        self.dialogs = Dialogs(self)
 
     def compose(self) -> ComposeResult:
         with Container(id="upper"):
@@ -225,7 +224,7 @@ class ChatScreen(Screen[None]):
     def _switch_variant(self, event: ConversationView.VariantRequested) -> None:
         variants = self.conversation.variants(event.turn)
         variant = variants[(variants.index(event.turn) + event.step) % len(variants)]
-        if variant is event.turn or self.chat.engine_thread.busy:
+        if variant is event.turn or self._is_kept_busy():
             return
         self.pending_changes.append(lambda: self._variant_switched(variant))
         self.chat.engine_thread.choose(variant)
@@ -281,6 +280,8 @@ class ChatScreen(Screen[None]):
                 return away and not self.chat.engine_thread.busy
             case "regenerate":
                 return bool(self.conversation.turns)
+            case "continue_answer":
+                return is_unfinished(self.conversation.last)
         return True
 
     def action_drop_queued(self) -> None:
@@ -300,11 +301,29 @@ class ChatScreen(Screen[None]):
 
     def action_regenerate(self) -> None:
         """Answer the last question again."""
+        if self._is_kept_busy():
+            return
         self.chat.engine_thread.regenerate()
         self.view.follow_end()
 
+    def action_continue_answer(self) -> None:
+        """Continue the last answer, which was stopped or cut off."""
+        if self._is_kept_busy():
+            return
+        self.chat.engine_thread.continue_answer()
+        self.view.follow_end()
+
+    def _is_kept_busy(self) -> bool:
+        """Whether the engine writes an answer, which no key but Esc ends; if so, say that."""
+        is_kept = self.chat.engine_thread.busy and self.event_handler.state != "loading"
+        if is_kept:
+            self.notify("Esc stops the answer first", timeout=3)
+        return is_kept
+
     def action_compare(self) -> None:
         """Generate the last answer again without drafts, and compare the two."""
+        if self._is_kept_busy():
+            return
         if not self.conversation.turns:
             self.notify("there is no answer to compare yet", timeout=3)
             return
@@ -327,6 +346,11 @@ class ChatScreen(Screen[None]):
         self.update_status()
 
     def action_new(self) -> None:
+        """Start an empty conversation, unless an answer is being written."""
+        if not self._is_kept_busy():
+            self.begin_new()
+
+    def begin_new(self) -> None:
         """Start an empty conversation. What is in the text box stays there."""
 
         def take_over() -> None:
@@ -338,12 +362,7 @@ class ChatScreen(Screen[None]):
 
     def action_sessions(self) -> None:
         """List the saved sessions, and resume the one that is chosen."""
-
-        def chosen(key: str | None) -> None:
-            if key and key != self.chat.autosave.key:
-                self.resume(key)
-
-        self.app.push_screen(SessionsScreen(self.chat.archive, self.chat.autosave.key), chosen)
+        self.dialogs.sessions()
 
     def resume(self, key: str, system: str | None = None, *, at_start: bool = False) -> None:
         """Continue a saved session. system: replaces its system prompt; None keeps it.
@@ -371,27 +390,8 @@ class ChatScreen(Screen[None]):
 
     def action_settings(self) -> None:
         """Open the settings."""
-        self.open_settings()
-
-    def open_settings(self, problem: str = "") -> None:
-        """Open the settings, unless they are open. problem: why no model is loaded."""
-        if any(isinstance(screen, SettingsScreen) for screen in self.app.screen_stack):
-            return
-
-        def chosen(settings: ChatSettings | None) -> None:
-            if settings:
-                self.chat.apply_settings(settings)
-
-        screen = SettingsScreen(self.chat.settings, problem, longest_answer(self))
-        self.app.push_screen(screen, chosen)
+        self.dialogs.settings()
 
     def action_system(self) -> None:
         """Open the system prompt and the presets."""
-
-        def chosen(preset: Preset | None) -> None:
-            if preset:
-                self.chat.apply_settings(replace(self.chat.settings, sampling=preset.options))
-                self.set_system_prompt(preset.system)
-
-        current = Preset(self.chat.system, self.chat.settings.sampling)
-        self.app.push_screen(SystemPromptScreen(current), chosen)
+        self.dialogs.system_prompt()

@@ -1,7 +1,7 @@
 """Settings screen: the model, its drafters, and the sampling."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from textual import on, work
@@ -61,6 +61,13 @@ class ChatSettings:
     draft: str
     sampling: Mapping[str, Any] = field(default_factory=dict)
     drop_oldest: bool = False
+
+    def is_same_as(self, other: "ChatSettings") -> bool:
+        """Whether both are the same in what the settings screen shows."""
+        same = all(
+            self.sampling.get(name) == other.sampling.get(name) for name in SAMPLING_DEFAULTS
+        )
+        return same and replace(self, sampling={}) == replace(other, sampling={})
 
 
 class SettingsScreen(ModalScreen[ChatSettings | None]):

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from enum import Enum
+from functools import partial
+from typing import ClassVar, cast
 
 from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -12,7 +15,21 @@ from textual.widgets import TextArea
 
 from localspec_tui.message_history import MessageHistory
 
-_PLACEHOLDER = "Write a message"
+_PLACEHOLDER = "Write a message (Ctrl-J: new line)"
+# Seconds between keys below which they are those of a paste: from a key to an Enter, from an Enter
+# to a key, and both once an Enter was part of one. Where no core is idle, keys of a paste take as
+# long as that.
+_BEFORE_ENTER, _AFTER_ENTER, _IN_PASTE = 0.03, 0.05, 0.2
+
+
+class _Key(Enum):
+    """Keys that Textual has no name for."""
+
+    ALT_ENTER = "alt+enter"
+
+
+# Textual takes it for Enter in terminals without the protocol of Kitty.
+cast("dict[str, object]", ANSI_SEQUENCES_KEYS)["\x1b\r"] = (_Key.ALT_ENTER,)
 
 # Takes a line up to the cursor, and returns text that completes it, or an empty text.
 Complete = Callable[[str], str]
@@ -25,13 +42,22 @@ TakeBack = Callable[[], str | None]
 class Composer(TextArea):
     """Enter sends the message; Tab accepts the suggestion, which is shown in grey.
 
+    A terminal without bracketed paste sends a paste as keys: an Enter among them is a line break,
+    and one at their end sends the message.
+
     complete: makes the suggestions. object_to: a text that it objects to is sent by the second
     Enter. take_back, history: what Up brings back.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send"),
-        Binding("ctrl+j,shift+enter", "newline", "New line", show=False),
+        Binding(
+            "ctrl+j,shift+enter,alt+enter",
+            "newline",
+            "New line",
+            tooltip="as a backslash and Enter do",
+            show=False,
+        ),
         Binding("tab", "accept", "Accept the suggestion", show=False),
         Binding("up", "cursor_up", "Up", tooltip="earlier messages, in an empty box", show=False),
         Binding(
@@ -84,6 +110,10 @@ class Composer(TextArea):
         self._recalled = ""
         self._after_ctrl_x = False
         self._first_message = ""
+        # When the last key was pressed, whether it was part of a paste of several lines, and an
+        # Enter that waits for what follows.
+        self._key_time, self._in_paste = float("-inf"), False
+        self._waiting_enter: events.Key | None = None
 
     async def _on_key(self, event: events.Key) -> None:
         """Run the action of a key before the next key is handled.
@@ -91,6 +121,10 @@ class Composer(TextArea):
         Textual runs it later: keys with priority overtake the letters typed before them, and
         letters overtake the other keys.
         """
+        if self._take_pasted(event):
+            event.stop()
+            event.prevent_default()
+            return
         after_ctrl_x, self._after_ctrl_x = self._after_ctrl_x, event.key == "ctrl+x"
         if after_ctrl_x and event.key == "ctrl+e":
             self.action_editor()
@@ -102,6 +136,33 @@ class Composer(TextArea):
                 event.stop()
                 event.prevent_default()
                 return
+
+    def _take_pasted(self, event: events.Key) -> bool:
+        """Handle a key that is part of a paste and not text by itself; return whether it was."""
+        gap = event.time - self._key_time
+        self._key_time, self._in_paste = event.time, self._in_paste and gap < _IN_PASTE
+        is_quick = gap < (_IN_PASTE if self._in_paste else _BEFORE_ENTER)
+        wait = _IN_PASTE if self._in_paste else _AFTER_ENTER
+        if self._waiting_enter and gap < wait and _is_text(event):
+            self._waiting_enter, self._in_paste = None, True
+            self.action_newline()
+        self.send_waiting()
+        if event.key == "enter" and is_quick:
+            self._waiting_enter = event
+            # Keys that have arrived come by the app.
+            send = partial(self.app.call_later, self.call_later, self.send_waiting, event)
+            self.set_timer(_IN_PASTE if self._in_paste else wait, send)
+            return True
+        if event.key == "tab" and is_quick and not self.suggestion:
+            self.insert("\t")
+            return True
+        return False
+
+    def send_waiting(self, enter: events.Key | None = None) -> None:
+        """Send the message if its Enter waits. enter: only if it is this one."""
+        if self._waiting_enter and enter in (None, self._waiting_enter):
+            self._waiting_enter = None
+            self.action_send()
 
     def _tell(self, message: Message) -> None:
         """Give a message to the screen before any key that is waiting here."""
@@ -126,6 +187,10 @@ class Composer(TextArea):
 
     def action_send(self) -> None:
         """Send the message, if there is one; one that is objected to, the second time."""
+        if self._ends_in_backslash:
+            self.action_delete_left()
+            self.action_newline()
+            return
         problem = None if self.text == self._questioned else self._object_to(self.text)
         self._questioned = self.text if problem else ""
         if problem:
@@ -136,6 +201,12 @@ class Composer(TextArea):
             self.suggest_first_message("")
         else:
             self._tell(self.SentNothing())
+
+    @property
+    def _ends_in_backslash(self) -> bool:
+        """Whether one backslash is before the cursor, at the end: it stands for a line break."""
+        is_at_end = self.cursor_location == self.document.end
+        return is_at_end and self.text.endswith("\\") and not self.text.endswith("\\\\")
 
     def action_newline(self) -> None:
         """Insert a line break."""
@@ -198,3 +269,8 @@ class Composer(TextArea):
             self.action_delete_right()
         else:
             await self.app.action_quit()
+
+
+def _is_text(event: events.Key) -> bool:
+    """Whether a paste that a terminal sends as keys may have this key."""
+    return event.is_printable or event.key in ("enter", "ctrl+j", "tab")

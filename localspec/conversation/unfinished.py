@@ -1,0 +1,60 @@
+"""Unfinished answers: those that were stopped or cut off, and can be continued token for token."""
+
+from dataclasses import replace
+
+from localspec.conversation.turns import TokenizedText, Turn
+from localspec.errors import InvalidValueError
+from localspec.generation_config import GenerationConfig
+
+# Stop reasons of answers that the model has not ended by itself.
+_UNFINISHED = frozenset({"cancelled", "length", "context"})
+
+
+def is_unfinished(turn: Turn | None) -> bool:
+    """Whether a turn is an answer that could go on, and the last one of its branch."""
+    return (
+        turn is not None
+        and turn.role == "assistant"
+        and turn.stop_reason in _UNFINISHED
+        and bool(turn.written.tokens)
+        and not turn.after
+    )
+
+
+def require_unfinished(turn: Turn, vocabulary: str) -> None:
+    """Raises InvalidValueError unless a model with this vocabulary can continue the turn."""
+    if turn.role != "assistant":
+        raise InvalidValueError("the last message has no answer to continue; regenerate answers it")
+    if turn.stop_reason in {*_UNFINISHED, "interrupted"} and not turn.written.tokens:
+        raise InvalidValueError(
+            "the tokens of the last answer were not kept, as of one that a crash has interrupted; "
+            "regenerate the answer"
+        )
+    if not is_unfinished(turn):
+        raise InvalidValueError("the last answer is complete; send a message or regenerate it")
+    if turn.vocabulary != vocabulary:
+        raise InvalidValueError(
+            "the last answer is in the tokens of another model, which alone can continue it; "
+            "regenerate the answer"
+        )
+
+
+def settings_of_rest(settings: GenerationConfig, turn: Turn) -> GenerationConfig:
+    """The settings to continue an answer with: its seed, and room for more tokens."""
+    written, most = len(turn.written.tokens), settings.max_tokens
+    return replace(
+        settings,
+        seed=settings.seed if turn.seed is None else turn.seed,
+        max_tokens=most if written < most else written + most,
+    )
+
+
+def without_answer(prompt: TokenizedText, answer: TokenizedText) -> TokenizedText:
+    """The prompt up to the answer at its end. Raises InvalidValueError if it is not there."""
+    text, tokens = answer
+    if prompt.tokens[-len(tokens) :] != tokens:
+        raise InvalidValueError(
+            "the chat template of this model refuses the messages before the last answer; "
+            "regenerate the answer"
+        )
+    return TokenizedText(prompt.text.removesuffix(text), prompt.tokens[: -len(tokens)])

@@ -1,0 +1,122 @@
+"""Chats that are not kept, and conversations that are forgotten."""
+
+import asyncio
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from fakes.pilot import ChatPilot
+from fakes.scripted import Script
+
+from localspec.cli.chat import chat
+from localspec.cli.forget import forget
+from localspec.conversation.turns import Conversation, Turn
+from localspec.errors import InvalidValueError
+from localspec.utils.paths import data_folder
+from localspec_tui import launch
+from localspec_tui.app import ChatApp
+from localspec_tui.archive import Archive
+from localspec_tui.engine_thread import EngineThread
+from localspec_tui.launch_options import LaunchOptions
+
+SECRET = "the-word-is-xylophone"
+
+
+def keep(archive: Archive, text: str) -> str:
+    """Save a conversation with this question."""
+    key = archive.create("tiny", None)
+    turns = Conversation([Turn("user", text), Turn("assistant", text, stop_reason="eos")])
+    archive.save(key, turns.everything(), turns.last)
+    return key
+
+
+def found(folder: Path, text: str) -> list[str]:
+    """The files below a folder that have this text."""
+    files = [each for each in folder.rglob("*") if each.is_file()]
+    return [each.name for each in files if text.encode() in each.read_bytes()]
+
+
+def test_nothing_is_kept_of_a_private_chat(home: Path) -> None:
+    with closing(Archive()) as kept:
+        keep(kept, "an earlier chat")
+
+    async def body() -> None:
+        options = LaunchOptions(model="scripted", private=True)
+        archive = Archive(private=True)
+        app = ChatApp(EngineThread(Script([SECRET]).load), archive, options)
+        async with app.run_test() as pilot:
+            private = ChatPilot(app, pilot)
+            await private.until(lambda: app.main.event_handler.state != "loading")
+            await private.press("up")
+            assert app.main.composer.text == ""
+            await private.ask(SECRET)
+            assert [each.title for each in archive.list()] == [SECRET]
+            app.main.composer.set_text(f"{SECRET}, not sent")
+            await asyncio.sleep(1.5)
+            assert app.kept_session is None
+
+    asyncio.run(body())
+    assert found(home, "an earlier chat")
+    assert not found(home, SECRET)
+
+
+def test_a_private_chat_is_asked_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple[LaunchOptions, bool]] = []
+
+    def record(options: LaunchOptions, archive: Archive) -> int:
+        with closing(archive):
+            started.append((options, archive.is_kept))
+        return 0
+
+    monkeypatch.setattr(launch, "launch", record)
+    monkeypatch.setattr("localspec.cli.chat._require_terminal", lambda: None)
+    for arguments in (["--private"], []):
+        CliRunner().invoke(chat, arguments, standalone_mode=False, catch_exceptions=False)
+    [(private, is_kept), (usual, is_usual_kept)] = started
+    assert private.private and not is_kept and "chat is private" in private.notes[0]
+    assert not usual.private and is_usual_kept and not usual.notes
+    for more in (["-c"], ["--resume", "abc"]):
+        with pytest.raises(InvalidValueError, match=r"leave --(continue|resume) out"):
+            CliRunner().invoke(
+                chat, ["--private", *more], standalone_mode=False, catch_exceptions=False
+            )
+
+
+@pytest.mark.parametrize("fts5", [True, False])
+def test_forgotten_chats_are_in_no_file(
+    home: Path, monkeypatch: pytest.MonkeyPatch, fts5: bool
+) -> None:
+    monkeypatch.setattr("localspec_tui.search_index.has_fts5", lambda _: fts5)
+    with closing(Archive()) as archive:
+        for number in range(20):
+            key = keep(archive, f"{SECRET} {number}")
+            archive.set_unsent(key, SECRET)
+        archive.delete(key)
+    folder = data_folder("sessions")
+    aside = folder / "sessions.sqlite3.aside-1"
+    aside.write_text(SECRET, encoding="utf-8")
+    assert found(home, SECRET)
+    CliRunner().invoke(forget, standalone_mode=False, catch_exceptions=False)
+    assert found(home, SECRET)
+    with closing(Archive()) as open_one:
+        # A chat that is open meanwhile has its own back when it goes on.
+        key = keep(open_one, "still open")
+        done = CliRunner().invoke(
+            forget, ["--chats"], standalone_mode=False, catch_exceptions=False
+        )
+        assert "all conversations in" in done.stderr
+        assert not found(home, SECRET) and not found(home, "xylophone")
+        assert open_one.list() == []
+        turns = Conversation([Turn("user", "still open")])
+        open_one.save(key, turns.everything(), turns.last)
+        assert len(open_one.list()) == 1
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="this user may write anywhere")
+def test_chats_that_cannot_be_forgotten_are_one_line(home: Path) -> None:
+    data_folder("sessions").mkdir(parents=True)
+    data_folder("sessions").chmod(0o500)
+    done = CliRunner().invoke(forget, ["--chats"])
+    assert done.exit_code != 0

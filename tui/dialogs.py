@@ -1,0 +1,80 @@
+"""Dialogs: the screens that the chat screen opens, and what their results change."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from localspec_tui import notes
+from localspec_tui.figures import longest_answer
+from localspec_tui.presets import Preset
+from localspec_tui.screens.choice_dialog import ChoiceDialog
+from localspec_tui.screens.sessions import SessionsScreen
+from localspec_tui.screens.settings import ChatSettings, SettingsScreen
+from localspec_tui.screens.system_prompt import SystemPromptScreen
+
+if TYPE_CHECKING:
+    from localspec_tui.screens.chat import ChatScreen
+
+
+class Dialogs:
+    """Opens screens over the chat screen."""
+
+    def __init__(self, screen: "ChatScreen") -> None:
+        self._screen = screen
+
+    def sessions(self) -> None:
+        """List the saved sessions, and resume the one that is chosen."""
+        chat = self._screen.chat
+
+        def chosen(key: str | None) -> None:
+            if key and key != chat.autosave.key:
+                self._screen.resume(key)
+
+        chat.push_screen(SessionsScreen(chat.archive, chat.autosave.key), chosen)
+
+    def settings(self, problem: str = "") -> None:
+        """Open the settings, unless they are open. problem: why no model is loaded."""
+        chat = self._screen.chat
+        if any(isinstance(screen, SettingsScreen) for screen in chat.screen_stack):
+            return
+
+        def chosen(settings: ChatSettings | None) -> None:
+            if settings:
+                chat.apply_settings(settings)
+
+        screen = SettingsScreen(chat.settings, problem, longest_answer(self._screen))
+        chat.push_screen(screen, chosen)
+
+    def system_prompt(self) -> None:
+        """Open the system prompt and the presets."""
+        chat = self._screen.chat
+
+        def chosen(preset: Preset | None) -> None:
+            if preset:
+                chat.apply_settings(replace(chat.settings, sampling=preset.options))
+                chat.change_system(preset.system)
+
+        chat.push_screen(SystemPromptScreen(Preset(chat.system, chat.settings.sampling)), chosen)
+
+    def context_full(self, retry: Callable[[], None]) -> None:
+        """Ask what to do now that the context is full. retry: called if there is room again."""
+        screen, chat = self._screen, self._screen.chat
+        ready = screen.event_handler.ready
+        size, most = (ready.context, ready.longest_context) if ready else (0, 0)
+        larger = min(2 * size, most)
+
+        def decided(choice: str | None) -> None:
+            match choice:
+                case "drop":
+                    chat.apply_settings(replace(chat.settings, drop_oldest=True))
+                case "larger":
+                    chat.engine_thread.enlarge(larger)
+                case "new":
+                    screen.begin_new()
+            if choice in ("drop", "larger"):
+                retry()
+                screen.outbox.release()
+
+        question = notes.context_full(size, most, chat.kept_session)
+        choices = notes.context_full_choices(size, larger)
+        chat.push_screen(ChoiceDialog(question, choices), decided)
