@@ -263,7 +263,7 @@ class Answer(Closing, Iterator[Event]):
 
     def _end_thought(self) -> Generator[Event, None, str]:
         """Write the closing tag for the model; return a stop reason if it does not fit, else ""."""
-        closing = f"\n{self._tags.closing}\n\n"
+        closing = self._tags.ending
         tokens = self._model.tokenize_after(closing)
         if len(tokens) > self._tokens_left:
             return "length"

@@ -9,6 +9,11 @@ class Tags(NamedTuple):
     opening: str
     closing: str
 
+    @property
+    def ending(self) -> str:
+        """What ends reasoning in the model's place: the closing tag on a line of its own."""
+        return f"\n{self.closing}\n\n"
+
 
 class Split(NamedTuple):
     """A stretch of text in two parts: reasoning, and the answer that follows it."""

@@ -13,7 +13,9 @@ from localspec.server.options import settings_of
 from localspec.server.stored_responses import StoredResponses
 
 SERVICE: Any = SimpleNamespace(
-    usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512)
+    usual={},
+    require_model=lambda _: None,
+    engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
 )
 
 QUESTION = [{"role": "user", "content": "x"}]
@@ -100,7 +102,7 @@ def test_names_of_other_servers() -> None:
         {"web_search_options": {}},
         {"top_logprobs": 3},
         {"reasoning_format": "none"},
-        {"thinking_budget_tokens": 100},
+        {"reasoning_budget_message": "enough"},
     ],
     ids=lambda member: next(iter(member)),
 )
