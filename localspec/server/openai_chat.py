@@ -30,6 +30,10 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "function_call": ("none",),
     "web_search_options": (),
     "reasoning_format": ("auto", "deepseek"),
+    "echo": (False,),
+    "parse_tool_calls": (True,),
+    "t_max_predict_ms": (-1, 0),
+    "n_indent": (0,),
     "reasoning_budget_message": ("",),
     "reasoning_control": (False,),
 }

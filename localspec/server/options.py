@@ -9,6 +9,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
+from localspec.server.sampler_order import settings_of_order
 
 # Characters of a grammar or schema: as many as OpenAI allows.
 MOST_GRAMMAR = 120_000
@@ -24,6 +25,10 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "xtc_probability": (0,),
     "dry_multiplier": (0,),
     "dynatemp_range": (0,),
+    "min_keep": (0, 1),
+    "grammar_lazy": (False,),
+    "grammar_triggers": ([],),
+    "post_sampling_probs": (False,),
     "top_n_sigma": (-1, 0),
     "top_a": (0,),
     "tfs_z": (1,),
@@ -47,6 +52,8 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
     ApiError.
     """
     refuse(body, _NOT_HERE)
+    if (body.number("adaptive_target") or 0) > 0 or body.values.get("adaptive_target") == 0:
+        raise body.wrong("adaptive_target", "below 0: this server has no such sampler")
     schema = body.member("json_schema")
     options: dict[str, Any] = {
         "temperature": body.number("temperature", 0, 100),
@@ -74,6 +81,7 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
     if options["top_k"] == -1:
         options["top_k"] = 0  # "off", as OpenAI-like servers write it
     chosen = {name: value for name, value in options.items() if value is not None}
+    chosen |= settings_of_order(body, {**usual, **chosen})
     try:
         return GenerationConfig.of(**{**usual, **chosen})
     except InvalidValueError as error:
