@@ -17,13 +17,13 @@ MOST_GRAMMAR = 120_000
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _RULES = ("coupled", "token", "block")
 _MOST_STOPS = 256
+_MOST_BREAKERS = 64
 _TOKEN_ID = re.compile(r"[0-9]{1,9}")
 # Members of other servers that would change the text, and what they are where they change nothing.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "mirostat": (0,),
     "mirostat_mode": (0,),
     "xtc_probability": (0,),
-    "dry_multiplier": (0,),
     "dynatemp_range": (0,),
     "min_keep": (0, 1),
     "grammar_lazy": (False,),
@@ -67,6 +67,7 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
             "repeat_penalty" if "repeat_penalty" in body else "repetition_penalty", 0, 100
         ),
         "penalty_window": body.whole("repeat_last_n", -1, 2**31 - 1),
+        **_dry(body),
         "seed": _seed(body),
         "stop": [each for each in body.texts("stop") if each] or None,  # "" is the end of no text
         "logit_bias": _bias(body),
@@ -122,6 +123,21 @@ def most_tokens(body: Fields, *names: str, context: int) -> int:
         if asked is not None and asked > 0:
             return asked
     return context
+
+
+def _dry(body: Fields) -> dict[str, Any]:
+    base = body.number("dry_base", 0)
+    body.items("dry_sequence_breakers")  # a list, and no text
+    breakers = body.texts("dry_sequence_breakers")
+    if len(breakers) > _MOST_BREAKERS:
+        raise body.wrong("dry_sequence_breakers", f"{_MOST_BREAKERS} texts at most")
+    return {
+        "dry_multiplier": body.number("dry_multiplier", 0),
+        "dry_base": base if base and base >= 1 else None,  # the default, as on llama-server
+        "dry_allowed_length": body.whole("dry_allowed_length", 0, 2**31 - 1),
+        "dry_penalty_last_n": body.whole("dry_penalty_last_n", -1, 2**31 - 1),
+        "dry_sequence_breakers": breakers if "dry_sequence_breakers" in body else None,
+    }
 
 
 def _seed(body: Fields) -> int | None:

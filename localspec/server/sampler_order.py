@@ -15,6 +15,7 @@ log = logging.getLogger("localspec.server")
 # The samplers in their order, with their settings where these are off.
 _CHAIN: dict[str, dict[str, float]] = {
     "penalties": {"repeat_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0},
+    "dry": {"dry_multiplier": 0},
     "top_k": {"top_k": 0},
     "typ_p": {"typical_p": 1},
     "top_p": {"top_p": 1},
@@ -22,12 +23,12 @@ _CHAIN: dict[str, dict[str, float]] = {
     "temperature": {"temperature": 1},
 }
 # Those that are off in every request that is not refused.
-_OFF = ("dry", "top_n_sigma", "xtc", "adaptive_p")
+_OFF = ("top_n_sigma", "xtc", "adaptive_p")
 # It changes what follows a gap in a file, and has no setting that switches it off.
 _INFILL = "infill"
 _KNOWN = (*_CHAIN, *_OFF, _INFILL)
 # llama-server's letters for a list in one string, and its other spellings.
-_LETTERS = dict(zip("ekypmtdsxai", _KNOWN, strict=True))
+_LETTERS = dict(zip("edkypmtsxai", _KNOWN, strict=True))
 _SPELLINGS = {
     **{name.replace("_", mark): name for name in _KNOWN for mark in ("-", "")},
     "nucleus": "top_p",
@@ -35,7 +36,7 @@ _SPELLINGS = {
     "typ": "typ_p",
 }
 # Settings that are off where neither the request nor a GGUF can have set them.
-_OFF_UNSET = ("typical_p", "frequency_penalty", "presence_penalty")
+_OFF_UNSET = ("typical_p", "frequency_penalty", "presence_penalty", "dry_multiplier")
 
 
 def settings_of_order(body: Fields, chosen: Mapping[str, Any]) -> dict[str, float]:

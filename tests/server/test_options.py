@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from localspec.generation_config import GenerationConfig
+from localspec.sampling.params import SamplingParams
 from localspec.server import anthropic_messages, openai_chat, openai_completions, openai_responses
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
@@ -35,7 +36,7 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
     [
         {"mirostat": 2},
         {"xtc_probability": 0.1},
-        {"dry_multiplier": 0.8},
+        {"dry_sequence_breakers": "ab"},
         {"guided_json": {}},
         {"json_schema": "object"},
         {"stop_token_ids": [1]},
@@ -65,9 +66,30 @@ def test_what_would_be_lost_is_refused(body: dict[str, Any]) -> None:
     assert next(iter(body)).partition(".")[0] in error.message
 
 
+def test_dry_is_set_as_on_llama_server() -> None:
+    body = {
+        "dry_multiplier": 0.8,
+        "dry_base": 2,
+        "dry_allowed_length": 3,
+        "dry_penalty_last_n": -1,
+        "dry_sequence_breakers": ["x"],
+    }
+    expected = SamplingParams(**{**body, "dry_base": 2.0})
+    assert settings_of(Fields(body), {}).params({}) == expected
+    settings = settings_of(Fields({**body, "dry_base": 0, "dry_sequence_breakers": []}), {})
+    assert settings.params({}).dry_base == 1.75
+    assert settings.params({}).dry_sequence_breakers == []
+    off = settings_of(Fields({**body, "samplers": ["top_k", "temperature"]}), {})
+    assert not off.params({}).has_dry
+    late = {**body, "samplers": ["top_k", "dry"]}
+    assert refusal(lambda fields: settings_of(fields, {}), late).param == "samplers"
+    many = {"dry_sequence_breakers": ["x"] * 65}
+    assert "64 texts" in refusal(lambda fields: settings_of(fields, {}), many).message
+
+
 def test_what_changes_nothing_is_not_refused() -> None:
     """Programs that know many samplers send each of them, switched off."""
-    off = {"mirostat": 0, "xtc_probability": 0.0, "dry_multiplier": 0, "typ_p": 1, "lora": []}
+    off = {"mirostat": 0, "xtc_probability": 0.0, "typ_p": 1, "lora": []}
     settings = settings_of(Fields({**off, "top_n_sigma": -1.0, "json_schema": None}), {})
     assert settings.depth is None
     settings_of(Fields({"adaptive_target": -0.01, "adaptive_decay": 0.9, "min_keep": 0}), {})
