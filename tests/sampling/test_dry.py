@@ -148,11 +148,12 @@ def test_values_that_mean_nothing(wrong: dict[str, object]) -> None:
         GenerationConfig.of(**wrong)
 
 
+BREAKERS_NAME = "dry_sequence_breakers"
 SETTINGS: dict[str, Any] = {
     "dry_multiplier": 2.0,
     "dry_allowed_length": 1,
     "dry_penalty_last_n": -1,
-    "dry_sequence_breakers": [":"],
+    BREAKERS_NAME: [":"],
 }
 
 
@@ -166,6 +167,9 @@ def test_drafts_do_not_change_a_text_with_it(temperature: float, own_cache: None
         alone = engine.generate(prompt, depth=0, **settings, **SETTINGS)
         free = engine.generate(prompt, depth=0, **settings)
         assert alone.token_ids != free.token_ids
+        # A newline ends repetitions, unless other breakers are named.
+        lines = engine.generate(prompt, depth=0, **settings, **{**SETTINGS, BREAKERS_NAME: None})
+        assert lines.token_ids == free.token_ids
         for depth in (2, 5):
             drafted = engine.generate(prompt, depth=depth, **settings, **SETTINGS)
             assert drafted.token_ids == alone.token_ids
@@ -173,7 +177,7 @@ def test_drafts_do_not_change_a_text_with_it(temperature: float, own_cache: None
         stream = engine.stream(prompt, depth=5, **settings, **SETTINGS)
         result = stream.result()
         record = json.loads(json.dumps(asdict(engine.recipe(stream))))
-        assert record["sampling"]["dry_sequence_breakers"] == [":"]
+        assert record["sampling"][BREAKERS_NAME] == [":"]
         recorded = Recorded(
             Recipe.read(record), result.token_ids, result.origins, result.seed, result.rule
         )
