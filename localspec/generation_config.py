@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict
 
@@ -13,7 +13,7 @@ from localspec.speculation.rules import Rule, rule_named
 
 DEFAULT_MAX_TOKENS = 256
 
-_SAMPLING = frozenset(f.name for f in fields(SamplingParams))
+_SAMPLING = frozenset(f.name for f in fields(SamplingParams)) - {"dry_breaker_tokens"}
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -41,6 +41,11 @@ class GenerationOptions(TypedDict, total=False):
     frequency_penalty: float | None
     presence_penalty: float | None
     penalty_window: int | None
+    dry_multiplier: float | None
+    dry_base: float | None
+    dry_allowed_length: int | None
+    dry_penalty_last_n: int | None
+    dry_sequence_breakers: Sequence[str] | None
     logit_bias: Mapping[int, float] | None
 
 

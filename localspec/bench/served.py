@@ -110,7 +110,22 @@ class ServedLoad:
             "frequency_penalty": its.frequency_penalty,
             "presence_penalty": its.presence_penalty,
             "repeat_last_n": its.penalty_window,
+            **_dry(its),
         }
+
+
+def _dry(params: SamplingParams) -> dict[str, Any]:
+    if not params.has_dry:
+        return {}
+    breakers = [*params.dry_sequence_breakers]
+    return {
+        "dry_multiplier": params.dry_multiplier,
+        "dry_base": params.dry_base,
+        "dry_allowed_length": params.dry_allowed_length,
+        "dry_penalty_last_n": params.dry_penalty_last_n,
+        # llama-server takes no empty list.
+        **({"dry_sequence_breakers": breakers} if breakers else {}),
+    }
 
 
 def run_served(

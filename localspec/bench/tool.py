@@ -138,10 +138,25 @@ class Tool:
             "--frequency-penalty": its.frequency_penalty,
             "--presence-penalty": its.presence_penalty,
             "--repeat-last-n": self.context if its.penalty_window < 0 else its.penalty_window,
+            **self._dry(),
             **drafter_options(draft.drafter, self.runtime),
         }
+        breakers = (self.params.dry_sequence_breakers or ["none"]) if self.params.has_dry else ()
         flags = ["--ignore-eos", "--no-escape", *([] if self.repack else [NO_REPACK])]
-        return [str(self.program.binary), *as_words(options), *flags]
+        marks = [word for text in breakers for word in ("--dry-sequence-breaker", text)]
+        return [str(self.program.binary), *as_words(options), *marks, *flags]
+
+    def _dry(self) -> dict[str, object]:
+        its = self.params
+        if not its.has_dry:
+            return {}
+        last = its.dry_penalty_last_n
+        return {
+            "--dry-multiplier": its.dry_multiplier,
+            "--dry-base": its.dry_base,
+            "--dry-allowed-length": its.dry_allowed_length,
+            "--dry-penalty-last-n": self.context if last < 0 else last,
+        }
 
 
 def tool_drafts(

@@ -1,6 +1,6 @@
 """Options that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -280,6 +280,31 @@ def sampling_options(command: Command) -> Command:
             help="Penalise tokens among the last N; -1 is all. [default: 64]",
         ),
         click.option(
+            "--dry-multiplier",
+            type=float,
+            help="Penalise tokens that go on with a repetition (DRY); 0 is off. [default: 0]",
+        ),
+        click.option("--dry-base", type=float, help="DRY grows so per token. [default: 1.75]"),
+        click.option(
+            "--dry-allowed-length",
+            type=int,
+            help="Repetitions of fewer tokens are free. [default: 2]",
+        ),
+        click.option(
+            "--dry-penalty-last-n",
+            type=int,
+            help="DRY looks among the last N tokens; -1 is all. [default: 64]",
+        ),
+        click.option(
+            "--dry-sequence-breaker",
+            "dry_sequence_breakers",
+            multiple=True,
+            metavar="TEXT",
+            callback=lambda _context, _option, values: _breakers(values),
+            help="No repetition goes beyond it; `none`: there is none. Repeatable. "
+            '[default: newline : " *]',
+        ),
+        click.option(
             "--seed",
             type=int,
             help="The same seed gives the same text. [default: random, and shown]",
@@ -322,6 +347,11 @@ def _budget(value: int | None) -> int | None:
 
         require("thinking_budget", value, 0)
     return value
+
+
+def _breakers(values: Sequence[str]) -> list[str] | None:
+    """None where none is named, and an empty list for `none`, as in llama.cpp's programs."""
+    return [value for value in values if value != "none"] if values else None
 
 
 def constraint_options(command: Command) -> Command:

@@ -30,10 +30,10 @@ _KEY_VARIABLE = "LOCALSPEC_API_KEY"
 class ServeRequest:
     """What is to be served, and how.
 
-    model to queue_limit, keep: as on the command line. shown: the model's name for clients.
-    aliases: further ones, which come first. setup_command: prints settings of clients, once the
-    client is named behind it. runtime: options of `engine.load`. defaults: where the options are
-    from that the command line does not name.
+    model to queue_limit, keep, thinking_budget: as on the command line. shown: the model's name for
+    clients. aliases: further ones, which come first. setup_command: prints settings of clients,
+    once the client is named behind it. runtime: options of `engine.load`. defaults: where the
+    options are from that the command line does not name.
     """
 
     model: str | None
@@ -46,6 +46,7 @@ class ServeRequest:
     parallel: int
     queue_limit: int
     keep: bool
+    thinking_budget: int
     copied_texts: Sequence[str]
     json_logs: bool
     runtime: Mapping[str, Any]
@@ -77,6 +78,13 @@ class ServeRequest:
     is_flag=True,
     help="When it ends, keep on disk what its slots have read, and begin with that.",
 )
+@click.option(
+    "--thinking-budget",
+    type=int,
+    default=-1,
+    show_default=True,
+    help="Tokens of reasoning per answer, where a request does not say; -1: no limit.",
+)
 @copy_from_option
 @click.option("--alias", multiple=True, help="A name that clients may use. Repeatable.")
 @click.option(
@@ -105,6 +113,7 @@ def serve(
     parallel: int,
     queue_limit: int,
     keep: bool,
+    thinking_budget: int,
     copied_texts: tuple[str, ...],
     alias: tuple[str, ...],
     api_key_file: Path | None,
@@ -123,6 +132,10 @@ def serve(
     for setting, value, least in (("parallel", parallel, 1), ("queue", queue_limit, 0)):
         if not least <= value <= 1024:
             raise InvalidValueError(f"{setting} is {value}; it must be {least} to 1024")
+    if thinking_budget < -1:
+        raise InvalidValueError(
+            f"thinking_budget is {thinking_budget}; it must be -1 (no limit), 0 or more"
+        )
     if not 0 < port < 65536:
         raise InvalidValueError(f"port is {port}; it must be 1 to 65535")
     asked = name or model
@@ -145,6 +158,7 @@ def serve(
         parallel=parallel,
         queue_limit=queue_limit,
         keep=keep,
+        thinking_budget=thinking_budget,
         copied_texts=copied_texts,
         json_logs=json_logs,
         runtime=runtime,

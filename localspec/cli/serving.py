@@ -83,7 +83,14 @@ def _loaded(asked: ServeRequest, memory_faults: int) -> Service:
         kept = KeptStates(path) if asked.keep else None
         if kept:
             kept.restore(pool.slots)
-        return Service(engine, pool, list(names), {"depth": asked.depth}, kept=kept)
+        return Service(
+            engine,
+            pool,
+            list(names),
+            {"depth": asked.depth},
+            thinking_budget=asked.thinking_budget,
+            kept=kept,
+        )
     except BaseException:
         engine.close()
         raise

@@ -11,7 +11,7 @@ class Tags(NamedTuple):
 
     @property
     def ending(self) -> str:
-        """What ends reasoning that the model does not end by itself."""
+        """What ends reasoning in the model's place: the closing tag on a line of its own."""
         return f"\n{self.closing}\n\n"
 
 

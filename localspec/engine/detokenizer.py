@@ -20,6 +20,11 @@ class Detokenizer:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
 
+    @property
+    def within_character(self) -> bool:
+        """Whether the bytes so far end within a character."""
+        return bool(self._decoder.getstate()[0])
+
     def push(self, piece: bytes) -> str:
         """Add a token's bytes; returns the new text, which is empty after a stop string."""
         return self._release_certain(self._decoder.decode(piece))

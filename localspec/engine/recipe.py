@@ -68,6 +68,7 @@ class Recipe:
     ) -> "Recipe":
         """The recipe of a generation with this target."""
         sampling = asdict(params)
+        del sampling["dry_breaker_tokens"]  # the model's
         # JSON has neither whole-number keys nor infinities.
         bias = [[t, None if b == _NEVER else b] for t, b in params.logit_bias.items()]
         return cls(

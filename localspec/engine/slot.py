@@ -18,6 +18,7 @@ from localspec.generation_config import GenerationConfig, require
 from localspec.gguf import long_rope
 from localspec.llama import library
 from localspec.llama.batch_invariance import InvariantWidth
+from localspec.llama.dry_breakers import breaker_tokens
 from localspec.llama.rollback import Rollback
 from localspec.llama.sequence import KVSequence
 from localspec.loading.fingerprints import fingerprint
@@ -298,7 +299,12 @@ class Slot:
         for token in params.logit_bias:
             require("logit_bias token", token, 0, model.n_vocab - 1)
         never = dict.fromkeys(model.suppressed_tokens, float("-inf"))
-        return replace(params, logit_bias={**params.logit_bias, **never})
+        breakers = params.dry_sequence_breakers if params.has_dry else ()
+        return replace(
+            params,
+            logit_bias={**params.logit_bias, **never},
+            dry_breaker_tokens=breaker_tokens(model, breakers) if breakers else {},
+        )
 
     def reproducible_width(self, settings: GenerationConfig) -> InvariantWidth | None:
         """The pass width of a reproducible text; None without `reproducible`."""

@@ -128,6 +128,16 @@ class Model(Closing):
         """Return a token as it is written in a prompt, control tokens included."""
         return self._piece(token, special=True).decode("utf-8", "replace")
 
+    def detokenized(self, token: int) -> bytes:
+        """Return the text of a token that stands alone: without a space that begins a word."""
+        size, ids = 64, (llama_cpp.llama_token * 1)(token)
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            n = llama_cpp.llama_detokenize(self._vocab, ids, 1, buffer, size, False, True)
+            if n >= 0:
+                return buffer.raw[:n]
+            size = -n
+
     def _piece(self, token: int, *, special: bool) -> bytes:
         size = 64
         while True:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from localspec.errors import LocalspecError
 from localspec.sampling.block_maxima import BlockMaxima, Candidates, Ids, Row, likeliest
 from localspec.sampling.distribution import Distribution, Thresholded
+from localspec.sampling.dry import dry_penalties
 from localspec.sampling.params import SamplingParams
 
 # top-p tries this many of the likeliest tokens before it sorts the whole vocabulary.
@@ -123,7 +124,7 @@ def distribution(
     """The distribution of the next token.
 
     logits: (n_vocab,) float32, not modified. recent: the tokens before this one, at least the last
-    `params.penalty_window` of them (read only when a penalty is on). only_sampled: whether it is
+    `params.window` of them (read only when a penalty or DRY is on). only_sampled: whether it is
     used for one sample, and no more; then it may be a `Truncated`.
     Raises NoTokenError if every token is forbidden, and BrokenLogitsError for NaN and infinity.
     """
@@ -169,9 +170,10 @@ def _require_possible(top: np.float32) -> None:
 
 
 def _adjusted(logits: Row, params: SamplingParams, recent: Sequence[int]) -> Row:
-    """The logits with bias and penalties; a copy only when something changes."""
+    """The logits with bias, penalties and DRY; a copy only when something changes."""
     penalises = params.penalises and len(recent) > 0
-    if not params.logit_bias and not penalises:
+    repeated = dry_penalties(params, recent) if params.has_dry else {}
+    if not params.logit_bias and not penalises and not repeated:
         return logits
     row = logits.copy()
     with np.errstate(all="ignore"):  # overflow gives infinity, as in llama.cpp
@@ -180,6 +182,9 @@ def _adjusted(logits: Row, params: SamplingParams, recent: Sequence[int]) -> Row
                 row[token] += np.float32(bias)
         if penalises:
             _penalise(row, params, recent)
+        for token, penalty in repeated.items():
+            if token < row.size:
+                row[token] -= np.float32(penalty)
     return row
 
 

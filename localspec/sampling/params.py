@@ -1,7 +1,7 @@
 """SamplingParams: the sampler's settings."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -12,8 +12,8 @@ from localspec.errors import InvalidValueError
 class SamplingParams:
     """Sampler settings, with llama.cpp's names, meanings and defaults.
 
-    They apply in the order of llama.cpp's default chain: logit bias, penalties, top-k, typical-p,
-    top-p, min-p, temperature.
+    They apply in the order of llama.cpp's default chain: logit bias, penalties, DRY, top-k,
+    typical-p, top-p, min-p, temperature.
 
     temperature: 0 takes the likeliest token; otherwise logits are divided by it.
     top_k: keep the k likeliest tokens; 0 keeps all.
@@ -25,6 +25,14 @@ class SamplingParams:
     frequency_penalty: subtracted from the logit once per occurrence of a token; 0 is off.
     presence_penalty: subtracted once from the logit of each recent token; 0 is off.
     penalty_window: the number of recent tokens, prompt included; -1 is the whole text.
+    dry_multiplier: scales the penalty of a token that would go on with a repetition (DRY): it is
+    dry_multiplier * dry_base ** (length - dry_allowed_length), where `length` is that of what is
+    repeated; 0 is off.
+    dry_base: how the penalty grows with each token. dry_allowed_length: shorter repetitions are
+    free. dry_penalty_last_n: repetitions are looked for among so many tokens, prompt included; -1
+    is the whole text, 0 is off.
+    dry_sequence_breakers: texts that no repetition goes beyond. dry_breaker_tokens: the sequences
+    of tokens that write one, by their first token; those of a model, which an engine finds itself.
     logit_bias: token id -> number added to its logit; -inf forbids the token.
 
     Raises InvalidValueError, naming the field and its value.
@@ -39,6 +47,14 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     penalty_window: int = 64
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: Sequence[str] = ("\n", ":", '"', "*")
+    dry_breaker_tokens: Mapping[int, Sequence[tuple[int, ...]]] = field(
+        default_factory=dict, repr=False
+    )
     logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -55,6 +71,15 @@ class SamplingParams:
         self._check("typical_p", 0 < self.typical_p <= 1, "above 0 and at most 1 (1 is off)")
         self._check("repeat_penalty", self.repeat_penalty > 0, "above 0 (1 is off)")
         self._check("penalty_window", self.penalty_window >= -1, "-1 (all), 0 (off) or more")
+        self._check("dry_multiplier", self.dry_multiplier >= 0, "0 (off) or more")
+        self._check("dry_base", self.dry_base >= 1, "1 or more")
+        self._check("dry_allowed_length", self.dry_allowed_length >= 0, "0 or more")
+        self._check("dry_penalty_last_n", self.dry_penalty_last_n >= -1, "-1 (all), 0 or more")
+        breakers = self.dry_sequence_breakers
+        texts = not isinstance(breakers, str) and all(
+            isinstance(text, str) and text for text in breakers
+        )
+        self._check("dry_sequence_breakers", texts, "a list of texts that are not empty")
         for token, bias in self.logit_bias.items():
             number = isinstance(bias, (int, float)) and not math.isnan(bias) and bias < math.inf
             if not isinstance(token, int) or token < 0 or not number:
@@ -72,6 +97,18 @@ class SamplingParams:
         return self.penalty_window != 0 and (
             self.repeat_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
         )
+
+    @property
+    def has_dry(self) -> bool:
+        """Whether DRY is on, so that the distribution depends on recent tokens."""
+        return self.dry_multiplier > 0 and self.dry_penalty_last_n != 0
+
+    @property
+    def window(self) -> int:
+        """How many recent tokens penalties and DRY read; -1 is all."""
+        read = [self.penalty_window] if self.penalises else []
+        read += [self.dry_penalty_last_n] if self.has_dry else []
+        return -1 if -1 in read else max(read, default=0)
 
     @classmethod
     def for_model(cls, metadata: Mapping[str, Any], **chosen: Any) -> "SamplingParams":

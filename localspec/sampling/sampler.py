@@ -29,7 +29,7 @@ class Sampler:
 
     def prefix(self, text: Sequence[int]) -> Prefix:
         """The prefix that consists of the prompt `text`."""
-        window = self.params.penalty_window if self.params.penalises else 0
+        window = self.params.window
         recent = tuple(text[-window:] if window > 0 else text) if window else ()
         return Prefix(len(text), window, recent, self.constraint)
 

@@ -40,6 +40,7 @@ class MessagesRequest:
     messages: list[Mapping[str, Any]]
     settings: GenerationConfig
     template_options: Mapping[str, Any]
+    thinking_budget: int | None
     tools: ToolUse
     stream: bool
 
@@ -60,11 +61,13 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         schema=_schema(output),
     )
     options: dict[str, Any] = {CONTINUE: True}
+    budget = None
     if output and (effort := output.one_of("effort", EFFORTS)):
         options["reasoning_effort"] = Effort(effort)
     if thinking is not None:
         kind = thinking.one_of("type", ("enabled", "disabled", "adaptive"))
         options["enable_thinking"] = kind != "disabled"
+        budget = thinking.whole("budget_tokens", 0, 2**31 - 1) if kind == "enabled" else None
     elif "reasoning_effort" not in options:
         # Most models of Anthropic think only if asked: programs take the first block for the text.
         options["enable_thinking"] = False
@@ -73,6 +76,7 @@ def read(body: Fields, service: Service, *, counts_only: bool = False) -> Messag
         messages,
         settings,
         options,
+        budget,
         anthropic_tools(body),
         bool(body.flag("stream")),
     )
@@ -263,6 +267,7 @@ async def complete(request: MessagesRequest, service: Service) -> JSON:
         request.settings,
         tools=request.tools,
         template_options=request.template_options,
+        thinking_budget=request.thinking_budget,
     )
     blocks = _Blocks(continues=_continues(asked))
     async with service.reply(asked) as reply:
@@ -289,6 +294,7 @@ async def events(request: MessagesRequest, service: Service) -> AsyncGenerator[s
         request.settings,
         tools=request.tools,
         template_options=request.template_options,
+        thinking_budget=request.thinking_budget,
     )
     blocks, begun = _Blocks(continues=_continues(asked)), False
     async with service.reply(asked) as reply:

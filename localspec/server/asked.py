@@ -18,8 +18,10 @@ class Asked:
     while thinking of the reasoning, is in the prompt. channel: the marks of the channel that this
     is in, where there are such. tool_calls: makes a parser of calls; None: the text is taken as it
     is. marks: texts of control tokens that the parser reads; those of others are not shown.
-    one_call: whether the text ends with its first call. wordings: the conversation in the chat
-    templates of drafters that have their own, by the model's file.
+    one_call: whether the text ends with its first call. thinking_budget: the most tokens of
+    reasoning; None: no limit. answer_grammar: what the text must satisfy behind reasoning that the
+    budget has ended, where the settings have a grammar for both. wordings: the conversation in the
+    chat templates of drafters that have their own, by the model's file.
     """
 
     prompt: tuple[int, ...]
@@ -31,4 +33,6 @@ class Asked:
     tool_calls: Callable[[], CallParser] | None = None
     marks: Sequence[str] = ()
     one_call: bool = False
+    thinking_budget: int | None = None
+    answer_grammar: str | None = None
     wordings: Mapping[Path, str] = field(default_factory=dict)

@@ -45,6 +45,10 @@ class ChatPrompt:
         own = text_tokens(self._own, model.tokenize_after)
         return template_tokens(self.turn, model) + own
 
+    def without_reasoning(self, tags: Tags) -> "ChatPrompt":
+        """The prompt behind the reasoning that it begins, which is closed at once."""
+        return replace(self, header=self._own + tags.ending, continued="", thinking=False)
+
     @property
     def _own(self) -> str:
         return self.header + (self.continued or "")
@@ -127,7 +131,7 @@ def _continued(
     if opened and tags.closing not in (found or ""):
         found = header(parts.thought or _THOUGHT, _MARK)
         if not found or tags.closing not in found:  # so most models end their reasoning
-            found = f"{parts.thought}\n{tags.closing}\n\n"
+            found = parts.thought + tags.ending
         found = found.replace(_THOUGHT, "")
     return ChatPrompt(turn, found or "", parts.said)
 

@@ -52,13 +52,18 @@ def read(body: Fields, service: Service) -> InfillRequest:
         body.text("input_suffix") or "",
         body.text("prompt") or "",
         [_snippet(each) for each in body.objects("input_extra")],
-        settings_of(body, service.usual, max_tokens=most),
+        settings_of(_without_order(body), service.usual, max_tokens=most),
         reads_only,
         body.number("t_max_predict_ms", 0) or None,
         body.texts("response_fields"),
         bool(body.flag("stream")),
         bool(body.flag("return_tokens")),
     )
+
+
+def _without_order(body: Fields) -> Fields:
+    """The body without `samplers`: editors name `infill` there, which is not there."""
+    return Fields({name: value for name, value in body.values.items() if name != "samplers"})
 
 
 def _snippet(given: Fields) -> Snippet:

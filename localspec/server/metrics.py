@@ -156,6 +156,7 @@ def speculation(reply: "Reply") -> dict[str, Any]:
             "steps": stats.steps,
             "tokens_per_step": stats.tokens_per_step,
             "shared_steps": stats.shared_steps,
+            "thinking_budget_spent": reply.budget_spent,
             "slot": reply.number,
         },
     }

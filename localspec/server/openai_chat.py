@@ -19,6 +19,7 @@ from localspec.server.options import most_tokens, refuse, settings_of
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 from localspec.server.thinking import thinking_options
+from localspec.server.thinking_budget import thinking_budget
 from localspec.server.tool_calls import Arguments, CallBegun, Event
 from localspec.server.tool_use import ToolUse, openai_tools
 
@@ -29,8 +30,12 @@ _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "function_call": ("none",),
     "web_search_options": (),
     "reasoning_format": ("auto", "deepseek"),
-    "reasoning_budget_tokens": (-1,),
-    "thinking_budget_tokens": (-1, 0),
+    "echo": (False,),
+    "parse_tool_calls": (True,),
+    "t_max_predict_ms": (-1, 0),
+    "n_indent": (0,),
+    "reasoning_budget_message": ("",),
+    "reasoning_control": (False,),
 }
 
 
@@ -41,6 +46,7 @@ class ChatRequest:
     messages: list[Mapping[str, Any]]
     settings: GenerationConfig
     template_options: Mapping[str, Any]
+    thinking_budget: int | None
     tools: ToolUse
     choices: int
     stream: bool
@@ -78,6 +84,7 @@ def read(body: Fields, service: Service) -> ChatRequest:
         messages,
         settings,
         template_options(body, messages),
+        thinking_budget(body, service.engine.model.chat_template),
         openai_tools(body, body.items("tools") or []),
         choices_of(body),
         bool(body.flag("stream")),
@@ -123,6 +130,7 @@ async def complete(request: ChatRequest, service: Service) -> JSON:
         request.settings,
         tools=request.tools,
         template_options=request.template_options,
+        thinking_budget=request.thinking_budget,
     )
     finished: dict[int, tuple[Reply, list[Delta]]] = {}
     async with aclosing(merged(service, [asked], request.choices)) as deltas:
@@ -210,6 +218,7 @@ async def chunks(request: ChatRequest, service: Service) -> AsyncGenerator[JSON]
         request.settings,
         tools=request.tools,
         template_options=request.template_options,
+        thinking_budget=request.thinking_budget,
     )
     head = _head(service, "chat.completion.chunk")
     replies: dict[int, Reply] = {}

@@ -14,13 +14,20 @@ from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import CompletionLogprobs
 from localspec.server.openai_parts import choices_of, finish_reason, merged, usage
-from localspec.server.options import most_tokens, settings_of
+from localspec.server.options import most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
 from localspec.server.service import Service
 
 # Where no number is given: OpenAI's 16 cuts most texts, and the context may be large.
 USUAL_TOKENS = 256
 _MOST_PROMPTS = 64
+# Members of llama-server that end a text, or that its chats alone have.
+_NOT_HERE: dict[str, tuple[Any, ...]] = {
+    "t_max_predict_ms": (-1, 0),
+    "n_indent": (0,),
+    "thinking_budget_tokens": (-1, 0),
+    "reasoning_budget_tokens": (-1, 0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class CompletionRequest:
 def read(body: Fields, service: Service) -> CompletionRequest:
     """Read a request. Raises ApiError."""
     service.require_model(body.text("model"))
+    refuse(body, _NOT_HERE)
     if body.whole("best_of", 1) not in (None, choices_of(body)):
         raise body.wrong("best_of", "equal to n")
     top = body.whole("logprobs", 0, 20)

@@ -15,7 +15,7 @@ _REASONS = {"eos": "stop", "stop": "stop", "length": "length", "context": "lengt
 
 def choices_of(body: Fields) -> int:
     """How many answers are asked for."""
-    return body.whole("n", 1, _MOST_CHOICES) or 1
+    return body.whole("n_cmpl" if "n_cmpl" in body else "n", 1, _MOST_CHOICES) or 1
 
 
 def finish_reason(reply: Reply, *, calls: bool = False) -> str:

@@ -19,6 +19,7 @@ from localspec.server.responses_input import input_messages, input_tools
 from localspec.server.service import Service
 from localspec.server.stored_responses import StoredResponses
 from localspec.server.thinking import Effort
+from localspec.server.thinking_budget import thinking_budget
 from localspec.server.tool_calls import Arguments, CallBegun, CallEnded, Event, Text
 from localspec.server.tool_calls import Reasoning as Thought
 from localspec.server.tool_names import ToolNames
@@ -47,6 +48,7 @@ class ResponsesRequest:
     conversation: list[Mapping[str, Any]]
     settings: GenerationConfig
     template_options: Mapping[str, Any]
+    thinking_budget: int | None
     tools: ToolUse
     names: ToolNames
     stream: bool
@@ -82,6 +84,7 @@ def read(body: Fields, service: Service, stored: StoredResponses) -> ResponsesRe
         conversation,
         settings,
         _template_options(body),
+        thinking_budget(body, service.engine.model.chat_template),
         openai_tools(_with_choice(body, names), tools),
         names,
         bool(body.flag("stream")),
@@ -330,6 +333,7 @@ async def _lines(
         request.settings,
         tools=request.tools,
         template_options=request.template_options,
+        thinking_budget=request.thinking_budget,
     )
     async with service.reply(asked) as reply:
         try:

@@ -9,6 +9,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
+from localspec.server.sampler_order import settings_of_order
 
 # Characters of a grammar or schema: as many as OpenAI allows.
 MOST_GRAMMAR = 120_000
@@ -16,14 +17,18 @@ MOST_GRAMMAR = 120_000
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _RULES = ("coupled", "token", "block")
 _MOST_STOPS = 256
+_MOST_BREAKERS = 64
 _TOKEN_ID = re.compile(r"[0-9]{1,9}")
 # Members of other servers that would change the text, and what they are where they change nothing.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "mirostat": (0,),
     "mirostat_mode": (0,),
     "xtc_probability": (0,),
-    "dry_multiplier": (0,),
     "dynatemp_range": (0,),
+    "min_keep": (0, 1),
+    "grammar_lazy": (False,),
+    "grammar_triggers": ([],),
+    "post_sampling_probs": (False,),
     "top_n_sigma": (-1, 0),
     "top_a": (0,),
     "tfs_z": (1,),
@@ -47,6 +52,8 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
     ApiError.
     """
     refuse(body, _NOT_HERE)
+    if (body.number("adaptive_target") or 0) > 0 or body.values.get("adaptive_target") == 0:
+        raise body.wrong("adaptive_target", "below 0: this server has no such sampler")
     schema = body.member("json_schema")
     options: dict[str, Any] = {
         "temperature": body.number("temperature", 0, 100),
@@ -60,6 +67,7 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
             "repeat_penalty" if "repeat_penalty" in body else "repetition_penalty", 0, 100
         ),
         "penalty_window": body.whole("repeat_last_n", -1, 2**31 - 1),
+        **_dry(body),
         "seed": _seed(body),
         "stop": [each for each in body.texts("stop") if each] or None,  # "" is the end of no text
         "logit_bias": _bias(body),
@@ -74,6 +82,7 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
     if options["top_k"] == -1:
         options["top_k"] = 0  # "off", as OpenAI-like servers write it
     chosen = {name: value for name, value in options.items() if value is not None}
+    chosen |= settings_of_order(body, {**usual, **chosen})
     try:
         return GenerationConfig.of(**{**usual, **chosen})
     except InvalidValueError as error:
@@ -114,6 +123,21 @@ def most_tokens(body: Fields, *names: str, context: int) -> int:
         if asked is not None and asked > 0:
             return asked
     return context
+
+
+def _dry(body: Fields) -> dict[str, Any]:
+    base = body.number("dry_base", 0)
+    body.items("dry_sequence_breakers")  # a list, and no text
+    breakers = body.texts("dry_sequence_breakers")
+    if len(breakers) > _MOST_BREAKERS:
+        raise body.wrong("dry_sequence_breakers", f"{_MOST_BREAKERS} texts at most")
+    return {
+        "dry_multiplier": body.number("dry_multiplier", 0),
+        "dry_base": base if base and base >= 1 else None,  # the default, as on llama-server
+        "dry_allowed_length": body.whole("dry_allowed_length", 0, 2**31 - 1),
+        "dry_penalty_last_n": body.whole("dry_penalty_last_n", -1, 2**31 - 1),
+        "dry_sequence_breakers": breakers if "dry_sequence_breakers" in body else None,
+    }
 
 
 def _seed(body: Fields) -> int | None:

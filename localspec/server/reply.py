@@ -1,15 +1,23 @@
-"""Reply: a text that is being written for a request, delta by delta, for an event loop."""
+"""Reply: a text that is being written for a request, delta by delta, for an event loop.
+
+Where the reasoning reaches its budget, the server writes the closing tag, and the text goes on in a
+second part, whose prompt is the first one and what was written. The budget counts tokens of the
+text, so it ends reasoning at the same token whatever is drafted.
+"""
 
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from localspec.conversation.reasoning import Splitter
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, StopReason, Token
 from localspec.engine.slot import Slot
+from localspec.generation_config import GenerationConfig
 from localspec.llama.model import Model
+from localspec.sampling.keyed_hash import derive_seed
 from localspec.server.asked import Asked
 from localspec.server.tool_calls import CallEnded, Event, Reasoning, ReasoningCalls, Text
 from localspec.stats import Stats
@@ -37,8 +45,9 @@ class Reply:
     """A text on a slot. Read it once: `async for delta in reply`.
 
     stopped: whether the server ends all texts. stats, stop_reason: as in Generation; before the
-    text has begun they are empty and None. number: of the slot. thought_tokens: how many tokens are
-    reasoning. origins: where the tokens so far came from.
+    text has begun they are empty and None. number: of the slot. tokens: those that the model has
+    written so far. thought_tokens: how many of them are reasoning. origins: where they came from.
+    budget_spent: whether the reasoning was ended at its budget.
     """
 
     def __init__(
@@ -47,11 +56,19 @@ class Reply:
         self.asked = asked
         self.number = number
         self.generation: Generation | None = None
+        self.tokens: list[Token] = []
         self.thought_tokens = 0
+        self.budget_spent = False
         self.origins: set[str] = set()
         self._slot = slot
         self._has_called = False
+        self._is_full = False
         self._stopped = stopped
+        # The tokens behind the prompt, those of a closing tag included.
+        self._written: list[int] = []
+        self._detokenizer = Detokenizer(asked.settings.stop)
+        # Of the first part, where there is another one.
+        self._first_stats: Stats | None = None
         continued = bool(asked.continued.strip())
         self._splitter = (
             Splitter(asked.tags, thinking=asked.thinking, continued=continued)
@@ -73,14 +90,24 @@ class Reply:
 
     @property
     def stats(self) -> Stats:
-        """The counts and times so far."""
-        return self.generation.stats if self.generation else Stats()
+        """The counts and times so far; those of the prompt are of what was asked."""
+        stats, first = self.generation.stats if self.generation else Stats(), self._first_stats
+        if first is None:
+            return stats
+        return replace(
+            stats,
+            prompt_tokens=first.prompt_tokens,
+            prompt_evaluated=first.prompt_evaluated,
+            prompt_again=first.prompt_again,
+        )
 
     @property
     def stop_reason(self) -> StopReason | None:
         """Why the text has ended; None before."""
         if self._has_called and self.asked.one_call:
             return "eos"  # as if the model had ended it there
+        if self._is_full:
+            return "context"
         return self.generation.stop_reason if self.generation else None
 
     @property
@@ -89,17 +116,12 @@ class Reply:
         return self._slot.target.model
 
     @property
-    def tokens(self) -> list[Token]:
-        """The tokens written so far."""
-        return self.generation.tokens if self.generation else []
-
-    @property
     def stop_string(self) -> str | None:
         """The stop string that ended the text: the first that is whole, of several the longest."""
         if self.stop_reason != "stop":
             return None
         detokenizer, text = Detokenizer(), ""
-        for token in self.tokens:
+        for token in self.generation.tokens if self.generation else ():
             text += detokenizer.push(self.model.piece(token.id))
         stops = self.asked.settings.stop
         ends = [(at + len(stop), at, stop) for stop in stops if (at := text.find(stop)) >= 0]
@@ -116,26 +138,91 @@ class Reply:
             return gone() or self._stopped()
 
         slot = self._slot
-        with slot.lock:
-            tokens = list(self.asked.prompt)
-            if wordings := self.asked.wordings:
-                slot.reword(tokens, lambda model: wordings.get(model.path))
-            self.generation = slot.start(tokens, self.asked.settings, cancelled=cancelled)
-            # The first pass is requested before a long prompt of another text gets the lock again.
-            next(self.generation.reading(), None)
-        with self.generation as running:
-            for token in running:
-                yield self._delta(token)
-                if self._has_called and self.asked.one_call:
-                    return
+        slot.in_answer = True
+        try:
+            while (yield from self._part(cancelled)):
+                yield self._close_thought()
+        finally:
+            slot.in_answer = False
+        if self._has_called and self.asked.one_call:
+            return
         rest = self._split(last=True)
         if self._parser:
             rest += self._parser.finish()
         if rest:
             yield Delta(None, tuple(rest))
 
+    def _part(self, cancelled: Callable[[], bool]) -> Generator[Delta, None, bool]:
+        """Write until the text ends, or the budget of its reasoning; whether it is the latter."""
+        with self._start(cancelled) as running:
+            for token in running:
+                yield self._delta(token)
+                if self._has_called and self.asked.one_call:
+                    return False
+                if running.stop_reason is None and self._is_budget_spent():
+                    break
+            else:
+                return False
+        self._first_stats = self._first_stats or running.stats
+        room = self._slot.target.n_ctx - len(running.prompt)
+        self._is_full = len(running.tokens) + len(self._closing_tokens()) >= room
+        return not self._is_full
+
+    def _start(self, cancelled: Callable[[], bool]) -> Generation:
+        """Start the next part."""
+        slot, tokens, first = self._slot, [*self.asked.prompt, *self._written], not self._written
+        with slot.lock:
+            if first and (wordings := self.asked.wordings):
+                slot.reword(tokens, lambda model: wordings.get(model.path))
+            started = slot.start(
+                tokens,
+                self.asked.settings if first else self._settings_of_rest(len(tokens)),
+                stats=None if first else self.stats,
+                detokenizer=self._detokenizer,
+                cancelled=cancelled,
+            )
+            self.generation = started
+            # The first pass is requested before a long prompt of another text gets the lock again.
+            next(started.reading(), None)
+        return started
+
+    def _settings_of_rest(self, position: int) -> GenerationConfig:
+        """The settings behind reasoning that was ended: what is left, and an unused seed.
+
+        The rules `token` and `block` begin a new sequence of draws.
+        """
+        settings, count = self.asked.settings, len(self.tokens)
+        changed: dict[str, Any] = {
+            "max_tokens": settings.max_tokens - count,
+            "min_tokens": max(0, settings.min_tokens - count),
+        }
+        if not settings.verification.same_text:
+            changed["seed"] = derive_seed(settings.seed, 0, position)
+        if settings.grammar is not None:
+            changed["grammar"] = self.asked.answer_grammar
+        return replace(settings, **changed)
+
+    def _is_budget_spent(self) -> bool:
+        budget = self.asked.thinking_budget
+        if budget is None or self._splitter is None or not self._splitter.thinking:
+            return False
+        return self.thought_tokens >= budget and not self._detokenizer.within_character
+
+    def _closing_tokens(self) -> list[int]:
+        return self.model.tokenize_after(self.asked.tags.ending) if self.asked.tags else []
+
+    def _close_thought(self) -> Delta:
+        """Write the closing tag in the model's place."""
+        self.budget_spent = True
+        self._written += self._closing_tokens()
+        held = self._split(self._detokenizer.flush())
+        closed = self._split(self.asked.tags.ending if self.asked.tags else "")
+        return Delta(None, (*held, *closed))
+
     def _delta(self, token: Token) -> Delta:
         self.origins.add(token.origin)
+        self.tokens.append(token)
+        self._written.append(token.id)
         text = token.text
         # A mark may be a control token, for which there is no text. (Where a token has some, it may
         # be held back, as what may begin a stop string.)

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from localspec.server.kept_states import KeptStates
 from localspec.server.metrics import Metrics
 from localspec.server.reply import Reply
 from localspec.server.slot_pool import SlotPool
+from localspec.server.text_log import facts_of, line_of
+from localspec.server.thinking_budget import NO_BUDGET
 from localspec.server.tool_calls import (
     Family,
     family_of,
@@ -54,7 +57,8 @@ class Service:
     engine of a server switches no models.
 
     names: what clients may call the model; the first is listed. Names of other models are refused.
-    usual: settings of texts whose requests say nothing else. kept: keeps what slots hold for the
+    usual: settings of texts whose requests say nothing else. thinking_budget: the most tokens of
+    reasoning where a request does not say; NO_BUDGET: no limit. kept: keeps what slots hold for the
     next run; None: nothing does.
     """
 
@@ -62,6 +66,7 @@ class Service:
     pool: SlotPool
     names: Sequence[str]
     usual: GenerationOptions = field(default_factory=lambda: GenerationOptions())
+    thinking_budget: int = NO_BUDGET
     metrics: Metrics = field(default_factory=Metrics)
     kept: KeptStates | None = None
     created: int = field(default_factory=lambda: int(time.time()))
@@ -127,14 +132,21 @@ class Service:
         *,
         tools: ToolUse = NO_TOOLS,
         template_options: Mapping[str, Any] = {},
+        thinking_budget: int | None = None,
         must_fit: bool = True,
     ) -> Asked:
         """A request to answer these messages. Raises InvalidValueError.
 
-        must_fit: whether a prompt that is longer than the context is refused.
+        thinking_budget: as of `Service`; None: the server's. must_fit: whether a prompt that is
+        longer than the context is refused.
         """
         template = self.engine.model.chat_template
         family, tags = family_of(template), tags_for(template)
+        budget = self.thinking_budget if thinking_budget is None else thinking_budget
+        if family.always_read or settings.grammar is not None:
+            budget = NO_BUDGET
+        if budget == 0:
+            template_options = {"enable_thinking": False, **template_options}
         self._require_short(sum(len(str(each.get("content") or "")) for each in messages))
         if tools.must_call or settings.schema is not None or settings.grammar is not None:
             template_options = _without_continuing(template_options)
@@ -144,6 +156,8 @@ class Service:
             template_options=template_options,
         )
         self._require_short(len(read.text))
+        if budget == 0 and read.thinking:
+            read = read.without_reasoning(tags)
 
         def tokens() -> list[int]:
             found = read.tokens(self.engine.model)
@@ -155,10 +169,15 @@ class Service:
         has_reasoned = read.continued is not None and not read.thinking
         reasons = any(tag in (template or "") for tag in tags)
         not_json_alone = reasons or tools.offered or family.always_read
+        answer_grammar = None
         if tools.must_call or (settings.schema is not None and not_json_alone):
-            settings = await asyncio.to_thread(
-                self._constrained, settings, family, tools, tags if reasons else None, thinking
-            )
+            around = tags if reasons and not has_reasoned else None
+            constrained = partial(self._constrained, settings, family, tools)
+            settings = await asyncio.to_thread(constrained, around, thinking)
+            if around and budget != NO_BUDGET:
+                behind = await asyncio.to_thread(constrained, None, False)
+                await self._begin_grammar(behind)
+                answer_grammar = behind.grammar
         await self._begin_grammar(settings)
         asked = Asked(
             prompt,
@@ -167,6 +186,8 @@ class Service:
             thinking,
             continued=read.continued or "",
             channel=read.header if family.always_read else "",
+            thinking_budget=None if budget == NO_BUDGET else budget,
+            answer_grammar=answer_grammar,
             wordings=wordings,
         )
         if not tools.offered and not family.always_read:
@@ -329,8 +350,8 @@ class Service:
             finally:
                 del self.replies[pooled.number]
                 self.metrics.add(reply, waited)
-                facts = _facts(reply, waited)
-                log.info("%s", _line(facts), extra={"facts": facts})
+                facts = facts_of(reply, waited)
+                log.info("%s", line_of(facts), extra={"facts": facts})
 
     def _require(self, serves: bool) -> None:
         if not serves:
@@ -360,35 +381,3 @@ def _without_continuing(template_options: Mapping[str, Any]) -> Mapping[str, Any
             "whole answer; leave one of them out"
         )
     return {**template_options, CONTINUE: False}
-
-
-def _facts(reply: Reply, waited: float) -> dict[str, Any]:
-    """What the log says of a text, for programs."""
-    stats = reply.stats
-    return {
-        "slot": reply.number,
-        "prompt_tokens": stats.prompt_tokens,
-        "cached_tokens": stats.prompt_tokens - stats.prompt_evaluated,
-        "generated_tokens": stats.generated_tokens,
-        "tokens_per_second": stats.tokens_per_second,
-        "acceptance_rate": stats.acceptance_rate,
-        "waited_seconds": waited,
-        "stop_reason": reply.stop_reason,
-    }
-
-
-def _line(facts: Mapping[str, Any]) -> str:
-    """The same for people."""
-    rate, speed, waited = (
-        facts[name] for name in ("acceptance_rate", "tokens_per_second", "waited_seconds")
-    )
-    parts = [
-        f"slot {facts['slot']}",
-        f"{facts['prompt_tokens']} + {facts['generated_tokens']} tokens",
-        f"{facts['cached_tokens']} cached",
-        f"{speed:.1f} tok/s" if speed else "",
-        f"accept {rate:.0%}" if rate is not None else "plain",
-        f"waited {waited:.1f} s" if waited > 0.05 else "",
-        facts["stop_reason"] or "not begun",
-    ]
-    return ", ".join(part for part in parts if part)

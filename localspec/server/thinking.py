@@ -5,9 +5,10 @@ from typing import Any
 
 from localspec.server.fields import Fields
 from localspec.server.options import EFFORTS, refuse
+from localspec.server.thinking_budget import named_budget
 
 # What OpenRouter has beside the effort, and what it is where it changes nothing.
-_NOT_HERE: dict[str, tuple[Any, ...]] = {"max_tokens": (), "exclude": (False,)}
+_NOT_HERE: dict[str, tuple[Any, ...]] = {"exclude": (False,)}
 
 
 class Effort(str):
@@ -49,8 +50,10 @@ def thinking_options(body: Fields) -> Mapping[str, Any]:
         refuse(reasoning, _NOT_HERE)
         effort = effort or reasoning.one_of("effort", EFFORTS)
         switches.append(reasoning.flag("enabled"))
-    if body.values.get("thinking_budget_tokens") == 0:  # of llama-server
+    if (budget := named_budget(body)) == 0:
         switches.append(False)
+    elif budget and isinstance(reasoning, Fields) and "max_tokens" in reasoning:
+        switches.append(True)  # as OpenRouter takes it
     options: dict[str, Any] = {}
     if effort:
         options["reasoning_effort"] = Effort(effort)

@@ -22,6 +22,16 @@ SAMPLERS = {
     "penalties": SamplingParams(
         temperature=1, top_k=0, top_p=1, min_p=0, repeat_penalty=1.5, presence_penalty=0.4
     ),
+    "dry": SamplingParams(
+        temperature=1,
+        top_k=0,
+        top_p=1,
+        min_p=0,
+        dry_multiplier=0.7,
+        dry_allowed_length=1,
+        dry_penalty_last_n=5,
+        dry_breaker_tokens={2: ((),), 1: ((2,),)},
+    ),
     "greedy": SamplingParams(temperature=0),
 }
 

@@ -31,6 +31,12 @@ def test_defaults_are_those_of_llama_cpp() -> None:
         "frequency_penalty": 0.0,
         "presence_penalty": 0.0,
         "penalty_window": 64,
+        "dry_multiplier": 0.0,
+        "dry_base": 1.75,
+        "dry_allowed_length": 2,
+        "dry_penalty_last_n": 64,
+        "dry_sequence_breakers": ("\n", ":", '"', "*"),
+        "dry_breaker_tokens": {},
         "logit_bias": {},
     }
 

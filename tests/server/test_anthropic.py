@@ -92,7 +92,7 @@ def test_a_stream_that_ends_before_its_first_token_has_a_beginning() -> None:
 
     class Nothing:
         stop_reason, stop_string, stats = None, None, Stats()
-        origins, number = set[str](), 0
+        origins, number, budget_spent = set[str](), 0, False
         asked = SimpleNamespace(settings=GenerationConfig())
 
         @asynccontextmanager

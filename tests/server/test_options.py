@@ -1,19 +1,24 @@
 """Members of requests: those that are read, and those that are refused because none may be lost."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from localspec.server import anthropic_messages, openai_chat, openai_responses
+from localspec.generation_config import GenerationConfig
+from localspec.sampling.params import SamplingParams
+from localspec.server import anthropic_messages, openai_chat, openai_completions, openai_responses
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
 from localspec.server.options import settings_of
 from localspec.server.stored_responses import StoredResponses
 
 SERVICE: Any = SimpleNamespace(
-    usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512)
+    usual={},
+    require_model=lambda _: None,
+    engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
 )
 
 QUESTION = [{"role": "user", "content": "x"}]
@@ -31,11 +36,23 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
     [
         {"mirostat": 2},
         {"xtc_probability": 0.1},
-        {"dry_multiplier": 0.8},
+        {"dry_sequence_breakers": "ab"},
         {"guided_json": {}},
         {"json_schema": "object"},
         {"stop_token_ids": [1]},
         {"lora": [{"id": 0}]},
+        {"adaptive_target": 0},
+        {"adaptive_target": 0.4},
+        {"min_keep": 2},
+        {"grammar_lazy": True},
+        {"post_sampling_probs": True},
+        {"samplers": ["top_p", "top_k"]},
+        {"samplers": ["temperature", "top_p"]},
+        {"samplers": ["top_k", "top_k"]},
+        {"samplers": "tkp"},
+        {"samplers": ["top_k", "infill"]},
+        {"samplers": ["top_k", "penalties"]},
+        {"samplers": 3},
         {"draft_model": "suffix", "localspec": {"draft": "ngram"}},
         {"speculative.p_min": 0.5},
         {"speculative": {"n_min": 2}},
@@ -49,11 +66,66 @@ def test_what_would_be_lost_is_refused(body: dict[str, Any]) -> None:
     assert next(iter(body)).partition(".")[0] in error.message
 
 
+def test_dry_is_set_as_on_llama_server() -> None:
+    body = {
+        "dry_multiplier": 0.8,
+        "dry_base": 2,
+        "dry_allowed_length": 3,
+        "dry_penalty_last_n": -1,
+        "dry_sequence_breakers": ["x"],
+    }
+    expected = SamplingParams(**{**body, "dry_base": 2.0})
+    assert settings_of(Fields(body), {}).params({}) == expected
+    settings = settings_of(Fields({**body, "dry_base": 0, "dry_sequence_breakers": []}), {})
+    assert settings.params({}).dry_base == 1.75
+    assert settings.params({}).dry_sequence_breakers == []
+    off = settings_of(Fields({**body, "samplers": ["top_k", "temperature"]}), {})
+    assert not off.params({}).has_dry
+    late = {**body, "samplers": ["top_k", "dry"]}
+    assert refusal(lambda fields: settings_of(fields, {}), late).param == "samplers"
+    many = {"dry_sequence_breakers": ["x"] * 65}
+    assert "64 texts" in refusal(lambda fields: settings_of(fields, {}), many).message
+
+
 def test_what_changes_nothing_is_not_refused() -> None:
     """Programs that know many samplers send each of them, switched off."""
-    off = {"mirostat": 0, "xtc_probability": 0.0, "dry_multiplier": 0, "typ_p": 1, "lora": []}
+    off = {"mirostat": 0, "xtc_probability": 0.0, "typ_p": 1, "lora": []}
     settings = settings_of(Fields({**off, "top_n_sigma": -1.0, "json_schema": None}), {})
     assert settings.depth is None
+    settings_of(Fields({"adaptive_target": -0.01, "adaptive_decay": 0.9, "min_keep": 0}), {})
+
+
+ALL = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"]
+
+
+@pytest.mark.parametrize(
+    ("body", "changed"),
+    [
+        ({"samplers": ALL}, {}),
+        ({"samplers": "edskypmxt"}, {}),
+        ({"samplers": ["Top-K", "nucleus", "minp", "temp"]}, {}),
+        ({"samplers": ["temperature"]}, {"top_k": 0, "top_p": 1, "min_p": 0}),
+        ({"samplers": ["top_k", "temperature"], "top_k": 7}, {"top_p": 1, "min_p": 0, "top_k": 7}),
+        ({"samplers": []}, {"top_k": 0, "top_p": 1, "min_p": 0, "temperature": 1}),
+        ({"samplers": ["top_p", "top_k"], "top_k": 0}, {"top_k": 0, "min_p": 0, "temperature": 1}),
+        ({"samplers": ["typ_p", "penalties", "tfs_z", "temperature"], "repeat_penalty": 1},
+         {"top_k": 0, "top_p": 1, "min_p": 0}),
+        ({"samplers": ["top_k", "temperature"], "repeat_penalty": 2, "typ_p": 1, "typical_p": 0.5},
+         {"top_p": 1, "min_p": 0}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_samplers_that_a_list_names_are_on(
+    body: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    """In their order here; the others are off, those that a GGUF recommends too."""
+    metadata = {"general.sampling.penalty_repeat": 1.5, "general.sampling.penalty_last_n": 64}
+    settings = settings_of(Fields(body), {})
+    expected = GenerationConfig.of(repeat_penalty=1.0, **changed).params(metadata)
+    found = settings.params(metadata)
+    if {"penalties", "e"} & {*body["samplers"]}:
+        expected = replace(expected, repeat_penalty=body.get("repeat_penalty", 1.5))
+    assert found == expected
 
 
 def test_one_drafter_may_be_named_twice() -> None:
@@ -100,7 +172,11 @@ def test_names_of_other_servers() -> None:
         {"web_search_options": {}},
         {"top_logprobs": 3},
         {"reasoning_format": "none"},
-        {"thinking_budget_tokens": 100},
+        {"reasoning_budget_message": "enough"},
+        {"parse_tool_calls": False},
+        {"t_max_predict_ms": 100},
+        {"n_indent": 4},
+        {"echo": True},
     ],
     ids=lambda member: next(iter(member)),
 )
@@ -108,6 +184,15 @@ def test_members_of_chats_that_are_not_here(member: dict[str, Any]) -> None:
     body = {"messages": QUESTION, **member}
     error = refusal(lambda fields: openai_chat.read(fields, SERVICE), body)
     assert error.param == next(iter(member))
+
+
+@pytest.mark.parametrize("name", ["t_max_predict_ms", "n_indent", "thinking_budget_tokens"])
+def test_members_of_completions_that_are_not_here(name: str) -> None:
+    def read(body: Fields) -> Any:
+        return openai_completions.read(body, SERVICE)
+
+    assert refusal(read, {"prompt": "x", name: 5}).param == name
+    assert read(Fields({"prompt": "x", name: 0, "n_cmpl": 3})).choices == 3
 
 
 def test_members_of_chats_that_change_nothing() -> None:

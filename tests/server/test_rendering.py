@@ -22,7 +22,9 @@ LEVELS = """{%- if reasoning_effort is defined
 {%- if messages[-1].content == 'bad' %}{{ raise_exception('Bad words.') }}{% endif %}
 {{- reasoning_effort | default('free') }}"""
 SERVICE: Any = SimpleNamespace(
-    usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512)
+    usual={},
+    require_model=lambda _: None,
+    engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
 )
 
 

@@ -148,7 +148,10 @@ def test_a_stream_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(openai_responses, "_lines", lines)
     service: Any = SimpleNamespace(
-        name=MODEL, usual={}, require_model=lambda _: None, engine=SimpleNamespace(context=512)
+        name=MODEL,
+        usual={},
+        require_model=lambda _: None,
+        engine=SimpleNamespace(context=512, model=SimpleNamespace(chat_template=None)),
     )
     request = openai_responses.read(Fields({"input": "x"}), service, StoredResponses())
 

@@ -32,6 +32,8 @@ NONE = {"reasoning_effort": "none", **OFF}
         ({"reasoning": True}, {"enable_thinking": True}),
         ({"thinking_budget_tokens": 0}, OFF),
         ({"thinking_budget_tokens": -1}, {}),
+        ({"reasoning": {"max_tokens": 100}}, {"enable_thinking": True}),
+        ({"reasoning": {"max_tokens": 0}}, OFF),
         ({"enable_thinking": False, "reasoning_effort": "high"}, {**HIGH, **OFF}),
         ({"thinking": {"type": "disabled"}, "reasoning": {"effort": "high"}}, {**HIGH, **OFF}),
     ],
@@ -49,7 +51,7 @@ def test_what_switches_thinking(body: dict[str, Any], options: dict[str, Any]) -
     [
         ({"reasoning_effort": "some"}, "reasoning_effort"),
         ({"reasoning": {"effort": 3}}, "reasoning.effort"),
-        ({"reasoning": {"max_tokens": 100}}, "reasoning.max_tokens"),
+        ({"reasoning": {"max_tokens": "all"}}, "reasoning.max_tokens"),
         ({"reasoning": {"exclude": True}}, "reasoning.exclude"),
         ({"thinking": {"type": "off"}}, "thinking.type"),
         ({"enable_thinking": "no"}, "enable_thinking"),
