@@ -26,12 +26,14 @@ FOREIGN = {"--force-reinstall", "--no-cache-dir", "--no-cache", "--force", "--re
 FOREIGN |= {"--extra-index-url", "--index"}
 # Of converters, ours and llama.cpp's.
 FOREIGN |= {"--targets-output", "--target-model-dir"}
+ALIASES = {"run": "generate"}
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 
 
 def options_of(name: str) -> set[str]:
     """All spellings of a command's options."""
-    command = localspec.get_command(click.Context(localspec), name)
+    # With a prompt, `run` is `generate`.
+    command = localspec.get_command(click.Context(localspec), ALIASES.get(name, name))
     assert command is not None, f"there is no command {name!r}"
     spellings = [each for every in command.params for each in (*every.opts, *every.secondary_opts)]
     return {"-h", "--help", *spellings}
