@@ -26,12 +26,13 @@ from localspec.models.heads_elsewhere import heads_elsewhere
 from localspec.models.kinds import DRAFT_MODEL, KINDS, is_kind
 from localspec.models.own_drafters import (
     OwnDrafter,
+    drafters_elsewhere,
     listed_drafters,
     own_drafters,
     sidecar_drafters,
     with_others,
 )
-from localspec.models.pair_finder import lacks_heads, pair_of
+from localspec.models.pair_finder import lacks_heads, pair_elsewhere, pair_of
 from localspec.utils.format import format_bytes
 
 AUTO, NONE = "auto", "none"
@@ -158,7 +159,7 @@ def _known(
     if pair and lacks_heads(target, pair):
         listed = [each for each in listed if each.reference]
     beside = sidecar_drafters(listing.siblings, model.names, target.id)
-    return with_others(listed, beside)
+    return with_others(with_others(listed, beside), [] if pair else drafters_elsewhere(target))
 
 
 def _with_best(
@@ -198,6 +199,8 @@ def _twin(target: Reference) -> Reference | None:
 def _of_other_pair(name: str, target: Reference) -> list[str]:
     """Say which pair a target is of that was not named by its pair."""
     pair = pair_of(target, name)
+    if pair is None and (same := pair_elsewhere(target)):
+        return [f"the drafter is that of {same.name}: {same.target} is the same model"]
     if pair is None or isinstance(target, Path) or lacks_heads(target, pair):
         return []
     if name.partition(":")[0].lower() == pair.name.lower():

@@ -2,6 +2,7 @@
 
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from huggingface_hub import constants
 from huggingface_hub.errors import (
@@ -19,8 +20,9 @@ from huggingface_hub.utils import httpx
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.hub.retry import server_delay
 
-__all__ = ["endpoint_name", "explain", "httpx"]
+__all__ = ["endpoint_name", "explain", "httpx", "require_usable_proxies"]
 
+_PROXIES = ("http", "https", "socks5", "socks5h")
 _LOG_IN = "log in with hf auth login or set HF_TOKEN"
 
 
@@ -39,10 +41,11 @@ def explain(error: Exception, repository: str) -> LocalspecError:
     if isinstance(error, OfflineModeIsEnabled):
         return HubError(f"{repository} cannot be fetched: HF_HUB_OFFLINE forbids it; unset it")
     host = _host(error)
-    if isinstance(error, httpx.ConnectError):
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        why = "it does not answer" if isinstance(error, httpx.ConnectTimeout) else error
         return HubError(
-            f"cannot reach {host} ({error}); check the connection and HF_ENDPOINT, or set "
-            "HF_HUB_OFFLINE=1 to use only what is on this machine"
+            f"cannot reach {host} ({why}); check the connection and HF_ENDPOINT, which may name a "
+            "mirror, or HTTPS_PROXY; HF_HUB_OFFLINE=1 uses only what is on this machine"
         )
     if isinstance(error, httpx.TimeoutException):
         return HubError(
@@ -57,6 +60,17 @@ def explain(error: Exception, repository: str) -> LocalspecError:
     return HubError(
         f"{host} cannot be asked ({type(error).__name__}); check HF_ENDPOINT and the proxy settings"
     )
+
+
+def require_usable_proxies() -> None:
+    """Raise HubError where a proxy is of a kind that the HTTP client does not know."""
+    for name, address in getproxies().items():
+        kind, separator, _ = address.partition("://")
+        if separator and name in ("all", "http", "https") and kind.lower() not in _PROXIES:
+            raise HubError(
+                f"the proxy {kind}:// in {name.upper()}_PROXY is of a kind that cannot be used; "
+                "write socks5:// or http:// in front of it, or unset it"
+            )
 
 
 def _explain_status(error: HfHubHTTPError, repository: str) -> LocalspecError:

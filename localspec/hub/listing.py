@@ -11,7 +11,7 @@ from huggingface_hub.utils import build_hf_headers
 
 from localspec.errors import HubError
 from localspec.gguf.files import ModelFiles, choose_model
-from localspec.hub.error_messages import endpoint_name, explain, httpx
+from localspec.hub.error_messages import endpoint_name, explain, httpx, require_usable_proxies
 from localspec.hub.reference import Repository
 from localspec.hub.retry import retry_delay
 
@@ -130,6 +130,7 @@ def token_headers() -> dict[str, str]:
 
 def _model_info(repository: str) -> ModelInfo:
     token_headers()
+    require_usable_proxies()
     failures = 0
     while True:
         try:
@@ -140,7 +141,7 @@ def _model_info(repository: str) -> ModelInfo:
             failures += 1
             seconds = retry_delay(error, failures)
             # Without any connection there is no retry: the user learns of it at once.
-            if seconds is None or isinstance(error, httpx.ConnectError):
+            if seconds is None or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                 raise explain(error, repository) from error
             time.sleep(seconds)
         except (ValueError, TypeError, KeyError) as error:

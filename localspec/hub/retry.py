@@ -7,19 +7,29 @@ from huggingface_hub.utils import httpx, parse_ratelimit_headers
 MAX_RETRIES = 5
 # Seconds before the first retry; each further delay is twice as long, up to the longest.
 FIRST_DELAY, LONGEST_DELAY = 0.5, 8.0
+# Seconds for which a download that has begun waits for the network, and its longest delay.
+_PATIENCE, _PATIENT_DELAY = 15 * 60.0, 30.0
 # Seconds; where the server asks for a longer delay, there is no retry.
 _LONGEST_SERVER_DELAY = 60.0
 # 416: the partial file is longer than the file on the server; the next attempt begins anew.
 _TEMPORARY = (408, 416, 429, 500, 502, 503, 504)
+# The network may be gone, or the server.
+_AWAY = httpx.TimeoutException | httpx.NetworkError
 
 
-def retry_delay(error: Exception, failures: int) -> float | None:
-    """Return the seconds to wait after so many failures; None where a retry is of no use."""
-    if failures > MAX_RETRIES or not _is_temporary(error):
+def retry_delay(error: Exception, failures: int, silence: float | None = None) -> float | None:
+    """Return the seconds to wait after so many failures; None where a retry is of no use.
+
+    silence: seconds since bytes came in this run; None where none have come.
+    """
+    patient = silence is not None and isinstance(error, _AWAY)
+    over = (silence or 0.0) > _PATIENCE if patient else failures > MAX_RETRIES
+    if over or not _is_temporary(error):
         return None
     delay = server_delay(error)
     if delay is None:
-        return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (failures - 1))
+        longest = _PATIENT_DELAY if patient else LONGEST_DELAY
+        return min(longest, FIRST_DELAY * 2.0 ** min(failures - 1, 10))
     return delay if delay <= _LONGEST_SERVER_DELAY else None
 
 
@@ -37,6 +47,4 @@ def server_delay(error: Exception) -> float | None:
 def _is_temporary(error: Exception) -> bool:
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code in _TEMPORARY
-    return isinstance(
-        error, httpx.TimeoutException | httpx.NetworkError | httpx.RemoteProtocolError
-    )
+    return isinstance(error, _AWAY | httpx.RemoteProtocolError)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
+from time import monotonic
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -87,14 +88,16 @@ class Transfer:
         """Send requests until the file is complete; retry after temporary errors."""
         cached, failures = self._cached, 0
         cached.partial_path.touch()
-        most = cached.partial_size
+        most, last_byte = cached.partial_size, None
         while cached.partial_size < cached.file.size:
             try:
                 self._receive_some()
             except (httpx.HTTPError, OfflineModeIsEnabled) as error:
-                failures = 1 if cached.partial_size > most else failures + 1
-                most = max(most, cached.partial_size)
-                seconds = retry_delay(error, failures)
+                if cached.partial_size > most:
+                    most, failures, last_byte = cached.partial_size, 0, monotonic()
+                failures += 1
+                silence = None if last_byte is None else monotonic() - last_byte
+                seconds = retry_delay(error, failures, silence)
                 if seconds is None:
                     raise explain(error, self._repository) from error
                 self._wait(seconds)

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from localspec.drafters.spec import PARD
 from localspec.errors import DrafterMismatchError
 from localspec.gguf.facts import facts_of
 from localspec.gguf.files import ModelFiles, group_files, sidecar_kind
@@ -13,10 +14,10 @@ from localspec.hub import store
 from localspec.hub.reference import Reference, Repository
 from localspec.imports import links
 from localspec.models.bundled_files import name_of
-from localspec.models.kinds import ASSISTANT, DRIVEN, KINDS, MTP
+from localspec.models.kinds import ASSISTANT, DRAFT_MODEL, DRIVEN, KINDS, MTP
 from localspec.models.listed_drafter import IN_TARGET, ListedDrafter
 from localspec.models.locate import find_file
-from localspec.models.pair_finder import pair_of
+from localspec.models.pair_finder import pair_elsewhere, pair_named_like, pair_of
 from localspec.models.registry import Pair
 from localspec.models.trained_drafters import trained_drafters
 
@@ -71,10 +72,11 @@ class OwnDrafter:
 def own_drafters(target: Path, has_heads: bool | None = None) -> list[OwnDrafter]:
     """Return the drafters of a target: heads inside, of models.toml, sidecars, and trained here.
 
-    Those of models.toml keep their order. A drafter that was trained here comes first if it was
-    faster than the others, else last. has_heads: whether heads are inside; None reads the
-    target's header. Raises InvalidValueError for a user's models.toml that
-    cannot be used, and ModelLoadError or ModelNotFoundError for a target that cannot be read.
+    Those of models.toml keep their order; those of the same model in another repository come last.
+    A drafter that was trained here comes first if it was faster than the others, else behind them.
+    has_heads: whether heads are inside; None reads the target's header. Raises InvalidValueError
+    for a user's models.toml that cannot be used, and ModelLoadError or ModelNotFoundError for a
+    target that cannot be read.
     """
     pair = pair_of(target)
     inside = facts_of(target).has_mtp if has_heads is None else has_heads
@@ -87,7 +89,8 @@ def own_drafters(target: Path, has_heads: bool | None = None) -> list[OwnDrafter
         [OwnDrafter(each.kind, each.file, each.file) for each in trained if each.preferred == first]
         for first in (True, False)
     )
-    return with_others(with_others(with_others(before, found), beside), after)
+    last = [*after, *([] if pair else drafters_elsewhere(target))]
+    return with_others(with_others(with_others(before, found), beside), last)
 
 
 def require_another(name: str, path: Path, target: Path) -> None:
@@ -114,6 +117,21 @@ def listed_drafters(pair: Pair, heads_in: Path | None = None) -> list[OwnDrafter
         )
         for each in pair.drafters
     ]
+
+
+def drafters_elsewhere(target: Reference) -> list[OwnDrafter]:
+    """Return those of the same model from another uploader, or of one that it is named after.
+
+    The latter may be another model, trained further: a smaller one drafts for it all the same, and
+    a head, which reads the states of its own target, badly.
+    """
+    pair, whole = pair_elsewhere(target), False
+    if pair is None and isinstance(target, Path):
+        pair, whole = pair_named_like(target), True
+    found = listed_drafters(pair) if pair else []
+    kinds = {DRAFT_MODEL, PARD} if whole else set(KINDS)
+    # Of no pair, so that what is missing is fetched alone.
+    return [replace(each, pair=None) for each in found if each.reference and each.kind in kinds]
 
 
 def sidecar_drafters(files: Iterable[str], target: ModelFiles, repository: str) -> list[OwnDrafter]:

@@ -38,9 +38,32 @@ def pair_like(target: Facts) -> Pair | None:
 
     A fine-tuned model, such as Qwen3-8B-abliterated, gets the pair of the model it is named after.
     """
+    names = (target.files[0].stem, target.text("general.name") or "")
     return pair_of(target.files[0]) or next(
-        (pair for pair in registry.pairs().values() if _is_named_like(target, pair)), None
+        (pair for pair in registry.pairs().values() if _is_named_like(names, pair)), None
     )
+
+
+def pair_elsewhere(target: Reference) -> Pair | None:
+    """Find the pair of the same model in another uploader's repository, told by its name."""
+    repository = _repository_id(target)
+    if repository is None:
+        return None
+    name = _model_name(repository)
+    for pair in registry.pairs().values():
+        if isinstance(pair.target, Repository):
+            publisher = _normalized(pair.target.id.partition("/")[0])
+            own = _model_name(pair.target.id)
+            # bartowski's Qwen_Qwen3-8B-GGUF has the publisher in front.
+            if name in (own, f"{publisher}-{own}") or own == f"{publisher}-{name}":
+                return pair
+    return None
+
+
+def pair_named_like(path: Path) -> Pair | None:
+    """Find the pair after whose target a file is named: another quantisation, or a fine-tune."""
+    known = registry.pairs().values()
+    return next((pair for pair in known if _is_named_like([path.stem], pair)), None)
 
 
 class DrafterFinder:
@@ -82,12 +105,16 @@ def _repository_id(model: Reference) -> str | None:
     return store.repository_of(model) or links.repository_of(model)
 
 
-def _is_named_like(target: Facts, pair: Pair) -> bool:
+def _is_named_like(names: Iterable[str], pair: Pair) -> bool:
     if not isinstance(pair.target, Repository):
         return False
-    wanted = _normalized(pair.target.id.partition("/")[2]).removesuffix("-gguf")
-    names = (target.files[0].stem, target.text("general.name") or "")
+    wanted = _model_name(pair.target.id)
     return any(f"{_normalized(name)}-".startswith(f"{wanted}-") for name in names)
+
+
+def _model_name(repository: str) -> str:
+    """The model that a repository is called after, without the uploader."""
+    return _normalized(repository.partition("/")[2]).removesuffix("-gguf")
 
 
 def _normalized(name: str) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import hub as fake_hub
@@ -15,11 +16,12 @@ from fakes.pycode import PYCODE
 from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 
 from localspec.errors import HubError, LocalspecError
-from localspec.hub import store
+from localspec.hub import store, transfer
 from localspec.hub.cache_layout import cached_files
 from localspec.hub.download import bytes_on_disk
 from localspec.hub.listing import RemoteModel, look_up
 from localspec.hub.reference import Repository
+from localspec.hub.retry import httpx, retry_delay
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
 TARGET, DRAFTER = PYCODE
@@ -209,3 +211,40 @@ def test_a_full_disk_keeps_what_was_fetched(hub: Hub, child: Child) -> None:
     assert bytes_on_disk(look_up(SNAKE)) == 1_000_000
     assert child(SNAKE.id)[0] == 0
     assert ranges(hub)[-1] == f"bytes=1000000-{SIZE - 1}"
+
+
+def test_a_download_that_has_begun_waits_for_the_network(client: pytest.MonkeyPatch) -> None:
+    """For minutes, where a first request is given up after some seconds."""
+    client.setattr("localspec.hub.retry.FIRST_DELAY", 0.5)
+    away = httpx.ConnectError("no route")
+    delays = [retry_delay(away, failures) for failures in range(1, 8)]
+    assert delays == [0.5, 1, 2, 4, 8, None, None]
+    assert [retry_delay(away, 6, 15.0), retry_delay(away, 40, 800.0)] == [16, 30]
+    assert retry_delay(away, 40, 901.0) is None
+    # A server that answers wrongly is no network that is away.
+    assert retry_delay(httpx.RemoteProtocolError("less"), 6, 1.0) is None
+
+
+def test_the_network_goes_and_comes_back(hub: Hub, client: pytest.MonkeyPatch) -> None:
+    real, waited = transfer.get_hf_file_metadata, list[float | None]()
+
+    def metadata(*arguments: Any, **options: Any) -> Any:
+        if 1 <= len(waited) < 12:
+            raise httpx.ConnectError("no route")
+        return real(*arguments, **options)
+
+    def at_once(*asked: Any) -> float | None:
+        waited.append(retry_delay(*asked))
+        return None if waited[-1] is None else 0.0
+
+    hub.faults.cut_after, hub.faults.cuts = 3_000_000, 1
+    client.setattr(transfer, "get_hf_file_metadata", metadata)
+    client.setattr(transfer, "retry_delay", at_once)
+    assert fetch(SNAKE)[0].read_bytes() == TARGET.read_bytes()
+    assert len(waited) == 12 and hub.sent == SIZE
+
+
+@pytest.mark.parametrize("variable", ["ALL_PROXY", "HTTPS_PROXY"])
+def test_a_proxy_of_an_unknown_kind(variable: str, client: pytest.MonkeyPatch) -> None:
+    client.setenv(variable, "socks://127.0.0.1:7890")
+    assert f"proxy socks:// in {variable} is of a kind" in why_not(HubError, SNAKE)

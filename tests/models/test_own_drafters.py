@@ -60,8 +60,9 @@ def test_in_a_folder_of_many_models_names_tell(folder: Path) -> None:
     [qwens] = own_drafters(folder / names[0], has_heads=False)
     assert qwens.file == folder / "MTP" / "mtp-Qwen3.8-27B-Q8_0.gguf"
     # Gemma 4 has no heads, whatever the file is called.
-    [gemmas] = own_drafters(folder / names[1], has_heads=False)
+    gemmas, *others = own_drafters(folder / names[1], has_heads=False)
     assert (gemmas.kind, gemmas.file) == ("assistant", folder / "mtp-gemma-4-12b-it.gguf")
+    assert {each.kind for each in others} <= {"draft-model"}
 
 
 def test_of_a_repository_all_folders_count(tmp_path: Path) -> None:
@@ -157,3 +158,37 @@ def test_files_of_forks_are_refused_by_name(architecture: str, pair: tuple[Path,
     write_fork_head(target.with_name("dflash-owl-F32.gguf"), architecture)
     why = find_drafters(AUTO, target).reason or ""
     assert f"is a draft head ({architecture}) that only a fork of llama.cpp loads" in why
+
+
+@pytest.mark.parametrize(
+    ("repository", "file", "expected"),
+    [
+        (REPO, "owl-Q8_0.gguf", ["draft-model", "eagle3", "pard"]),
+        # The same model from others, with the publisher in front or without.
+        ("ann/owl-GGUF", "Q4.gguf", ["draft-model", "eagle3", "pard"]),
+        ("ann/Zoo_Owl-gguf", "Q4.gguf", ["draft-model", "eagle3", "pard"]),
+        # One that was trained further, and a file of no repository: a head might not fit.
+        ("ann/owl-night-GGUF", "owl-night-Q4_0.gguf", ["draft-model", "pard"]),
+        (None, "Owl_Q4_K_M.gguf", ["draft-model", "pard"]),
+        ("ann/owlet-GGUF", "owlet-Q4_0.gguf", []),
+        (None, "barn-owl.gguf", []),
+    ],
+)
+def test_drafters_of_a_model_that_somebody_else_has_made_a_file_of(
+    tmp_path: Path, folder: Path, repository: str | None, file: str, expected: list[str]
+) -> None:
+    entries = (
+        f'kind = "{kind}"\nfile = "zoo/{kind}-GGUF"' for kind in ("draft-model", "eagle3", "pard")
+    )
+    listed(*entries, target=REPO)
+    if repository:
+        target = HubDisk(tmp_path / "hub").add(repository, {file: b"GGUF"}) / file
+    else:
+        target = folder / file
+        target.write_bytes(b"GGUF")
+    found = own_drafters(target, has_heads=False)
+    assert [each.kind for each in found] == expected
+    # What is missing is fetched alone, without another file of the target.
+    own = repository == REPO
+    fetched = "localspec pull owl" if own else "localspec pull zoo/draft-model-GGUF fetches it"
+    assert not found or fetched in found[0].missing
