@@ -287,7 +287,7 @@ def main() -> None:
     os.dup2(2, 1)
     _take_interrupts()
     job, memory_faults = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     try:
         sys.exit(job.do(report, memory_faults))
     finally:

@@ -167,14 +167,25 @@ def exit_code_of(work: Callable[[], object]) -> int:
 
 
 def end_with_parent() -> None:
-    """End this process when its standard input ends, which its parent holds open."""
-    os.read(0, 1)
-    os._exit(1)
+    """Let this process end when its standard input ends, which its parent holds open.
+
+    A thread waits for that, and standard input is empty from now on: on Windows, libraries that
+    look at it while they are loaded, as numpy's do, would wait for the thread.
+    """
+    lifeline = os.dup(0)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+
+    def wait() -> None:
+        os.read(lifeline, 1)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def main() -> None:
     """In the child: run the module that is named first, with the arguments that follow."""
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

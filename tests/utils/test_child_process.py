@@ -39,6 +39,11 @@ def test_it_runs_a_module_with_arguments_on_the_same_path(program: Write) -> Non
     )
 
 
+def test_its_standard_input_is_empty(program: Write) -> None:
+    program("import os; print(os.read(0, 1))")
+    assert ended().output == "b''\n"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no signals")
 @pytest.mark.parametrize(
     ("code", "exit_code", "crashed", "reason"),
