@@ -121,6 +121,19 @@ def _for_terminal(text: str, *, styled: bool) -> str:
     )
 
 
+def write_utf8_to_files() -> None:
+    """On Windows, write UTF-8 with LF where stdout and stderr are no console.
+
+    Python would write the system's code page there, which lacks most letters, and CR LF. The
+    variable PYTHONIOENCODING goes first.
+    """
+    if sys.platform != "win32" or os.environ.get("PYTHONIOENCODING"):
+        return
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+            stream.reconfigure(encoding="utf-8", errors=stream.errors, newline="\n")
+
+
 def origin_kind(origin: str) -> str:
     """Return `drafted` for the name of any drafter, else the origin itself."""
     return origin if origin in ORIGIN_STYLES else "drafted"

@@ -240,7 +240,8 @@ class ServerChild(Closing):
 def _copy(line: bytes) -> None:
     """Write a line of the child on standard error, if there is one."""
     with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(line.decode("utf-8", "replace"))
+        # Windows adds a CR to each LF, and so would this process, once more.
+        sys.stderr.write(line.decode("utf-8", "replace").replace("\r\n", "\n"))
         sys.stderr.flush()
 
 

@@ -16,7 +16,7 @@ from fakes.generate_runs import (
     with_model,
 )
 
-from localspec.cli.output import Output
+from localspec.cli.output import Output, write_utf8_to_files
 
 pytestmark = pytest.mark.usefixtures("bare_environment")
 
@@ -102,3 +102,16 @@ def test_an_output_that_knows_no_unicode(monkeypatch: pytest.MonkeyPatch) -> Non
     output.data("é\n")
     output.record({"text": "é"})
     assert written.getvalue() == b'?\n{"text": "\\u00e9"}\n'
+
+
+@pytest.mark.parametrize(("asked_for", "expected"), [("", "中\n".encode()), ("cp1252", b"?\r\n")])
+def test_files_are_utf_8_on_windows_too(
+    monkeypatch: pytest.MonkeyPatch, asked_for: str, expected: bytes
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "cp1252", newline="\r\n"))
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("PYTHONIOENCODING", asked_for)
+    write_utf8_to_files()
+    Output().data("中\n")
+    assert written.getvalue() == expected
