@@ -20,6 +20,7 @@ from time import monotonic
 from localspec.errors import LocalspecError
 from localspec.utils.closing import Closing
 from localspec.utils.format import printable, without_folder
+from localspec.utils.native_fault import end_at_fault
 from localspec.utils.progress import report_progress
 
 # Seconds between two reports of progress; a watcher ends the waiting by what it raises then.
@@ -187,7 +188,11 @@ def main() -> None:
     """In the child: run the module that is named first, with the arguments that follow."""
     end_with_parent()
     del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except OSError as error:
+        end_at_fault(error)
+        raise
 
 
 if __name__ == "__main__":

@@ -68,6 +68,13 @@ def test_how_it_ends(program: Write, code: str, exit_code: int, crashed: bool, r
     assert (found.exit_code, found.crashed, found.reason) == (exit_code, crashed, reason)
 
 
+def test_a_fault_that_ctypes_has_caught_is_a_crash(program: Write) -> None:
+    program("raise OSError('exception: access violation reading 0x0000000000000000')")
+    found = ended()
+    assert (found.exit_code, found.crashed) == (3, os.name == "nt")
+    assert found.errors == "exception: access violation reading 0x0000000000000000\n"
+
+
 def test_a_time_limit_keeps_what_was_written(program: Write, tmp_path: Path) -> None:
     marker = tmp_path / "written"
     program(
