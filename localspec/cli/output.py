@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from localspec.errors import LocalspecError
+from localspec.utils.closed_pipe import is_closed_pipe
 from localspec.utils.format import one_line, without_controls
 
 # The style of tokens by kind of origin, in rich's words. It is readable without colour too: drafted
@@ -63,9 +64,9 @@ class Output:
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
-        except BrokenPipeError as error:
-            raise ReaderGone from error
         except OSError as error:
+            if is_closed_pipe(error):
+                raise ReaderGone from error
             abandon_stdout()
             raise LocalspecError(
                 f"standard output cannot be written: {error.strerror}; send it elsewhere"

@@ -15,7 +15,7 @@ def read_prompt(argument: str | None) -> str:
     continue better without it.
     """
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _decoded(_piped())
-    piped = piped.removesuffix("\n").removesuffix("\r")
+    piped = piped.removesuffix("\n")
     typed = _checked(argument or "")
     prompt = "\n".join(part for part in (piped, typed) if part)
     if not prompt:
@@ -44,7 +44,8 @@ def _piped() -> bytes:
 
 def _decoded(data: bytes) -> str:
     try:
-        return data.decode("utf-8")
+        # As in files: line feeds, and no byte order mark. PowerShell sends both.
+        return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise InvalidValueError(
             f"standard input is not UTF-8: byte {error.start} is 0x{data[error.start]:02x}; "

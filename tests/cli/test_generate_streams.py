@@ -17,11 +17,11 @@ from fakes.generate_runs import (
 )
 
 from localspec.cli.output import Output, write_utf8_to_files
+from localspec.cli.prompt import read_prompt
 
 pytestmark = pytest.mark.usefixtures("bare_environment")
 
 
-@posix
 @pytest.mark.parametrize("options", [(), ("--stream", "--json")])
 def test_a_reader_that_has_enough_ends_it_quietly(options: tuple[str, ...]) -> None:
     """`| head -c 10`."""
@@ -93,6 +93,13 @@ def test_standard_input_closed(generate: Run) -> None:
     done = shell("<&-", "def f(", "-n", "5", "--seed", "3", "--threads", "1")
     assert done.code == 0
     assert done.out == generate("def f(", "-n", "5", "--seed", "3").out
+
+
+def test_a_prompt_from_powershell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a byte order mark, and CR LF."""
+    piped = io.BytesIO("\ufeffone\r\ntwo\r\n".encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(piped))
+    assert read_prompt("three") == "one\ntwo\nthree"
 
 
 def test_an_output_that_knows_no_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
