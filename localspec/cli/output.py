@@ -128,11 +128,10 @@ def write_utf8_to_files() -> None:
     Python would write the system's code page there, which lacks most letters, and CR LF. The
     variable PYTHONIOENCODING goes first.
     """
-    if sys.platform != "win32" or os.environ.get("PYTHONIOENCODING"):
-        return
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
-            stream.reconfigure(encoding="utf-8", errors=stream.errors, newline="\n")
+    if sys.platform == "win32" and not os.environ.get("PYTHONIOENCODING"):
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+                stream.reconfigure(encoding="utf-8", errors=stream.errors, newline="\n")
 
 
 def origin_kind(origin: str) -> str:

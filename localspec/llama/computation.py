@@ -36,8 +36,8 @@ def compute(
         began = perf_counter()
         try:
             status, is_lost = compute_thread.run(run, model.thread)
-        except OSError as error:
-            end_at_fault(error)
+        except OSError as fault:
+            end_at_fault(fault)
             raise
         seconds = perf_counter() - began
     model.require_workers()

@@ -14,15 +14,6 @@ _LOST = {59, 64, 10053, 10054, 10057}
 _PAUSE_SECONDS = 0.01
 
 
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop for the server."""
-    if sys.platform != "win32":
-        return asyncio.new_event_loop()
-    loop = asyncio.ProactorEventLoop(_Proactor())
-    loop.set_exception_handler(_handle)
-    return loop
-
-
 def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if getattr(context.get("exception"), "winerror", None) not in _LOST:
         loop.default_exception_handler(context)
@@ -34,7 +25,7 @@ if sys.platform == "win32":
         """Accepts the next connection in place of one that is lost, until the port is closed."""
 
         def accept(self, listener: Any) -> Any:
-            return self._loop.create_task(self._next(listener))
+            return asyncio.ensure_future(self._next(listener))
 
         async def _next(self, listener: Any) -> Any:
             while True:
@@ -44,3 +35,12 @@ if sys.platform == "win32":
                     if listener.fileno() < 0:
                         raise
                     await asyncio.sleep(_PAUSE_SECONDS)
+
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        """Return a loop for the server."""
+        loop = asyncio.ProactorEventLoop(_Proactor())
+        loop.set_exception_handler(_handle)
+        return loop
+
+else:
+    new_event_loop = asyncio.new_event_loop

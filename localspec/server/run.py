@@ -127,11 +127,11 @@ def serve(
 
 
 def _run(server: uvicorn.Server, opened: socket.socket) -> None:
-    if sys.platform != "win32":
+    if sys.platform == "win32":
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(server.serve(sockets=[opened]))
+    else:
         server.run(sockets=[opened])
-        return
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(server.serve(sockets=[opened]))
 
 
 def _allow_handles() -> None:
