@@ -48,6 +48,10 @@ def _command() -> list[str]:
         words = shlex.split(named, posix=os.name != "nt")
     except ValueError as error:
         raise _failed(named, f"is no command line ({error})") from error
+    if words and os.name == "nt":
+        # Its shells need quotes where there are spaces, and find `code` as code.cmd.
+        words = [word.strip('"') for word in words]
+        words[0] = shutil.which(words[0]) or words[0]
     if words:
         return words
     usual = next((name for name in _USUAL if shutil.which(name)), None)

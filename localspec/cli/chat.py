@@ -1,7 +1,6 @@
 """`localspec chat`: talk with a model, in the terminal."""
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from localspec.cli.options import (
 )
 from localspec.cli.settings import on_command_line
 from localspec.errors import InvalidValueError
+from localspec.utils.shell import command_line
 
 if TYPE_CHECKING:
     from localspec_tui.archive import Archive
@@ -187,4 +187,4 @@ def _command() -> str:
     # Not as typed: `run` is another command where no terminal is.
     words: list[str] = click.get_current_context().meta[WORDS]
     arguments = [each for each in words if each != "--web"]
-    return shlex.join([sys.executable, "-m", "localspec", *arguments])
+    return command_line([sys.executable, "-m", "localspec", *arguments])

@@ -1,6 +1,5 @@
 """What `localspec demo` says: before it writes, before it starts, and at the end."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from localspec.cli.table import table_text
 from localspec.scaling.demo_pair import TYPES, DemoPair
 from localspec.scaling.demo_size import DemoSize
 from localspec.utils.format import format_bytes
+from localspec.utils.shell import command_line
 
 LOADING = "loading; the first time, localspec also measures what passes cost on this machine"
 # Percent of the processor.
@@ -161,13 +161,13 @@ def chat_command(size: str | None, type_name: str, threads: int | None) -> str:
     words += ["--type", type_name] if type_name != TYPES[0] else []
     # Without --size it also names the pair: the size is remembered per number of threads.
     words += [] if threads is None else ["--threads", str(threads)]
-    return shlex.join([*words, "--chat"])
+    return command_line([*words, "--chat"])
 
 
 def short_path(path: Path) -> str:
     """Return a path with ~ for the home folder."""
     home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+    return str("~" / path.relative_to(home)) if path.is_relative_to(home) else str(path)
 
 
 def _identity(result: DemoResult) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +23,11 @@ def fetch(models: Sequence[RemoteModel]) -> list[Path]:
 
 
 def quieten_hub() -> None:
-    """Keep huggingface_hub's warnings off the screen, unless the user chose its log level."""
+    """Keep huggingface_hub's warnings off the screen, unless the user chose its log level.
+
+    That there are no links on Windows without its developer mode is no news for every download.
+    """
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"huggingface_hub\.")
     logger = logging.getLogger("huggingface_hub")
     if logger.level == logging.WARNING:
         logger.setLevel(logging.ERROR)

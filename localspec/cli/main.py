@@ -19,6 +19,7 @@ from localspec.cli.output import (
     show_log_as_notes,
     write_note,
     write_to_stderr,
+    write_utf8_to_files,
 )
 from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundError
 from localspec.llama.lack_of_memory import is_said_in
@@ -157,6 +158,7 @@ def main() -> None:
     if "_LOCALSPEC_COMPLETE" in os.environ:
         # It registers localspec's way of splitting words with click.
         import_module("localspec.cli.shell_completion")
+    write_utf8_to_files()
     show_log_as_notes()
     with before_abort(_explain_abort):
         sys.exit(explaining_errors(lambda: localspec(prog_name="localspec", standalone_mode=False)))

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from localspec.cli.status_line import erase_status_line
 from localspec.errors import LocalspecError
+from localspec.utils.closed_pipe import is_closed_pipe
 from localspec.utils.format import one_line, without_controls
 
 # The style of tokens by kind of origin, in rich's words. It is readable without colour too: drafted
@@ -25,7 +26,6 @@ ORIGIN_STYLES = {
 }
 
 
-_ON_WINDOWS = os.name == "nt"
 _STYLE_CODES = re.compile(r"(\x1b\[[\d;]*m)")
 
 
@@ -46,7 +46,7 @@ class Output:
             raise LocalspecError("standard output is closed; open it, or send it to a file")
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal without Unicode shows `?` instead of ending the command.
-            sys.stdout.reconfigure(encoding=_file_encoding(sys.stdout), errors="replace")
+            sys.stdout.reconfigure(errors="replace")
         self._noted_loss = False
         self.color_off_because = colors_off_because(sys.stdout)
         self.color = color and not self.color_off_because
@@ -69,9 +69,9 @@ class Output:
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
-        except BrokenPipeError as error:
-            raise ReaderGone from error
         except OSError as error:
+            if is_closed_pipe(error):
+                raise ReaderGone from error
             abandon_stdout()
             raise LocalspecError(
                 f"standard output cannot be written: {error.strerror}; send it elsewhere"
@@ -121,15 +121,6 @@ class Output:
         )
 
 
-def _file_encoding(stream: TextIO) -> str | None:
-    """Return UTF-8 for a file or pipe on Windows, whose code page lacks most letters.
-
-    None keeps the encoding that the stream has.
-    """
-    chosen = stream.isatty() or os.environ.get("PYTHONIOENCODING")
-    return "utf-8" if _ON_WINDOWS and not chosen else None
-
-
 def _styled(text: str, style: str) -> str:
     """Return the text with a style's escape codes, which do not reach over line breaks.
 
@@ -150,6 +141,18 @@ def _for_terminal(text: str, *, styled: bool) -> str:
     return "".join(
         part if number % 2 else without_controls(part) for number, part in enumerate(parts)
     )
+
+
+def write_utf8_to_files() -> None:
+    """On Windows, write UTF-8 with LF where stdout and stderr are no console.
+
+    Python would write the system's code page there, which lacks most letters, and CR LF. The
+    variable PYTHONIOENCODING goes first.
+    """
+    if sys.platform == "win32" and not os.environ.get("PYTHONIOENCODING"):
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+                stream.reconfigure(encoding="utf-8", errors=stream.errors, newline="\n")
 
 
 def origin_kind(origin: str) -> str:

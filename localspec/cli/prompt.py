@@ -88,7 +88,7 @@ def _piped(argument: str | None) -> bytes:
 
 def _decoded(data: bytes) -> str:
     try:
-        # Editors on Windows begin files with a mark, and end lines with two characters.
+        # As in files: line feeds, and no byte order mark. PowerShell sends both.
         return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise InvalidValueError(

@@ -1,6 +1,5 @@
 """`localspec pull`: fetch a target and its drafter from the Hub, into its own cache."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from localspec.hub.cache_layout import free_space
 from localspec.hub.store import hub_cache
 from localspec.models.kinds import KINDS
 from localspec.utils.format import format_bytes
+from localspec.utils.shell import command_line
 
 
 @click.command()
@@ -127,4 +127,4 @@ def _member_record(member: Member) -> dict[str, Any]:
 def _next_command(name: str, wanted: str, members: Sequence[Member]) -> str:
     named = [each.name for each in members if each.role != "target" and wanted != AUTO]
     drafter = ["--draft", named[0]] if named else []
-    return f'{shlex.join(["localspec", "generate", "-m", name, *drafter])} "..."'
+    return f'{command_line(["localspec", "generate", "-m", name, *drafter])} "..."'

@@ -1,6 +1,5 @@
 """What `localspec pull --from` does: links models that another tool has on this disk."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from localspec.imports.links import link
 from localspec.imports.sources import collections_of, source_folders
 from localspec.models.other_tools import OtherModel, other_models, wanted_models
 from localspec.utils.format import format_bytes, one_line
+from localspec.utils.shell import command_line
 
 
 def pull_others(
@@ -72,7 +72,7 @@ def _conclude(output: Output, models: Sequence[OtherModel], *, dry_run: bool) ->
     output.note(f"{number} ({size}) {verb}, nothing copied; the files stay where they are")
     target = next((each for each in models if not each.is_drafter), None)
     if target and not dry_run:
-        command = shlex.join(["localspec", "generate", "-m", target.name])
+        command = command_line(["localspec", "generate", "-m", target.name])
         output.note(f'next: {command} "..."')
 
 

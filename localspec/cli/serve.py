@@ -1,7 +1,6 @@
 """`localspec serve`: a server on this machine."""
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from localspec.server.client_setup import CLIENTS
 from localspec.server.client_setup import setup as settings_of_client
 from localspec.server.log import show_log
 from localspec.server.supervisor import supervise
+from localspec.utils.shell import command_line
 from localspec.utils.text_file import read_text_file
 
 _HOST, _PORT = "127.0.0.1", 8080
@@ -200,4 +200,4 @@ def _command(asked: str | None, alias: tuple[str, ...], address: Address) -> str
     words += ["--alias", alias[0]] if alias else []
     words += ["--host", address.host] if address.host != _HOST else []
     words += ["--port", str(address.port)] if address.port != _PORT else []
-    return shlex.join(words)
+    return command_line(words)

@@ -1,6 +1,5 @@
 """`localspec trim`: a head with fewer tokens, what it saves and what acceptance that costs."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from localspec.engine.engine import Engine, load
 from localspec.engine.prompt import Prompt
 from localspec.errors import InvalidValueError
 from localspec.models.locate import locate
+from localspec.utils.shell import command_line
 
 CHATS = "chats"
 
@@ -111,7 +111,7 @@ def trim_command(
             output.note(line)
         output.data(f"{done.path}\n")
     command = ["localspec", "generate", "-m", target, "--draft", str(done.path)]
-    output.note(f"next: {shlex.join(command)}")
+    output.note(f"next: {command_line(command)}")
 
 
 def _counts(

@@ -7,6 +7,7 @@ tensor d2t says which token each remaining row is for. The target still decides 
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,17 @@ def trim(
     return found
 
 
+def trim_in_place(path: Path, target: Target, counts: NDArray[np.int64]) -> None:
+    """Trim a head in its own file, to the default number of tokens; nothing is added about it."""
+    trimmed = path.with_name(f"{path.name}.trimmed")
+    try:
+        _write_trimmed(trimmed, path, target, counts)
+        # Windows replaces no file that is mapped; the head is gone by now.
+        os.replace(trimmed, path)
+    finally:
+        trimmed.unlink(missing_ok=True)
+
+
 def default_tokens(head: DraftHead, needed: Collection[int]) -> int:
     """How many tokens are kept where nobody says."""
     kept = min(_MOST_BY_DEFAULT, len(head.ids) // _SHARE_BY_DEFAULT)
@@ -192,6 +204,12 @@ def _write(head: DraftHead, rows: NDArray[np.intp], path: Path, recipe: str) -> 
         write_gguf(part, head.header.architecture, {**head.header.metadata, **about}, tensors)
         target = head.target
         require_fitting(part, read_header(part), target.path, target.header)
+
+
+def _write_trimmed(out: Path, path: Path, target: Target, counts: NDArray[np.int64]) -> None:
+    head, needed = DraftHead(path, target), needed_tokens(target, ())
+    tensors = [*head.with_rows(chosen_rows(head, counts, needed, default_tokens(head, needed)))]
+    write_gguf(out, head.header.architecture, head.header.metadata, tensors)
 
 
 def _some_rows(

@@ -48,7 +48,8 @@ class Probe:
         if ended.exit_code < 0:
             failure = f"it was ended by signal {-ended.exit_code}{last_error}"
             return ProbeResult(facts, failure, crashed=True)
-        return ProbeResult(facts, f"it ended with {ended.exit_code}{last_error}")
+        failure = f"it ended with {ended.exit_code}{last_error}"
+        return ProbeResult(facts, failure, crashed=ended.crashed)
 
     def __enter__(self) -> "Probe":
         return self

@@ -60,10 +60,10 @@ class Transfer:
         cached = self._cached
         if not cached.is_complete:
             with cached.locked(self._wait):
-                new_blob = not cached.has_blob
-                if new_blob:
-                    self._fetch()
-                if not cached.is_complete:
+                if not cached.is_complete:  # another process may have fetched it meanwhile
+                    new_blob = not cached.has_blob
+                    if new_blob:
+                        self._fetch()
                     cached.link(new_blob)
         self._report("done", cached.file.size)
 

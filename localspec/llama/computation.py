@@ -9,6 +9,7 @@ import llama_cpp
 from localspec.errors import DeviceError, LocalspecError
 from localspec.llama import compute_thread, library, wait_policy
 from localspec.llama.model import Model
+from localspec.utils.native_fault import end_at_fault
 
 # The library's status where a device has failed.
 _FAILED = -3
@@ -33,7 +34,11 @@ def compute(
     model.clear_log()
     with wait_policy.of_process().during(kind, threads):
         began = perf_counter()
-        status, is_lost = compute_thread.run(run, model.thread)
+        try:
+            status, is_lost = compute_thread.run(run, model.thread)
+        except OSError as fault:
+            end_at_fault(fault)
+            raise
         seconds = perf_counter() - began
     model.require_workers()
     if status == 0 and not is_lost:

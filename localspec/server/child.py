@@ -240,7 +240,8 @@ class ServerChild(Closing):
 def _copy(line: bytes) -> None:
     """Write a line of the child on standard error, if there is one."""
     with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(line.decode("utf-8", "replace"))
+        # Windows adds a CR to each LF, and so would this process, once more.
+        sys.stderr.write(line.decode("utf-8", "replace").replace("\r\n", "\n"))
         sys.stderr.flush()
 
 
@@ -287,7 +288,7 @@ def main() -> None:
     os.dup2(2, 1)
     _take_interrupts()
     job, memory_faults = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     try:
         sys.exit(job.do(report, memory_faults))
     finally:

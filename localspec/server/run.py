@@ -20,6 +20,7 @@ from localspec.server.address import LOOPBACK, Address
 from localspec.server.app import make_app
 from localspec.server.child import INTERRUPTED
 from localspec.server.connection import Connection
+from localspec.server.event_loop import new_event_loop
 from localspec.server.guard import MOST_HEADER_BYTES, Guard
 from localspec.server.loading import LoadingApp
 from localspec.server.service import Service
@@ -117,12 +118,20 @@ def serve(
 
     server = _Server(config, app, work, ready, signalled)
     try:
-        server.run(sockets=[opened])
+        _run(server, opened)
     finally:
         if server.service:
             server.service.close()
     if server.failure:
         raise server.failure
+
+
+def _run(server: uvicorn.Server, opened: socket.socket) -> None:
+    if sys.platform == "win32":
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(server.serve(sockets=[opened]))
+    else:
+        server.run(sockets=[opened])
 
 
 def _allow_handles() -> None:

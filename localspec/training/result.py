@@ -9,13 +9,7 @@ from threading import Event
 from localspec.conversion.convert import new_file
 from localspec.conversion.target import Target
 from localspec.conversion.token_counts import Counts
-from localspec.conversion.trim import (
-    TRIMMABLE,
-    DraftHead,
-    chosen_rows,
-    default_tokens,
-    needed_tokens,
-)
+from localspec.conversion.trim import TRIMMABLE, trim_in_place
 from localspec.distillation.last_trial import DEPTH, TEMPERATURES, TOKENS, Trial, try_drafter
 from localspec.engine.engine import Engine
 from localspec.errors import InvalidValueError, LocalspecError
@@ -24,7 +18,6 @@ from localspec.gguf.files import ModelFiles
 from localspec.gguf.fingerprint import fingerprint
 from localspec.gguf.heads import kind_of
 from localspec.gguf.reader import display_name, read_header
-from localspec.gguf.writer import write_gguf
 from localspec.models.speed_up import bytes_read, step_costs
 from localspec.models.trained_drafters import default_folder
 from localspec.training.drafter_kind import TrainedDrafter
@@ -91,20 +84,7 @@ def export(
     with new_file(path, size) as part:
         drafter.export(part, about)
         if target.n_vocab >= LARGE_VOCABULARY and kind_of(read_header(part)) in TRIMMABLE:
-            _trim(part, target, counts())
-
-
-def _trim(path: Path, target: Target, counts: Counts) -> None:
-    """Give a head an output matrix with the rows of frequent tokens alone (FR-Spec)."""
-    head, needed = DraftHead(path, target), needed_tokens(target, ())
-    rows = chosen_rows(head, counts, needed, default_tokens(head, needed))
-    trimmed = path.with_name(f"{path.name}.trimmed")
-    try:
-        tensors = [*head.with_rows(rows)]
-        write_gguf(trimmed, head.header.architecture, head.header.metadata, tensors)
-        os.replace(trimmed, path)
-    finally:
-        trimmed.unlink(missing_ok=True)
+            trim_in_place(part, target, counts())
 
 
 @dataclass(frozen=True, slots=True)

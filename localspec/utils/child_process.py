@@ -20,6 +20,7 @@ from time import monotonic
 from localspec.errors import LocalspecError
 from localspec.utils.closing import Closing
 from localspec.utils.format import printable, without_folder
+from localspec.utils.native_fault import end_at_fault
 from localspec.utils.progress import report_progress
 
 # Seconds between two reports of progress; a watcher ends the waiting by what it raises then.
@@ -167,16 +168,31 @@ def exit_code_of(work: Callable[[], object]) -> int:
 
 
 def end_with_parent() -> None:
-    """End this process when its standard input ends, which its parent holds open."""
-    os.read(0, 1)
-    os._exit(1)
+    """Let this process end when its standard input ends, which its parent holds open.
+
+    A thread waits for that, and standard input is empty from now on: on Windows, libraries that
+    look at it while they are loaded, as numpy's do, would wait for the thread.
+    """
+    lifeline = os.dup(0)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+
+    def wait() -> None:
+        os.read(lifeline, 1)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def main() -> None:
     """In the child: run the module that is named first, with the arguments that follow."""
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except OSError as error:
+        end_at_fault(error)
+        raise
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ def read_text(file: Path) -> str:
     Raises InvalidValueError for a file that cannot be read.
     """
     try:
-        return read_regular(file, _MOST_BYTES).decode()
+        # Some editors, and PowerShell, write a byte order mark.
+        return read_regular(file, _MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         return ""
     except (OSError, ValueError) as error:

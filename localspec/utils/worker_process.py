@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from localspec.utils.child_process import python_environment, python_module
+from localspec.utils.closed_pipe import closed_pipe_ignored
 from localspec.utils.format import format_bytes
 
 # Seconds between two looks at what a worker uses.
@@ -97,7 +98,7 @@ class WorkerProcess:
             return
         watch.requests.put(None)
         process.kill()
-        with suppress(BrokenPipeError), process:  # waits for its end
+        with closed_pipe_ignored(), process:  # waits for its end
             pass
 
 
@@ -157,7 +158,7 @@ def _exchange(process: subprocess.Popen[bytes], line: bytes) -> bytes:
     """Return the line that answers a line; an empty one if the process ended instead."""
     assert process.stdin
     assert process.stdout
-    with suppress(BrokenPipeError):
+    with closed_pipe_ignored():
         process.stdin.write(line)
         process.stdin.flush()
     answer = process.stdout.readline()

@@ -16,13 +16,12 @@ from fakes.generate_runs import (
     with_model,
 )
 
-from localspec.cli import output as output_module
-from localspec.cli.output import Output
+from localspec.cli.output import Output, write_utf8_to_files
+from localspec.cli.prompt import read_prompt
 
 pytestmark = pytest.mark.usefixtures("bare_environment")
 
 
-@posix
 @pytest.mark.parametrize("options", [(), ("--stream", "--json")])
 def test_a_reader_that_has_enough_ends_it_quietly(options: tuple[str, ...]) -> None:
     """`| head -c 10`."""
@@ -96,6 +95,13 @@ def test_standard_input_closed(generate: Run) -> None:
     assert done.out == generate("def f(", "-n", "5", "--seed", "3").out
 
 
+def test_a_prompt_from_powershell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a byte order mark, and CR LF."""
+    piped = io.BytesIO("\ufeffone\r\ntwo\r\n".encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(piped))
+    assert read_prompt("three") == "one\ntwo\nthree"
+
+
 def test_an_output_that_knows_no_unicode(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,18 +118,14 @@ def test_an_output_that_knows_no_unicode(
     assert line == f"localspec: {said}"
 
 
-@pytest.mark.parametrize(
-    ("windows", "chosen", "written"),
-    [(True, "", "é 日"), (True, "cp1252", "é ?"), (False, "", "é ?")],
-)
-def test_a_file_is_utf8_on_windows_too(
-    monkeypatch: pytest.MonkeyPatch, windows: bool, chosen: str, written: str
+@pytest.mark.parametrize(("asked_for", "expected"), [("", "中\n".encode()), ("cp1252", b"?\r\n")])
+def test_files_are_utf_8_on_windows_too(
+    monkeypatch: pytest.MonkeyPatch, asked_for: str, expected: bytes
 ) -> None:
-    """Its code page would lack most letters of the world."""
-    monkeypatch.setattr(output_module, "_ON_WINDOWS", windows)
-    monkeypatch.setenv("PYTHONIOENCODING", chosen)
-    file = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(file, "cp1252", newline="\n"))
-    Output().data("é 日")
-    encoding = "utf-8" if windows and not chosen else "cp1252"
-    assert file.getvalue().decode(encoding) == written
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "cp1252", newline="\r\n"))
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("PYTHONIOENCODING", asked_for)
+    write_utf8_to_files()
+    Output().data("中\n")
+    assert written.getvalue() == expected

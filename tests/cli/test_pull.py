@@ -1,12 +1,14 @@
 """`localspec pull` at the terminal, from a Hub on this machine."""
 
 import json
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,7 @@ from fakes.hub_repo import Repo
 from fakes.pycode import PYCODE
 from fakes.terminal import on_terminal
 
+from localspec.cli.fetch import quieten_hub
 from localspec.cli.pull_output import ProgressLines
 from localspec.hub.download import FileProgress
 from localspec.hub.transfer import TransferState
@@ -86,7 +89,7 @@ class Shell:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
         ) as process:
             try:
                 yield process
@@ -462,3 +465,14 @@ def test_bars_on_a_terminal(shell: Shell) -> None:
     assert re.search(r"all .*10\.6/10\.6 MB", shown)
     dumb = pulled_on_terminal(shell, "alone", TERM="dumb")
     assert "alone-Q4_0.gguf: fetching" in dumb and "\x1b" not in dumb
+
+
+def test_warnings_of_huggingface_hub_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has one about links for every download on Windows without its developer mode."""
+    monkeypatch.setattr(logging.getLogger("huggingface_hub"), "level", logging.ERROR)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        quieten_hub()
+        for module in ("huggingface_hub.file_download", "another"):
+            warnings.warn_explicit(module, UserWarning, "file.py", 1, module=module)
+    assert [str(each.message) for each in shown] == ["another"]

@@ -1,5 +1,6 @@
 """A trimmed head drafts what the whole head drafts, among the tokens that are left."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ from fakes.tiny import N_VOCAB, TURNS
 
 from localspec.conversion.target import Target
 from localspec.conversion.token_counts import count_ids, count_texts, texts_in
-from localspec.conversion.trim import DraftHead, default_tokens, needed_tokens, trim
+from localspec.conversion.trim import DraftHead, default_tokens, needed_tokens, trim, trim_in_place
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.gguf.reader import read_header
 
+MAPS = Path("/proc/self/maps")
 TEXT = [1, 259, 30, 266, 271, 90, 275, 40, 262, 3, 270, 261]
 OPTIONS = {"threads": 1, "context": 128, "gpu_layers": 0}
 
@@ -147,6 +149,23 @@ def test_the_head_itself_is_never_replaced(tmp_path: Path, target: Target) -> No
     with pytest.raises(InvalidValueError, match="exists and is another file"):
         trim(DraftHead(path, target), counts_of(), {1}, 20, other)
     assert other.read_bytes() == b"mine"
+
+
+def test_in_its_own_file(tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_head(tmp_path / "head.gguf", SHAPES["whole vocabulary"])
+    move = os.replace
+
+    def replace(new: Path, old: Path) -> None:
+        # Windows would refuse it.
+        assert not MAPS.exists() or str(old) not in MAPS.read_text()
+        move(new, old)
+
+    monkeypatch.setattr(os, "replace", replace)
+    trim_in_place(path, target, counts_of(259, 266, 275))
+    assert [*tmp_path.iterdir()] == [path]
+    kept = {*DraftHead(path, target).ids.tolist()}
+    assert len(kept) == N_VOCAB // 4
+    assert kept >= {259, 266, 275}
 
 
 def test_no_room(tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

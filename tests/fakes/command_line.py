@@ -48,7 +48,7 @@ def localspec(*arguments: str, stdin: str = "", **environment: str) -> Done:
         env={**os.environ, **environment},
         input=stdin,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)

@@ -76,7 +76,7 @@ class Child:
             env=self.environment | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
         ) as process:
             try:
                 yield process

@@ -19,7 +19,7 @@ def make_known() -> None:
     """Name the pair in the user's models.toml, so that `auto` finds its drafter."""
     registry.user_file().parent.mkdir(parents=True, exist_ok=True)
     registry.user_file().write_text(
-        f'[pairs.pycode]\ntarget = "{PYCODE.target}"\ndrafter = "{PYCODE.drafter}"\n'
+        f"[pairs.pycode]\ntarget = '{PYCODE.target}'\ndrafter = '{PYCODE.drafter}'\n"
         'prompt = "raw"\n',
         encoding="utf-8",
     )

@@ -4,17 +4,18 @@ import ctypes
 
 import gguf
 import pytest
-from llama_cpp import _ggml
 
 from localspec.gguf import types
 from localspec.gguf.types import SCALARS, TENSOR_TYPES
+from localspec.llama.library import symbol
 
 
 @pytest.mark.parametrize("number", TENSOR_TYPES)
 def test_tensor_types_are_those_of_the_library(number: int) -> None:
-    library = _ggml.libggml
-    name, elements, size = library.ggml_type_name, library.ggml_blck_size, library.ggml_type_size
-    name.restype, elements.restype, size.restype = ctypes.c_char_p, ctypes.c_int64, ctypes.c_size_t
+    number_type = ctypes.c_int
+    name = symbol("ggml_type_name", ctypes.c_char_p, number_type)
+    elements = symbol("ggml_blck_size", ctypes.c_int64, number_type)
+    size = symbol("ggml_type_size", ctypes.c_size_t, number_type)
     expected = TENSOR_TYPES[number]
     assert name(number).decode().upper() == expected.name.upper()
     assert (elements(number), size(number)) == (expected.elements, expected.size)

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,11 @@ FETCH_BY_HUGGINGFACE = """
 import sys
 from huggingface_hub import hf_hub_download
 print(hf_hub_download(sys.argv[1], sys.argv[2]))
+"""
+# As on Windows without its developer mode.
+NO_LINKS = """
+from localspec.hub import cache_layout
+cache_layout.are_symlinks_supported = lambda folder: False
 """
 LOG_EVERYTHING = """
 import logging
@@ -171,9 +177,11 @@ def test_a_wrong_hash_is_not_left_behind(hub: Hub, tmp_path: Path) -> None:
     assert bytes_on_disk(look_up(SNAKE)) == 0 and store.find(SNAKE) is None
 
 
-def test_two_at_once_fetch_it_once(hub: Hub, child: Child) -> None:
+@pytest.mark.parametrize("before", ["", NO_LINKS], ids=["links", "no links"])
+def test_two_at_once_fetch_it_once(hub: Hub, child: Child, before: str) -> None:
     hub.faults.bytes_per_second = 10e6
-    with child.running(SNAKE.id) as one, child.running(SNAKE.id) as other:
+    running = partial(child.running, SNAKE.id, before=before)
+    with running() as one, running() as other:
         outs = {process.communicate()[0] for process in (one, other)}
         assert (one.returncode, other.returncode) == (0, 0)
     (path,) = {Path(out.strip()) for out in outs}

@@ -56,6 +56,28 @@ def test_scoring_a_draft_gives_the_rows_of_decoding_one_by_one(
         plain.truncate(10)
 
 
+class EndedError(BaseException):
+    """Stands for the end of the process."""
+
+
+def test_a_fault_that_ctypes_has_caught_ends_the_process(
+    target_model: Model, make_context: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on systems where ctypes catches none: what the library holds is damaged."""
+
+    def fault(*_: object) -> int:
+        raise OSError("exception: access violation reading 0x0000000000000000")
+
+    def end(code: int) -> None:
+        raise EndedError(code)
+
+    context = make_context(target_model)
+    monkeypatch.setattr(llama_cpp, "llama_decode", fault)
+    monkeypatch.setattr("os._exit", end)
+    with pytest.raises(EndedError, match="3"):
+        context.extend(TEXT)
+
+
 @pytest.mark.parametrize("accepted", range(5))
 def test_commit_keeps_the_accepted_part_only(
     target_model: Model, make_context: Make, accepted: int

@@ -235,6 +235,13 @@ def test_what_is_printed_at_the_start_of_a_process_is_no_report(runs: Path) -> N
     assert errors.count("from a site") == 2
 
 
+def test_a_line_of_its_log_ends_once(runs: Path) -> None:
+    """Windows ends it with CR LF."""
+    with supervising(f"Faulty(Path({str(runs)!r}), ready=9, written='said\\r\\n')") as process:
+        assert process.stderr
+        assert b"said\n" in process.stderr.buffer.read()
+
+
 def server_of(served: Served) -> psutil.Process:
     """The process that holds the model."""
     (child,) = [

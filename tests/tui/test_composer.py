@@ -4,6 +4,7 @@ import asyncio
 import os
 import shlex
 import stat
+import sys
 import tempfile
 from pathlib import Path
 
@@ -330,6 +331,22 @@ def test_a_text_that_cannot_be_written_for_the_editor_is_kept(
     text, problem = editor.edit("text")
     assert text == "text"
     assert problem and "No such file" in problem and "\n" not in problem
+
+
+def test_an_editor_in_a_folder_with_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "my editor.py"
+    script.write_text("import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('new')")
+    monkeypatch.setenv("VISUAL", f'"{sys.executable}" "{script}"')
+    assert editor.edit("old") == ("new", None)
+
+
+@pytest.mark.skipif(os.name != "nt", reason="there are no batch files")
+def test_an_editor_that_is_a_batch_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my-editor.cmd").write_text("@echo new> %2")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("EDITOR", "my-editor --wait")
+    monkeypatch.delenv("VISUAL", raising=False)
+    assert editor.edit("old") == ("new", None)
 
 
 @pytest.mark.parametrize(

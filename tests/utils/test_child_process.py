@@ -39,6 +39,11 @@ def test_it_runs_a_module_with_arguments_on_the_same_path(program: Write) -> Non
     )
 
 
+def test_its_standard_input_is_empty(program: Write) -> None:
+    program("import os; print(os.read(0, 1))")
+    assert ended().output == "b''\n"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no signals")
 @pytest.mark.parametrize(
     ("code", "exit_code", "crashed", "reason"),
@@ -61,6 +66,13 @@ def test_how_it_ends(program: Write, code: str, exit_code: int, crashed: bool, r
     program(code)
     found = ended()
     assert (found.exit_code, found.crashed, found.reason) == (exit_code, crashed, reason)
+
+
+def test_a_fault_that_ctypes_has_caught_is_a_crash(program: Write) -> None:
+    program("raise OSError('exception: access violation reading 0x0000000000000000')")
+    found = ended()
+    assert (found.exit_code, found.crashed) == (3, os.name == "nt")
+    assert found.errors == "exception: access violation reading 0x0000000000000000\n"
 
 
 def test_a_time_limit_keeps_what_was_written(program: Write, tmp_path: Path) -> None:

@@ -60,4 +60,4 @@ def test_a_program_that_is_not_there_says_so() -> None:
         with ChildProgram(["/nowhere/program"], log=log) as running:
             wait_for(lambda: running.has_ended)
         log.seek(0)
-        assert log.read() == b"/nowhere/program: No such file or directory\n"
+        assert log.read().startswith(b"/nowhere/program: ")
