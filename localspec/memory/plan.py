@@ -5,6 +5,7 @@ target, for another GPU; where a GPU is short, a part of the context that nobody
 leaves a GPU is several times as slow; the drafter's place on a GPU; a drafter that nobody asked
 for, or, of a drafter that the user asked for, the precision of its cache; the target's place on the
 devices, first of experts, then of layers; then more of the context. What the user named stays.
+Where experts are on the processor beside a GPU, prompts are read in wider passes if there is room.
 Where main memory is short, nothing is moved into it; GPUs that compute in it (those in processors,
 Apple's) share what is free there.
 Weights count in full although they are mapped from their file: llama.cpp repacks most of them,
@@ -46,6 +47,7 @@ def best_plan(request: MemoryRequest, free: FreeMemory | None = None) -> MemoryP
         snapshots=request.snapshots,
         placement=request.placement,
         drafter_placement=request.drafter_placement,
+        ubatch=request.ubatch,
     )
     with closing(Search(request, free)) as search:
         return search.plan(requested)
