@@ -25,6 +25,7 @@ from localspec.engine.engine import load
 from localspec.engine.recipe import Recipe
 from localspec.errors import ExactnessError, InvalidValueError
 from localspec.gguf.check import check_generative
+from localspec.llama.context_params import CHUNK
 from localspec.models.locate import locate
 from localspec.utils.bounded_file import MOST_TEXT_BYTES, read_stream
 
@@ -89,6 +90,8 @@ def audit_command(
         flash_attention=recipe.flash_attention,
         reproducible=recipe.reproducible,
         kv_type=recipe.kv_type,
+        # Texts of records that do not tell were computed with the usual number.
+        ubatch=recipe.ubatch or CHUNK,
         **options,
     ) as engine:
         recipe.require_same_gpus(engine.slot.loaded.runtime.placement)

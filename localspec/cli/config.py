@@ -40,8 +40,8 @@ def config(*, action: str | None, name: str | None, value: str | None, as_json: 
     localspec config unset threads   removes it there
 
     \b
-    SETTING is model, draft, ctx, threads, kv_type, draft_kv_type, flash_attn, or one that says
-    where models run: gpu_layers, rpc, device, split_mode, tensor_split, cpu_moe, draft_device,
+    SETTING is model, draft, ctx, threads, ubatch, kv_type, draft_kv_type, flash_attn, or one that
+    says where models run: gpu_layers, rpc, device, split_mode, tensor_split, cpu_moe, draft_device,
     draft_gpu_layers.
     """
     output = Output()

@@ -114,6 +114,13 @@ drafter_place_options = (
         help="Layers of draft models and heads on that device. [default: all]",
     ),
 )
+ubatch_option = click.option(
+    "--ubatch",
+    metavar="N",
+    type=int,
+    help="Tokens of a prompt that the target reads in one pass. [default: 512; 2048 where experts "
+    "are on the processor beside a GPU, if there is room]",
+)
 kv_type_option = click.option(
     "--kv-type",
     **_KV_TYPE,
@@ -220,6 +227,7 @@ _RUNTIME = (
     "drafter_kv_type",
     "flash_attention",
     "reproducible",
+    "ubatch",
 )
 
 
@@ -263,6 +271,7 @@ def running_options(command: Command) -> Command:
             "the cost is shown.",
         ),
         threads_option,
+        ubatch_option,
     )(command)
 
 

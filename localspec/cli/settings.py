@@ -84,6 +84,7 @@ SETTINGS = {
         Setting("draft", "auto"),
         Setting("ctx", "the model's, at most 8192", 2, parameter="context"),
         Setting("threads", "by model size, at most one per fast core", 1),
+        Setting("ubatch", "512, or 2048 for experts beside a GPU", 64),
         Setting("gpu_layers", "all", -1),
         Setting("rpc", "no other machine"),
         Setting("device", "all GPUs"),

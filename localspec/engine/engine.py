@@ -289,6 +289,7 @@ def load(
     cpu_moe: int = 0,
     draft_device: Sequence[str] | None = None,
     draft_gpu_layers: int | None = None,
+    ubatch: int | None = None,
     remember: bool = False,
     copy_from: str | Path | Sequence[str | Path] = (),
     copied_texts: str | Sequence[str] = (),
@@ -327,6 +328,7 @@ def load(
         cpu_moe=cpu_moe,
         draft_device=draft_device,
         draft_gpu_layers=draft_gpu_layers,
+        ubatch=ubatch,
     )
     require("texts", texts, 1, 1024)
     further = [copied_texts] if isinstance(copied_texts, str) else copied_texts

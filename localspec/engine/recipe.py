@@ -8,6 +8,7 @@ from typing import Any
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
 from localspec.llama import unfit_gpus
+from localspec.llama.context_params import CHUNK
 from localspec.llama.devices import usual_gpus
 from localspec.llama.placement import Placement, is_address
 from localspec.loading.config import RuntimeConfig
@@ -27,7 +28,8 @@ class Recipe:
     pass. decode_rows: those of the decode that each pass was in, with the rows of other texts.
     shared_cache: whether the cache had room for other texts. cache_tokens: how many tokens it had
     room for in all, None in a record that does not tell. reproducible, flash_attention,
-    kv_type: as in RuntimeConfig. fingerprint: the fingerprint of the target's file. versions: the
+    kv_type: as in RuntimeConfig. ubatch: the most rows that were computed at once, None in a record
+    that does not tell. fingerprint: the fingerprint of the target's file. versions: the
     versions of the software that computed the text. gpus: those that the target was on, none if it
     was on the processor. placement: the options of `load` that put the target there. Both are None
     in a record that does not tell; so is `placement` where workers, whose addresses are not
@@ -52,6 +54,7 @@ class Recipe:
     cache_tokens: int | None = None
     gpus: list[str] | None = None
     placement: dict[str, Any] | None = None
+    ubatch: int | None = None
 
     @classmethod
     def of(
@@ -90,6 +93,7 @@ class Recipe:
             kv_type=runtime.kv_type,
             gpus=gpus(runtime.placement),
             placement=_options(runtime.placement),
+            ubatch=runtime.ubatch or CHUNK,
         )
 
     @classmethod

@@ -100,13 +100,18 @@ class ScheduledText:
         assert request.scores is not None
         return request.scores
 
-    def chunk(self) -> int:
-        """How many tokens of a prompt its next pass should read."""
+    def chunk(self, alone: int | None = None) -> int:
+        """How many tokens of a prompt its next pass should read.
+
+        alone: how many while no other text is written; None: as many as do not take long.
+        """
         if self._scheduler.has_one_text:
             return 2**31
         self.rows.offer.reading = True
         has_company = self._scheduler.has_company(self)
-        return _CHUNK_BESIDE if has_company else self._scheduler.quick_chunk()
+        if has_company:
+            return _CHUNK_BESIDE
+        return alone or self._scheduler.quick_chunk()
 
     def left_within(self, seconds: float) -> bool:
         """Whether the last step of this text ended so many seconds ago or less."""

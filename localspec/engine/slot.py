@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from weakref import ref
 
 from localspec.control.explanation import Explain
@@ -128,7 +129,8 @@ class Slot:
             target.model.ends_generation,
             quick_first_token=True,
             clock=self.scheduled.clock,
-            chunk=self.scheduled.chunk,
+            # What was chosen for how a place copies weights costs as much for fewer rows.
+            chunk=partial(self.scheduled.chunk, target.context.ubatch),
         )
         generation = Generation(
             loop,

@@ -33,7 +33,7 @@ class Context:
     window keep the whole text; else their cells are used again behind the window, in an order that
     depends on which drafts were rejected, and attention adds in the order of the cells. snapshots:
     how many tokens of a pass a recurrent model can roll back without a checkpoint, if the library
-    supports that.
+    supports that. ubatch: the most rows that are computed at once; None: the usual number.
 
     n_cells: the most tokens of one text, padding of a pass included. rollback: how texts can be cut
     back. splits_unequal: whether the library computes passes of different numbers of rows one after
@@ -65,19 +65,19 @@ class Context:
         kv_type: int = llama_cpp.GGML_TYPE_F16,
         swa_full: bool = False,
         snapshots: int = 0,
+        ubatch: int | None = None,
     ) -> None:
-        self.model = model
-        self.snapshots = snapshots
+        self.model, self.snapshots = model, snapshots
         self.n_vocab = model.n_vocab
         self.rollback = Rollback.PARTIAL
-        self.n_cells = n_ctx
-        self.texts = texts
-        self.branches = branches
+        self.n_cells, self.texts, self.branches = n_ctx, texts, branches
         self.head_contexts: list[Context] = []
         self.has_failed, self.failures, self.renewals = False, 0, 0
         self._n_ctx = n_ctx
         self._options: dict[str, Any] = {"threads": threads, "flash_attention": flash_attention}
-        self._options |= {"kv_type": kv_type, "swa_full": swa_full, "snapshots": snapshots}
+        self._options |= {"kv_type": kv_type, "swa_full": swa_full}
+        self._options |= {"snapshots": snapshots, "ubatch": ubatch}
+        self.ubatch, self.chunk = ubatch, ubatch or self.chunk
         self.sequences: list[KVSequence] = []
         self._handle: Any = self.new_handle(texts)
         self._set_up()

@@ -9,9 +9,11 @@ from localspec.llama import lack_of_memory, library
 from localspec.llama.model import Model
 from localspec.speculation.draft import MAX_DEPTH
 
-# Prompt tokens per pass: few enough that a generation can be cancelled quickly. It is the most rows
-# of a decode too.
+# The usual number of prompt tokens per pass: few enough that a generation can be cancelled quickly.
+# It is the most rows of a decode too.
 CHUNK = 512
+# With fewer, the pass of a draft would be computed in parts; with more, buffers take gigabytes.
+LEAST_CHUNK, MOST_CHUNK = 64, 8192
 # A decode has at most as many rows as the context has cells; trials at load have several.
 _LEAST_CELLS = 64
 # Attention is computed over a multiple of so many cells: the least that all cells in use fit in.
@@ -30,11 +32,12 @@ def context_params(
     snapshots: int = 0,
     texts: int = 1,
     branches: int = 0,
+    ubatch: int | None = None,
 ) -> Any:
     """The library's parameters for a context; the arguments are those of Context."""
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = max(n_ctx, _LEAST_CELLS) * texts
-    params.n_batch = params.n_ubatch = CHUNK
+    params.n_batch = params.n_ubatch = ubatch or CHUNK
     params.n_seq_max = texts + branches
     # Rows that belong to several sequence ids, as in a tree, need one cache for all texts.
     params.kv_unified = True

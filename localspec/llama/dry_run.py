@@ -71,6 +71,7 @@ class DryModel(Closing):
         snapshots: int = 0,
         texts: int = 1,
         branches: int = 0,
+        ubatch: int | None = None,
     ) -> ContextMemory | None:
         """Return what such a context takes, with arguments as in Context; None if there is none."""
         if not self._handle:
@@ -84,6 +85,7 @@ class DryModel(Closing):
             snapshots=snapshots,
             texts=texts,
             branches=branches,
+            ubatch=ubatch,
         )
         if self._mtp:
             params.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP

@@ -14,6 +14,7 @@ from localspec.control.cost_profile import CostProfile, DrafterSeconds
 from localspec.control.pass_costs import WIDEST, PassCosts
 from localspec.control.width_changes import PARTS, UNSETTLED
 from localspec.llama.batch_invariance import seconds_of_pass
+from localspec.llama.context_params import CHUNK
 from localspec.llama.devices import computes_on_gpu
 from localspec.llama.rollback import SNAPSHOTS, Rollback
 from localspec.llama.sequence import KVSequence
@@ -194,7 +195,8 @@ def _file(
     # compiling kernels with them.
     places = runtime.placement, runtime.drafter_placement or runtime.placement
     settled = ["settled", 3] if any(map(computes_on_gpu, places)) else []
-    return cache_file("costs", [files, *ways, snapshots, machine, asdict(runtime), build, *settled])
+    options = asdict(replace(runtime, ubatch=runtime.ubatch or CHUNK))
+    return cache_file("costs", [files, *ways, snapshots, machine, options, build, *settled])
 
 
 def _of_target(context: KVSequence) -> CostProfile:

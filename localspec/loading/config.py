@@ -12,6 +12,7 @@ from localspec.gguf.heads import MTP, Head
 from localspec.gguf.reader import Header
 from localspec.llama.block_context import BlockContext
 from localspec.llama.context import single_sequence
+from localspec.llama.context_params import CHUNK, LEAST_CHUNK, MOST_CHUNK
 from localspec.llama.devices import usual_gpus
 from localspec.llama.head_context import HeadContext
 from localspec.llama.model import Model
@@ -27,6 +28,7 @@ _BOUNDS = (
     ("context", 2, 2**31 - 1),
     ("threads", 1, MOST_THREADS),
     ("most_threads", 1, MOST_THREADS),
+    ("ubatch", LEAST_CHUNK, MOST_CHUNK),
 )
 _BYTES_PER_THREAD = 16 * 2**20
 
@@ -50,6 +52,8 @@ class RuntimeConfig:
         several texts are computed one after the other.
     kv_type, drafter_kv_type: the type of the keys and values in the cache of the target, and of the
         draft models; one of estimate.KV_TYPES.
+    ubatch: how many tokens of a prompt the target reads in one pass; None: as many as suit the
+        place that it is in, and fit.
 
     Raises InvalidValueError for a value out of range, and for types that exclude each other.
     """
@@ -63,6 +67,7 @@ class RuntimeConfig:
     drafter_kv_type: str = "f16"
     most_threads: int | None = None
     drafter_placement: Placement | None = None
+    ubatch: int | None = None
 
     def __post_init__(self) -> None:
         for name, least, most in _BOUNDS:
@@ -97,6 +102,12 @@ class RuntimeConfig:
         elif draft_gpu_layers is not None:
             drafter = replace(drafter_places(target)[0], gpu_layers=draft_gpu_layers)
         return cls(placement=target, drafter_placement=drafter, **others)
+
+    @property
+    def fixed_ubatch(self) -> int | None:
+        """How many tokens of a prompt a pass reads; None: that is chosen when memory is planned."""
+        # The width of passes changes digits, and must not depend on what is free.
+        return self.ubatch or (CHUNK if self.reproducible else None)
 
     @property
     def flash(self) -> bool | None:
@@ -144,10 +155,11 @@ class RuntimeConfig:
         texts: int = 1,
         snapshots: int = 0,
         branches: int = 0,
+        ubatch: int | None = None,
     ) -> KVSequence:
         """Make a cache of texts of `n_ctx` tokens each, with one text in it.
 
-        kv_type: None: the target's type. texts, snapshots, branches: see Context. Raises
+        kv_type: None: the target's type. texts to ubatch: see Context. Raises
         OutOfMemoryError before anything is allocated if it does not fit in memory.
         """
         kv_type = kv_type or self.kv_type
@@ -162,6 +174,7 @@ class RuntimeConfig:
             kv_type=estimate.KV_TYPES[kv_type],
             snapshots=snapshots,
             branches=branches,
+            ubatch=ubatch,
         )
 
     def head_context_for(

@@ -90,6 +90,7 @@ def _memory_request(
         branches=further_branches(found, runtime),
         matrix_heads=found.matrix_heads,
         target_loaded=shareable(weights, found) is not None,
+        ubatch=runtime.fixed_ubatch,
     )
 
 

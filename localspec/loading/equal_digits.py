@@ -69,7 +69,7 @@ def remembered(path: Path, runtime: RuntimeConfig) -> EqualDigits | None:
 def _file(path: Path, runtime: RuntimeConfig) -> Path:
     """The file of a finding; its name depends on everything that chooses kernels."""
     machine, build = machine_signature()
-    # Neither the context size nor the drafters choose the target's kernels.
-    others = ("context", "drafter_kv_type", "drafter_placement")
+    # Neither sizes of context and prompts' passes nor drafters choose kernels of narrow passes.
+    others = ("context", "drafter_kv_type", "drafter_placement", "ubatch")
     settings = asdict(runtime) | dict.fromkeys(others)
     return cache_file("digits", [_TRIAL, stat_signature(path), machine, settings, build])

@@ -51,7 +51,8 @@ class PlannedLoad:
         """What takes memory, without words and figures about what is free."""
         plan, files = self.plan, [each.files for each in self.found.models]
         places = plan.placement, plan.drafter_placement
-        return files, plan.context, plan.drafter_kv_type, plan.snapshots, plan.texts, places
+        sizes = plan.context, plan.drafter_kv_type, plan.snapshots, plan.texts, plan.ubatch
+        return files, sizes, places
 
 
 def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:

@@ -120,8 +120,9 @@ class LoadedModels:
     def new_target(self, n_ctx: int | None = None) -> KVSequence:
         """Make another cache of the target for one text; as `Slot.new_context`."""
         n_ctx = n_ctx or self.target.n_cells
+        context = self.target.context
         return self.runtime.context_for(
-            self.target.model, self.header, n_ctx, snapshots=self.target.context.snapshots
+            context.model, self.header, n_ctx, snapshots=context.snapshots, ubatch=context.ubatch
         )
 
     def with_target(self, target: KVSequence) -> "LoadedModels":
@@ -235,6 +236,7 @@ def _load(
         drafter_kv_type=plan.drafter_kv_type,
         placement=plan.placement,
         drafter_placement=plan.drafter_placement,
+        ubatch=plan.ubatch,
     )
     with ExitStack() as undo:
         weights = shareable(shared, found)
@@ -248,6 +250,7 @@ def _load(
             texts=plan.texts,
             snapshots=plan.snapshots,
             branches=further_branches(found, runtime),
+            ubatch=plan.ubatch,
         )
         undo.callback(target.close)
         asked = runtime

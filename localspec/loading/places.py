@@ -81,6 +81,7 @@ class _Memory:
             swa_full=runtime.reproducible,
             snapshots=other.context.snapshots,
             branches=other.context.branches,
+            ubatch=other.context.ubatch,
             mtp=_is_mtp(other.context),
         )
 
@@ -212,6 +213,7 @@ def _own_cache(
             memory.kv_type,
             snapshots=context.snapshots,
             branches=context.branches,
+            ubatch=context.ubatch,
         )
     except ModelLoadError as error:
         raise _no_room(other, f"{memory.figures(1)}: {error}") from error

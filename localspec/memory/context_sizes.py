@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from localspec.gguf.reader import Header
+from localspec.llama.context_params import CHUNK
 from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import Placement
 from localspec.memory import estimate
@@ -17,8 +18,8 @@ class ContextSizes:
     """The sizes of contexts of the model at `path`. Call `close` at the end.
 
     n_ctx in all methods: the most tokens of one text; texts: for how many texts there is room.
-    placement: of the model. flash_attention: as in RuntimeConfig. swa_full, snapshots, branches:
-    as in Context. mtp: whether they are contexts of the model's heads of multi-token prediction.
+    placement: of the model. flash_attention: as in RuntimeConfig. swa_full to ubatch: as in
+    Context. mtp: whether they are contexts of the model's heads of multi-token prediction.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class ContextSizes:
         swa_full: bool = False,
         snapshots: int = 0,
         branches: int = 0,
+        ubatch: int | None = None,
         mtp: bool = False,
     ) -> None:
         self._path = path
@@ -41,6 +43,7 @@ class ContextSizes:
         self._swa_full = swa_full
         self._snapshots = snapshots
         self._branches = branches
+        self._ubatch = ubatch
         self._opened: DryModel | None = None
 
     def estimated_bytes(self, n_ctx: int, kv_type: str, texts: int = 1) -> int | None:
@@ -51,7 +54,7 @@ class ContextSizes:
             return None
         flash_attention = self._flash_attention is not False
         buffers = estimate.compute_buffer_bytes(
-            self._header, cells, flash_attention=flash_attention
+            self._header, cells, flash_attention=flash_attention, ubatch=self._ubatch or CHUNK
         )
         return cache + estimate.cell_bytes(cells) + buffers
 
@@ -70,6 +73,7 @@ class ContextSizes:
             snapshots=self._snapshots,
             texts=texts,
             branches=self._branches,
+            ubatch=self._ubatch,
         )
         if use is None:
             return None

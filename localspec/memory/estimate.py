@@ -26,8 +26,8 @@ QUANTISED_KV_TYPES = ("q8_0", "q4_0")
 _CELL_BYTES = 128
 # One token of the vocabulary in the library's tables, with its texts and merges.
 _TOKEN_BYTES = 280
-# Compute buffers are for this many tokens, with logits of this many, in 32-bit floats.
-_BATCH, _LOGIT_ROWS, _FLOAT = 512, 63, 4
+# Compute buffers have logits of this many tokens, in 32-bit floats.
+_LOGIT_ROWS, _FLOAT = 63, 4
 
 
 def default_context(header: Header) -> int:
@@ -72,14 +72,17 @@ def cell_bytes(n_ctx: int) -> int:
     return n_ctx * _CELL_BYTES
 
 
-def compute_buffer_bytes(header: Header, n_ctx: int, *, flash_attention: bool) -> int:
-    """Estimate the bytes of the compute buffers, from those that were measured of dense models."""
+def compute_buffer_bytes(header: Header, n_ctx: int, *, flash_attention: bool, ubatch: int) -> int:
+    """Estimate the bytes of the compute buffers, from those that were measured of dense models.
+
+    ubatch: the most rows that are computed at once.
+    """
     width, narrow = header.number("embedding_length") or 0, header.number("feed_forward_length")
     experts = header.number("expert_feed_forward_length") or 0
     used = header.number("expert_used_count") or 0
     hidden = max(narrow or 4 * width, experts * used)
     heads = 0 if flash_attention else header.number("attention.head_count") or 0
-    layer = _BATCH * (4 * width + 3 * hidden + n_ctx * (heads + 1))
+    layer = ubatch * (4 * width + 3 * hidden + n_ctx * (heads + 1))
     return _FLOAT * (layer + _LOGIT_ROWS * _vocabulary_size(header))
 
 

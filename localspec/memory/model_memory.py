@@ -23,7 +23,7 @@ class ModelMemory:
     """The memory of one model for several contexts. Call `close` at the end.
 
     n_ctx, texts in all methods: as in ContextSizes. placement: of the model; split rows are counted
-    by layers. flash_attention: as in RuntimeConfig. swa_full, snapshots, branches: as in Context.
+    by layers. flash_attention: as in RuntimeConfig. swa_full to ubatch: as in Context.
     mtp: whether the model are heads of multi-token prediction in this file. inside: whether this
     file is their target's: then their weights are in it, and are not counted as the target's.
     loaded: whether the weights are in memory already: then only the cache is counted.
@@ -38,6 +38,7 @@ class ModelMemory:
         swa_full: bool = False,
         snapshots: int = 0,
         branches: int = 0,
+        ubatch: int | None = None,
         mtp: bool = False,
         inside: bool = False,
         loaded: bool = False,
@@ -60,6 +61,7 @@ class ModelMemory:
             swa_full=swa_full,
             snapshots=snapshots,
             branches=branches,
+            ubatch=ubatch,
             mtp=mtp,
         )
         self._experts = re.compile(placement.experts_pattern or "$^")

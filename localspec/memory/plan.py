@@ -7,6 +7,7 @@ place on a GPU; a drafter that nobody asked for, or, of a drafter that the user 
 precision of its cache; the target's place on the devices, first of experts, then of layers; then
 more of the context. What the user named stays. Where main memory is short, nothing is moved into
 it; GPUs that compute in it (those in processors, Apple's) share what is free there.
+Where experts are on the processor beside a GPU, prompts are read in wider passes if there is room.
 Weights count in full although they are mapped from their file: llama.cpp repacks most of them,
 which takes a copy, and reads the others for every token.
 """
@@ -46,6 +47,7 @@ def best_plan(request: MemoryRequest, free: FreeMemory | None = None) -> MemoryP
         snapshots=request.snapshots,
         placement=request.placement,
         drafter_placement=request.drafter_placement,
+        ubatch=request.ubatch,
     )
     with closing(Search(request, free)) as search:
         return search.plan(requested)

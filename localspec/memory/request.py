@@ -19,6 +19,7 @@ class MemoryRequest:
     texts: at once; as many as fit without giving up anything. reserve: bytes that stay free on each
     device, beside what always does. matrix_heads: drafters without a cache: their weights take main
     memory, and the target's output matrix a second time where they have none.
+    ubatch: as in RuntimeConfig.
     """
 
     target: Facts
@@ -38,6 +39,7 @@ class MemoryRequest:
     target_loaded: bool = False
     texts: int = 1
     reserve: int = 0
+    ubatch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class MemoryPlan:
     less than requested, and why, one line each. needed: bytes that the whole request takes, on all
     devices together. refusal: why nothing fits and what to do, in one line; None where this fits.
     snapshots: as requested, fewer, or 0 without the drafter. texts: for how many the caches have
-    room. placement, drafter_placement: as in RuntimeConfig.
+    room. placement, drafter_placement: as in RuntimeConfig. ubatch: as in Context, of
+    the target.
     """
 
     context: int
@@ -61,3 +64,4 @@ class MemoryPlan:
     placement: Placement = DEFAULT
     drafter_placement: Placement | None = None
     texts: int = 1
+    ubatch: int | None = None

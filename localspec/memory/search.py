@@ -9,8 +9,9 @@ from typing import Any
 from localspec.gguf.facts import Facts
 from localspec.gguf.heads import MTP_KINDS, kind_of, layers_of
 from localspec.gguf.matrix_heads import matrix_head_of
-from localspec.llama.devices import usual_gpus
-from localspec.llama.placement import ON_PROCESSOR, Placement, for_head
+from localspec.llama.context_params import CHUNK
+from localspec.llama.devices import names_of, usual_gpus
+from localspec.llama.placement import ON_PROCESSOR, Placement, for_head, is_address
 from localspec.memory.available import HOST, FreeMemory, Shortage
 from localspec.memory.drafter_places import drafter_places
 from localspec.memory.estimate import QUANTISED_KV_TYPES, cell_bytes
@@ -26,6 +27,8 @@ _LEAST_ON_GPU = 4096
 _FEWER_SNAPSHOTS = (4, 2)
 # With this many times the estimate free, the estimate is enough, and the library is not asked.
 _AMPLE = 2
+# With passes so wide, experts in main memory are copied to a GPU a quarter as often.
+_WIDE_PASS = 2048
 # A request for this many times the free memory is refused without asking the library.
 _HOPELESS = 8
 
@@ -47,6 +50,7 @@ class Search:
             plan.placement,
             snapshots=plan.snapshots,
             branches=self._request.branches,
+            ubatch=plan.ubatch,
             loaded=self._request.target_loaded,
         )
 
@@ -81,8 +85,9 @@ class Search:
         requested = replace(requested, needed=self._needed(requested).total())
         for plan in self._plans(requested):
             if not self._shortage(plan):
-                plan = self._with_snapshots(plan, requested)
-                return self._with_crowding(self._for_several_texts(plan))
+                whole = self._with_snapshots(plan, requested)
+                whole = self._with_wider_passes(self._for_several_texts(whole))
+                return self._with_crowding(whole)
         return replace(plan, refusal=self._refusal(plan))
 
     def _with_snapshots(self, plan: MemoryPlan, requested: MemoryPlan) -> MemoryPlan:
@@ -118,6 +123,30 @@ class Search:
             key=lambda texts: self._shortage(replace(plan, texts=texts)) is not None,
         )
         return replace(plan, texts=1 + fitting)
+
+    def _with_wider_passes(self, plan: MemoryPlan) -> MemoryPlan:
+        """Return a plan that reads prompts in wider passes where that is quicker, and fits.
+
+        Experts in main memory are copied to the GPU for each pass of a prompt. Where the plan chose
+        how many there are, those of one more layer make room.
+        """
+        if self._request.ubatch or not self._copies_experts(plan.placement):
+            return plan
+        wider, asked = replace(plan, ubatch=_WIDE_PASS), self._request.placement
+        count, layers = plan.placement.cpu_moe, layers_of(self._request.target.header)
+        choices = [wider]
+        if 0 < count < layers and plan.placement != asked:
+            fewer = replace(plan.placement, cpu_moe=count + 1)
+            words = plan.placement.in_words, fewer.in_words
+            notes = tuple(note.replace(*words) for note in plan.notes)
+            choices.append(replace(wider, placement=fewer, notes=notes))
+        usual = replace(plan, ubatch=CHUNK)
+        return next((each for each in choices if not self._shortage(each)), usual)
+
+    def _copies_experts(self, placement: Placement) -> bool:
+        """Whether a GPU of this machine computes experts that are in main memory."""
+        gpus = [each for each in names_of(placement) if not is_address(each)]
+        return self._request.target.has_experts and bool(gpus) and not placement.is_on_devices
 
     def close(self) -> None:
         for model in self._opened.values():

@@ -34,8 +34,6 @@ from localspec.engine.engine import Engine
 from localspec.engine.generation import Result
 from localspec.engine.state_store import StateStore
 from localspec.errors import InvalidValueError, LocalspecError
-from localspec.llama import context_params
-from localspec.llama.context import Context
 from localspec.llama.marks import Marks
 from localspec.llama.rollback import Memory, Rollback
 from localspec.llama.sequence import KVSequence
@@ -107,14 +105,11 @@ def draft(family: str, name: str) -> str:
 @cache
 def engine(family: str, *, fresh: bool, reproducible: bool) -> Engine:
     """Two of each kind: one for the sessions, one for plain decoding from nothing."""
-    options = {"threads": 1, "context": CONTEXTS.get(family, 160), "kv_type": "f32"}
+    # A cache with a sliding window holds a pass more than the window, at least 256 tokens.
+    options = {"threads": 1, "context": CONTEXTS.get(family, 160), "kv_type": "f32", "ubatch": 64}
     plain = {"reproducible": True} if reproducible else {"flash_attention": False}
-    with pytest.MonkeyPatch.context() as patch:
-        # A cache with a sliding window holds a chunk more than the window, at least 256 tokens.
-        patch.setattr(context_params, "CHUNK", 64)
-        patch.setattr(Context, "chunk", 64)
-        nothing = draft(family, "model") if family in HEADS else "none"
-        return load(target(family), nothing if fresh else "suffix", **options, **plain)
+    nothing = draft(family, "model") if family in HEADS else "none"
+    return load(target(family), nothing if fresh else "suffix", **options, **plain)
 
 
 class Chat(RuleBasedStateMachine):

@@ -407,6 +407,7 @@ def test_a_text_that_begins_waits_for_a_quick_prompt_pass(
         with reader.scheduled.step():
             reader.compute(number, min(512, reader.scheduled.chunk()))
     assert min(512, reader.scheduled.chunk()) == most
+    assert reader.scheduled.chunk(2048) == 2048, "it was chosen, and nobody else writes"
 
 
 def test_other_texts_know_who_reads_a_prompt(scheduler: Scheduler) -> None:

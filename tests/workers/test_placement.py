@@ -17,7 +17,7 @@ from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import ON_PROCESSOR, Placement
 from localspec.llama.rpc_server import RpcServer
 from localspec.loading import places
-from localspec.memory import drafter_places, plan
+from localspec.memory import drafter_places, plan, search
 from localspec.memory.available import HOST, FreeMemory
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.plan import best_plan
@@ -308,6 +308,43 @@ def test_a_target_without_room_has_as_many_layers_there_as_fit(
         assert plan.placement.gpu_layers
         assert plan.drafter_placement is None
         assert len(plan.notes) == 1
+
+
+def test_prompts_are_read_in_wider_passes_where_experts_are_copied_to_a_gpu(
+    devices: tuple[str, str], moe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = devices
+
+    def room(cpu_moe: int, ubatch: int | None) -> int:
+        place = Placement(devices=(first,), cpu_moe=cpu_moe)
+        memory = ModelMemory(facts_of(moe), place, flash_attention=None, ubatch=ubatch)
+        try:
+            return memory.bytes_by_device(4096, "f16")[first]
+        finally:
+            memory.close()
+
+    def plan_with(free: int, cpu_moe: int = 0, **changes: Any) -> MemoryPlan:
+        place = Placement(devices=(first,), cpu_moe=cpu_moe)
+        usual = {"target": facts_of(moe), "drafters": (), "context": 4096, "placement": place}
+        return planned(devices, {HOST: AMPLE, first: free}, **(usual | changes))
+
+    assert room(1, 2048) > room(1, None)
+    assert plan_with(AMPLE, 1).ubatch is None, "a worker has no weights in this main memory"
+    monkeypatch.setattr(search, "names_of", lambda _place: ["CUDA0"])
+    assert plan_with(AMPLE).ubatch is None, "all experts are there"
+    assert plan_with(AMPLE, 1).ubatch == 2048
+    assert plan_with(room(1, 2048), 1).ubatch == 2048
+    assert plan_with(room(1, 2048) - 1, 1).ubatch == 512
+    assert plan_with(AMPLE, 1, ubatch=1024).ubatch == 1024, "it was named"
+    # One layer more makes room where the plan has chosen how many there are.
+    monkeypatch.setattr(search, "layers_of", lambda _header: 3)
+    tight = plan_with(room(1, None))
+    assert (tight.placement.cpu_moe, tight.ubatch) == (1, 512)
+    monkeypatch.setattr(search, "_WIDE_PASS", 513)
+    assert room(2, 513) < room(1, None), "otherwise this shows nothing"
+    tight = plan_with(room(1, None))
+    assert (tight.placement.cpu_moe, tight.ubatch) == (2, 513)
+    assert "the experts of 2 layers on the processor" in tight.notes[0]
 
 
 def test_what_shares_main_memory_is_not_moved_into_it(devices: tuple[str, str]) -> None:
