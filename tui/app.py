@@ -138,6 +138,7 @@ class ChatApp(App[None]):
             self.settings.draft,
             when_full="stop",
             copied_texts=options.copied_texts,
+            chat_template=options.chat_template,
             **options.runtime,
             **options.session_options,
             **options.sampling,

@@ -9,16 +9,17 @@ from typing import Any
 class LaunchOptions:
     """model: None is the bundled pair. draft: the drafters; None is those of the session, else
     `auto`. runtime: other options of `localspec.load`. copied_texts: texts that are in no prompt,
-    which drafts may copy from. session_options: other options of Session. sampling: options of
-    GenerationConfig that are not the default. system: the system prompt. session: key of the
-    session to resume. theme: None is the theme used last. notes: lines to show first. private:
-    whether nothing of the chat is kept.
+    which drafts may copy from. chat_template: in place of the model's own. session_options: other
+    options of Session. sampling: options of GenerationConfig that are not the default. system: the
+    system prompt. session: key of the session to resume. theme: None is the theme used last. notes:
+    lines to show first. private: whether nothing of the chat is kept.
     """
 
     model: str | None = None
     draft: str | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
     copied_texts: tuple[str, ...] = ()
+    chat_template: str | None = None
     session_options: Mapping[str, Any] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=dict)
     system: str | None = None

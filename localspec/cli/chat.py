@@ -9,8 +9,8 @@ import click
 from click.core import ParameterSource
 
 from localspec.cli.aliases import WORDS
+from localspec.cli.file_options import chat_template_option, copy_from_option
 from localspec.cli.options import (
-    copy_from_option,
     pop_runtime_options,
     running_options,
     sampling_options,
@@ -55,6 +55,7 @@ _SERVED = "TEXTUAL_DRIVER"
 @sampling_options
 @thinking_options
 @copy_from_option
+@chat_template_option
 @click.option("--theme", metavar="NAME", help="Colour theme. [default: the one used last]")
 # Eager: --copy-from must know of it.
 @click.option(
@@ -71,6 +72,7 @@ def chat(
     system: str | None,
     preset: str | None,
     copied_texts: tuple[str, ...],
+    chat_template: str | None,
     theme: str | None,
     web: bool,
     think: bool | None,
@@ -108,6 +110,7 @@ def chat(
         draft=absolute_drafters(draft) if _is_given("draft") else None,
         runtime=runtime,
         copied_texts=copied_texts,
+        chat_template=chat_template,
         sampling=chosen.options,
         session_options=_thinking(think, thinking_budget),
         system=chosen.system,

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from localspec.cli.file_options import chat_template_option, copy_from_option
 from localspec.cli.generate_output import (
     Decisions,
     cut_line,
@@ -19,7 +20,6 @@ from localspec.cli.generate_output import (
 from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
     constraint_options,
-    copy_from_option,
     model_options,
     pop_runtime_options,
     sampling_options,
@@ -81,6 +81,7 @@ _NO_LIMIT = 2**31 - 1
     help="Draft from earlier texts too, and store this one; `localspec forget` deletes them.",
 )
 @copy_from_option
+@chat_template_option
 @click.option(
     "--explain",
     is_flag=True,
@@ -107,6 +108,7 @@ def generate(
     explain: bool,
     remember: bool,
     copied_texts: tuple[str, ...],
+    chat_template: str | None,
     think: bool | None,
     thinking_budget: int | None,
     hides: bool,
@@ -128,7 +130,14 @@ def generate(
     if system and chat is False:
         raise InvalidValueError("--system is for chats, and --raw continues a text; leave one out")
     with on_interrupt(exit_at_once), loading_shown():
-        engine = load(model, draft, remember=remember, copied_texts=copied_texts, **runtime)
+        engine = load(
+            model,
+            draft,
+            remember=remember,
+            copied_texts=copied_texts,
+            chat_template=chat_template,
+            **runtime,
+        )
     decisions = Decisions(output, after_text=output.one_terminal and not as_json)
     with engine:
         cancel = threading.Event()

@@ -8,8 +8,6 @@ import click
 
 from localspec.errors import InvalidValueError
 from localspec.llama.placement import parse_shares
-from localspec.loading.copied_texts import read_texts
-from localspec.utils.format import printable
 from localspec.utils.text_file import read_text_file
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -148,36 +146,6 @@ threads_option = click.option(
     "--threads",
     type=int,
     help="CPU threads. [default: by model size, at most one per fast core]",
-)
-
-
-def _copied_texts(context: click.Context, files: tuple[str, ...]) -> tuple[str, ...]:
-    if not files:
-        return ()
-    if context.params.get("web"):
-        _require_regular(files)
-    return read_texts(files, "--copy-from")
-
-
-def _require_regular(files: tuple[str, ...]) -> None:
-    """Refuse pipes, which only one of the chats of `chat --web` could read."""
-    for file in files:
-        if Path(file).exists() and not Path(file).is_file():
-            raise InvalidValueError(
-                f"--copy-from {printable(file)}: it is no regular file, and with --web each "
-                "browser window reads it again; save the text in a file and name that"
-            )
-
-
-# Read here, once: a file may be a pipe (not with --web), and a chat loads models again and again.
-copy_from_option = click.option(
-    "--copy-from",
-    "copied_texts",
-    multiple=True,
-    metavar="FILE",
-    callback=lambda context, _option, files: _copied_texts(context, files),
-    help="Let drafts copy from this text, which is not in the prompt: an open file, or an older "
-    "version. Repeatable.",
 )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from localspec.cli.options import copy_from_option, model_options, pop_runtime_options
+from localspec.cli.file_options import chat_template_option, copy_from_option
+from localspec.cli.options import model_options, pop_runtime_options
 from localspec.cli.output import Output
 from localspec.cli.settings import CommandDefaults
 from localspec.errors import InvalidValueError
@@ -48,6 +49,7 @@ class ServeRequest:
     keep: bool
     thinking_budget: int
     copied_texts: Sequence[str]
+    chat_template: str | None
     json_logs: bool
     runtime: Mapping[str, Any]
     defaults: CommandDefaults | None
@@ -86,6 +88,7 @@ class ServeRequest:
     help="Tokens of reasoning per answer, where a request does not say; -1: no limit.",
 )
 @copy_from_option
+@chat_template_option
 @click.option("--alias", multiple=True, help="A name that clients may use. Repeatable.")
 @click.option(
     "--api-key-file",
@@ -115,6 +118,7 @@ def serve(
     keep: bool,
     thinking_budget: int,
     copied_texts: tuple[str, ...],
+    chat_template: str | None,
     alias: tuple[str, ...],
     api_key_file: Path | None,
     cors: tuple[str, ...],
@@ -160,6 +164,7 @@ def serve(
         keep=keep,
         thinking_budget=thinking_budget,
         copied_texts=copied_texts,
+        chat_template=chat_template,
         json_logs=json_logs,
         runtime=runtime,
         defaults=_defaults(),

@@ -72,6 +72,7 @@ def _loaded(asked: ServeRequest, memory_faults: int) -> Service:
         copied_texts=asked.copied_texts,
         texts=asked.parallel,
         memory_faults=memory_faults,
+        chat_template=asked.chat_template,
     )
     try:
         path = engine.model.path

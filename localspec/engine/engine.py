@@ -22,6 +22,7 @@ from localspec.loading.config import EngineConfig, RuntimeConfig
 from localspec.loading.copied_texts import read_texts
 from localspec.loading.drafter_set import DrafterSet
 from localspec.loading.drawing_ahead import crowded_note
+from localspec.loading.given_template import read_template
 from localspec.loading.loader import load_models
 from localspec.loading.warm_up import warm_up
 from localspec.models.pair_finder import pair_of
@@ -49,11 +50,12 @@ class Engine(Closing, Texts):
         weights: Model | None = None,
         texts: int = 1,
         memory_faults: int = 0,
+        chat_template: str | None = None,
     ) -> None:
         began, self._closed = perf_counter(), False
         copied = tuple(copied_texts)
         self._config = EngineConfig(
-            model, draft, runtime, remember, copied, weights, texts, memory_faults
+            model, draft, runtime, remember, copied, weights, texts, memory_faults, chat_template
         )
         self.scheduler = Scheduler()
         self.lock = self.scheduler.lock
@@ -138,7 +140,9 @@ class Engine(Closing, Texts):
 
     @property
     def prefers_chat(self) -> bool:
-        """Whether a plain text prompt is best sent as a chat message: the GGUF has a template."""
+        """Whether a plain text prompt is best sent as a chat message: the model has a template."""
+        if self._config.chat_template:
+            return True
         pair = pair_of(self.model.path)
         return self.model.chat_template is not None and (pair is None or pair.prompt == "chat")
 
@@ -180,6 +184,7 @@ class Engine(Closing, Texts):
             self._config,
             model=self._config.model if model is None else model,
             draft=self._config.draft if draft is None else parse_draft(draft),
+            chat_template=self._config.chat_template if model is None else None,
         )
         if self._closed:
             raise LocalspecError("the engine was closed; load another with localspec.load")
@@ -294,6 +299,7 @@ def load(
     copy_from: str | Path | Sequence[str | Path] = (),
     copied_texts: str | Sequence[str] = (),
     texts: int = 1,
+    chat_template: str | Path | None = None,
 ) -> Engine:
     """Load a target and its drafters; use the engine in a `with`.
 
@@ -306,6 +312,7 @@ def load(
     copied_texts: further such texts, themselves; a string is one text.
     texts: how many will be written at once: caches have room for as many of them as fit in memory.
     Without it they grow when further texts begin, for which old and new must fit side by side.
+    chat_template: a chat template in Jinja, or the Path of its file, that stands for the GGUF's.
     gpu_layers, rpc to cpu_moe: where the target is; draft_device, draft_gpu_layers: where draft
     models are; see Placement. `device=["none"]` is the processor.
     The other options are those of RuntimeConfig; None lets localspec choose.
@@ -333,7 +340,15 @@ def load(
     require("texts", texts, 1, 1024)
     further = [copied_texts] if isinstance(copied_texts, str) else copied_texts
     copied = (*read_texts(copy_from), *further)
-    return load_with(model, draft, runtime, remember=remember, copied_texts=copied, texts=texts)
+    return load_with(
+        model,
+        draft,
+        runtime,
+        remember=remember,
+        copied_texts=copied,
+        texts=texts,
+        chat_template=read_template(chat_template),
+    )
 
 
 def load_with(
@@ -346,6 +361,7 @@ def load_with(
     beside: Engine | None = None,
     texts: int = 1,
     memory_faults: int = 0,
+    chat_template: str | None = None,
 ) -> Engine:
     """Load as `load` does, with options that were checked, and files that were read.
 
@@ -363,6 +379,7 @@ def load_with(
         weights=beside.model if beside else None,
         texts=texts,
         memory_faults=memory_faults,
+        chat_template=chat_template,
     )
     try:
         library.raise_pending_interrupt()

@@ -147,6 +147,7 @@ def special_texts(model: Model) -> tuple[str, str]:
 def _chat_tokens(chat: Chat, model: Model) -> list[int]:
     if not model.chat_template:
         raise InvalidValueError(
-            f"{model.path.name} has no chat template; give it a raw prompt (--raw)"
+            f"{model.path.name} has no chat template; give it one (--chat-template), or a raw "
+            "prompt (--raw)"
         )
     return template_tokens(chat.text(model, model.chat_template), model)

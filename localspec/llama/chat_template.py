@@ -83,7 +83,8 @@ def _asked(template: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
         answer: dict[str, Any] = _renderer.ask({"template": template, "given": _copied(given)})
     except WorkerLimitError as error:
         message = (
-            f"the model's chat template needs {error} for these messages; try a raw prompt (--raw)"
+            f"the model's chat template needs {error} for these messages; try another "
+            "template (--chat-template), or a raw prompt (--raw)"
         )
         if len(json.dumps(_copied(given))) <= _USUAL_CHARACTERS:
             _over_limits[template] = message

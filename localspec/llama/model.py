@@ -23,7 +23,8 @@ class Model(Closing):
     """A loaded GGUF. Close it (or use `with`) to free the weights.
 
     path: the file, whose header was checked by `gguf.check`. placement: where its layers are. mtp:
-    whether its heads of multi-token prediction are loaded too, if it has any.
+    whether its heads of multi-token prediction are loaded too, if it has any. chat_template: in
+    place of that of the GGUF.
 
     n_vocab: number of tokens. n_ctx_train: tokens of context in training. size: bytes of the
     weights. is_offloaded: whether layers are on a GPU or a worker. sliding_window: in tokens; 0
@@ -34,10 +35,18 @@ class Model(Closing):
     worker cannot be used.
     """
 
-    def __init__(self, path: Path, placement: Placement = DEFAULT, *, mtp: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        placement: Placement = DEFAULT,
+        *,
+        mtp: bool = False,
+        chat_template: str | None = None,
+    ) -> None:
         self.path = path
         self.placement = placement
         self.mtp = mtp
+        self._given_template = chat_template
         self.thread: OwnThread | None = None
         self._handle: Any = None
         params = model_params(placement, mtp=mtp)
@@ -200,7 +209,9 @@ class Model(Closing):
 
     @cached_property
     def chat_template(self) -> str | None:
-        """The Jinja chat template of the GGUF, None if it has none."""
+        """The Jinja chat template that was given, else that of the GGUF; None if it has none."""
+        if self._given_template is not None:
+            return self._given_template
         template = llama_cpp.llama_model_chat_template(self.handle, None)
         return template.decode("utf-8", "replace") if template else None
 

@@ -74,7 +74,7 @@ def _names_read(template: str) -> list[str]:
 def _error_message(error: Exception, template: str, given: Collection[str]) -> str:
     message = getattr(error, "message", None)  # without the lines jinja2 adds
     reason = printable(str(message or error)[:300], instead=" ")
-    way_out = "try a raw prompt (--raw)"
+    way_out = "try another template (--chat-template), or a raw prompt (--raw)"
     if isinstance(error, _TooLongError | MemoryError):
         trouble = f"needs {reason or 'too much memory'} for these messages"
     elif isinstance(error, jinja2.TemplateSyntaxError):

@@ -243,7 +243,7 @@ class EngineConfig:
     weights: the target of another engine, which is shared if it can be; that engine frees it.
     texts: for how many texts at once caches get room, where they share one and as many fit.
     memory_faults: how often memory has run out while texts were written; so many of the largest
-    plans of what it is used for are passed over.
+    plans of what it is used for are passed over. chat_template: stands for the target's own.
     """
 
     model: str | Path | None
@@ -254,6 +254,7 @@ class EngineConfig:
     weights: Model | None = None
     texts: int = 1
     memory_faults: int = 0
+    chat_template: str | None = None
 
 
 def threads_for(weights: int) -> int:

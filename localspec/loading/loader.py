@@ -241,7 +241,9 @@ def _load(
     with ExitStack() as undo:
         weights = shareable(shared, found)
         if weights is None:
-            weights = Model(path, runtime.placement, mtp=found.inside)
+            weights = Model(
+                path, runtime.placement, mtp=found.inside, chat_template=config.chat_template
+            )
             undo.callback(weights.close)
         target = runtime.context_for(
             weights,

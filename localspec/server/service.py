@@ -250,7 +250,8 @@ class Service:
         if not template:
             raise ApiError(
                 400,
-                f"{self.name} has no chat template; send a text to /v1/completions",
+                f"{self.name} has no chat template; start the server with --chat-template, or send "
+                "a text to /v1/completions",
                 code="no_chat_template",
             )
 
