@@ -239,7 +239,7 @@ def test_a_line_of_its_log_ends_once(runs: Path) -> None:
     """Windows ends it with CR LF."""
     with supervising(f"Faulty(Path({str(runs)!r}), ready=9, written='said\\r\\n')") as process:
         assert process.stderr
-        assert b"said\n" in process.stderr.buffer.read()
+        assert f"said{os.linesep}".encode() in process.stderr.buffer.read()
 
 
 def server_of(served: Served) -> psutil.Process:
