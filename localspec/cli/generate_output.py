@@ -8,10 +8,12 @@ from localspec.cli.output import Output, join_facts
 from localspec.control.explanation import Explanation
 from localspec.control.quick_target import too_quick_text
 from localspec.conversation.reasoned_text import ReasonedText
+from localspec.conversation.reasoning import has_channels
 from localspec.conversation.thinking import has_thinking_switch
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Token
 from localspec.engine.prompt import Chat, Prompt
+from localspec.errors import InvalidValueError
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.stats import Stats
 
@@ -49,6 +51,11 @@ def prompt_notes(
         if limits or think is not None:
             yield "nothing is known of reasoning in a text that is continued; --chat asks the model"
         return
+    if limits and has_channels(engine.model.chat_template):
+        raise InvalidValueError(
+            f"{engine.model.path.name} writes its reasoning into a channel, which --hide-thinking "
+            "and --thinking-budget do not know; leave them out, or use localspec serve"
+        )
     if system and asked.messages[0]["role"] != "system":
         yield "the chat template takes no system prompt; the question begins with it"
     if think is not None and not has_thinking_switch(engine.model.chat_template or ""):
@@ -66,7 +73,7 @@ def cut_line(engine: Engine, running: ReasonedText) -> str:
         return ""
     if form := "schema" if settings.schema else "grammar" if settings.grammar else "":
         cut = f", perhaps before it satisfies the {form}"
-    return f"cut off after {settings.max_tokens} tokens{cut}; -n allows more"
+    return f"cut off after {len(running.tokens)} tokens{cut}; -n allows more"
 
 
 def _reproducible(engine: Engine, running: ReasonedText) -> str:

@@ -197,7 +197,7 @@ class Answer(Closing, Iterator[Event]):
             return "cancelled"
         if self._tokens_left < 1:
             return "length"
-        if self._writer.tokens and self._is_budget_spent():
+        if self._is_budget_spent():
             return _BUDGET_SPENT
         if self._prompt.wording:
             self._slot.reword(self._prompt.tokens, self._prompt.wording)
@@ -284,6 +284,8 @@ class Answer(Closing, Iterator[Event]):
             return "length"
         if self.gauge.used + len(tokens) >= self.gauge.size:
             return "context"
+        if self.turn is None:
+            self._begin_turn()
         self._add_to_turn(self._writer.close_thought(tokens, closing))
         yield Notice(
             f"the thought was ended: its budget of {self._thinking_budget} tokens is used up"

@@ -58,8 +58,13 @@ class AnswerWriter:
         self._splitter = Splitter(tags, thinking=thinking)
 
     def has_spent(self, budget: int | None) -> bool:
-        """Whether the reasoning goes on and has as many tokens as it may; None: no limit."""
-        return budget is not None and self.is_thinking and self.thought_tokens >= budget
+        """Whether the reasoning goes on and has as many tokens as it may; None: no limit.
+
+        It does not end within a character.
+        """
+        if budget is None or self.detokenizer.within_character:
+            return False
+        return self.is_thinking and self.thought_tokens >= budget
 
     @property
     def is_thinking(self) -> bool:

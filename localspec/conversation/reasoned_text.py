@@ -7,7 +7,7 @@ from typing import NamedTuple, Unpack
 
 from localspec.control.explanation import Explain
 from localspec.conversation.answer_writer import AnswerWriter, settings_behind
-from localspec.conversation.reasoning import Split, opens_thinking, tags_for
+from localspec.conversation.reasoning import Split, has_channels, opens_thinking, tags_for
 from localspec.engine.engine import Engine
 from localspec.engine.generation import Result, StopReason, Token
 from localspec.engine.prompt import Chat, Prompt
@@ -32,8 +32,8 @@ class ReasonedText(Iterator[Written]):
     """The text for one prompt, token by token.
 
     budget: the most tokens of reasoning; None: no limit. cancel, explain, options: as in
-    `Engine.stream`. Only the text of a chat prompt has reasoning, and none that a grammar
-    describes; any other text is all answer.
+    `Engine.stream`. Only the text of a chat prompt has reasoning, none that a grammar describes,
+    and none of a model that writes it into a channel; any other text is all answer.
 
     budget: as given. generation: the first part of the text, which is the whole but where the
     budget was used up. tokens: all so far, with those that ended the reasoning. said, thought: the
@@ -62,7 +62,8 @@ class ReasonedText(Iterator[Written]):
         model = engine.model
         self._tags = tags_for(model.chat_template)
         self._writer: AnswerWriter | None = None
-        if isinstance(prompt, Chat) and self.settings.compiled_grammar() is None:
+        is_free = self.settings.compiled_grammar() is None
+        if isinstance(prompt, Chat) and is_free and not has_channels(model.chat_template):
             end = "".join(map(model.piece_text, self.prompt[-_TAG_TOKENS:]))
             thinking = opens_thinking(end, self._tags)
             detokenizer = self.generation.detokenizer
@@ -110,17 +111,20 @@ class ReasonedText(Iterator[Written]):
         return self.generation.reading()
 
     def __next__(self) -> Written:
+        if self._writer and not self.tokens and self._writer.has_spent(self.budget):
+            self._end_thought(self._writer)
         if self._inserted:
             return self._add(self._inserted.pop(0))
         if self._stopped or (token := next(self._part, None)) is None:
             self._restore_prompt_counts()
             raise StopIteration
-        split = self._split(token)
-        if self._writer and self._part.stop_reason:
+        split, ended = self._split(token), self._part.stop_reason
+        if self._writer and not ended and self._writer.has_spent(self.budget):
+            self._end_thought(self._writer)
+            ended = self._stopped
+        if self._writer and ended:
             rest = self._writer.end()
             split = Split(split.thought + rest.thought, split.said + rest.said)
-        elif self._writer and self._writer.has_spent(self.budget):
-            self._end_thought(self._writer)
         return self._add(Written(token, split.said, split.thought))
 
     def result(self) -> Result:

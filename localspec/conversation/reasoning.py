@@ -15,6 +15,11 @@ class Tags(NamedTuple):
         return f"\n{self.closing}\n\n"
 
 
+def has_channels(template: str | None) -> bool:
+    """Whether a model writes its reasoning into a channel, as gpt-oss does, not between tags."""
+    return "<|channel|>" in (template or "")
+
+
 class Split(NamedTuple):
     """A stretch of text in two parts: reasoning, and the answer that follows it."""
 

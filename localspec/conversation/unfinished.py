@@ -45,7 +45,7 @@ def settings_of_rest(settings: GenerationConfig, turn: Turn) -> GenerationConfig
     return replace(
         settings,
         seed=settings.seed if turn.seed is None else turn.seed,
-        max_tokens=most if written < most else written + most,
+        max_tokens=written + most if turn.stop_reason == "length" else most,
     )
 
 

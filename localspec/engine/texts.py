@@ -238,7 +238,8 @@ class Texts:
         stats = before.stats if before else Stats(seconds=Seconds(load=self._load_seconds))
         with slots.lock:
             tokens = self._check(prompt)
-            slots.fit_threads()
+            if before is None:  # in a text the threads stay: digits depend on them
+                slots.fit_threads()
             slot = slots.open_for_text(cancelled)
             if slot is None:
                 return slots.own.closed_generation(tokens, settings, stats)

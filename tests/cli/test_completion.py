@@ -151,7 +151,7 @@ def test_commands_and_options(place: Path, environment: Mapping[str, str]) -> No
     names = commands.list_commands(click.Context(commands))
     assert complete(place, environment, "localspec ") == [f"plain,{name}" for name in names]
     assert complete(place, environment, "localspec gen") == ["plain,generate"]
-    assert complete(place, environment, "localspec generate --dr") == [
+    assert complete(place, environment, "localspec generate --dra") == [
         "plain,--draft",
         "plain,--draft-device",
         "plain,--draft-gpu-layers",

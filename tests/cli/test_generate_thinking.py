@@ -85,10 +85,13 @@ def test_a_budget_ends_the_reasoning_and_the_answer_follows(generate: Run, think
     assert whole["text"] == said.lstrip("\n") and len(tokens) == 40
 
 
-@pytest.mark.parametrize("rule", ["coupled", "token"])
-def test_with_a_budget_drafts_change_no_text(generate: Run, thinker: str, rule: str) -> None:
+@pytest.mark.parametrize(("rule", "temperature"), [("coupled", "1"), ("token", "0")])
+def test_with_a_budget_drafts_change_no_text(
+    generate: Run, thinker: str, rule: str, temperature: str
+) -> None:
     limits = ("-n", "40", "--thinking-budget", "6", "--seed", "3", "--rule", rule)
-    asked = ("-m", thinker, "abc abc abc", "--ignore-eos", *limits, "--temperature", "0", "--json")
+    asked = ("-m", thinker, "abc abc abc", "--ignore-eos", *limits, "--json")
+    asked = (*asked, "--temperature", temperature)
     drafted, plain = (generate(*asked, "--draft", draft).record for draft in ("ngram", "none"))
     assert drafted["stats"]["drafted"] > 0
     assert drafted["token_ids"] == plain["token_ids"]
@@ -96,7 +99,7 @@ def test_with_a_budget_drafts_change_no_text(generate: Run, thinker: str, rule: 
 
 def test_a_budget_that_leaves_no_room_for_an_answer(generate: Run, thinker: str) -> None:
     done = generate("-m", thinker, "abc", "--ignore-eos", "-n", "7", "--thinking-budget", "6")
-    assert "cut off after 7 tokens, while it was still thinking; -n allows more" in done.err
+    assert "cut off after 6 tokens, while it was still thinking; -n allows more" in done.err
     for other in (("--schema", "{}"), ("--json", "--logprobs", "0")):
         refused = generate("-m", "nowhere.gguf", "abc", "--thinking-budget", "6", *other)
         assert refused.code == 2 and "leave one of them out" in refused.err
@@ -105,6 +108,25 @@ def test_a_budget_that_leaves_no_room_for_an_answer(generate: Run, thinker: str)
         assert refused.code == 2 and f"--max-tokens is {length}; it must be" in refused.err
     refused = generate("abc", "--thinking-budget", "-1")
     assert refused.code == 2 and "--thinking-budget is -1; it must be at least 0" in refused.err
+
+
+def test_a_budget_of_nothing_leaves_an_answer_alone(generate: Run, thinker: str) -> None:
+    asked = ("-m", thinker, "abc", "--ignore-eos", "-n", "12", "--thinking-budget", "0", "--json")
+    record = generate(*asked).record
+    assert record["thought"].strip() == ""
+    assert record["text"].startswith("\n</think>\n\n")
+    inserted = record["origins"].count("inserted")
+    assert record["origins"][:inserted] == ["inserted"] * inserted and 0 < inserted < 12
+
+
+def test_reasoning_in_a_channel_is_not_told_apart(generate: Run, tmp_path: Path) -> None:
+    channels = "{# <|channel|>analysis #}" + TURNS
+    asked = ("-m", str(write_tiny(tmp_path / "oss.gguf", "llama", template=channels)), "abc")
+    assert generate(*asked, "-n", "2", "--json").record["thought"] is None
+    for limit in (("--hide-thinking",), ("--thinking-budget", "3")):
+        refused = generate(*asked, *limit)
+        assert refused.code == 2 and refused.out == ""
+        assert "oss.gguf writes its reasoning into a channel, which --hide-thinking" in refused.err
 
 
 def test_a_text_with_inserted_tokens_is_not_audited(
