@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
-from localspec.cli.status_line import erase_status_line
+from localspec.cli.status_line import erase_status_line, without_status_line
 from localspec.errors import LocalspecError
 from localspec.utils.closed_pipe import is_closed_pipe
 from localspec.utils.format import one_line, without_controls
@@ -172,13 +172,13 @@ def write_to_stderr(text: str) -> None:
     """
     if sys.stderr is None:
         return
-    erase_status_line()
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        with suppress(OSError, ValueError):
-            _abandon(sys.stderr)
+    with without_status_line():
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                _abandon(sys.stderr)
 
 
 class NoteHandler(logging.Handler):

@@ -70,8 +70,8 @@ class StatusLine:
                 columns = os.get_terminal_size(stream).columns or _USUAL_COLUMNS
                 line = one_line(self._text)[: columns - 1]
                 erase_status_line()
-                _write(stream, line)
                 _shown[stream] = len(line)
+                _write(stream, line)
 
 
 @contextmanager
@@ -87,10 +87,16 @@ def loading_shown() -> Iterator[None]:
             yield
 
 
+@contextmanager
+def without_status_line() -> Iterator[None]:
+    """Erase the line that is shown, and show none inside the block."""
+    with _lock:
+        erase_status_line()
+        yield
+
+
 def erase_status_line() -> None:
     """Erase the line that is shown, if any."""
-    if not _shown:
-        return
     with _lock, suppress(OSError):
         while _shown:
             stream, width = _shown.popitem()
