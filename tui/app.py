@@ -108,6 +108,8 @@ class ChatApp(App[None]):
         self._control_filter = ControlFilter()
         self._encoding_filter = EncodingFilter(encoding) if encoding else None
         self._ctrl_c_pressed = float("-inf")
+        # A slow program must not overwrite a text that was copied after its own.
+        self._copying = asyncio.Lock()
 
     # Start and end.
 
@@ -267,6 +269,8 @@ class ChatApp(App[None]):
         self.settings = replace(self.settings, model=working.model, draft=working.draft)
 
     def _remember(self, **changed: str | None) -> None:
+        if self._launch_options.private:
+            return
         try:
             self._preferences = self._preferences.remember(**changed)
         except OSError as error:
@@ -285,7 +289,8 @@ class ChatApp(App[None]):
 
     async def _copy_to_programs(self, text: str) -> None:
         """Copy a text by programs, too, and say where it is now."""
-        in_desktop, in_tmux = await asyncio.to_thread(copy_to_programs, text)
+        async with self._copying:
+            in_desktop, in_tmux = await asyncio.to_thread(copy_to_programs, text)
         note = copied_note(len(text), in_desktop=in_desktop, in_tmux=in_tmux)
         self.notify(note, timeout=2 if in_desktop else 6)
 

@@ -78,7 +78,12 @@ class Database:
             search_index.forget_deleted(connection)
         with self.reading() as connection:
             connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if is_busy:
+            raise LocalspecError(
+                f"another program reads {self._file}, so its log still holds the conversations; "
+                "end that program and try again"
+            )
         try:
             for file in self._file.parent.glob(f"{self._file.name}.aside-*"):
                 file.unlink()

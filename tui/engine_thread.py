@@ -129,8 +129,8 @@ class EngineThread:
     def enlarge(self, context: int) -> None:
         """Load the model again with a context of so many tokens; the conversation stays.
 
-        If it cannot be loaded so, CommandFailed is emitted, and it is loaded as it was. Emits what
-        `load` emits.
+        If it cannot be loaded so, it is loaded as it was, and then CommandFailed is emitted. Emits
+        what `load` emits.
         """
         self._put("enlarge", lambda: self._enlarge(context))
 
@@ -291,8 +291,9 @@ class EngineThread:
         try:
             self._load(before.changed(None, None, {"context": context}))
         except Exception as error:
-            self._emit_failure(error, "enlarge")
+            # Who handles the failure looks whether a model is loaded.
             self._load(before, may_stop=False)
+            self._emit_failure(error, "enlarge")
 
     def _set_system(self, system: str | None) -> None:
         self._system = system

@@ -56,14 +56,17 @@ _UNSENT = ("ALTER TABLE session ADD COLUMN unsent TEXT",)
 # That an answer was written with, as text: it may have 64 bits without a sign.
 _SEED = ("ALTER TABLE turn ADD COLUMN seed TEXT",)
 
+# Whether an answer's prompt ended with an opening reasoning tag: 0 or 1.
+_THINKING = ("ALTER TABLE turn ADD COLUMN thinking INTEGER",)
+
 _COLUMNS = {
     "session": "number, key, title, model, system, changed, last, length, settings, unsent",
     "turn": "number, session, key, before, role, content, thought, raw, spelt, tokens, "
-    "vocabulary, stop_reason, origins, seed",
+    "vocabulary, stop_reason, origins, seed, thinking",
 }
 
 # The statements that make each version from the version before; version 0 is an empty file.
-STEPS: Sequence[Sequence[str]] = (_FIRST, _SETTINGS, _UNSENT, _SEED)
+STEPS: Sequence[Sequence[str]] = (_FIRST, _SETTINGS, _UNSENT, _SEED, _THINKING)
 
 
 class UnusableError(sqlite3.Error):

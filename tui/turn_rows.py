@@ -24,6 +24,7 @@ class SavedTurn(NamedTuple):
     vocabulary: str
     origins: str | None
     seed: str | None
+    thinking: bool | None
 
 
 def unsaved(
@@ -49,23 +50,24 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
     session: number of the session's row.
     """
     before = turn.before.key if turn.before else None
-    stop_reason, content, thought, raw, written, vocabulary, origins, seed = columns
+    stop_reason, content, thought, raw, written, vocabulary, origins, seed, thinking = columns
     connection.execute(
         """
         INSERT INTO turn (
             session, key, role, before,
-            stop_reason, content, thought, raw, spelt, tokens, vocabulary, origins, seed
+            stop_reason, content, thought, raw, spelt, tokens, vocabulary, origins, seed, thinking
         )
         VALUES (
             :session, :key, :role,
             (SELECT number FROM turn WHERE session = :session AND key = :before),
-            :stop_reason, :content, :thought, :raw, :spelt, :tokens, :vocabulary, :origins, :seed
+            :stop_reason, :content, :thought, :raw, :spelt, :tokens, :vocabulary, :origins, :seed,
+            :thinking
         )
         ON CONFLICT (session, key) DO UPDATE SET
             stop_reason = excluded.stop_reason, content = excluded.content,
             thought = excluded.thought, raw = excluded.raw, spelt = excluded.spelt,
             tokens = excluded.tokens, vocabulary = excluded.vocabulary, origins = excluded.origins,
-            seed = excluded.seed
+            seed = excluded.seed, thinking = excluded.thinking
         """,
         {
             "session": session,
@@ -81,6 +83,7 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
             "vocabulary": vocabulary,
             "origins": origins,
             "seed": seed,
+            "thinking": thinking,
         },
     )
 
@@ -158,6 +161,7 @@ def _columns(
         turn.vocabulary,
         json.dumps(origins) if origins is not None else saved and saved.origins,
         None if turn.seed is None else str(turn.seed),
+        turn.thinking,
     )
 
 
@@ -175,6 +179,7 @@ def _turn(row: sqlite3.Row) -> Turn:
     reason = row["stop_reason"]
     turn.stop_reason = reason if reason is None else text_or(reason, INTERRUPTED)
     turn.raw = text_or(row["raw"], "")
+    turn.thinking = bool(row["thinking"]) if row["thinking"] in (0, 1) else None
     with suppress(*UNREADABLE):
         turn.seed = int(required_text(row["seed"])) % 2**64
     with suppress(*UNREADABLE):  # without its tokens, the text is tokenized again

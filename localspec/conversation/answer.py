@@ -250,6 +250,7 @@ class Answer(Closing, Iterator[Event]):
             "",
             vocabulary=self._model.vocabulary_fingerprint,
             seed=self.settings.seed,
+            thinking=self._prompt.thinking,
             variant=self._variant,
         )
         self.turn = self._conversation.add(turn)

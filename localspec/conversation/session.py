@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Unpack
 from weakref import finalize
@@ -14,7 +13,12 @@ from localspec.conversation.reasoning import Tags, opens_thinking, tags_for
 from localspec.conversation.saved_states import SavedStates
 from localspec.conversation.transcript import Transcript
 from localspec.conversation.turns import Conversation, Role, TokenizedText, Turn
-from localspec.conversation.unfinished import require_unfinished, settings_of_rest, without_answer
+from localspec.conversation.unfinished import (
+    require_same_thinking,
+    require_unfinished,
+    settings_of_rest,
+    without_answer,
+)
 from localspec.conversation.window import Window, drop_oldest, last_question, too_long_error
 from localspec.drafters.spec import DraftOption
 from localspec.engine.engine import Engine
@@ -80,7 +84,6 @@ class Session(Closing, AsyncQuestions, SavedStates):
         self._options: GenerationOptions = {**options}
         self.template_options = template_options
         self._tools, self._raw = tools, raw
-        self._began = datetime.now()
         self._answer: Answer | None = None
         self._first_seen: Turn | None = None
         self._cached_transcript: Transcript | None = None
@@ -170,7 +173,8 @@ class Session(Closing, AsyncQuestions, SavedStates):
 
         Its prompt, its tokens and its seed are the same; of one that `max_tokens` has cut off, as
         many more tokens may be written. Raises InvalidValueError for an answer that is complete, or
-        whose tokens are not known or are another model's, and where the context is full.
+        whose tokens are not known or are another model's, where reasoning is switched on or off
+        otherwise than it was, and where the context is full.
         """
         self._end_answer()
         turn = self._last_turn()
@@ -194,7 +198,6 @@ class Session(Closing, AsyncQuestions, SavedStates):
         """Start an empty conversation, or continue another one."""
         self._end_answer()
         self.conversation = conversation or Conversation()
-        self._began = datetime.now()
         self._cached_transcript = self._first_seen = self._answer = None
 
     def switch(
@@ -227,10 +230,9 @@ class Session(Closing, AsyncQuestions, SavedStates):
             tools=self._tools,
             template_options=self.template_options,
             raw=self._raw,
-            conversation=Conversation([turn.copy() for turn in self.turns]),
+            conversation=self.conversation.copy_branch(),
             **self._options,
         )
-        other._began = self._began
         if self._first_seen in self.turns:
             other._first_seen = other.turns[self.turns.index(self._first_seen)]
         try:
@@ -261,7 +263,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
             None if raw else model.chat_template,
             tools=self._tools,
             options=options,
-            began=self._began,
+            began=self.conversation.began,
         )
         return self._cached_transcript
 
@@ -291,7 +293,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
                 shorten=lambda: self._shorter_prompt(n_ctx),
                 late_notices=self._notices,
                 thinking_budget=self.thinking_budget,
-                variant=self._variant,
+                variant=self._last_turn().next_variant,
                 unfinished=unfinished,
             )
         return self._answer
@@ -309,14 +311,9 @@ class Session(Closing, AsyncQuestions, SavedStates):
             settings = settings_of_rest(settings, unfinished)
         elif given.get("seed") is not None:
             # With the same seed, a variant would have the same text as the first answer.
-            settings = replace(settings, seed=(settings.seed + self._variant) % 2**64)
+            variant = self._last_turn().next_variant
+            settings = replace(settings, seed=(settings.seed + variant) % 2**64)
         return settings, n_ctx
-
-    @property
-    def _variant(self) -> int:
-        """The variant number of the next answer to the last turn."""
-        answers = [turn for turn in self._last_turn().after if turn.role == "assistant"]
-        return max([len(answers), *(turn.variant + 1 for turn in answers)])
 
     def _prompt(
         self, n_ctx: int, settings: GenerationConfig, tags: Tags, unfinished: Turn | None
@@ -333,13 +330,16 @@ class Session(Closing, AsyncQuestions, SavedStates):
         prompt, seen = window.prompt, turns[window.first :]
         if unfinished:
             prompt, seen = without_answer(prompt, unfinished.written), seen[:-1]
+        thinking = bool(self._transcript.template) and opens_thinking(prompt.text, tags)
+        if unfinished:
+            require_same_thinking(unfinished, thinking)
         self._first_seen = seen[0]
         return AnswerPrompt(
             prompt.tokens,
             dropped=window.first,
             newly_dropped=window.first != before,
             notices=self._notices(),
-            thinking=bool(self._transcript.template) and opens_thinking(prompt.text, tags),
+            thinking=thinking,
             wording=self._transcript.wording(self.system, seen),
         )
 

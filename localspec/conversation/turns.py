@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
@@ -26,7 +27,8 @@ class Turn:
     generated, reasoning and tags included. written: the tokens of `raw` and their text, without the
     token that ended the answer and without those of a stop string. vocabulary: the fingerprint of
     the vocabulary of these tokens. stop_reason: why an answer ended; None while it is generated.
-    seed: that the answer was written with; None if that is not known.
+    seed: that the answer was written with; None if that is not known. thinking: whether the prompt
+    of the answer ended with an opening reasoning tag; None if that is not known.
     key: a unique id, for storage. variant: the number, from 0, of an answer among the answers to
     one question. before: the turn that this turn follows. after: the turns that follow this one.
     """
@@ -39,6 +41,7 @@ class Turn:
     vocabulary: str = ""
     stop_reason: str | None = None
     seed: int | None = None
+    thinking: bool | None = None
     key: str = field(default_factory=lambda: uuid4().hex)
     variant: int = 0
     before: "Turn | None" = field(default=None, repr=False)
@@ -56,14 +59,24 @@ class Turn:
             turns.append(before)
         return turns[::-1]
 
+    @property
+    def next_variant(self) -> int:
+        """The variant number of the next answer to this turn."""
+        answers = [turn for turn in self.after if turn.role == "assistant"]
+        return max([len(answers), *(turn.variant + 1 for turn in answers)])
+
 
 class Conversation:
     """A tree of turns, and the branch that the next turn continues.
 
     Regenerating and editing delete nothing: the old turn stays beside the new one.
+
+    began: the date and time that a chat template sees, so that the prompt stays the same.
     """
 
-    def __init__(self, turns: Sequence[Turn] = ()) -> None:
+    def __init__(self, turns: Sequence[Turn] = (), *, began: datetime | None = None) -> None:
+        """Begin with these turns. began: by default now."""
+        self.began = began or datetime.now()
         self._first: list[Turn] = []
         self._last: Turn | None = None
         for turn in turns:
@@ -78,6 +91,10 @@ class Conversation:
     def turns(self) -> list[Turn]:
         """The present branch, from the first turn to the last."""
         return self._last.path if self._last else []
+
+    def copy_branch(self) -> "Conversation":
+        """A conversation with copies of the turns of the present branch."""
+        return Conversation([turn.copy() for turn in self.turns], began=self.began)
 
     def add(self, turn: Turn) -> Turn:
         """Add a turn after the last one; turns that followed it before stay as other branches."""

@@ -39,6 +39,20 @@ def require_unfinished(turn: Turn, vocabulary: str) -> None:
         )
 
 
+def require_same_thinking(turn: Turn, thinking: bool) -> None:
+    """Raises InvalidValueError if the prompt now opens reasoning, and did not then, or vice versa.
+
+    The text so far would be split in another way: reasoning would become the answer, or the answer
+    reasoning.
+    """
+    if turn.thinking not in (None, thinking):
+        then, now = ("on", "off") if turn.thinking else ("off", "on")
+        raise InvalidValueError(
+            f"the last answer was begun with reasoning {then}, and it is {now} now; switch it "
+            f"{then} again (/think {then} in the chat) or regenerate the answer"
+        )
+
+
 def settings_of_rest(settings: GenerationConfig, turn: Turn) -> GenerationConfig:
     """The settings to continue an answer with: its seed, and room for more tokens."""
     written, most = len(turn.written.tokens), settings.max_tokens

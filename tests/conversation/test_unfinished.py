@@ -1,6 +1,7 @@
 """Answers that were stopped or cut off go on as if they had never ended."""
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from localspec.engine.engine import Engine
 from localspec.errors import ContextFullError, InvalidValueError
 
 LENGTH = 24
+# The prompt opens the reasoning where it is switched on.
+SWITCHED = TURNS + "{% if add_generation_prompt and thinking %}<think>{% endif %}"
 
 
 @pytest.fixture
@@ -115,6 +118,41 @@ def test_reasoning_goes_on_too(tiny: Callable[..., Engine], tokens: int) -> None
         turn = session.continue_answer().result()
         assert (turn.raw, turn.thought, turn.content) == (whole.raw, whole.thought, whole.content)
         assert turn.written == whole.written
+
+
+def test_an_answer_is_refused_that_would_become_reasoning(tiny: Callable[..., Engine]) -> None:
+    options = {"temperature": 0, "ignore_eos": True, "max_tokens": LENGTH}
+    with Session(
+        tiny("llama", SWITCHED), template_options={"thinking": False}, **options
+    ) as session:
+        turn = stopped_after(session.send("ab"), 6)
+        kept = turn.content, turn.thought
+        assert turn.content and turn.thinking is False
+        session.template_options = {"thinking": True}
+        with pytest.raises(InvalidValueError, match="begun with reasoning off, and it is on now"):
+            session.continue_answer()
+        assert (turn.content, turn.thought) == kept and turn.stop_reason == "cancelled"
+        other = session.fork()
+        with other, pytest.raises(InvalidValueError, match="begun with reasoning off"):
+            other.continue_answer()
+        session.template_options = {"thinking": False}
+        assert session.continue_answer().result().content.startswith(kept[0])
+
+
+def test_the_date_of_a_prompt_stays_with_the_conversation(
+    tiny: Callable[..., Engine],
+) -> None:
+    engine = tiny("llama", "{{ strftime_now('%Y-%m-%d') }}" + TURNS)
+    with Session(engine, temperature=0, ignore_eos=True, max_tokens=LENGTH) as session:
+        session.conversation.began = datetime(2024, 2, 29)
+        turn = stopped_after(session.send("ab"), 6)
+        written = session.written
+        assert "2024-02-29" in written.text
+        with session.fork() as other:
+            assert other.written == written
+    # As where a model is loaded again with a larger context.
+    with Session(engine, conversation=session.conversation, max_tokens=LENGTH) as later:
+        assert later.turns[-1] is turn and later.written == written
 
 
 def test_parts_of_characters_and_of_stop_strings_are_open_again(

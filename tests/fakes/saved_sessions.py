@@ -41,6 +41,8 @@ def turn_fields(turn: Turn) -> tuple[object, ...]:
         turn.written,
         turn.vocabulary,
         turn.stop_reason,
+        turn.seed,
+        turn.thinking,
         turn.before and turn.before.key,
         [each.key for each in turn.after],
     )

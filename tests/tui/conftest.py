@@ -83,7 +83,7 @@ def held_until_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests copy nothing to the desktop of who runs them."""
     monkeypatch.setenv("SSH_TTY", "/dev/null")
-    for name in ("DISPLAY", "TMUX"):
+    for name in ("SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY", "TMUX"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -62,7 +62,10 @@ def growing_tree(archive: Archive, key: str, size: int) -> tuple[Conversation, d
         turn = Turn("user", text)
         if number % 2:
             seed = draw.getrandbits(64)
-            turn = Turn("assistant", text, text[:5], text[5:], written, "some", "eos", seed)
+            thinking = draw.choice([None, False, True])
+            turn = Turn(
+                "assistant", text, text[:5], text[5:], written, "some", "eos", seed, thinking
+            )
             origins[turn.key] = [(text[:7], "suffix"), (text[7:], "plain")]
         conversation.add(turn)
         if draw.random() < 0.8:

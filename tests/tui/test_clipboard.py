@@ -3,6 +3,7 @@
 import asyncio
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,25 @@ def test_the_chat_says_what_is_known(
     asyncio.run(body())
     if taken and here == name:
         assert taken.read_text(encoding="utf-8").endswith("\nHello, I am a script.")
+
+
+def test_of_two_copies_in_a_row_the_second_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    def take(text: str) -> tuple[bool, bool]:
+        time.sleep(0.3 if text == "first" else 0)
+        taken.append(text)
+        return True, False
+
+    monkeypatch.setattr("localspec_tui.app.copy_to_programs", take)
+
+    async def body() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            for text in ("first", "second"):
+                chat.app.copy(text, code=False)
+            await chat.until(lambda: len(taken) == 2)
+            assert taken == ["first", "second"]
+
+    asyncio.run(body())

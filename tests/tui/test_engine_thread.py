@@ -80,6 +80,7 @@ def test_a_context_that_is_too_large_leaves_the_old_one(start: Start) -> None:
     script.fails = _FailsOnce(load=ModelLoadError("it does not fit"))
     recorder.engine_thread.enlarge(198)
     events = recorder.wait_done()
+    assert event_names(events)[-2:] == ["ModelReady", "CommandFailed"]
     [failed] = events_of(CommandFailed, events)
     assert (failed.error, failed.command) == ("it does not fit", "enlarge")
     assert events_of(ModelReady, events)[0].context == 99

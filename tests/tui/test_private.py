@@ -1,7 +1,7 @@
 """Chats that are not kept, and conversations that are forgotten."""
 
 import asyncio
-import os
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -13,13 +13,14 @@ from fakes.scripted import Script
 from localspec.cli.chat import chat
 from localspec.cli.forget import forget
 from localspec.conversation.turns import Conversation, Turn
-from localspec.errors import InvalidValueError
+from localspec.errors import InvalidValueError, LocalspecError
 from localspec.utils.paths import data_folder
-from localspec_tui import launch
+from localspec_tui import database, launch
 from localspec_tui.app import ChatApp
 from localspec_tui.archive import Archive
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.launch_options import LaunchOptions
+from localspec_tui.preferences import Preferences
 
 SECRET = "the-word-is-xylophone"
 
@@ -49,6 +50,7 @@ def test_nothing_is_kept_of_a_private_chat(home: Path) -> None:
         async with app.run_test() as pilot:
             private = ChatPilot(app, pilot)
             await private.until(lambda: app.main.event_handler.state != "loading")
+            app.theme = "nord"
             await private.press("up")
             assert app.main.composer.text == ""
             await private.ask(SECRET)
@@ -60,6 +62,7 @@ def test_nothing_is_kept_of_a_private_chat(home: Path) -> None:
     asyncio.run(body())
     assert found(home, "an earlier chat")
     assert not found(home, SECRET)
+    assert not found(home, "scripted") and Preferences.read() == Preferences()
 
 
 def test_a_private_chat_is_asked_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,9 +117,29 @@ def test_forgotten_chats_are_in_no_file(
         assert len(open_one.list()) == 1
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="this user may write anywhere")
 def test_chats_that_cannot_be_forgotten_are_one_line(home: Path) -> None:
-    data_folder("sessions").mkdir(parents=True)
-    data_folder("sessions").chmod(0o500)
+    data_folder("sessions").parent.mkdir(parents=True, exist_ok=True)
+    data_folder("sessions").touch()
     done = CliRunner().invoke(forget, ["--chats"])
-    assert done.exit_code != 0
+    assert isinstance(done.exception, LocalspecError)
+    assert "conversations cannot be saved in" in str(done.exception)
+    assert "\n" not in str(done.exception) and "are deleted" not in done.output
+
+
+def test_chats_that_another_program_reads_are_not_called_forgotten(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_BUSY_TIMEOUT", 0)
+    with closing(Archive()) as archive:
+        keep(archive, SECRET)
+    with closing(sqlite3.connect(archive.file)) as reader:
+        reading = reader.execute("SELECT content FROM turn")
+        assert reading.fetchone() == (SECRET,)
+        done = CliRunner().invoke(forget, ["--chats"])
+        assert found(home, SECRET)
+        assert isinstance(done.exception, LocalspecError)
+        assert "its log still holds the conversations; end that program" in str(done.exception)
+        assert "are deleted" not in done.output
+        reading.close()
+    done = CliRunner().invoke(forget, ["--chats"], catch_exceptions=False)
+    assert "all conversations in" in done.stderr and not found(home, SECRET)

@@ -1,11 +1,14 @@
 """The screens over the chat screen: settings, system prompt, help, dialogs and palette."""
 
 import asyncio
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
-from fakes.pilot import ChatPilot, running_chat
-from fakes.scripted import Script
+from fakes.pilot import TIMEOUT, ChatPilot, running_chat
+from fakes.scripted import Script, ScriptedEngine
 from textual.widgets import Input, OptionList, TextArea
 from textual.widgets._toast import ToastRack
 
@@ -256,6 +259,47 @@ def test_a_full_context_can_be_made_larger(tmp_path: Path) -> None:
             assert script.engines[-1].options["context"] == 280
             assert chat.contents == ["first", f"{partial}and on."]
             assert "cut off" not in chat.text
+
+    asyncio.run(body())
+
+
+@dataclass
+class _Small(Script):
+    """A script for a machine without room for a context of 280. The next load waits for `go_on`."""
+
+    waits: Event = field(default_factory=Event)
+    go_on: Event = field(default_factory=Event)
+    refused: bool = False
+
+    def load(self, *model: Any, context: int | None = None, **options: Any) -> ScriptedEngine:
+        if context == 280:
+            self.refused = True
+            raise ModelLoadError("a context of 280 does not fit")
+        if self.refused:
+            self.waits.set()
+            assert self.go_on.wait(TIMEOUT)
+        return super().load(*model, context=context, **options)
+
+
+def test_where_a_larger_context_does_not_fit_the_chat_goes_on(tmp_path: Path) -> None:
+    async def body() -> None:
+        script = _Small(["word " * 160], context=140)
+        async with running_chat(script, tmp_path) as chat:
+            await chat.send("first")
+            await chat.until(lambda: chat.is_on_top(ChoiceDialog))
+            await chat.press("down", "down", "enter")
+            await chat.until(script.waits.is_set)
+            await chat.pilot.pause(0.3)
+            chat.screen.event_handler.poll()
+            assert not chat.is_on_top(SettingsScreen)
+            assert not any("no model is loaded" in note for note in chat.notes)
+            script.go_on.set()
+            await chat.wait_idle()
+            assert "a context of 280 does not fit" in chat.notes
+            assert chat.screen.outbox.held != "because no model is loaded"
+            assert chat.screen.event_handler.ready.context == 140
+            assert any("question fill the context of 140 tokens" in note for note in chat.notes)
+            assert not chat.is_on_top(SettingsScreen)
 
     asyncio.run(body())
 

@@ -3,12 +3,20 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from fakes.pilot import running_chat
 from fakes.scripted import TEMPLATE, Script
+
+from localspec.conversation.thinking import thinking_variables
 
 SWITCHED = TEMPLATE + (
     "{% if add_generation_prompt and enable_thinking is defined and not enable_thinking %}"
     "<think>\n\n</think>\n\n{% endif %}"
+)
+# As Qwen3.5 and DeepSeek V3.1: the prompt opens the reasoning, or closes it.
+OPENED = TEMPLATE + (
+    "{% if add_generation_prompt %}"
+    "{{ '<think>\n\n</think>\n\n' if enable_thinking is false else '<think>\n' }}{% endif %}"
 )
 QUIET = "<assistant><think>\n\n</think>\n\n"
 
@@ -44,3 +52,48 @@ def test_what_cannot_be_switched_is_one_line(tmp_path: Path) -> None:
             assert "/think 5: say /think on or /think off" in chat.text
 
     asyncio.run(body())
+
+
+def test_an_answer_goes_on_only_with_the_reasoning_that_it_was_begun_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The archive takes the tokens of no larger vocabulary.
+    monkeypatch.setattr("fakes.scripted._BYTES_PER_TOKEN", 3)
+    reasoning = "Hm, let me see. " * 40
+
+    async def stopped() -> None:
+        script = Script([reasoning], template=OPENED, rate=100)
+        async with running_chat(script, tmp_path) as chat:
+            await chat.send("a")
+            await chat.until(lambda: chat.app.engine_thread.stats)
+            await chat.until(lambda: chat.app.engine_thread.stats.generated_tokens > 5)
+            await chat.press("escape")
+            await chat.wait_idle()
+            turn = chat.app.engine_thread.session.turns[-1]
+            assert turn.thought and not turn.content and turn.stop_reason == "cancelled"
+            before = turn.thought
+            await chat.send("/think off")
+            await chat.send("/continue")
+            await chat.wait_idle()
+            assert any("was begun with reasoning on, and it is off now" in n for n in chat.notes)
+            assert (turn.thought, turn.content) == (before, "")
+            assert turn.stop_reason == "cancelled"
+
+    async def in_a_later_chat() -> None:
+        script = Script(["and so on.</think>\n\nYes."], template=OPENED)
+        off = {"session_options": {"template_options": thinking_variables(on=False)}}
+        async with running_chat(script, tmp_path, latest=True, **off) as chat:
+            turn = chat.app.engine_thread.session.turns[-1]
+            before = turn.thought
+            await chat.press("ctrl+g")
+            await chat.wait_idle()
+            assert any("was begun with reasoning on" in note for note in chat.notes)
+            assert before and (turn.thought, turn.content) == (before, "")
+            await chat.send("/think on")
+            await chat.press("ctrl+g")
+            await chat.wait_idle()
+            assert turn.thought == f"{before}and so on." and turn.content == "Yes."
+            assert turn.stop_reason == "eos"
+
+    asyncio.run(stopped())
+    asyncio.run(in_a_later_chat())
