@@ -116,6 +116,8 @@ class Shaky:
     order: of the cells, on which they depend too.
     """
 
+    ubatch = None
+
     def __init__(self, context, size: float, order: int = 0) -> None:  # type: ignore[no-untyped-def]
         self._context = context
         self._size = size
