@@ -116,7 +116,7 @@ class Shaky:
     order: of the cells, on which they depend too.
     """
 
-    ubatch = None
+    ubatch, snapshots = None, 0
 
     def __init__(self, context, size: float, order: int = 0) -> None:  # type: ignore[no-untyped-def]
         self._context = context
