@@ -173,7 +173,8 @@ def test_a_refusal_is_one_line() -> None:
     with pytest.raises(InvalidValueError) as caught:
         rendered("{{ raise_exception('no\\n\\x1b[2Jtools') }}")
     assert str(caught.value) == (
-        "the model's chat template refuses these messages (no  [2Jtools); try a raw prompt (--raw)"
+        "the model's chat template refuses these messages (no  [2Jtools); "
+        "try another template (--chat-template), or a raw prompt (--raw)"
     )
 
 
@@ -204,7 +205,8 @@ def test_what_is_missing_is_named(template: str) -> None:
         rendered(template, options={"enable_thinking": True})
     assert str(caught.value) == (
         "the model's chat template needs persona, which it was not given; "
-        "give it with template_options or try a raw prompt (--raw)"
+        "give it with template_options or try another template (--chat-template), "
+        "or a raw prompt (--raw)"
     )
 
 
@@ -233,7 +235,7 @@ def test_what_is_missing_is_not_blamed_for_other_things(template: str) -> None:
     ],
 )
 def test_where_a_template_is_broken(template: str, line: int) -> None:
-    broken = rf"chat template is broken in line {line} \(.+\); try a raw prompt \(--raw\)$"
+    broken = rf"chat template is broken in line {line} \(.+\); try another template \(--chat-template\), or a raw prompt \(--raw\)$"
     with pytest.raises(InvalidValueError, match=broken):
         rendered(template)
 
@@ -255,7 +257,9 @@ def test_where_a_template_is_broken(template: str, line: int) -> None:
 def test_whatever_goes_wrong_is_one_clear_error(template: str) -> None:
     with pytest.raises(InvalidValueError, match="chat template") as caught:
         rendered(template)
-    assert str(caught.value).endswith("try a raw prompt (--raw)")
+    assert str(caught.value).endswith(
+        "try another template (--chat-template), or a raw prompt (--raw)"
+    )
     assert str(caught.value).isprintable()
 
 

@@ -38,7 +38,9 @@ def test_a_hostile_template_is_one_clear_error(template: str) -> None:
     with pytest.raises(InvalidValueError, match=r"^the model's chat template ") as caught:
         said(template)
     assert str(caught.value).isprintable()
-    assert str(caught.value).endswith("try a raw prompt (--raw)")
+    assert str(caught.value).endswith(
+        "try another template (--chat-template), or a raw prompt (--raw)"
+    )
     assert len(str(caught.value)) < 500
     assert said(templates.PLAIN) == "User: hi\nAssistant:"
 
