@@ -7,6 +7,7 @@ least: the nearest to the mark before it.
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
+from threading import Lock
 from weakref import WeakSet
 
 from localspec.llama.state import Copy
@@ -47,9 +48,14 @@ class Marks(Mapping[int, Copy]):
         return max(self, default=0)
 
     @property
+    def copies(self) -> list[Copy]:
+        """All copies, at one moment: texts of other engines are written in other threads."""
+        return [*self._copies.values()]
+
+    @property
     def size(self) -> int:
         """The bytes of all."""
-        return sum(copy.size for copy in self.values())
+        return sum(copy.size for copy in self.copies)
 
     def longest_within(self, length: int) -> int:
         """The longest of at most so many tokens; 0 without one."""
@@ -100,19 +106,22 @@ class _MarkedTexts:
 
     def __init__(self) -> None:
         self._marks = WeakSet[Marks]()
+        self._lock = Lock()
 
     def add(self, marks: Marks) -> None:
-        self._marks.add(marks)
+        with self._lock:
+            self._marks.add(marks)
 
     def most_bytes(self, own: Marks, free: int) -> int:
         """How many bytes the marks of a text may take: what others leave, or its equal part.
 
         free: the bytes that are free beside all marks.
         """
-        marked = [each for each in [*self._marks] if each and each is not own]
-        copies = {id(copy): copy.size for each in marked for copy in each.values()}
+        with self._lock:
+            marked = [each for each in self._marks if each and each is not own]
+        copies = {id(copy): copy.size for each in marked for copy in each.copies}
         # Texts that begin alike have the same copies.
-        others = sum(copies[each] for each in copies.keys() - {id(each) for each in own.values()})
+        others = sum(copies[each] for each in copies.keys() - {id(each) for each in own.copies})
         most = min(_MOST_BYTES, (free + others + own.size) // _PART)
         return max(most - others, most // (1 + len(marked)))
 
