@@ -23,7 +23,7 @@ PYTHON = [
 ]
 # Options of other programs in the README: of pip, pipx and uv.
 FOREIGN = {"--force-reinstall", "--no-cache-dir", "--no-cache", "--force", "--reinstall"}
-FOREIGN |= {"--extra-index-url", "--index"}
+FOREIGN |= {"--extra-index-url", "--index", "--chat-template-file"}
 # Of converters, ours and llama.cpp's.
 FOREIGN |= {"--targets-output", "--target-model-dir"}
 ALIASES = {"run": "generate"}
