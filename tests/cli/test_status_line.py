@@ -11,7 +11,8 @@ from fakes.command_line import Run
 from fakes.generate_runs import PROMPT, posix
 
 from localspec.cli.output import write_note
-from localspec.cli.status_line import StatusLine
+from localspec.cli.status_line import StatusLine, loading_shown
+from localspec.utils.progress import report_progress
 
 pytestmark = [posix, pytest.mark.usefixtures("bare_environment")]
 Shown = Callable[[], str]
@@ -80,6 +81,16 @@ def test_no_line_where_it_could_not_be_erased(monkeypatch: pytest.MonkeyPatch) -
         assert shown() == ""
 
 
+def test_loading_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StatusLine.__init__, "__defaults__", (0,))
+    monkeypatch.setattr("localspec.cli.status_line._EVERY", 0.0)
+    with terminal() as shown:
+        with loading_shown():
+            report_progress("loading owl.gguf", 0.42)
+        text = shown()
+    assert text.startswith("loading\r") and "\rloading owl.gguf, 42 %\r" in text
+
+
 def test_generate_shows_loading_and_reading(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StatusLine.__init__, "__defaults__", (0,))
     with terminal() as shown:
@@ -87,7 +98,6 @@ def test_generate_shows_loading_and_reading(cli: Run, monkeypatch: pytest.Monkey
         text = shown()
     assert done.code == 0
     assert text.startswith("loading\r")
-    assert "loading pycode-7m-q8_0.gguf, " in text and " %\r" in text
     assert "reading the prompt, " in text and " tokens\r" in text
     lines = [line.rpartition("\r")[2] for line in text.strip().split("\r\n")]
     assert [line[:17] for line in lines] == ["localspec: pycode", "localspec: cut of"]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.cli.generate_output import generation_record
+from localspec.conversation.reasoned_text import ReasonedText
 from localspec.conversation.session import Session
 from localspec.engine import side_by_side
 from localspec.engine.engine import Engine, load
@@ -155,7 +156,7 @@ def test_tokens_that_are_none(engine: Engine) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"logprobs": True}, {"top_logprobs": 3, "logprobs": True}])
 def test_a_result_as_json_is_that_of_the_command(engine: Engine, options: dict[str, Any]) -> None:
-    running = engine.stream("def f(", **{**OPTIONS, "logprobs": False, **options})
+    running = ReasonedText(engine, "def f(", **{**OPTIONS, "logprobs": False, **options})
     result = running.result()
     as_json = json.loads(json.dumps(result.to_dict()))
     record = generation_record(engine, running)
