@@ -3,8 +3,9 @@
 import gc
 import sys
 
-# Seconds the engine thread waits at most for the screen's thread to release the GIL.
-_SWITCH_INTERVAL = 0.0005
+# Seconds the engine thread waits at most for the screen's thread to release the GIL. Windows waits
+# in whole milliseconds, and for less than one in a loop that keeps a core busy.
+_SWITCH_INTERVAL = 0.001 if sys.platform == "win32" else 0.0005
 # New objects between two garbage collections; the screen creates about 10,000 a second.
 _YOUNG_THRESHOLD = 10_000
 
