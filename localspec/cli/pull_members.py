@@ -181,7 +181,7 @@ def _with_best(
         except (ModelNotFoundError, BadFileError) as error:
             notes.append(f"{each.name} is left out: {error}")
             continue
-        notes += [*_of_other_pair(name, target), *_other_revision(each, drafter)]
+        notes += [*_of_other_pair(name, target, each), *_other_revision(each, drafter)]
         return Members([own, drafter], notes)
     known_pair = pair_of(target, name)
     unknown = (known_pair and known_pair.no_drafter) or (
@@ -196,10 +196,11 @@ def _twin(target: Reference) -> Reference | None:
     return pair.target if pair and lacks_heads(target, pair) else None
 
 
-def _of_other_pair(name: str, target: Reference) -> list[str]:
-    """Say which pair a target is of that was not named by its pair."""
+def _of_other_pair(name: str, target: Reference, chosen: OwnDrafter | None = None) -> list[str]:
+    """Say which pair a target is of that was not named by its pair. chosen: its drafter."""
     pair = pair_of(target, name)
-    if pair is None and (same := pair_elsewhere(target)):
+    listed = chosen is not None and chosen.listed is not None
+    if pair is None and listed and (same := pair_elsewhere(target)):
         return [f"the drafter is that of {same.name}: {same.target} is the same model"]
     if pair is None or isinstance(target, Path) or lacks_heads(target, pair):
         return []

@@ -51,12 +51,8 @@ def pair_elsewhere(target: Reference) -> Pair | None:
         return None
     name = _model_name(repository)
     for pair in registry.pairs().values():
-        if isinstance(pair.target, Repository):
-            publisher = _normalized(pair.target.id.partition("/")[0])
-            own = _model_name(pair.target.id)
-            # bartowski's Qwen_Qwen3-8B-GGUF has the publisher in front.
-            if name in (own, f"{publisher}-{own}") or own == f"{publisher}-{name}":
-                return pair
+        if isinstance(pair.target, Repository) and name in _names_of(pair.target):
+            return pair
     return None
 
 
@@ -108,13 +104,20 @@ def _repository_id(model: Reference) -> str | None:
 def _is_named_like(names: Iterable[str], pair: Pair) -> bool:
     if not isinstance(pair.target, Repository):
         return False
-    wanted = _model_name(pair.target.id)
-    return any(f"{_normalized(name)}-".startswith(f"{wanted}-") for name in names)
+    wanted = tuple(f"{name}-" for name in _names_of(pair.target))
+    return any(f"{_normalized(name)}-".startswith(wanted) for name in names)
+
+
+def _names_of(target: Repository) -> tuple[str, str]:
+    """What files and repositories of a model are called; some have the publisher in front."""
+    name = _model_name(target.id)
+    return name, f"{_normalized(target.id.partition('/')[0])}-{name}"
 
 
 def _model_name(repository: str) -> str:
-    """The model that a repository is called after, without the uploader."""
-    return _normalized(repository.partition("/")[2]).removesuffix("-gguf")
+    """The model that a repository is called after, without the uploader and heads inside."""
+    name = _normalized(repository.partition("/")[2])
+    return name.removesuffix("-gguf").removesuffix("-mtp")
 
 
 def _normalized(name: str) -> str:

@@ -170,6 +170,9 @@ def test_files_of_forks_are_refused_by_name(architecture: str, pair: tuple[Path,
         # One that was trained further, and a file of no repository: a head might not fit.
         ("ann/owl-night-GGUF", "owl-night-Q4_0.gguf", ["draft-model", "pard"]),
         (None, "Owl_Q4_K_M.gguf", ["draft-model", "pard"]),
+        (None, "zoo_Owl-Q4_K_M.gguf", ["draft-model", "pard"]),
+        # Without the heads that the pair's target has inside.
+        ("ann/owl-MTP-GGUF", "Q4.gguf", ["draft-model", "eagle3", "pard"]),
         ("ann/owlet-GGUF", "owlet-Q4_0.gguf", []),
         (None, "barn-owl.gguf", []),
     ],
