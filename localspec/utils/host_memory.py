@@ -23,15 +23,20 @@ def spare_memory() -> int:
     Pages of files that it has mapped and read count as free, and weights among them are needed.
     """
     read_files = getattr(psutil.Process().memory_info(), "shared", 0)
-    return max(0, host_memory() - read_files)
+    free = psutil.virtual_memory().available - read_files
+    # A limit of the process counts mapped files as used already.
+    return max(0, min([free, *_container(read_files), *_process()]))
 
 
-def _container() -> list[int]:
-    """Return what is free within each limited control group of this process."""
-    return [left for group in group_folders() if (left := _left(group)) is not None]
+def _container(read_files: int = 0) -> list[int]:
+    """Return what is free within each limited control group of this process.
+
+    read_files: bytes of files that are to stay in memory.
+    """
+    return [left for group in group_folders() if (left := _left(group, read_files)) is not None]
 
 
-def _left(group: Path) -> int | None:
+def _left(group: Path, read_files: int) -> int | None:
     try:
         most, used = int(read_file(group / "memory.max")), int(read_file(group / "memory.current"))
     except ValueError:
@@ -39,7 +44,7 @@ def _left(group: Path) -> int | None:
     lines = read_file(group / "memory.stat").splitlines()
     stat: Mapping[str, str] = dict(line.split(maxsplit=1) for line in lines)
     # The cache of files is freed when memory is needed.
-    return most - used + int(stat.get("inactive_file", 0))
+    return most - used + max(0, int(stat.get("inactive_file", 0)) - read_files)
 
 
 def _process() -> list[int]:
