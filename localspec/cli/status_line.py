@@ -26,7 +26,6 @@ class StatusLine:
     """
 
     def __init__(self, after: float = 1.0) -> None:
-        self._after = after
         self._due = monotonic() + after
         self._text = ""
         self._ended = not _is_possible()

@@ -277,7 +277,8 @@ class AdaptivePolicy:
         catching_up = cost.catch_up_seconds(answer_backlog, slowdown)
         survivals = candidate.survivals(limit)
         drafting = candidate.drafting(len(survivals), reading)
-        drafting = with_replays(drafting, survivals, limit.takes_back, round_.table())
+        if limit.takes_back is not None:
+            drafting = with_replays(drafting, survivals, limit.takes_back, round_.table())
         del survivals[self._affordable(survivals, drafting, catching_up) :]
         # Tokens may be drawn ahead in the next step.
         overlaps = round_.texts == 1 and not limit.needs_probs

@@ -204,7 +204,7 @@ class KVSequence(Closing):
     def mark(self) -> None:
         """Save the state of the present text, so that a later truncate can return to it.
 
-        A few marks are kept, and the oldest are dropped first. A mark is deleted when the text is
+        A few marks are kept, and the least useful go first. A mark is deleted when the text is
         cut to less. If the cache can be cut anywhere, this does nothing.
         """
         self.roll_back()
