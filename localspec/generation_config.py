@@ -125,9 +125,14 @@ class GenerationConfig:
         """The verification rule that is named `rule`."""
         return rule_named(self.rule)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether neither a grammar nor a schema describes the text."""
+        return self.grammar is None and self.schema is None
+
     def compiled_grammar(self) -> str | None:
         """The grammar or schema, compiled for `Grammar.begin`; None if there is neither."""
-        if self.grammar is None and self.schema is None:
+        if self.is_free:
             return None
         if self.grammar is not None and self.schema is not None:
             raise InvalidValueError("both a grammar and a schema are given; choose one")

@@ -103,10 +103,15 @@ class Answer(Closing, Iterator[Event]):
         self._tags = tags
         self._shorten = shorten
         self._late_notices = late_notices
-        self._thinking_budget = thinking_budget
         self._variant = variant
         detokenizer = Detokenizer(settings.stop)
-        self._writer = AnswerWriter(self._model, detokenizer, tags, thinking=prompt.thinking)
+        self._writer = AnswerWriter(
+            self._model,
+            detokenizer,
+            tags,
+            thinking=prompt.thinking,
+            budget=thinking_budget if settings.is_free else None,
+        )
         self._stop = StopFlag()
         self._ended = False
         self._lock = threading.Lock()
@@ -197,7 +202,7 @@ class Answer(Closing, Iterator[Event]):
             return "cancelled"
         if self._tokens_left < 1:
             return "length"
-        if self._is_budget_spent():
+        if self._writer.budget.is_spent():
             return _BUDGET_SPENT
         if self._prompt.wording:
             self._slot.reword(self._prompt.tokens, self._prompt.wording)
@@ -208,6 +213,7 @@ class Answer(Closing, Iterator[Event]):
             detokenizer=self._writer.detokenizer,
             cancelled=self._stop.is_set,
         )
+        generation.commit_at_most(self._writer.budget.room)
         again = self.stats.prompt_again
         for progress in generation.reading():
             yield Reading(*progress)
@@ -215,7 +221,7 @@ class Answer(Closing, Iterator[Event]):
             yield Notice(self._reevaluated_line(again))
         for token in generation:
             yield self._piece(token)
-            if generation.stop_reason is None and self._is_budget_spent():
+            if generation.stop_reason is None and self._writer.budget.is_spent():
                 generation.close()
                 return _BUDGET_SPENT
         return generation.stop_reason or "cancelled"
@@ -273,10 +279,6 @@ class Answer(Closing, Iterator[Event]):
             self.turn.thought += split.thought
         return split
 
-    def _is_budget_spent(self) -> bool:
-        spent = self._writer.has_spent(self._thinking_budget)
-        return spent and self.settings.compiled_grammar() is None
-
     def _end_thought(self) -> Generator[Event, None, str]:
         """Write the closing tag for the model; return a stop reason if it does not fit, else ""."""
         closing = self._tags.ending
@@ -289,13 +291,13 @@ class Answer(Closing, Iterator[Event]):
             self._begin_turn()
         self._add_to_turn(self._writer.close_thought(tokens, closing))
         yield Notice(
-            f"the thought was ended: its budget of {self._thinking_budget} tokens is used up"
+            f"the thought was ended: its budget of {self._writer.budget.tokens} tokens is used up"
         )
         return ""
 
     def _shorter_prompt(self) -> AnswerPrompt | None:
         """A shorter prompt for the next part; None where a grammar would have to continue."""
-        if self.turn is None or self.settings.compiled_grammar() is not None:
+        if self.turn is None or not self.settings.is_free:
             return None
         self._record_tokens()
         shorter = self._shorten()

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from localspec.conversation.reasoning import Split, Splitter, Tags
+from localspec.conversation.thinking_budget import ThinkingBudget
 from localspec.conversation.turns import TokenizedText
 from localspec.engine.detokenizer import Detokenizer
 from localspec.generation_config import GenerationConfig
@@ -40,31 +41,29 @@ class AnswerWriter:
     """The tokens and the text of one answer, as generated so far.
 
     detokenizer: shared by all parts of the answer. tags: the tags around the model's reasoning.
-    thinking: whether the prompt ended with an opening tag.
+    thinking: whether the prompt ended with an opening tag. budget: the most tokens of reasoning;
+    None: no limit.
 
     tokens: the answer's token ids, without the token that ended it. raw: the whole text, reasoning
-    and tags included. thought_tokens: the number of reasoning tokens.
+    and tags included.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, detokenizer: Detokenizer, tags: Tags, *, thinking: bool
+        self,
+        vocabulary: Vocabulary,
+        detokenizer: Detokenizer,
+        tags: Tags,
+        *,
+        thinking: bool,
+        budget: int | None = None,
     ) -> None:
         self.detokenizer = detokenizer
         self.tokens: list[int] = []
         self.raw = ""
-        self.thought_tokens = 0
         self._vocabulary = vocabulary
         self._tags = tags
         self._splitter = Splitter(tags, thinking=thinking)
-
-    def has_spent(self, budget: int | None) -> bool:
-        """Whether the reasoning goes on and has as many tokens as it may; None: no limit.
-
-        It does not end within a character.
-        """
-        if budget is None or self.detokenizer.within_character:
-            return False
-        return self.is_thinking and self.thought_tokens >= budget
+        self.budget = ThinkingBudget(budget, self._splitter, detokenizer)
 
     @property
     def is_thinking(self) -> bool:
@@ -75,7 +74,7 @@ class AnswerWriter:
         """Add a token and the text that the detokenizer gave for it; returns the new text."""
         if not self._vocabulary.ends_generation(token):
             self.tokens.append(token)
-        self.thought_tokens += self.is_thinking
+        self.budget.count()
         # A tag may be a control token, for which the detokenizer gives no text.
         tag = "" if text else self._vocabulary.piece_text(token)
         return self._split(tag if tag in self._tags else text)

@@ -62,12 +62,18 @@ class ReasonedText(Iterator[Written]):
         model = engine.model
         self._tags = tags_for(model.chat_template)
         self._writer: AnswerWriter | None = None
-        is_free = self.settings.compiled_grammar() is None
-        if isinstance(prompt, Chat) and is_free and not has_channels(model.chat_template):
+        if (
+            isinstance(prompt, Chat)
+            and self.settings.is_free
+            and not has_channels(model.chat_template)
+        ):
             end = "".join(map(model.piece_text, self.prompt[-_TAG_TOKENS:]))
             thinking = opens_thinking(end, self._tags)
             detokenizer = self.generation.detokenizer
-            self._writer = AnswerWriter(model, detokenizer, self._tags, thinking=thinking)
+            self._writer = AnswerWriter(
+                model, detokenizer, self._tags, thinking=thinking, budget=budget
+            )
+            self._part.commit_at_most(self._writer.budget.room)
 
     @property
     def settings(self) -> GenerationConfig:
@@ -111,7 +117,7 @@ class ReasonedText(Iterator[Written]):
         return self.generation.reading()
 
     def __next__(self) -> Written:
-        if self._writer and not self.tokens and self._writer.has_spent(self.budget):
+        if self._writer and not self.tokens and self._writer.budget.is_spent():
             self._end_thought(self._writer)
         if self._inserted:
             return self._add(self._inserted.pop(0))
@@ -119,7 +125,7 @@ class ReasonedText(Iterator[Written]):
             self._restore_prompt_counts()
             raise StopIteration
         split, ended = self._split(token), self._part.stop_reason
-        if self._writer and not ended and self._writer.has_spent(self.budget):
+        if self._writer and not ended and self._writer.budget.is_spent():
             self._end_thought(self._writer)
             ended = self._stopped
         if self._writer and ended:
@@ -183,3 +189,4 @@ class ReasonedText(Iterator[Written]):
             self._part = self._engine.go_on(
                 ended, whole, rest, cancel=self._cancel, explain=self._explain
             )
+            self._part.commit_at_most(writer.budget.room)

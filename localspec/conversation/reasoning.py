@@ -56,7 +56,8 @@ class Splitter:
     """Splits an answer's text, piece by piece, into reasoning and answer.
 
     thinking: whether the answer begins as reasoning, because the prompt ended with the opening tag.
-    continued: whether there is reasoning behind that tag, whose newlines are its own.
+    continued: whether there is reasoning behind that tag, whose newlines are its own. begun:
+    whether it is certain how the answer begins.
 
     Reasoning stands only at the beginning of an answer; later tags are plain text. Neither part
     contains the tags, the whitespace before the opening tag, the newlines after it, or the newlines
@@ -65,7 +66,7 @@ class Splitter:
 
     def __init__(self, tags: Tags, *, thinking: bool = False, continued: bool = False) -> None:
         self._tags = tags
-        self._begun = thinking
+        self.begun = thinking
         self._thinking = thinking
         self._after_tag = thinking and not continued
         self._held = ""
@@ -74,6 +75,11 @@ class Splitter:
     def thinking(self) -> bool:
         """Whether the text so far ends inside the reasoning."""
         return self._thinking
+
+    @property
+    def within_tag(self) -> bool:
+        """Whether the reasoning ends in what may be the beginning of the closing tag."""
+        return self._thinking and bool(self._held.strip("\n"))
 
     def push(self, text: str) -> Split:
         """Split another piece; text that may be part of a tag is held back."""
@@ -87,19 +93,19 @@ class Splitter:
         self._held = ""
         if self._thinking:
             return self._think(text, last=last)
-        if self._begun:
+        if self.begun:
             return Split(said=self._after_newlines(text))
         return self._begin(text, last=last)
 
     def _begin(self, text: str, *, last: bool) -> Split:
         body, opening = text.lstrip(), self._tags.opening
         if body.startswith(opening):
-            self._begun = self._thinking = self._after_tag = True
+            self.begun = self._thinking = self._after_tag = True
             return self._think(body.removeprefix(opening), last=last)
         if opening.startswith(body) and not last:
             self._held = text
             return Split()
-        self._begun = True
+        self.begun = True
         return Split(said=text)
 
     def _think(self, text: str, *, last: bool) -> Split:

@@ -180,6 +180,10 @@ class Generation(Closing, Iterator[Token]):
         state = self.stop_reason or "unfinished"
         return f"<Generation {excerpt(text)}, {state}, {self.stats.line}>"
 
+    def commit_at_most(self, most: Callable[[], int]) -> None:
+        """Let no step commit more tokens than `most` returns when the step begins."""
+        self._decoder.most = most
+
     def reading(self) -> Iterator[tuple[int, int]]:
         """Evaluate the prompt in chunks; yields (evaluated tokens, prompt tokens).
 

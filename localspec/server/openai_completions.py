@@ -17,6 +17,7 @@ from localspec.server.openai_parts import choices_of, finish_reason, merged, usa
 from localspec.server.options import most_tokens, refuse, settings_of
 from localspec.server.reply import Reply
 from localspec.server.service import Service
+from localspec.server.thinking_budget import refuse_budget
 
 # Where no number is given: OpenAI's 16 cuts most texts, and the context may be large.
 USUAL_TOKENS = 256
@@ -25,8 +26,6 @@ _MOST_PROMPTS = 64
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "t_max_predict_ms": (-1, 0),
     "n_indent": (0,),
-    "thinking_budget_tokens": (-1, 0),
-    "reasoning_budget_tokens": (-1, 0),
 }
 
 
@@ -51,6 +50,7 @@ def read(body: Fields, service: Service) -> CompletionRequest:
     """Read a request. Raises ApiError."""
     service.require_model(body.text("model"))
     refuse(body, _NOT_HERE)
+    refuse_budget(body)
     if body.whole("best_of", 1) not in (None, choices_of(body)):
         raise body.wrong("best_of", "equal to n")
     top = body.whole("logprobs", 0, 20)

@@ -83,7 +83,7 @@ def usage(replies: Sequence[Reply]) -> JSON:
         "prompt_tokens_details": {"cached_tokens": first.prompt_tokens - first.prompt_evaluated},
         "completion_tokens_details": {
             "accepted_prediction_tokens": sum(reply.stats.accepted for reply in replies),
-            "reasoning_tokens": sum(reply.thought_tokens for reply in replies),
+            "reasoning_tokens": sum(reply.thinking_budget.used for reply in replies),
             "rejected_prediction_tokens": sum(
                 reply.stats.drafted - reply.stats.accepted for reply in replies
             ),

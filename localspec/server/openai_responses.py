@@ -367,6 +367,6 @@ def _usage(reply: Reply) -> JSON:
             "cache_write_tokens": 0,
         },
         "output_tokens": stats.generated_tokens,
-        "output_tokens_details": {"reasoning_tokens": reply.thought_tokens},
+        "output_tokens_details": {"reasoning_tokens": reply.thinking_budget.used},
         "total_tokens": stats.prompt_tokens + stats.generated_tokens,
     }

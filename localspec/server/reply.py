@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from localspec.conversation.reasoning import Splitter
+from localspec.conversation.thinking_budget import ThinkingBudget
 from localspec.engine.background import Background
 from localspec.engine.detokenizer import Detokenizer
 from localspec.engine.generation import Generation, StopReason, Token
@@ -46,8 +47,8 @@ class Reply:
 
     stopped: whether the server ends all texts. stats, stop_reason: as in Generation; before the
     text has begun they are empty and None. number: of the slot. tokens: those that the model has
-    written so far. thought_tokens: how many of them are reasoning. origins: where they came from.
-    budget_spent: whether the reasoning was ended at its budget.
+    written so far. thinking_budget: counts how many of them are reasoning. origins: where they
+    came from. budget_spent: whether the reasoning was ended at its budget.
     """
 
     def __init__(
@@ -57,7 +58,6 @@ class Reply:
         self.number = number
         self.generation: Generation | None = None
         self.tokens: list[Token] = []
-        self.thought_tokens = 0
         self.budget_spent = False
         self.origins: set[str] = set()
         self._slot = slot
@@ -74,6 +74,9 @@ class Reply:
             Splitter(asked.tags, thinking=asked.thinking, continued=continued)
             if asked.tags
             else None
+        )
+        self.thinking_budget = ThinkingBudget(
+            asked.thinking_budget, self._splitter, self._detokenizer
         )
         self._parser = asked.tool_calls() if asked.tool_calls else None
         if self._parser and asked.channel:
@@ -159,7 +162,7 @@ class Reply:
                 yield self._delta(token)
                 if self._has_called and self.asked.one_call:
                     return False
-                if running.stop_reason is None and self._is_budget_spent():
+                if running.stop_reason is None and self.thinking_budget.is_spent():
                     break
             else:
                 return False
@@ -181,6 +184,7 @@ class Reply:
                 detokenizer=self._detokenizer,
                 cancelled=cancelled,
             )
+            started.commit_at_most(self.thinking_budget.room)
             self.generation = started
             # The first pass is requested before a long prompt of another text gets the lock again.
             next(started.reading(), None)
@@ -201,12 +205,6 @@ class Reply:
         if settings.grammar is not None:
             changed["grammar"] = self.asked.answer_grammar
         return replace(settings, **changed)
-
-    def _is_budget_spent(self) -> bool:
-        budget = self.asked.thinking_budget
-        if budget is None or self._splitter is None or not self._splitter.thinking:
-            return False
-        return self.thought_tokens >= budget and not self._detokenizer.within_character
 
     def _closing_tokens(self) -> list[int]:
         return self.model.tokenize_after(self.asked.tags.ending) if self.asked.tags else []
@@ -229,8 +227,7 @@ class Reply:
         if self._marks and not self.model.piece(token.id):
             mark = self.model.piece_text(token.id)
             text += mark if mark in self._marks else ""
-        if self._splitter:
-            self.thought_tokens += self._splitter.thinking
+        self.thinking_budget.count()
         return Delta(token, tuple(self._split(text)))
 
     def _split(self, text: str = "", *, last: bool = False) -> list[Event]:

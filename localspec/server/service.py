@@ -143,7 +143,8 @@ class Service:
         template = self.engine.model.chat_template
         family, tags = family_of(template), tags_for(template)
         budget = self.thinking_budget if thinking_budget is None else thinking_budget
-        if family.always_read or settings.grammar is not None:
+        # No reasoning at all leaves a grammar the whole text.
+        if family.always_read or (budget and settings.grammar is not None):
             budget = NO_BUDGET
         if budget == 0:
             template_options = {"enable_thinking": False, **template_options}

@@ -43,6 +43,16 @@ def thinking_budget(body: Fields, template: str | None) -> int | None:
     return budget
 
 
+def refuse_budget(body: Fields) -> None:
+    """Raise ApiError for a budget of a text that is continued: that has no reasoning."""
+    if (budget := named_budget(body) or 0) > 0:
+        raise ApiError(
+            400,
+            f"the thinking budget is {budget}; only answers to messages have one: leave it out, or "
+            "ask at /v1/chat/completions",
+        )
+
+
 def named_budget(body: Fields) -> int | None:
     """The budget that a member names, the first that is there. Raises ApiError."""
     found = [body.whole(name, NO_BUDGET, _MOST) for name in _NAMES]

@@ -39,14 +39,13 @@ class Decoder:
     logprobs: whether emissions carry log-probabilities. top_logprobs: of how many likely tokens.
     cancelled: called before each step; generation stops when it returns True.
     ends: whether a token ends the text. Drafted tokens after such a token are not committed.
-    quick_first_token: whether the first step runs without a drafter that would have to read the
-        prompt first.
+    quick_first_token: whether the first step runs without drafters that first read the prompt.
     clock: the time in seconds, without the time in which other texts were computed.
     chunk: returns how many tokens of the prompt the next pass should read at most.
+    most: returns how many tokens the next step may commit.
 
-    All tokens of a step are in `text` and in the caches before `receive` returns them. So text and
-    caches stay consistent when decoding stops: cut `text` to the tokens you want to keep, and begin
-    again.
+    All tokens of a step are in `text` and in the caches before `receive` returns them. To keep only
+    some of them, cut `text` and begin again.
     """
 
     target: Target
@@ -62,6 +61,7 @@ class Decoder:
     quick_first_token: bool = False
     clock: Callable[[], float] = perf_counter
     chunk: Callable[[], int] | None = None
+    most: Callable[[], int] | None = None
     prefix: Prefix = field(init=False)
     _held: int = field(init=False, default=0)
     _place_to_mark: int = field(init=False, default=0)
@@ -184,7 +184,7 @@ class Decoder:
                 self.target.mark()
 
     def _step(self, remaining: int, *, hurried: bool) -> Passes[None]:
-        """Run one target pass and commit 1 to `remaining` tokens."""
+        """Run one target pass and commit 1 to `remaining` tokens, but not more than `most`."""
         began, draft_seconds = self.clock(), self.stats.seconds.draft
         with self._timing("draft"):
             decision, proposed = yield from self._propose(remaining, hurried=hurried)
@@ -195,8 +195,7 @@ class Decoder:
                 scores = yield missing
             pending = self.text[-1]
             # Those of this pass, and of the next draft and its pass.
-            length = len(self.text)
-            self.sampler.foresee(range(length, length + 2 * (len(draft) + 1)))
+            self.sampler.foresee(range(len(self.text), len(self.text) + 2 * (len(draft) + 1)))
             drawing = self._drawing_ahead(decision, draft, remaining - len(draft) - 1)
             scores = yield draft_pass(self.target, pending, draft, self._layers, drawing.passes)
             ahead = drawing.end()
@@ -241,7 +240,7 @@ class Decoder:
     def _propose(self, remaining: int, *, hurried: bool) -> Passes[tuple[Decision, Draft]]:
         # A pass gives one token more than its draft, so the last token needs no draft.
         limit = Limit(
-            min(remaining, self.target.most_kept) - 1,
+            min(self.most() if self.most else remaining, remaining, self.target.most_kept) - 1,
             self.prefix,
             self.sampler,
             not self.rule.same_text,

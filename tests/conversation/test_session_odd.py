@@ -183,7 +183,7 @@ def test_a_long_thought_in_a_full_context(tiny: Make) -> None:
         assert isinstance(events[-1], Ended)
         turn = answer.turn
         assert turn and "</think>" in turn.raw
-        assert 40 <= answer._writer.thought_tokens <= 41
+        assert 40 <= answer._writer.budget.used <= 41
 
 
 def test_dropped_is_said_once_and_only_if_it_is_so(tiny: Make) -> None:

@@ -186,7 +186,24 @@ def test_members_of_chats_that_are_not_here(member: dict[str, Any]) -> None:
     assert error.param == next(iter(member))
 
 
-@pytest.mark.parametrize("name", ["t_max_predict_ms", "n_indent", "thinking_budget_tokens"])
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"thinking_budget_tokens": 5},
+        {"thinking_budget": 5},
+        {"thinking_token_budget": 5},
+        {"reasoning": {"max_tokens": 5}},
+    ],
+)
+def test_a_text_that_is_continued_has_no_thinking_budget(member: dict[str, Any]) -> None:
+    def read(body: Fields) -> Any:
+        return openai_completions.read(body, SERVICE)
+
+    assert "the thinking budget is 5" in str(refusal(read, {"prompt": "x", **member}))
+    read(Fields({"prompt": "x", "thinking_budget": 0, "thinking_token_budget": -1}))
+
+
+@pytest.mark.parametrize("name", ["t_max_predict_ms", "n_indent"])
 def test_members_of_completions_that_are_not_here(name: str) -> None:
     def read(body: Fields) -> Any:
         return openai_completions.read(body, SERVICE)

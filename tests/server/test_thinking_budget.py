@@ -212,6 +212,19 @@ def test_the_budgets_of_clients(strict: Served) -> None:
     assert (again[0].thinking, again[1].text) == (thought, text)
 
 
+def test_a_server_without_reasoning_leaves_a_grammar_the_text(
+    tmp_path: Path, own_cache: None
+) -> None:
+    file = tmp_path / "strict.gguf"
+    write_tiny(file, "llama", quantised=False, template=templates.STRICT, context=2048)
+    with serving(str(file), "--threads", "1", "--thinking-budget", "0") as served:
+        asked = {"thinking_budget_tokens": None, "grammar": 'root ::= "yes" | "no"'}
+        thought, said, body = answered(served, **asked)
+        closed = answered(served, **{**asked, "thinking_budget_tokens": 0})[2]
+    assert not thought and said in ("yes", "no")
+    assert body["usage"]["prompt_tokens"] == closed["usage"]["prompt_tokens"]
+
+
 def test_the_budget_of_a_server(tmp_path: Path, own_cache: None) -> None:
     """It holds where a request says nothing, and a request may have none."""
     file = tmp_path / "strict.gguf"

@@ -1,0 +1,162 @@
+"""A thinking budget that ends within a draft."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.pycode import load
+from fakes.templates import R1
+from fakes.tiny import write_tiny
+from fakes.toy import ToyCache, ToyModel, ToyTarget, fixed
+
+from localspec.conversation.answer_writer import AnswerWriter
+from localspec.conversation.reasoned_text import ReasonedText
+from localspec.conversation.reasoning import THINK
+from localspec.conversation.session import Session
+from localspec.drafters.draft_model import DraftModel
+from localspec.engine.detokenizer import Detokenizer
+from localspec.engine.engine import Engine
+from localspec.engine.prompt import Chat
+from localspec.sampling.noise import Noise
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
+from localspec.server.asked import Asked
+from localspec.server.reply import Reply
+from localspec.speculation.decoder import Decoder
+from localspec.speculation.rules import RULES
+from localspec.stats import Stats
+
+N_VOCAB, LENGTH = 12, 30
+TOY = ToyModel.random(N_VOCAB, seed=21, spread=2.0)
+DEPTH = 5
+BUDGETS = range(1, 2 * DEPTH + 2)
+OPTIONS: Any = {"temperature": 0, "ignore_eos": True, "max_tokens": 40}
+
+
+class Characters:
+    """A vocabulary whose tokens are characters, or some longer texts."""
+
+    def __init__(self, *longer: str) -> None:
+        self._longer = longer
+
+    def piece(self, token: int) -> bytes:
+        return self.piece_text(token).encode()
+
+    def piece_text(self, token: int) -> str:
+        return chr(token) if token >= 0 else self._longer[-token - 1]
+
+    def ends_generation(self, token: int) -> bool:
+        return False
+
+
+def writer_of(text: str, *, budget: int, thinking: bool = True) -> Iterator[AnswerWriter]:
+    """The writer after each character of a text, until the budget is spent."""
+    vocabulary, detokenizer = Characters(), Detokenizer()
+    writer = AnswerWriter(vocabulary, detokenizer, THINK, thinking=thinking, budget=budget)
+    yield writer
+    for character in text:
+        if writer.budget.is_spent():
+            return
+        writer.add(ord(character), detokenizer.push(character.encode()))
+        yield writer
+
+
+@pytest.mark.parametrize("budget", range(12))
+@pytest.mark.parametrize(
+    ("text", "thinking"),
+    [
+        ("why not</think>so", True),
+        (" <think>why not</think>so", False),
+        ("<th is none", False),
+        ("a </b> c</think>so", True),
+    ],
+)
+def test_what_may_be_written_at_once_never_passes_the_budget(
+    text: str, thinking: bool, budget: int
+) -> None:
+    """The room is never too large, and in reasoning it is all there is of the budget."""
+    rooms, spent_at = [], None
+    for count, writer in enumerate(writer_of(text, budget=budget, thinking=thinking)):
+        rooms.append(writer.budget.room())
+        if writer.budget.is_spent():
+            spent_at = count
+    if spent_at is None:
+        assert rooms[-1] > len(text)
+        return
+    assert all(count + room <= spent_at for count, room in enumerate(rooms[:-1]))
+    assert min(rooms[:-1], default=1) >= 1
+    if thinking and text.startswith("why"):
+        assert rooms[:-1] == [*range(budget, 0, -1)]
+
+
+@pytest.mark.parametrize(
+    ("budget", "closed"), [(3, "why"), (4, "why</think>"), (11, "why</think>")]
+)
+def test_a_closing_tag_that_is_begun_is_written_once(budget: int, closed: str) -> None:
+    *_, writer = writer_of("why</think>so", budget=budget)
+    assert writer.budget.is_spent() == (closed == "why")
+    assert writer.raw.startswith(closed)
+
+
+def test_what_only_looks_like_a_closing_tag_ends_at_its_difference() -> None:
+    *_, writer = writer_of("a</thx and more", budget=3)
+    assert writer.raw + writer.end().thought and writer.budget.is_spent()
+    assert len(writer.tokens) == len("a</thx")
+
+
+def test_a_step_commits_no_more_than_it_may() -> None:
+    """Drafts of the target's own model are accepted as a whole, up to that bound."""
+
+    def decoded(bound: int | None) -> tuple[list[int], list[int]]:
+        text = [3, 1, 4, 1, 5]
+        drafter = DraftModel(ToyCache(TOY), name="same", n_vocab=N_VOCAB)
+        sampler = Sampler(SamplingParams(), Noise(3))
+        target = ToyTarget(TOY, text)
+        stats = Stats()
+        decoder = Decoder(target, fixed(drafter, DEPTH), RULES["coupled"], sampler, text, stats)
+        decoder.most = None if bound is None else lambda: bound
+        tokens = [token.id for token in decoder.run(LENGTH)]
+        return tokens, [record.accepted + 1 for record in stats.records]
+
+    free, steps = decoded(None)
+    assert steps[1] == DEPTH + 1
+    for bound in range(1, DEPTH + 3):
+        tokens, steps = decoded(bound)
+        assert tokens == free
+        assert steps[1:-1] == [min(bound, DEPTH + 1)] * len(steps[1:-1])
+
+
+@pytest.fixture(params=["llama", "gemma3", "qwen35", "mamba"])
+def thinker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """A model that drafts for itself, so that whole drafts are accepted."""
+    path = write_tiny(tmp_path / "thinker.gguf", request.param, template=R1, context=512)
+    with load(path, path, threads=1, context=512) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_nothing_is_read_again_where_the_budget_ends_within_a_draft(
+    thinker: Engine, budget: int
+) -> None:
+    """Some caches cannot take back what a step committed: they would read the prompt again."""
+    with Session(thinker, thinking_budget=budget, depth=DEPTH, **OPTIONS) as session:
+        answer = session.send("abc")
+        assert "</think>" in answer.result().raw
+        assert answer.stats.accepted > 0 and answer.stats.prompt_again == 0
+    chat = Chat([{"role": "user", "content": "abc"}])
+    reasoned = ReasonedText(thinker, chat, budget=budget, depth=DEPTH, **OPTIONS)
+    evaluated: list[int] = []
+    for _ in reasoned:
+        evaluated.append(reasoned._part.stats.prompt_again)
+    assert reasoned.is_budget_spent and max(evaluated) == 0
+    asked = Asked(tuple(reasoned.prompt), reasoned.settings, THINK, True, thinking_budget=budget)
+    reply = Reply(thinker.slot, asked, lambda: False)
+
+    async def read() -> str:
+        async with reply.deltas() as deltas:
+            return "".join([delta.thought for delta in [each async for each in deltas]])
+
+    assert asyncio.run(read()) == reasoned.thought
+    assert reply.budget_spent and reply.generation and reply.generation.stats.prompt_again == 0
