@@ -31,6 +31,7 @@ CHAT: dict[str, Any] = {
 }
 SPENT: dict[str, Any] = {**CHAT, "thinking_budget_tokens": BUDGET}
 FUNCTION = {"name": "open_file", "parameters": {"properties": {"mode": {"enum": ["r", "w"]}}}}
+GRAMMAR = 'root ::= "yes" | "no"'
 TOOLS: list[Any] = [{"type": "function", "function": FUNCTION}]
 
 
@@ -218,7 +219,7 @@ def test_a_server_without_reasoning_leaves_a_grammar_the_text(
     file = tmp_path / "strict.gguf"
     write_tiny(file, "llama", quantised=False, template=templates.STRICT, context=2048)
     with serving(str(file), "--threads", "1", "--thinking-budget", "0") as served:
-        asked = {"thinking_budget_tokens": None, "grammar": 'root ::= "yes" | "no"'}
+        asked = {"thinking_budget_tokens": None, "grammar": GRAMMAR, "ignore_eos": False}
         thought, said, body = answered(served, **asked)
         closed = answered(served, **{**asked, "thinking_budget_tokens": 0})[2]
     assert not thought and said in ("yes", "no")
