@@ -92,14 +92,14 @@ class Model(Closing):
         return llama_cpp.llama_model_get_vocab(self.handle)
 
     def tokenize(
-        self, text: str, *, add_special: bool = True, parse_special: bool = True
+        self, text: str | bytes, *, add_special: bool = True, parse_special: bool = True
     ) -> list[int]:
-        """Return the tokens of a text.
+        """Return the tokens of a text, or of bytes that may cut a character.
 
         add_special: add BOS and EOS where the model wants them. parse_special: take what is written
         like a control token for that token.
         """
-        data = text.encode()
+        data = text.encode() if isinstance(text, str) else text
         size = len(data) + 8
         while True:
             ids = (ctypes.c_int32 * size)()

@@ -15,6 +15,8 @@ from localspec.sampling.params import SamplingParams
 _LARGEST_LOG = 88.7228391
 _LEAST_GROWTH = 1.000001
 _UNLIMITED = 2**31
+# Few texts have repetitions longer than this; up to here, all places are compared at once.
+_MOST_ROUNDS = 64
 
 
 def dry_penalties(params: SamplingParams, recent: Sequence[int]) -> dict[int, float]:
@@ -67,13 +69,33 @@ def _repeated(backwards: Ids, most: int) -> Ids:
     """(n - 1,) how many tokens at each later place are those of the beginning, `most` at most."""
     size = backwards.size
     lengths, alike = np.zeros(size - 1, np.int64), np.arange(1, size)
-    for length in range(most):
+    for length in range(min(most, _MOST_ROUNDS)):
         alike = alike[: alike.searchsorted(size - length)]
         alike = alike[backwards[alike + length] == backwards[length]]
         if not alike.size:
-            break
+            return lengths
         lengths[alike - 1] = length + 1
-    return lengths
+    return lengths if most <= _MOST_ROUNDS else _repeated_far(backwards).clip(max=most)
+
+
+def _repeated_far(backwards: Ids) -> Ids:
+    """(n - 1,) how many tokens at each later place are those of the beginning: the Z algorithm.
+
+    Its time is linear, also where a text repeats itself all the way (Gusfield, "Algorithms on
+    Strings, Trees, and Sequences", 1997).
+    """
+    tokens = backwards.tolist()
+    size, lengths = len(tokens), [0] * len(tokens)
+    # The stretch that is known to be equal to the beginning and reaches furthest.
+    start = end = 0
+    for place in range(1, size):
+        length = min(lengths[place - start], end - place) if place < end else 0
+        while place + length < size and tokens[length] == tokens[place + length]:
+            length += 1
+        lengths[place] = length
+        if place + length > end:
+            start, end = place, place + length
+    return np.array(lengths[1:], np.int64)
 
 
 def _largest_exponent(base: float) -> int:

@@ -49,6 +49,8 @@ class ApiError(Exception):
                 what = str(error)
                 is_full = isinstance(error, ContextFullError) or "the context holds" in what
                 return too_long(what) if is_full else cls(400, what, code="invalid_value")
+            case NoTokenError():
+                return cls(400, str(error), code="invalid_value")
             case LocalspecError():
                 return cls(500, str(error))
             case RecursionError():

@@ -177,9 +177,9 @@ class Service:
             settings = await asyncio.to_thread(constrained, around, thinking)
             if around and budget != NO_BUDGET:
                 behind = await asyncio.to_thread(constrained, None, False)
-                await self._begin_grammar(behind)
+                await self._prepare(behind)
                 answer_grammar = behind.grammar
-        await self._begin_grammar(settings)
+        await self._prepare(settings)
         asked = Asked(
             prompt,
             settings,
@@ -229,15 +229,19 @@ class Service:
             grammar = json_grammar(family, schema, callable_tools, parallel=tools.parallel, **rest)
         return replace(settings, schema=None, grammar=grammar)
 
-    async def _begin_grammar(self, settings: GenerationConfig) -> None:
-        """Prepare the grammar of a text while nobody waits. Raises InvalidValueError."""
+    async def _prepare(self, settings: GenerationConfig) -> None:
+        """Prepare the grammar of a text, and its DRY breakers, while nobody waits.
 
-        def begin() -> None:
+        Raises InvalidValueError.
+        """
+
+        def prepare() -> None:
             if grammar := settings.compiled_grammar():
                 Grammar.begin(grammar, self.engine.model)
+            self.engine.slot.params(settings)
 
-        if settings.grammar is not None or settings.schema is not None:
-            await asyncio.to_thread(begin)
+        if not settings.is_free or settings.sampling.get("dry_multiplier"):
+            await asyncio.to_thread(prepare)
 
     async def rendered(
         self,
@@ -331,7 +335,7 @@ class Service:
             return self._fitting(found)
 
         asked = Asked(tuple(await asyncio.to_thread(tokens)), settings)
-        await self._begin_grammar(settings)
+        await self._prepare(settings)
         return asked
 
     @asynccontextmanager

@@ -10,6 +10,8 @@ from typing import Any
 import llama_cpp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import localspec
 from localspec.engine.audit import Recorded, audit
@@ -20,7 +22,7 @@ from localspec.llama.dry_breakers import breaker_tokens
 from localspec.llama.model import Model
 from localspec.models import registry
 from localspec.sampling.block_maxima import Row
-from localspec.sampling.dry import dry_penalties
+from localspec.sampling.dry import _repeated, dry_penalties
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
@@ -31,6 +33,7 @@ BREAKERS = {
     "none": (),
     "long": ("the", "ls -l", "\n\n", "e"),
     "cut": ("x" * 60, "é", "\x00a"),
+    "characters": ("é", "日本", "…\n"),
 }
 CHOICES = [
     SamplingParams(dry_multiplier=0.8, dry_penalty_last_n=n, dry_base=base, dry_allowed_length=most)
@@ -86,8 +89,10 @@ def texts(model: Model, seed: int) -> list[int]:
     """A text with many repetitions, and with pieces of breakers."""
     random = np.random.default_rng(seed)
     few = random.integers(0, model.n_vocab, 3)
-    marks = model.tokenize('ls -l: "the" *\n\n', add_special=False, parse_special=False)
-    tokens = [*random.choice([*few, *marks[:3]], 60)]
+    marks = model.tokenize('ls -l: "the" *\n\né', add_special=False, parse_special=False)
+    # Tokens of a few bytes begin characters here that other tokens end.
+    bytes_ = model.tokenize("é日…è", add_special=False, parse_special=False)
+    tokens = [*random.choice([*few, *marks[:3], *bytes_], 60)]
     return [int(token) for token in [*tokens, *marks, *tokens[:20], *marks[2:], *tokens[:7]]]
 
 
@@ -114,6 +119,35 @@ def test_it_is_llama_cpps(model: Model, breakers: Sequence[str]) -> None:
             np.testing.assert_array_equal(found, expected)
             changed += int((expected != logits).any())
     assert changed > 20
+
+
+def test_breakers_that_cut_characters_are_llama_cpps_too(model: Model) -> None:
+    """What must follow each token is compared by what it leaves of a repetition."""
+    logits, changed = np.zeros(model.n_vocab, np.float32), 0
+    pieces = model.tokenize("é日…", add_special=False, parse_special=False)
+    params = resolved(model, SamplingParams(dry_multiplier=1), BREAKERS["characters"])
+    for last in pieces:
+        text = [5, 6, 7, 8, last, 5, 6, 7, 8, last]
+        expected = llama_dry(model, params, text, logits)
+        np.testing.assert_array_equal(our_dry(model, params, text, logits), expected)
+        changed += int((expected != 0).any())
+    assert changed > 0
+
+
+@given(st.lists(st.integers(0, 2), min_size=2, max_size=300), st.sampled_from([1, 64, 65, 10**6]))
+def test_repetitions_are_as_long_as_they_are(tokens: list[int], most: int) -> None:
+    """Long ones are found by another algorithm."""
+    for each in (tokens, tokens * 3, [1] * len(tokens)):
+        expected = [
+            next((n for n, (a, b) in enumerate(zip(each[at:], each, strict=False)) if a != b), None)
+            for at in range(1, len(each))
+        ]
+        whole = [len(each) - at for at in range(1, len(each))]
+        lengths = [
+            min(most, room if length is None else length)
+            for length, room in zip(expected, whole, strict=True)
+        ]
+        assert _repeated(np.array(each, np.int64), most).tolist() == lengths
 
 
 def test_the_whole_text_is_read_where_that_is_asked_for(model: Model) -> None:
