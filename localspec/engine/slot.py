@@ -275,7 +275,6 @@ class Slot:
             "kv type": cache.kv_type,
             "flash attention": self.loaded.runtime.flash,
             "reproducible": self.loaded.runtime.reproducible,
-            "snapshots": cache.sequence.context.snapshots,
         }
 
     def set_pass_width(self, settings: GenerationConfig) -> int:

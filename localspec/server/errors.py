@@ -4,6 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from localspec.errors import ContextFullError, InvalidValueError, LocalspecError
+from localspec.sampling.filters import NoTokenError
 
 _KINDS = {
     401: "authentication_error",

@@ -17,6 +17,7 @@ from localspec.bench.configurations import Sweep
 from localspec.bench.prompt_sets import Task
 from localspec.drafters.mtp import Mtp
 from localspec.engine.engine import Engine
+from localspec.engine.state_store import StateStore
 from localspec.errors import DrafterMismatchError, ModelLoadError
 from localspec.llama.rollback import Rollback
 from localspec.loading.config import RuntimeConfig
@@ -63,6 +64,34 @@ def test_without_snapshots_rows_of_tokens_evaluated_again_arrive_again(
             again += rows - found.stats.prompt_evaluated - found.stats.drafted - found.stats.steps
     assert again > 10
     drafts.check()
+
+
+@pytest.mark.parametrize("counts", [(8, 2), (2, 8), (0, 4), (4, 0)])
+def test_a_saved_text_goes_on_with_another_number_of_snapshots(
+    files: dict[str, Path],
+    plain: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    counts: tuple[int, int],
+) -> None:
+    """Memory chooses it at each start; what is saved is the same state."""
+    saved, loaded = counts
+    options = {"seed": 5, "ignore_eos": True, "depth": 4}
+    whole = plain.generate(PROMPT, max_tokens=40, **options).token_ids
+    store = StateStore(tmp_path)
+    monkeypatch.setattr("localspec.loading.drafter_plan.SNAPSHOTS", saved)
+    with load(files["inside"], draft="mtp", **EXACT) as engine:
+        written = engine.generate(PROMPT, max_tokens=20, **options)
+        text = [*PROMPT, *written.token_ids]
+        assert engine.slot.save("text", store) is None
+    monkeypatch.setattr("localspec.loading.drafter_plan.SNAPSHOTS", loaded)
+    with load(files["inside"], draft="mtp", **EXACT) as engine:
+        assert engine.slot.target.context.snapshots == loaded
+        assert engine.slot.load("text", store) is None
+        rest = engine.generate(text, max_tokens=20, **options)
+    assert [*written.token_ids, *rest.token_ids] == whole
+    # The head lacks the last row, and a running state goes back to a copy, that of the prompt.
+    assert rest.stats.prompt_evaluated == 20 + 1 and rest.stats.accepted > 0
 
 
 # Loading.

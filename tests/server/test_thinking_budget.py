@@ -226,6 +226,12 @@ def test_a_server_without_reasoning_leaves_a_grammar_the_text(
     assert body["usage"]["prompt_tokens"] == closed["usage"]["prompt_tokens"]
 
 
+def test_a_request_that_forbids_every_token_is_told_so(strict: Served) -> None:
+    """Clients send what the server failed at again, and again."""
+    found = strict.post("/v1/chat/completions", {**CHAT, "thinking_budget": 0, "grammar": GRAMMAR})
+    assert found.status_code == 400 and "every token is forbidden" in found.text
+
+
 def test_the_budget_of_a_server(tmp_path: Path, own_cache: None) -> None:
     """It holds where a request says nothing, and a request may have none."""
     file = tmp_path / "strict.gguf"
