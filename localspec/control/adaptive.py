@@ -310,7 +310,7 @@ class AdaptivePolicy:
         passes, part = self._round.table(), self._round.part(drafting)
         most_seconds = passes[1] + self._available()
         for depth, survival in enumerate(survivals, start=1):
-            seconds = passes[depth + 1] + part * drafting.alone[depth]
+            seconds = passes[depth + 1] + drafting.seconds(depth, part)
             if (depth > 1 and survival < LEAST_SURVIVAL) or seconds + catching_up > most_seconds:
                 return depth - 1
         return len(survivals)

@@ -17,7 +17,9 @@ class Drafting:
 
     alone: (1 + most tokens,) seconds by the tokens of the draft, if no other text drafts. computer:
     see Traits. cost: of the drafter, which knows what decodes of several texts take. unread:
-    seconds in which the drafter would first read the prompt. name: of the drafter.
+    seconds in which the drafter would first read the prompt. name: of the drafter. replays: seconds
+    by the tokens of the draft in which the target will evaluate accepted ones again, which no other
+    text shares; empty where it need not.
     """
 
     alone: Sequence[float] = (0.0,)
@@ -25,6 +27,11 @@ class Drafting:
     cost: DrafterCost | None = None
     unread: float = 0.0
     name: str = ""
+    replays: Sequence[float] = ()
+
+    def seconds(self, tokens: int, part: float = 1.0) -> float:
+        """What a draft of so many tokens takes, with the replays. part: see `part`."""
+        return part * self.alone[tokens] + (self.replays[tokens] if self.replays else 0.0)
 
     def part(self, texts: int) -> float:
         """What each of so many texts with this computer pays, as a part of `alone`."""
@@ -33,7 +40,7 @@ class Drafting:
     def first(self, tokens: int) -> "Drafting":
         """That of drafts of so many tokens at most."""
         alone = self.alone[: 1 + tokens] or (0.0,)
-        return Drafting(alone, self.computer, self.cost, self.unread, self.name)
+        return replace(self, alone=alone, replays=self.replays[: 1 + tokens])
 
     def after_reading(self) -> "Drafting":
         """That once the prompt is read."""
@@ -72,8 +79,12 @@ class JointDrafting:
         self._places: dict[tuple[int, int], tuple[int, float, float]] = {}
 
     def add(self, drafting: Drafting, place: int) -> float:
-        """Add the token at this place of a text's draft, from 1; return what the text pays."""
+        """Add the token at this place of a text's draft, from 1; return what the text pays.
+
+        It pays for drawing it; a replay is paid with the pass.
+        """
         seconds = drafting.alone[place] - drafting.alone[place - 1]
+        self.seconds += drafting.seconds(place, 0.0) - drafting.seconds(place - 1, 0.0)
         if drafting.computer is None:
             self.seconds += seconds
             return seconds

@@ -11,7 +11,6 @@ more rows: the token before the draft and the accepted ones, but none if the who
 
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import add
 
 from localspec.control.joint_drafting import Drafting
 
@@ -22,11 +21,10 @@ def with_replays(
     takes_back: int | None,
     passes: Sequence[float],
 ) -> Drafting:
-    """Add to the seconds of each draft what it will take to evaluate tokens again."""
+    """Add what it will take to evaluate tokens again."""
     if takes_back is None or takes_back >= len(survivals):
         return drafting
-    replays = replay_seconds(survivals, takes_back, passes)
-    return replace(drafting, alone=[*map(add, drafting.alone, replays)])
+    return replace(drafting, replays=replay_seconds(survivals, takes_back, passes))
 
 
 def replay_seconds(

@@ -177,7 +177,7 @@ class Round:
         """
         if not self.others:
             for depth in range(1, len(survivals) + 1):
-                seconds = self._costs[1 + depth] + drafting.alone[depth]
+                seconds = self._costs[1 + depth] + drafting.seconds(depth)
                 yield Plan(depth, (), 0.0, seconds, float("inf"))
             return
         gained = list(accumulate(survivals, initial=0.0))
@@ -324,10 +324,10 @@ class Round:
 
         Where others may draft too, it pays its part of a decode of the drafter, as if they did.
         """
-        part, alone = self.part(drafting), drafting.alone
-        worths, least, token = list[float](), float("inf"), weight * self._token
+        part, worths, least = self.part(drafting), list[float](), float("inf")
         for depth, chance in enumerate(survivals):
-            least = min(least, token * chance - part * (alone[depth + 1] - alone[depth]))
+            seconds = drafting.seconds(depth + 1, part) - drafting.seconds(depth, part)
+            least = min(least, weight * self._token * chance - seconds)
             worths.append(least)
         return worths
 

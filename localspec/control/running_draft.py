@@ -88,6 +88,7 @@ class RunningDraft:
         self._ready, self._paid, self._takes_back = candidate.ready, paid, takes_back
         # The rates stay the same during one draft.
         self._acceptance_rates = candidate.acceptance_rates.chances(deepest)
+        self._replays = option.drafting.replays
         self._available = available
         self._deepest = deepest
         self._survival = 1.0
@@ -102,6 +103,11 @@ class RunningDraft:
         if not self.candidate.parallel:
             return cost.of(drafted)
         return cost.of(self._deepest) - (self._deepest - drafted) * cost.further
+
+    def _seconds(self, drafted: int) -> float:
+        """Seconds of the pass over such a draft, of drawing it, and of replays."""
+        replays = self._replays[min(drafted, len(self._replays) - 1)] if self._replays else 0.0
+        return self.passes[drafted + 1] + self.cost_of(drafted) + replays
 
     def tokens_ahead(self, verified: int) -> int:
         """How many tokens to draw ahead while the target verifies so many."""
@@ -149,13 +155,12 @@ class RunningDraft:
 
     def _pays(self, drafted: int) -> bool:
         """Whether some number of further tokens is worth its seconds."""
-        now = self.passes[drafted + 1] + self.cost_of(drafted)
+        now = self._seconds(drafted)
         expected, survival = 0.0, self._survival
         for more, rate in enumerate(self._acceptance_rates[drafted:], start=1):
             survival *= rate
             expected += survival
-            seconds = self.cost_of(drafted + more) + self.passes[drafted + more + 1] - now
-            if expected > self.plain_or_best_rate * seconds:
+            if expected > self.plain_or_best_rate * (self._seconds(drafted + more) - now):
                 return True
             if survival < LEAST_SURVIVAL:
                 return False

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from fakes.machine import CURVES, CostlyDrafter, FakeClock, Machine
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.control import adaptive, running_draft
-from localspec.control.joint_drafting import Drafting
+from localspec.control.drafter_cost import DrafterCost
+from localspec.control.joint_drafting import Drafting, JointDrafting, Parts
 from localspec.control.replays import with_replays
 from localspec.speculation.policy import Step
 
@@ -50,15 +52,31 @@ def test_rows_by_enumeration(rates: list[float], takes_back: int) -> None:
     # Each row takes a second.
     passes = [float(rows) for rows in range(33)]
     drafting = Drafting([0.5 * depth for depth in range(len(rates) + 1)])
-    found = with_replays(drafting, survivals[1:], takes_back, passes).alone
-    for depth, seconds in enumerate(found):
+    found = with_replays(drafting, survivals[1:], takes_back, passes)
+    for depth in range(len(rates) + 1):
         more = replayed(rates[:depth]) if depth > takes_back else 0.0
-        assert seconds == pytest.approx(0.5 * depth + more)
+        assert found.seconds(depth) == pytest.approx(0.5 * depth + more)
+        # Another text may share the drafter's decodes, never the rows that are evaluated again.
+        assert found.seconds(depth, 0.6) == pytest.approx(0.3 * depth + more)
+
+
+def test_texts_share_the_decodes_of_a_drafter_and_no_replays() -> None:
+    computer, cost = object(), DrafterCost()
+    drafting = Drafting([0.0, 1.0, 2.0], computer, cost, replays=[0.0, 0.25, 0.75])
+    plain = replace(drafting, replays=())
+    seconds = []
+    for each in (plain, drafting):
+        joint = JointDrafting(Parts())
+        paid = [joint.add(each, place) for _ in range(3) for place in (1, 2)]
+        seconds.append((joint.seconds, sum(paid)))
+    [(without, paid), (with_replays_, paid_too)] = seconds
+    assert with_replays_ == pytest.approx(without + 3 * 0.75) and paid_too == paid
+    assert drafting.first(1).replays == [0.0, 0.25]
 
 
 def test_passes_between_two_widths_and_beyond_the_widest() -> None:
     passes = [0.0, 1.0, 1.1, 2.0]
-    [_, one, two] = with_replays(Drafting([0.0, 0.0, 0.0]), [0.5, 0.5], 0, passes).alone
+    [_, one, two] = with_replays(Drafting([0.0, 0.0, 0.0]), [0.5, 0.5], 0, passes).replays
     assert one == pytest.approx(0.5 * (2.0 - 1.1))
     assert two == pytest.approx(2.0 * 3.5 / 3 - 2.0)
 
