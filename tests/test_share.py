@@ -76,6 +76,7 @@ def test_each_test_is_in_a_share(items: list[pytest.Item], monkeypatch: pytest.M
         (("tests",), "share: all tests"),
         (("tests/test_shared.py",), "share: all tests"),
         (("-k", "alone"), "share: all tests"),
+        (("--lf",), "share: all tests"),
     ],
 )
 def test_what_is_named_runs_whole(
@@ -89,7 +90,7 @@ def test_what_is_named_runs_whole(
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_shared.py").write_text(TESTS)
     (tmp_path / "tests/conftest.py").write_text(HOOKS)
-    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-m", "pytest", "-n", "2", *arguments]
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert said in found.stdout
     counts = {(): 8, ("-k", "alone"): 1}

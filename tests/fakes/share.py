@@ -1,8 +1,8 @@
 """Which tests a run of everything takes.
 
 All of them take an hour on two cores. So `pytest` alone takes one in four variants of each test,
-and one in four of those marked `slow`; which ones depends on the commit, so that every one is run
-within a few commits. What is named on the command line runs whole: `pytest tests` is all.
+and one in four of those marked `slow`; which ones depends on the number of commits, so that four
+in a row run every one. What is named on the command line runs whole: `pytest tests` is all.
 """
 
 import os
@@ -23,8 +23,9 @@ def choose_share(config: pytest.Config) -> None:
     """Decide it once, for all processes of a run."""
     if VARIABLE not in os.environ:
         named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
-        whole = named or config.option.keyword or config.option.markexpr
-        os.environ[VARIABLE] = _ALL if whole else f"{_commit(config.rootpath) % _PARTS}/{_PARTS}"
+        chosen = ("keyword", "markexpr", "lf", "failedfirst")
+        whole = named or any(getattr(config.option, name, None) for name in chosen)
+        os.environ[VARIABLE] = _ALL if whole else f"{_commits(config.rootpath) % _PARTS}/{_PARTS}"
 
 
 def take_share(tests: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -51,11 +52,11 @@ def describe() -> str:
     )
 
 
-def _commit(folder: Path) -> int:
-    """A number of the commit that is checked out; 0 outside a repository."""
-    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+def _commits(folder: Path) -> int:
+    """The number of commits up to the one that is checked out; 0 outside a repository."""
+    command = ["git", "-C", str(folder), "rev-list", "--count", "HEAD"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return 0
-    return int(found.stdout[:8], 16)
+    return int(found.stdout)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from localspec.llama import marks as module
 from localspec.llama.marks import MAX_MARKS, Marks
-from localspec.utils.host_memory import host_memory, spare_memory
 
 
 class Machine:
@@ -140,7 +139,3 @@ def test_half_of_memory_is_left(steps: list[tuple[int, int, bool]]) -> None:
             mark(marks, marks.longest + size, size)
             assert [*marks] == sorted(marks)
         assert machine.spare() >= machine.total // 3
-
-
-def test_read_files_are_not_spare() -> None:
-    assert 0 < spare_memory() <= host_memory() + 2**28
