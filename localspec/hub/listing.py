@@ -12,10 +12,12 @@ from huggingface_hub.utils import build_hf_headers
 from localspec.errors import HubError
 from localspec.gguf.files import ModelFiles, choose_model
 from localspec.hub.error_messages import endpoint_name, explain, httpx, require_usable_proxies
+from localspec.hub.reachability import require_answer
 from localspec.hub.reference import Repository
 from localspec.hub.retry import retry_delay
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_NO_CONNECTION = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 _ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -129,8 +131,9 @@ def token_headers() -> dict[str, str]:
 
 
 def _model_info(repository: str) -> ModelInfo:
-    token_headers()
     require_usable_proxies()
+    require_answer()
+    token_headers()
     failures = 0
     while True:
         try:
@@ -141,7 +144,7 @@ def _model_info(repository: str) -> ModelInfo:
             failures += 1
             seconds = retry_delay(error, failures)
             # Without any connection there is no retry: the user learns of it at once.
-            if seconds is None or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            if seconds is None or isinstance(error, _NO_CONNECTION):
                 raise explain(error, repository) from error
             time.sleep(seconds)
         except (ValueError, TypeError, KeyError) as error:
