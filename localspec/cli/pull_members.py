@@ -158,7 +158,7 @@ def _known(
     listed = listed_drafters(pair) if pair else []
     if pair and lacks_heads(target, pair):
         listed = [each for each in listed if each.reference]
-    beside = sidecar_drafters(listing.siblings, model.names, target.id)
+    beside = sidecar_drafters(listing.siblings, model.names, listing.id)
     return with_others(with_others(listed, beside), [] if pair else drafters_elsewhere(target))
 
 
@@ -225,7 +225,7 @@ def _member(chosen: OwnDrafter, listing: RemoteRepository | None) -> Member:
     if not isinstance(reference, Repository):
         path = chosen.file or reference
         return Member("drafter", name, None, _on_disk(path) if path else (), chosen.kind)
-    if listing and reference.id == listing.id:
+    if listing and reference.id.lower() == listing.id.lower():
         remote = listing.model(reference.quant)
     else:
         remote = look_up(reference)

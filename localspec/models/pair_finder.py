@@ -91,8 +91,8 @@ def _is_same_model(one: Reference, other: Reference) -> bool:
     """Whether both are of one repository, or the same file."""
     if isinstance(one, Path) and isinstance(other, Path):
         return one == other or (one.exists() and other.exists() and one.samefile(other))
-    repository = _repository_id(one)
-    return repository is not None and repository == _repository_id(other)
+    first, second = _repository_id(one), _repository_id(other)
+    return bool(first and second) and str(first).lower() == str(second).lower()
 
 
 def _repository_id(model: Reference) -> str | None:
