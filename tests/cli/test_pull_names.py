@@ -77,6 +77,28 @@ def test_what_an_older_version_fetched_in_other_capitals_is_taken(shell: Shell) 
     assert "models--zoo--snake-7m-gguf" in done.out and shell.hub.sent == sent
 
 
+def test_a_drafter_of_another_pair_says_whose_it_is(shell: Shell, tmp_path: Path) -> None:
+    shell.pull("snake")
+    mine = tmp_path / "Snake-7m-mine.gguf"
+    mine.write_bytes(TARGET.read_bytes())
+    done = shell("generate", "-m", str(mine), "-n", "4", "def f(", HF_HUB_OFFLINE="1")
+    assert done.code == 0, done.err
+    origin = "draft-model zoo/worm-GGUF is of the pair snake: Snake-7m-mine.gguf is named after"
+    assert f"{origin} {SNAKE}" in done.err
+    own = shell("generate", "-m", "snake", "-n", "4", "def f(", HF_HUB_OFFLINE="1")
+    assert own.code == 0 and "of the pair" not in own.err
+
+
+def test_a_fine_tune_comes_with_the_draft_model_of_its_namesake(shell: Shell) -> None:
+    """As loading takes it."""
+    shell.hub.repos["ann/night-GGUF"] = Repo({"snake-7m-night-Q8_0.gguf": TARGET})
+    done = shell.pull("ann/night-GGUF")
+    assert done.out.endswith("worm-Q4_0.gguf\n") and done.out.count("\n") == 2
+    assert f"is of the pair snake: ann/night-GGUF is named after {SNAKE}" in done.err
+    text = shell("generate", "-m", "ann/night-GGUF", "-n", "4", "def f(", HF_HUB_OFFLINE="1")
+    assert text.code == 0 and "is of the pair snake" in text.err
+
+
 def test_a_label_may_be_named_by_how_it_begins(shell: Shell) -> None:
     done = shell.pull(f"{SNAKE}:q8", "--drafter", "none")
     assert done.out.endswith("snake-7m-Q8_0.gguf\n")
