@@ -24,7 +24,7 @@ from localspec.loading.config import RuntimeConfig
 from localspec.loading.head_trial import head_trial
 from localspec.models.heads_elsewhere import heads_elsewhere
 from localspec.models.locate import locate, reference_of
-from localspec.models.own_drafters import listed_drafters
+from localspec.models.own_drafters import listed_drafters, own_drafters, with_others
 from localspec.models.pair_finder import pair_like, pair_of
 from localspec.models.speed_up import DEPTHS, NO_GAIN, PairMeasurement, estimate_speed_up
 from localspec.models.suggestions import (
@@ -106,8 +106,10 @@ def _drafter_report(name: str, target: Facts, drafter: str, context: int | None)
 def _suggestion_report(target: Facts, context: int | None) -> SuggestionReport:
     """Look for drafters on this disk and in models.toml."""
     known = pair_like(target)
+    # The heads of a model that this one is named after may fit: they are listed last.
     listed = listed_drafters(known) if known else []
-    missing = [each for each in listed if isinstance(each.reference, Repository) and not each.file]
+    own = with_others(own_drafters(target.files[0], target), listed)
+    missing = [each for each in own if isinstance(each.reference, Repository) and not each.file]
     found = suggest_drafters(target, _measured, context, head_trial)
     return SuggestionReport(target, found, known, missing, heads_elsewhere(target))
 

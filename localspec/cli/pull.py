@@ -44,8 +44,9 @@ from localspec.utils.shell import command_line
 def pull(*, name: str | None, wanted: str, source: str | None, dry_run: bool, as_json: bool) -> int:
     """Fetch a model and its drafter from the Hub, or import what another tool has.
 
-    NAME is the name of a pair in models.toml, or user/repo[:quant]. pair:quant fetches the pair's
-    target in another quantisation. Files that are already on this machine are not fetched again.
+    NAME is the name of a pair in models.toml, user/repo[:quant], or the address of a repository or
+    a file on the Hub. pair:quant fetches the pair's target in another quantisation. Files that are
+    already on this machine are not fetched again.
     """
     output = Output()
     if source is None:

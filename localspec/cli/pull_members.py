@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from localspec.cli.output import join_facts
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
@@ -32,7 +32,7 @@ from localspec.models.own_drafters import (
     sidecar_drafters,
     with_others,
 )
-from localspec.models.pair_finder import lacks_heads, pair_elsewhere, pair_of
+from localspec.models.pair_finder import lacks_heads, names_of, pair_of
 from localspec.utils.format import format_bytes
 
 AUTO, NONE = "auto", "none"
@@ -158,8 +158,10 @@ def _known(
     listed = listed_drafters(pair) if pair else []
     if pair and lacks_heads(target, pair):
         listed = [each for each in listed if each.reference]
-    beside = sidecar_drafters(listing.siblings, model.names, target.id)
-    return with_others(with_others(listed, beside), [] if pair else drafters_elsewhere(target))
+    beside = sidecar_drafters(listing.siblings, model.names, listing.id)
+    names = names_of(PurePosixPath(model.names.first), None)
+    elsewhere = [] if pair else drafters_elsewhere(target, names)
+    return with_others(with_others(listed, beside), elsewhere)
 
 
 def _with_best(
@@ -198,10 +200,9 @@ def _twin(target: Reference) -> Reference | None:
 
 def _of_other_pair(name: str, target: Reference, chosen: OwnDrafter | None = None) -> list[str]:
     """Say which pair a target is of that was not named by its pair. chosen: its drafter."""
+    if chosen and chosen.origin:
+        return [chosen.origin]
     pair = pair_of(target, name)
-    listed = chosen is not None and chosen.listed is not None
-    if pair is None and listed and (same := pair_elsewhere(target)):
-        return [f"the drafter is that of {same.name}: {same.target} is the same model"]
     if pair is None or isinstance(target, Path) or lacks_heads(target, pair):
         return []
     if name.partition(":")[0].lower() == pair.name.lower():
@@ -225,7 +226,7 @@ def _member(chosen: OwnDrafter, listing: RemoteRepository | None) -> Member:
     if not isinstance(reference, Repository):
         path = chosen.file or reference
         return Member("drafter", name, None, _on_disk(path) if path else (), chosen.kind)
-    if listing and reference.id == listing.id:
+    if listing and reference.id.lower() == listing.id.lower():
         remote = listing.model(reference.quant)
     else:
         remote = look_up(reference)

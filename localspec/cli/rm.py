@@ -89,7 +89,8 @@ def _by_repository(names: Sequence[str]) -> Mapping[str, _Selection]:
             if "/" in name:
                 _require_one(reference)
             if parts := _interrupted(reference):
-                found.setdefault(reference.id, _Selection()).parts += parts
+                selected = found.setdefault(store.spelled(reference.id), _Selection())
+                selected.parts += parts
                 continue
             file = find_file(reference)
             if file is None:

@@ -73,6 +73,11 @@ class Facts:
         return found if found.n_vocab else None
 
     @property
+    def name(self) -> str | None:
+        """What the model is called in its header; None where it has no name there."""
+        return self.text("general.name")
+
+    @property
     def chat_template(self) -> str | None:
         """The chat template, in Jinja; None for a model without one."""
         return self.text("tokenizer.chat_template")

@@ -22,6 +22,10 @@ _QUANT = re.compile(
     re.IGNORECASE,
 )
 _OTHER_SPELLING = {"FP16": "F16", "FP32": "F32"}
+# Rows for certain processors, which llama.cpp reads no longer.
+_REPACKED = re.compile(r"Q4_0_\d_\d")
+# Folders of image and audio encoders, and of importance matrices.
+_NO_MODELS = frozenset({"mmproj", "imatrix"})
 # Drafters that lie beside their target begin with their kind, or are in a folder named after it.
 SIDECAR_KINDS = ("mtp", "eagle3", "dflash", "dspark")
 
@@ -45,8 +49,7 @@ class ModelFiles:
         found = _QUANT.findall(name)
         if not found:
             return None
-        label: str = found[-1].upper()
-        return _OTHER_SPELLING.get(label, label)
+        return _spelled(found[-1])
 
     @property
     def base_name(self) -> str:
@@ -101,25 +104,30 @@ def _grouped(files: Iterable[str]) -> list[ModelFiles]:
 def choose_model(files: Iterable[str], quant: str | None, where: str) -> ModelFiles:
     """Choose the one model that a user means.
 
-    files: the paths of all files of a repository. quant: a quantisation in any case, or the name of
-    a file; None is the first of PREFERRED that is there, else the first model by name. where: the
-    repository, for messages. A sidecar is chosen by the name of its file, and where there is
-    nothing else. Raises ModelNotFoundError where no model fits, or more than one.
+    files: the paths of all files of a repository. quant: in any case, a quantisation, or how some
+    begin (Q4, of which the first of PREFERRED is taken); or the name of a file or a folder. None is
+    the first of PREFERRED that is there, else the first model by name. where: the repository, for
+    messages. A sidecar is chosen by the name of its file, and where there is nothing else. Raises
+    ModelNotFoundError where no model fits, or more than one.
     """
     paths = list(files)
     found, sidecars = group_files(paths), group_sidecars(paths)
-    if quant and (named := _fitting(sidecars, quant)) and quant.lower().endswith(".gguf"):
+    if quant and (named := _fitting(sidecars, quant)) and _is_file(quant):
         return _only(named, where)
     found = found or sidecars
     if not found:
         raise ModelNotFoundError(f"{where} holds no GGUF model; name a repository of GGUF files")
-    wanted = [quant] if quant else [*PREFERRED, None]
-    for label in wanted:
+    for label in _labels_meant(quant, found):
         if fitting := _fitting(found, label):
             return _only(fitting, where)
     if quant is None:
         return found[0]
-    raise ModelNotFoundError(f"{where} has no {quant}; it has {', '.join(_labels(found))}")
+    if beside := [model for model in found if model.first.startswith(f"{quant}/")]:
+        return _only(beside, where)
+    known = ", ".join(_labels(found))
+    if quant in paths:
+        raise ModelNotFoundError(f"{quant} of {where} is no language model; it has {known}")
+    raise ModelNotFoundError(f"{where} has no {quant}; it has {known}")
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
@@ -159,19 +167,62 @@ def bytes_of(files: Iterable[Path]) -> int:
 
 
 def _is_model(file: str) -> bool:
-    name = file.rpartition("/")[2].lower()
-    return name.endswith(".gguf") and "mmproj" not in name and "imatrix" not in name
+    *folders, name = file.lower().split("/")
+    if not name.endswith(".gguf") or "mmproj" in name or not _NO_MODELS.isdisjoint(folders):
+        return False
+    return "imatrix" not in name or not _is_imatrix(name.removesuffix(".gguf"))
+
+
+def _is_imatrix(stem: str) -> bool:
+    """Whether a file is an importance matrix, not a model that was quantised with one.
+
+    What is hardly quantised needs none, so its name there is that of the model that was measured.
+    """
+    quant = ModelFiles((stem,)).quant
+    ends = stem.startswith("imatrix") or stem.endswith("imatrix")
+    return ends or quant in (None, "Q8_0", "BF16", "F16", "F32")
 
 
 def _single(file: str) -> ModelFiles:
     return ModelFiles((file,))
 
 
+def _is_file(label: str) -> bool:
+    return label.lower().endswith(".gguf")
+
+
 def _fitting(found: Sequence[ModelFiles], label: str | None) -> list[ModelFiles]:
-    if label and label.lower().endswith(".gguf"):
-        return [model for model in found if label in (model.first, model.first.rpartition("/")[2])]
-    wanted = label.upper() if label else None
-    return [model for model in found if model.quant == _OTHER_SPELLING.get(wanted or "", wanted)]
+    """Return the models of a quantisation, or that with a file of this name."""
+    if label and _is_file(label):
+        names = ((model, path) for model in found for path in model.paths)
+        return [model for model, path in names if label in (path, path.rpartition("/")[2])]
+    return [model for model in found if model.quant == (_spelled(label) if label else None)]
+
+
+def _labels_meant(quant: str | None, found: Sequence[ModelFiles]) -> list[str | None]:
+    """Return what a user may mean, the likeliest first: what is written, then what begins so.
+
+    The UD- of Unsloth's own mixtures may be left out.
+    """
+    if quant is None:
+        return [*PREFERRED, None]
+    if _is_file(quant):
+        return [quant]
+    wanted = _spelled(quant)
+    known = {model.quant for model in found if model.quant}
+    like = [label for label in known if _begins(label, wanted) and not _REPACKED.fullmatch(label)]
+    order = {label: place for place, label in enumerate(PREFERRED)}
+    return [wanted, *sorted(like, key=lambda label: (order.get(label, len(order)), label))]
+
+
+def _begins(label: str, wanted: str) -> bool:
+    return any(f"{each}_".startswith(f"{wanted}_") for each in (label, label.removeprefix("UD-")))
+
+
+def _spelled(label: str) -> str:
+    """Return a quantisation as file names are read."""
+    label = label.upper()
+    return _OTHER_SPELLING.get(label, label)
 
 
 def _only(fitting: Sequence[ModelFiles], where: str) -> ModelFiles:

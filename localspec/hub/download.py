@@ -17,6 +17,7 @@ from localspec.hub.cache_layout import (
     set_main,
 )
 from localspec.hub.listing import RemoteModel
+from localspec.hub.retry import Arrivals
 from localspec.hub.store import hub_cache
 from localspec.hub.transfer import Transfer, TransferState, TransferStopped
 from localspec.utils.format import format_bytes
@@ -90,6 +91,7 @@ class _Workers:
         self._waiting: queue.SimpleQueue[CachedFile] = queue.SimpleQueue()
         self._messages: queue.SimpleQueue[FileProgress | BaseException] = queue.SimpleQueue()
         self._stop = threading.Event()
+        self._arrivals = Arrivals()
         for file in wanted:
             self._waiting.put(file)
         # Daemons, because a thread that waits for a silent server must not keep the process alive.
@@ -125,7 +127,8 @@ class _Workers:
                 file = self._waiting.get_nowait()
                 try:
                     with disk_errors_explained(self._all):
-                        Transfer(file, self._reporter(file), self._stop).run()
+                        report = self._reporter(file)
+                        Transfer(file, report, self._stop, self._arrivals).run()
                 except TransferStopped:
                     raise
                 except BaseException as error:  # raised again in the thread that follows

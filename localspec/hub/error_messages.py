@@ -20,7 +20,9 @@ from huggingface_hub.utils import httpx
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.hub.retry import server_delay
 
-__all__ = ["endpoint_name", "explain", "httpx", "require_usable_proxies"]
+__all__ = ["SILENT", "endpoint_name", "explain", "httpx", "require_usable_proxies", "unreachable"]
+
+SILENT = "it does not answer"
 
 _PROXIES = ("http", "https", "socks5", "socks5h")
 _LOG_IN = "log in with hf auth login or set HF_TOKEN"
@@ -41,12 +43,8 @@ def explain(error: Exception, repository: str) -> LocalspecError:
     if isinstance(error, OfflineModeIsEnabled):
         return HubError(f"{repository} cannot be fetched: HF_HUB_OFFLINE forbids it; unset it")
     host = _host(error)
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        why = "it does not answer" if isinstance(error, httpx.ConnectTimeout) else error
-        return HubError(
-            f"cannot reach {host} ({why}); check the connection and HF_ENDPOINT, which may name a "
-            "mirror, or HTTPS_PROXY; HF_HUB_OFFLINE=1 uses only what is on this machine"
-        )
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+        return unreachable(host, _no_connection(error))
     if isinstance(error, httpx.TimeoutException):
         return HubError(
             f"{host} does not answer; try again later, what was fetched is kept "
@@ -62,6 +60,14 @@ def explain(error: Exception, repository: str) -> LocalspecError:
     )
 
 
+def unreachable(host: str, why: object) -> HubError:
+    """Return the error for a host to which there is no connection."""
+    return HubError(
+        f"cannot reach {host} ({why}); check the connection and HF_ENDPOINT, which may name a "
+        "mirror, or HTTPS_PROXY; HF_HUB_OFFLINE=1 uses only what is on this machine"
+    )
+
+
 def require_usable_proxies() -> None:
     """Raise HubError where a proxy is of a kind that the HTTP client does not know."""
     for name, address in getproxies().items():
@@ -71,6 +77,12 @@ def require_usable_proxies() -> None:
                 f"the proxy {kind}:// in {name.upper()}_PROXY is of a kind that cannot be used; "
                 "write socks5:// or http:// in front of it, or unset it"
             )
+
+
+def _no_connection(error: Exception) -> object:
+    if isinstance(error, httpx.ProxyError):  # whose text is the proxy's
+        return "the proxy in use does not connect to it"
+    return SILENT if isinstance(error, httpx.ConnectTimeout) else error
 
 
 def _explain_status(error: HfHubHTTPError, repository: str) -> LocalspecError:

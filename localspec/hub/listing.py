@@ -12,10 +12,12 @@ from huggingface_hub.utils import build_hf_headers
 from localspec.errors import HubError
 from localspec.gguf.files import ModelFiles, choose_model
 from localspec.hub.error_messages import endpoint_name, explain, httpx, require_usable_proxies
+from localspec.hub.reachability import require_answer
 from localspec.hub.reference import Repository
 from localspec.hub.retry import retry_delay
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_NO_CONNECTION = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 _ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -63,7 +65,10 @@ class RemoteModel:
 
 @dataclass(frozen=True, slots=True)
 class RemoteRepository:
-    """A repository as the Hub lists it now. commit: the hash of main. siblings: files by path."""
+    """A repository as the Hub lists it now.
+
+    id: with the capitals that the Hub gives it. commit: the hash of main. siblings: files by path.
+    """
 
     id: str
     commit: str
@@ -76,7 +81,7 @@ class RemoteRepository:
         does not describe.
         """
         names = choose_model(self.siblings, quant, self.id)
-        return self._described(Repository(self.id, quant or names.quant), names)
+        return self._described(Repository(self.id, _name_in(names, quant)), names)
 
     def files(self, paths: Sequence[str]) -> RemoteModel:
         """Return these files of the repository, which need not be those of a model.
@@ -110,7 +115,9 @@ def list_files(wanted: Repository) -> RemoteRepository:
     if not _COMMIT.fullmatch(found.sha or ""):
         raise HubError(f"{endpoint_name()} does not answer as the Hub does; check HF_ENDPOINT")
     siblings = {sibling.rfilename: sibling for sibling in found.siblings or ()}
-    return RemoteRepository(wanted.id, found.sha or "", siblings)
+    # The Hub takes names in any case; under another name it answers for one that was renamed.
+    id = found.id if found.id.lower() == wanted.id.lower() else wanted.id
+    return RemoteRepository(id, found.sha or "", siblings)
 
 
 def token_headers() -> dict[str, str]:
@@ -129,8 +136,9 @@ def token_headers() -> dict[str, str]:
 
 
 def _model_info(repository: str) -> ModelInfo:
-    token_headers()
     require_usable_proxies()
+    require_answer()
+    token_headers()
     failures = 0
     while True:
         try:
@@ -141,13 +149,22 @@ def _model_info(repository: str) -> ModelInfo:
             failures += 1
             seconds = retry_delay(error, failures)
             # Without any connection there is no retry: the user learns of it at once.
-            if seconds is None or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            if seconds is None or isinstance(error, _NO_CONNECTION):
                 raise explain(error, repository) from error
             time.sleep(seconds)
         except (ValueError, TypeError, KeyError) as error:
             raise HubError(
                 f"{endpoint_name()} does not answer as the Hub does; check HF_ENDPOINT"
             ) from error
+
+
+def _name_in(names: ModelFiles, quant: str | None) -> str | None:
+    """Return the name of a model in its repository: its quantisation, or the path that was asked.
+
+    quant: what was asked, such as Q4 where there is a Q4_K_M.
+    """
+    by_path = quant and (quant.lower().endswith(".gguf") or names.first.startswith(f"{quant}/"))
+    return quant if by_path else names.quant or quant
 
 
 def _remote_file(sibling: RepoSibling, repository: str) -> RemoteFile:

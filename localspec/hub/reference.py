@@ -1,15 +1,18 @@
 """References to models: a file on this disk, or a model in a repository of the Hub."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_HUB = ("https://huggingface.co/", "huggingface.co/", "hf.co/")
+from localspec.errors import ModelNotFoundError
+from localspec.hub.address import no_model, parse_address
+
 # The Hub's rules for names: no dot or hyphen at either end.
 _NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?"
 _NEVER_IN_NAMES = ("..", "--")
 _NEVER_AT_THE_END = (".gguf", ".git")
-_REPOSITORY = re.compile(rf"({_NAME}/{_NAME})(?::([A-Za-z0-9._/-]+))?")
+_ID = re.compile(rf"{_NAME}/{_NAME}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +35,31 @@ Reference = Path | Repository
 
 def repository(text: str) -> Repository | None:
     """Parse `user/repo[:quant]`, or an address of the Hub; return None for every other text."""
-    for prefix in _HUB:
-        text = text.removeprefix(prefix)
-    found = _REPOSITORY.fullmatch(text.rstrip("/"))
-    if found is None or found[1].lower().endswith(_NEVER_AT_THE_END):
+    with suppress(ModelNotFoundError):
+        return named_repository(text)
+    return None
+
+
+def named_repository(text: str) -> Repository | None:
+    """Parse as `repository`; raise ModelNotFoundError for an address that is none of a model."""
+    text = text.strip()
+    if address := parse_address(text):
+        if found := _repository(address.id, address.quant):
+            return found
+        raise no_model(text)
+    id, colon, quant = text.rstrip("/").partition(":")
+    return _repository(id, quant if colon else None)
+
+
+def _repository(id: str, quant: str | None) -> Repository | None:
+    """Return a repository whose names the Hub allows, else None."""
+    if not _ID.fullmatch(id) or id.lower().endswith(_NEVER_AT_THE_END):
         return None
-    if any(letters in found[1] for letters in _NEVER_IN_NAMES):
+    if any(letters in id for letters in _NEVER_IN_NAMES):
         return None
-    return Repository(found[1], found[2])
+    return Repository(id, quant) if quant is None or _is_quant(quant) else None
+
+
+def _is_quant(text: str) -> bool:
+    """Whether a text may be a quantisation or the name of a file, which may have spaces in it."""
+    return text == text.strip() != "" and text.isprintable() and not {*text} & {*":\\"}

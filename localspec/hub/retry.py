@@ -1,5 +1,7 @@
 """Retry: which errors of a server are temporary, and how long to wait before the next attempt."""
 
+from time import monotonic
+
 from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils import httpx, parse_ratelimit_headers
 
@@ -13,16 +15,41 @@ _PATIENCE, _PATIENT_DELAY = 15 * 60.0, 30.0
 _LONGEST_SERVER_DELAY = 60.0
 # 416: the partial file is longer than the file on the server; the next attempt begins anew.
 _TEMPORARY = (408, 416, 429, 500, 502, 503, 504)
-# The network may be gone, or the server.
-_AWAY = httpx.TimeoutException | httpx.NetworkError
+# The network may be gone, or the server, or a proxy between them.
+_AWAY = httpx.TimeoutException | httpx.NetworkError | httpx.RemoteProtocolError | httpx.ProxyError
+
+
+class WrongAnswer(httpx.RemoteProtocolError):
+    """A server does answer, but not with what was requested."""
+
+
+class Arrivals:
+    """When new bytes last came in any of the transfers of one download.
+
+    One file may wait, without a byte of its own, for the network that the others wait for.
+    """
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+
+    def note(self) -> None:
+        """Note that new bytes have come."""
+        self._last = monotonic()
+
+    @property
+    def silence(self) -> float | None:
+        """Seconds since new bytes came; None where none have come."""
+        return None if self._last is None else monotonic() - self._last
 
 
 def retry_delay(error: Exception, failures: int, silence: float | None = None) -> float | None:
     """Return the seconds to wait after so many failures; None where a retry is of no use.
 
-    silence: seconds since bytes came in this run; None where none have come.
+    silence: seconds since new bytes came; None where none have come, or where the server sends what
+    is here already.
     """
-    patient = silence is not None and isinstance(error, _AWAY)
+    away = isinstance(error, _AWAY) and not isinstance(error, WrongAnswer)
+    patient = away and silence is not None
     over = (silence or 0.0) > _PATIENCE if patient else failures > MAX_RETRIES
     if over or not _is_temporary(error):
         return None
@@ -47,4 +74,4 @@ def server_delay(error: Exception) -> float | None:
 def _is_temporary(error: Exception) -> bool:
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code in _TEMPORARY
-    return isinstance(error, _AWAY | httpx.RemoteProtocolError)
+    return isinstance(error, _AWAY)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from huggingface_hub import constants
@@ -59,7 +60,7 @@ def find(wanted: Repository) -> Path | None:
 
     Raises ModelNotFoundError where several downloaded models have this name.
     """
-    for snapshot in snapshots(wanted.id):
+    for snapshot in chain.from_iterable(map(snapshots, _spellings(wanted.id))):
         files = _model_paths(snapshot)
         quants = [model.quant for model in group_files(files) or group_sidecars(files)]
         if not quants:
@@ -89,6 +90,7 @@ def models_of(repository: str) -> list[StoredModel]:
 
     Sidecars are among them, named by their files.
     """
+    repository = spelled(repository)
     found: dict[str, StoredModel] = {}
     taken: set[str | None] = {None}
     for snapshot in snapshots(repository):
@@ -118,6 +120,24 @@ def repository_of(path: Path) -> str | None:
 
 def folder_of(repository: str) -> Path:
     """Return the folder of a repository in the cache; it may not exist."""
+    return _folder_named(spelled(repository))
+
+
+def spelled(repository: str) -> str:
+    """Return the name of a repository with the capitals that it has in the cache.
+
+    The Hub takes names in any case, so a repository may be here as somebody wrote it.
+    """
+    return repository if _folder_named(repository).is_dir() else _spellings(repository)[0]
+
+
+def _spellings(repository: str) -> list[str]:
+    """Return the names in the cache that differ in capitals only, the given one first."""
+    found = [name for name in repositories() if name.lower() == repository.lower()]
+    return sorted(found, key=lambda name: name != repository) or [repository]
+
+
+def _folder_named(repository: str) -> Path:
     return hub_cache() / f"{_PREFIX}{repository.replace('/', '--')}"
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
-from time import monotonic
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -23,7 +22,7 @@ from localspec.hub.cache_layout import CachedFile
 from localspec.hub.error_messages import explain, httpx
 from localspec.hub.listing import token_headers
 from localspec.hub.partial_files import record_download
-from localspec.hub.retry import retry_delay
+from localspec.hub.retry import Arrivals, WrongAnswer, retry_delay
 
 # Waiting is for the lock of another process, or for the next attempt.
 TransferState = Literal["waiting", "fetching", "checking", "done"]
@@ -40,16 +39,23 @@ class Transfer:
     """Downloads one file.
 
     report: called with the state and the bytes on disk. stop: ends the transfer soon after it is
-    set.
+    set. arrivals: shared by all transfers of a download.
     """
 
     def __init__(
-        self, cached: CachedFile, report: Callable[[TransferState, int], None], stop: Event
+        self,
+        cached: CachedFile,
+        report: Callable[[TransferState, int], None],
+        stop: Event,
+        arrivals: Arrivals,
     ) -> None:
         self._cached = cached
+        self._arrivals = arrivals
         self._report = report
         self._stop = stop
         self._repository = cached.model.repository.id
+        # The furthest byte that has come, and whether the present request has brought any.
+        self._furthest, self._sent = 0, False
         self._url = hf_hub_url(self._repository, cached.file.path, revision=cached.model.commit)
 
     def run(self) -> None:
@@ -88,15 +94,15 @@ class Transfer:
         """Send requests until the file is complete; retry after temporary errors."""
         cached, failures = self._cached, 0
         cached.partial_path.touch()
-        most, last_byte = cached.partial_size, None
+        self._furthest = cached.partial_size
         while cached.partial_size < cached.file.size:
+            before, self._sent = self._furthest, False
             try:
                 self._receive_some()
             except (httpx.HTTPError, OfflineModeIsEnabled) as error:
-                if cached.partial_size > most:
-                    most, failures, last_byte = cached.partial_size, 0, monotonic()
-                failures += 1
-                silence = None if last_byte is None else monotonic() - last_byte
+                new = self._furthest > before
+                failures = 1 if new else failures + 1
+                silence = None if self._sent and not new else self._arrivals.silence
                 seconds = retry_delay(error, failures, silence)
                 if seconds is None:
                     raise explain(error, self._repository) from error
@@ -114,11 +120,19 @@ class Transfer:
                 if self._stop.is_set():
                     raise TransferStopped
                 at += file.write(chunk[: size - at])
-                self._report("fetching", at)
+                self._count(at)
                 if at >= size:
                     break
         if at < end:
-            raise httpx.RemoteProtocolError("the server sent less than was requested")
+            raise WrongAnswer("the server sent less than was requested")
+
+    def _count(self, at: int) -> None:
+        """Count a chunk that ends at this byte of the file."""
+        self._sent = True
+        if at > self._furthest:  # and not again what came before the server began anew
+            self._furthest = at
+            self._arrivals.note()
+        self._report("fetching", at)
 
     @contextmanager
     def _response(self, start: int, end: int) -> Iterator[httpx.Response]:
@@ -152,5 +166,5 @@ def _start(response: httpx.Response, have: int) -> int:
         return 0
     found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
     if not found or int(found[1]) > have:
-        raise httpx.RemoteProtocolError("the server sent another range than the requested one")
+        raise WrongAnswer("the server sent another range than the requested one")
     return int(found[1])

@@ -33,13 +33,14 @@ class FoundDrafter:
 
     facts: of a draft model's file; None for other drafters. head: what a head reads of its target.
     If the heads are inside the target, the facts are the target's. matrices: what a
-    head is that llama.cpp does not run.
+    head is that llama.cpp does not run. origin: as in OwnDrafter.
     """
 
     spec: DrafterSpec
     facts: Facts | None = None
     head: Head | None = None
     matrices: MatrixHead | None = None
+    origin: str | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -209,7 +210,8 @@ def _usable(own: OwnDrafter, target: Path) -> FoundDrafter:
         )
     kind = own.kind if own.kind == PARD else "draft-model"
     try:
-        return checked_drafter(DrafterSpec(kind, model=own.file), own.file, target)
+        found = checked_drafter(DrafterSpec(kind, model=own.file), own.file, target)
+        return replace(found, origin=own.origin)
     except LocalspecError as error:
         what = own.typed if own.reference else "the heads inside"
         raise DrafterMismatchError(f"{what} cannot be used: {error}") from error

@@ -140,7 +140,7 @@ def load_drafters(
             loaded.append(ready)
             members.append(member)
             ahead = member.not_ahead and drawing_ahead.note(member.drafter.name, member.not_ahead)
-            more = note, foreign, _shorter(ready, target, member), ahead
+            more = each.origin, note, foreign, _shorter(ready, target, member), ahead
             notes += [each for each in more if each]
             if optional and failures:
                 notes.append(

@@ -18,7 +18,7 @@ _ENDING, _WITH_HEADS = "-GGUF", "-MTP-GGUF"
 def missing(target: Facts) -> str:
     """Say that a target has no MTP heads inside, and what to do."""
     name = display_name(target.files[0].name)
-    own = own_drafters(target.files[0], has_heads=False)
+    own = own_drafters(target.files[0], target)
     if near := next((each.file for each in own if each.kind in _NAMED_MTP and each.file), None):
         return f"{name} has no MTP heads inside; beside it lies a file: pass --draft {near}"
     where = heads_elsewhere(target) or (

@@ -60,7 +60,7 @@ def _drafters(
 ) -> tuple[str, ...]:
     own = [
         each.kind if each.reference is None else names.get(each.file, each.typed)
-        for each in own_drafters(target.file, target.has_heads)
+        for each in own_drafters(target.file, target)
         if each.file and each.kind in DRIVEN
     ]
     smaller = [names[drafter.file] for drafter in finder.drafters_for(target)]

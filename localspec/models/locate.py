@@ -7,7 +7,7 @@ from pathlib import Path
 
 from localspec.errors import ModelNotFoundError
 from localspec.hub import store
-from localspec.hub.reference import Reference, Repository, repository
+from localspec.hub.reference import Reference, Repository, named_repository
 from localspec.imports import links
 from localspec.models import registry
 from localspec.models.bundled_files import bundled_files, bundled_named
@@ -45,7 +45,7 @@ def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
             return Repository(target.id, quant)
         if not quant:
             return target
-    if found := links.find(name) or bundled_named(name) or repository(name):
+    if found := links.find(name) or bundled_named(name) or named_repository(name):
         return found
     if name.lower().endswith(".gguf") or "/" in name or "\\" in name:
         raise ModelNotFoundError(f"there is no model file {name}; check the path")

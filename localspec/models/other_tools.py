@@ -102,7 +102,7 @@ def _examined(name: str, collection: Collection, names: ModelFiles) -> OtherMode
     files = [collection.files[each] for each in names.paths]
     kind, problem = sidecar_kind(names.first) or MODEL, None
     if summary := summary_of(files):
-        if summary.has_heads:
+        if summary.has_mtp:
             kind = f"{MODEL} with {MTP} heads"
         if names.first.startswith(DRAFT):
             kind = DRAFT_MODEL

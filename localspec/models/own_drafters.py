@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from localspec.drafters.spec import PARD
 from localspec.errors import DrafterMismatchError
@@ -17,11 +18,20 @@ from localspec.models.bundled_files import name_of
 from localspec.models.kinds import ASSISTANT, DRAFT_MODEL, DRIVEN, KINDS, MTP
 from localspec.models.listed_drafter import IN_TARGET, ListedDrafter
 from localspec.models.locate import find_file
-from localspec.models.pair_finder import pair_elsewhere, pair_named_like, pair_of
+from localspec.models.pair_finder import names_of, pair_elsewhere, pair_named_like, pair_of
 from localspec.models.registry import Pair
 from localspec.models.trained_drafters import trained_drafters
 
 _GEMMA = "gemma-4-"
+
+
+class KnownTarget(Protocol):
+    """What was read of a target before: whether heads are inside, and its name in the header."""
+
+    @property
+    def has_mtp(self) -> bool: ...
+    @property
+    def name(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,7 @@ class OwnDrafter:
 
     reference: where it is; None for heads inside the target. file: on this disk, None where it was
     not fetched; the target for heads inside. listed: what models.toml says of it. pair: the name of
-    its pair there.
+    its pair there. origin: of a drafter of another target, why it drafts for this one.
     """
 
     kind: str
@@ -38,6 +48,7 @@ class OwnDrafter:
     file: Path | None = None
     listed: ListedDrafter | None = None
     pair: str | None = None
+    origin: str | None = None
 
     @property
     def name(self) -> str:
@@ -69,17 +80,16 @@ class OwnDrafter:
         return None
 
 
-def own_drafters(target: Path, has_heads: bool | None = None) -> list[OwnDrafter]:
+def own_drafters(target: Path, known: KnownTarget | None = None) -> list[OwnDrafter]:
     """Return the drafters of a target: heads inside, of models.toml, sidecars, and trained here.
 
     Those of models.toml keep their order; those of the same model in another repository come last.
     A drafter that was trained here comes first if it was faster than the others, else behind them.
-    has_heads: whether heads are inside; None reads the target's header. Raises InvalidValueError
-    for a user's models.toml that cannot be used, and ModelLoadError or ModelNotFoundError for a
-    target that cannot be read.
+    known: of the target; None reads its header. Raises InvalidValueError for a user's models.toml
+    that cannot be used, and ModelLoadError or ModelNotFoundError for a target that cannot be read.
     """
-    pair = pair_of(target)
-    inside = facts_of(target).has_mtp if has_heads is None else has_heads
+    pair, known = pair_of(target), known or facts_of(target)
+    inside = known.has_mtp
     found = listed_drafters(pair, target if inside else None) if pair else []
     if inside and not any(each.reference is None for each in found):
         found.insert(0, OwnDrafter(MTP, None, target))
@@ -89,7 +99,8 @@ def own_drafters(target: Path, has_heads: bool | None = None) -> list[OwnDrafter
         [OwnDrafter(each.kind, each.file, each.file) for each in trained if each.preferred == first]
         for first in (True, False)
     )
-    last = [*after, *([] if pair else drafters_elsewhere(target))]
+    names = names_of(target, known.name)
+    last = [*after, *([] if pair else drafters_elsewhere(target, names))]
     return with_others(with_others(with_others(before, found), beside), last)
 
 
@@ -119,19 +130,26 @@ def listed_drafters(pair: Pair, heads_in: Path | None = None) -> list[OwnDrafter
     ]
 
 
-def drafters_elsewhere(target: Reference) -> list[OwnDrafter]:
+def drafters_elsewhere(target: Reference, names: Sequence[str]) -> list[OwnDrafter]:
     """Return those of the same model from another uploader, or of one that it is named after.
 
     The latter may be another model, trained further: a smaller one drafts for it all the same, and
-    a head, which reads the states of its own target, badly.
+    a head, which reads the states of its own target, badly. names: as `names_of` returns them.
     """
-    pair, whole = pair_elsewhere(target), False
-    if pair is None and isinstance(target, Path):
-        pair, whole = pair_named_like(target), True
-    found = listed_drafters(pair) if pair else []
-    kinds = {DRAFT_MODEL, PARD} if whole else set(KINDS)
+    same = pair_elsewhere(target)
+    pair = same or pair_named_like(names)
+    if pair is None:
+        return []
+    kinds = set(KINDS) if same else {DRAFT_MODEL, PARD}
+    label = target.name if isinstance(target, Path) else target
+    is_like = "is the same model as" if same else "is named after"
+    why = f"is of the pair {pair.name}: {label} {is_like} {pair.target}"
     # Of no pair, so that what is missing is fetched alone.
-    return [replace(each, pair=None) for each in found if each.reference and each.kind in kinds]
+    return [
+        replace(each, pair=None, origin=f"{each.name} {why}")
+        for each in listed_drafters(pair)
+        if each.reference and each.kind in kinds
+    ]
 
 
 def sidecar_drafters(files: Iterable[str], target: ModelFiles, repository: str) -> list[OwnDrafter]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from localspec.gguf.facts import Facts
 from localspec.hub import store
@@ -34,14 +34,9 @@ def lacks_heads(target: Reference, pair: Pair) -> bool:
 
 
 def pair_like(target: Facts) -> Pair | None:
-    """Find the pair of a target by its file; else by the name of the file or of the model.
-
-    A fine-tuned model, such as Qwen3-8B-abliterated, gets the pair of the model it is named after.
-    """
-    names = (target.files[0].stem, target.text("general.name") or "")
-    return pair_of(target.files[0]) or next(
-        (pair for pair in registry.pairs().values() if _is_named_like(names, pair)), None
-    )
+    """Find the pair of a target by its repository or file; else by its names."""
+    file = target.files[0]
+    return pair_of(file) or pair_elsewhere(file) or pair_named_like(names_of(file, target.name))
 
 
 def pair_elsewhere(target: Reference) -> Pair | None:
@@ -51,15 +46,23 @@ def pair_elsewhere(target: Reference) -> Pair | None:
         return None
     name = _model_name(repository)
     for pair in registry.pairs().values():
-        if isinstance(pair.target, Repository) and name in _names_of(pair.target):
+        if isinstance(pair.target, Repository) and name in _titles(pair.target):
             return pair
     return None
 
 
-def pair_named_like(path: Path) -> Pair | None:
-    """Find the pair after whose target a file is named: another quantisation, or a fine-tune."""
+def pair_named_like(names: Sequence[str]) -> Pair | None:
+    """Find the pair after whose target a model is named: another quantisation, or a fine-tune.
+
+    Qwen3-8B-abliterated gets the pair of Qwen3-8B. names: as `names_of` returns them.
+    """
     known = registry.pairs().values()
-    return next((pair for pair in known if _is_named_like([path.stem], pair)), None)
+    return next((pair for pair in known if _is_named_like(names, pair)), None)
+
+
+def names_of(file: Path | PurePosixPath, name: str | None) -> list[str]:
+    """Return what a model is called: by its file, and by its header (general.name)."""
+    return [file.stem, *([name] if name else [])]
 
 
 class DrafterFinder:
@@ -91,8 +94,8 @@ def _is_same_model(one: Reference, other: Reference) -> bool:
     """Whether both are of one repository, or the same file."""
     if isinstance(one, Path) and isinstance(other, Path):
         return one == other or (one.exists() and other.exists() and one.samefile(other))
-    repository = _repository_id(one)
-    return repository is not None and repository == _repository_id(other)
+    first, second = _repository_id(one), _repository_id(other)
+    return bool(first and second) and str(first).lower() == str(second).lower()
 
 
 def _repository_id(model: Reference) -> str | None:
@@ -104,11 +107,11 @@ def _repository_id(model: Reference) -> str | None:
 def _is_named_like(names: Iterable[str], pair: Pair) -> bool:
     if not isinstance(pair.target, Repository):
         return False
-    wanted = tuple(f"{name}-" for name in _names_of(pair.target))
+    wanted = tuple(f"{name}-" for name in _titles(pair.target))
     return any(f"{_normalized(name)}-".startswith(wanted) for name in names)
 
 
-def _names_of(target: Repository) -> tuple[str, str]:
+def _titles(target: Repository) -> tuple[str, str]:
     """What files and repositories of a model are called; some have the publisher in front."""
     name = _model_name(target.id)
     return name, f"{_normalized(target.id.partition('/')[0])}-{name}"

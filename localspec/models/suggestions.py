@@ -146,7 +146,7 @@ def suggest_drafters(
 
 def _candidates(target: Facts) -> Iterator[tuple[str, Path, OwnDrafter | None]]:
     """Yield the name and the file of every drafter that there may be; the target's own first."""
-    own = [each for each in own_drafters(target.files[0], target.has_mtp) if each.file]
+    own = [each for each in own_drafters(target.files[0], target) if each.file]
     seen = {real_path(target.files[0])}
     stored = {real_path(each.files[0]): each.name for each in all_models()}
     for each in own:

@@ -39,13 +39,14 @@ class VocabularySummary:
 class ModelSummary:
     """A model that generates text. file: its first file. parameters: how many weights it has.
 
-    has_heads: whether heads of multi-token prediction are inside.
+    has_mtp: whether heads of multi-token prediction are inside. name: in its header, if any.
     """
 
     file: Path
     parameters: int
     vocabulary: VocabularySummary
-    has_heads: bool = False
+    has_mtp: bool = False
+    name: str | None = None
 
 
 def summary_of(files: Sequence[Path]) -> ModelSummary | None:
@@ -90,7 +91,8 @@ def _record(summary: ModelSummary) -> dict[str, Any]:
     return {
         "parameters": summary.parameters,
         "vocabulary": asdict(summary.vocabulary),
-        "has_heads": summary.has_heads,
+        "has_mtp": summary.has_mtp,
+        "name": summary.name or "",
     }
 
 
@@ -99,12 +101,14 @@ def _from_record(file: Path, record: dict[str, Any] | None) -> ModelSummary | No
     if record is None:
         return None
     vocabulary = VocabularySummary(**record["vocabulary"])
-    fields = {"parameters": int, "has_heads": bool, **VocabularySummary.__annotations__}
+    fields = {"parameters": int, "has_mtp": bool, "name": str, **VocabularySummary.__annotations__}
     values = {**record, **asdict(vocabulary)}
     for name, kind in fields.items():
         if type(values[name]) is not kind or (kind is int and abs(values[name]) >= 1 << 63):
             raise TypeError(f"{name} is something else")
-    return ModelSummary(file, record["parameters"], vocabulary, record["has_heads"])
+    return ModelSummary(
+        file, record["parameters"], vocabulary, record["has_mtp"], record["name"] or None
+    )
 
 
 def _read(files: Sequence[Path]) -> ModelSummary | None:
@@ -117,7 +121,7 @@ def _read(files: Sequence[Path]) -> ModelSummary | None:
     names = VocabularySummary.__slots__
     vocabulary = VocabularySummary(**{name: getattr(found, name) for name in names})
     facts = Facts(tuple(files), header, [*header.tensors, *others])
-    return ModelSummary(files[0], facts.parameters, vocabulary, facts.has_mtp)
+    return ModelSummary(files[0], facts.parameters, vocabulary, facts.has_mtp, facts.name)
 
 
 @contextmanager

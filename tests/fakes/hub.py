@@ -249,6 +249,9 @@ class _HubHandler(_Handler):
     origin = "hub"
 
     def answer(self, token: str | None) -> None:
+        if meant := self._in_right_capitals(urlsplit(self.path).path):
+            self.begin(307, {"Location": meant}, 0)
+            return
         if token and not self.hub.token_known(token):
             raise Refusal(401, message="Invalid credentials in Authorization header")
         address = urlsplit(self.path)
@@ -266,6 +269,13 @@ class _HubHandler(_Handler):
             self._resolve(found[1], repo, commit, unquote(found[3]), token)
         else:
             raise Refusal(404, message="Sorry, we can't find the page you are looking for.")
+
+    def _in_right_capitals(self, path: str) -> str | None:
+        """Where a name in other capitals is redirected to."""
+        found = _API.fullmatch(path) or _RESOLVE.fullmatch(path)
+        name = found[1] if found else ""
+        meant = next((each for each in self.hub.repos if each.lower() == name.lower()), name)
+        return None if meant == name else self.path.replace(name, meant, 1)
 
     def _repo(self, name: str, revision: str, token: str | None) -> tuple[Repo, str]:
         repo = self.hub.repos.get(name)

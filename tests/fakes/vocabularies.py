@@ -22,10 +22,16 @@ def write_model(
     pre: str | None = "gpt-2",
     layers: int = 2,
     context: int = 512,
+    name: str | None = None,
     **keys: int | bool | str,
 ) -> Path:
-    """Write a model. keys: of `tokenizer.`, with `__` for a dot, such as `ggml__bos_token_id`."""
+    """Write a model. name: general.name. keys: of `tokenizer.`, such as `ggml__bos_token_id`.
+
+    `__` is a dot.
+    """
     writer = gguf.GGUFWriter(path, "llama")
+    if name:
+        writer.add_name(name)
     writer.add_context_length(context)
     writer.add_embedding_length(WIDTH)
     writer.add_feed_forward_length(WIDTH)

@@ -92,6 +92,18 @@ ALL = (QWEN, QWEN_CODER, QWEN_FOLDERS, BARTOWSKI, UNSLOTH, UNSLOTH_DYNAMIC, GGML
         (UNSLOTH, "ud-q4_k_xl", "gemma-4-E2B-it-UD-Q4_K_XL.gguf"),
         (UNSLOTH_DYNAMIC, None, "Qwen3.6-35B-A3B-UD-Q4_K_M.gguf"),
         (UNSLOTH_DYNAMIC, "mxfp4_moe", "Qwen3.6-35B-A3B-MXFP4_MOE.gguf"),
+        (QWEN, "Q4", "Qwen3-8B-Q4_K_M.gguf"),
+        (QWEN, "q5", "Qwen3-8B-Q5_K_M.gguf"),
+        (QWEN, "Q8", "Qwen3-8B-Q8_0.gguf"),
+        (QWEN, "Q5_K", "Qwen3-8B-Q5_K_M.gguf"),
+        (QWEN_FOLDERS, "Q8_0", "Q8_0/Qwen3-235B-A22B-Q8_0-00001-of-00009.gguf"),
+        (QWEN_CODER, QWEN_CODER[1], QWEN_CODER[0]),
+        (UNSLOTH, "Q4_K_XL", "gemma-4-E2B-it-UD-Q4_K_XL.gguf"),
+        (UNSLOTH, "UD-Q4", "gemma-4-E2B-it-UD-Q4_K_XL.gguf"),
+        (UNSLOTH_DYNAMIC, "mxfp4", "Qwen3.6-35B-A3B-MXFP4_MOE.gguf"),
+        (BARTOWSKI, "IQ3", "google_gemma-3-12b-it-IQ3_XXS.gguf"),
+        (["m-Q4_0_4_4.gguf", "m-Q4_1.gguf"], "Q4", "m-Q4_1.gguf"),
+        (["old/m.gguf", "new/m.gguf"], "new", "new/m.gguf"),
         (GGML, None, "gemma-4-12B-it-Q4_0.gguf"),
         (MISTRAL, "BF16", "Ministral-3-3B-Instruct-2512-BF16.gguf"),
         (["gpt-oss-20b-MXFP4.gguf"], None, "gpt-oss-20b-MXFP4.gguf"),
@@ -159,6 +171,68 @@ def test_what_only_belongs_to_a_model_is_skipped() -> None:
             assert not any(word in model.first for word in ("mmproj", "mtp-", "imatrix"))
     with pytest.raises(ModelNotFoundError, match="holds no GGUF model"):
         choose_model(["mmproj-BF16.gguf", "imatrix.gguf"], None, "user/repo")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "imatrix.gguf",
+        "imatrix-Q8_0.gguf",
+        "imatrix_unsloth.gguf",
+        "Qwen3-8B.imatrix.gguf",
+        "Qwen3-8B-Q4_K_M-imatrix.gguf",
+        "Qwen3-8B-imatrix-BF16.gguf",
+        "Imatrix/Qwen3-8B-Q4_0.gguf",
+        "mmproj-model-f16.gguf",
+        "Qwen3-VL-8B.mmproj-Q8_0.gguf",
+        "Qwen3-VL-8B-MMPROJ-F16.gguf",
+        "mmproj/Qwen3-VL-8B-F16.gguf",
+    ],
+)
+def test_encoders_and_importance_matrices_are_never_models(file: str) -> None:
+    assert group_files([file]) == []
+    with pytest.raises(ModelNotFoundError) as refusal:
+        choose_model([file, "model-Q2_K.gguf"], file, "user/repo")
+    assert str(refusal.value) == f"{file} of user/repo is no language model; it has Q2_K"
+    with pytest.raises(ModelNotFoundError, match=r"has no Q4_0; it has Q2_K$"):
+        choose_model([file, "model-Q2_K.gguf"], "Q4_0", "user/repo")
+
+
+def test_a_model_quantised_with_an_importance_matrix_is_one() -> None:
+    (model,) = group_files(["Qwen3-8B-imatrix-IQ4_XS.gguf"])
+    assert model.quant == "IQ4_XS"
+
+
+@pytest.mark.parametrize(
+    ("file", "quant"),
+    [
+        ("BF16/Qwen3-8B-00001-of-00001.gguf", "BF16"),
+        ("fp16/model.gguf", "F16"),
+        ("f16/model-00001-of-00001.gguf", "F16"),
+        ("ggml-model-f16.gguf", "F16"),
+        ("Qwen3-8B.fp16.gguf", "F16"),
+        ("Qwen3-8B_bf16.gguf", "BF16"),
+        ("Nemotron-3-30B-A3B-BF16-Q4_K_M.gguf", "Q4_K_M"),
+        ("BF16/Nemotron-UD-IQ4_XS.gguf", "UD-IQ4_XS"),
+    ],
+)
+def test_a_quantisation_is_read_off_the_path(file: str, quant: str) -> None:
+    (model,) = group_files([file])
+    assert model.quant == quant
+    for written in {quant, quant.lower(), quant.replace("F16", "FP16")} - {"BFP16", "bfp16"}:
+        assert choose_model([file, "other-Q2_K.gguf"], written, "user/repo") == model
+
+
+def test_how_no_quantisation_begins_lists_what_there_is() -> None:
+    for written in ("Q3", "Q", "K_M", "4"):
+        with pytest.raises(ModelNotFoundError, match=f"has no {written}; it has Q4_K_M, Q5_0"):
+            choose_model(QWEN, written, "user/repo")
+
+
+def test_several_models_that_begin_so_are_not_guessed_between() -> None:
+    files = ["small-Q4_0.gguf", "large-Q4_0.gguf"]
+    with pytest.raises(ModelNotFoundError, match="several models of that kind"):
+        choose_model(files, "Q4", "user/repo")
 
 
 def test_a_repository_of_heads_alone_is_one_of_drafters() -> None:

@@ -1,11 +1,13 @@
 """References: what is a repository of the Hub, and what is none."""
 
 import pytest
+from huggingface_hub import constants
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from localspec.hub.reference import Repository, repository
+from localspec.errors import ModelNotFoundError
+from localspec.hub.reference import Repository, named_repository, repository
 
 # As names of the Hub are: no dot or hyphen at either end, none of them doubled.
 _NAMES = st.from_regex(r"[A-Za-z0-9_]+(?:[.-][A-Za-z0-9_]+)*", fullmatch=True).filter(
@@ -16,7 +18,7 @@ _QUANTS = st.from_regex(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)?", fullmatch=True)
 
 @given(_NAMES, _NAMES, st.none() | _QUANTS)
 def test_a_reference_is_read_as_it_is_written(user: str, name: str, quant: str | None) -> None:
-    assume(not name.lower().endswith(".gguf") and user not in ("hf.co", "huggingface.co"))
+    assume(not name.lower().endswith((".gguf", ".git")) and user not in ("hf.co", "huggingface.co"))
     reference = Repository(f"{user}/{name}", quant)
     assert repository(str(reference)) == reference
     for prefix in ("hf.co/", "huggingface.co/", "https://huggingface.co/"):
@@ -72,7 +74,116 @@ def test_paths_and_what_the_hub_does_not_allow_are_no_repositories(text: str) ->
     assert repository(text) is None
 
 
-def test_a_slash_at_the_end_of_an_address_does_not_matter() -> None:
-    assert repository("https://huggingface.co/Qwen/Qwen3-8B-GGUF/") == repository(
-        "Qwen/Qwen3-8B-GGUF"
+_QWEN = "Qwen/Qwen3-8B-GGUF"
+_FILE = "Qwen3-8B-Q4_K_M.gguf"
+
+
+@pytest.mark.parametrize(
+    ("path", "quant"),
+    [
+        ("", None),
+        ("/", None),
+        ("#model-card", None),
+        ("?library=llama-cpp-python", None),
+        ("?show_file_info=Qwen3-8B-Q4_K_M.gguf", _FILE),
+        (".git", None),
+        ("/tree/main", None),
+        ("/tree/main/", None),
+        ("/tree/main/UD-Q4_K_XL", "UD-Q4_K_XL"),
+        ("/discussions/3", None),
+        ("/commits/main", None),
+        (f"/blob/main/{_FILE}", _FILE),
+        (f"/raw/main/{_FILE}", _FILE),
+        (f"/resolve/main/{_FILE}?download=true", _FILE),
+        ("/resolve/main/BF16/Qwen3%208B%20(new)-BF16.gguf", "BF16/Qwen3 8B (new)-BF16.gguf"),
+        (":Q4_K_M", "Q4_K_M"),
+        (":latest", None),
+        (f":{_FILE}", _FILE),
+    ],
+)
+@pytest.mark.parametrize(
+    "host",
+    [
+        "https://huggingface.co/",
+        "http://www.huggingface.co/",
+        "HTTPS://HuggingFace.co/",
+        "huggingface.co/",
+        "hf.co/",
+        " https://hf.co/",
+    ],
+)
+def test_addresses_as_people_paste_them(host: str, path: str, quant: str | None) -> None:
+    assert repository(f"{host}{_QWEN}{path}\n") == Repository(_QWEN, quant)
+
+
+@pytest.mark.parametrize(
+    ("address", "quant"),
+    [
+        (f"hf://{_QWEN}", None),
+        (f"hf://{_QWEN}:q8_0", "q8_0"),
+        (f"hf://{_QWEN}/{_FILE}", _FILE),
+        (f"hf://{_QWEN}@main/low/{_FILE}", f"low/{_FILE}"),
+        (f"hf.co/{_QWEN}/{_FILE}", _FILE),
+    ],
+)
+def test_addresses_of_other_kinds(address: str, quant: str | None) -> None:
+    assert repository(address) == Repository(_QWEN, quant)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "host"),
+    [
+        ("https://hf-mirror.com", "hf-mirror.com"),
+        ("http://user:secret@127.0.0.1:8080/hub", "127.0.0.1:8080/hub"),
+    ],
+)
+def test_the_endpoint_in_use_is_the_hub(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str, host: str
+) -> None:
+    addresses = [f"https://{host}/{_QWEN}/blob/main/{_FILE}", f"{host}/{_QWEN}:{_FILE}"]
+    assert all(repository(each) is None for each in addresses)
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    for each in (*addresses, f"https://huggingface.co/{_QWEN}/blob/main/{_FILE}"):
+        assert repository(each) == Repository(_QWEN, _FILE)
+
+
+def test_another_host_is_told_with_the_way_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "https://huggingface.co")
+    with pytest.raises(ModelNotFoundError) as refusal:
+        named_repository(f"https://me:secret@hf-mirror.com/{_QWEN}")
+    assert str(refusal.value) == (
+        "hf-mirror.com is not the Hub in use (huggingface.co); set "
+        "HF_ENDPOINT=https://hf-mirror.com "
+        "if it is a mirror of the Hub, or fetch the file yourself and pass its path"
     )
+
+
+@pytest.mark.parametrize("revision", ["v2", "0123456789abcdef0123456789abcdef01234567"])
+def test_another_revision_is_told(revision: str) -> None:
+    for address in (
+        f"https://huggingface.co/{_QWEN}/blob/{revision}/{_FILE}",
+        f"hf://{_QWEN}@{revision}/{_FILE}",
+    ):
+        with pytest.raises(ModelNotFoundError) as refusal:
+            named_repository(address)
+        assert f"{address} is of the revision {revision}, and only main" in str(refusal.value)
+        assert f"name {_QWEN}:{_FILE}" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://huggingface.co/gpt2",
+        "https://huggingface.co/datasets/user/data",
+        "https://huggingface.co/spaces/user/space",
+        "https://huggingface.co/collections/Qwen/qwen3",
+        "https://huggingface.co/papers/2309.06180",
+        "https://huggingface.co/user/repo/unknown",
+        "https://huggingface.co/user/re--po",
+        "hf.co/user",
+    ],
+)
+def test_an_address_of_no_model_is_told(address: str) -> None:
+    with pytest.raises(ModelNotFoundError, match="is the address of no model; paste that of a"):
+        named_repository(address)
+    assert repository(address) is None

@@ -38,6 +38,30 @@ def test_every_model_is_found_by_its_name(disk: HubDisk, target_path: Path) -> N
         assert locate(stored.name) == stored.files[0]
 
 
+def test_a_name_in_other_capitals_is_the_same_repository(disk: HubDisk) -> None:
+    disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
+    asked = Repository("ZOO/Tiny-gguf")
+    assert store.find(asked) == store.find(Repository(REPO))
+    assert store.folder_of(asked.id) == store.folder_of(REPO)
+    assert [stored.name for stored in store.models_of(asked.id)] == names() == [f"{REPO}:Q8_0"]
+    assert store.spelled(asked.id) == REPO
+    assert store.spelled("zoo/Other") == "zoo/Other"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="capitals are none on Windows")
+def test_what_is_here_twice_in_two_spellings_is_found_in_both(disk: HubDisk) -> None:
+    eight = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"})
+    if (disk.folder / "models--ZOO--tiny-GGUF").exists():
+        pytest.skip("capitals are none on this disk")
+    four = disk.add("ZOO/tiny-GGUF", {"tiny-Q4_0.gguf": b"four"})
+    for id in (REPO, "ZOO/tiny-GGUF", "zoo/TINY-gguf"):
+        assert store.find(Repository(id, "Q8_0")) == eight / "tiny-Q8_0.gguf"
+        assert store.find(Repository(id, "Q4_0")) == four / "tiny-Q4_0.gguf"
+    assert store.find(Repository(REPO)) == eight / "tiny-Q8_0.gguf"
+    assert store.find(Repository("ZOO/tiny-GGUF")) == four / "tiny-Q4_0.gguf"
+    assert [stored.name for stored in store.models()] == ["ZOO/tiny-GGUF:Q4_0", f"{REPO}:Q8_0"]
+
+
 def test_what_revisions_share_is_counted_once(disk: HubDisk) -> None:
     disk.add(REPO, {"tiny-Q8_0.gguf": b"eight", "gone-Q4_0.gguf": b"four"}, FIRST, None)
     new = disk.add(REPO, {"tiny-Q8_0.gguf": b"eight"}, SECOND)

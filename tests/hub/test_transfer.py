@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,13 @@ from localspec.hub.cache_layout import cached_files
 from localspec.hub.download import bytes_on_disk
 from localspec.hub.listing import RemoteModel, look_up
 from localspec.hub.reference import Repository
-from localspec.hub.retry import httpx, retry_delay
+from localspec.hub.retry import WrongAnswer, httpx, retry_delay
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
 TARGET, DRAFTER = PYCODE
 SIZE = TARGET.stat().st_size
 SNAKE = Repository("zoo/snake-GGUF")
+WORM = Repository("zoo/worm-GGUF")
 # Bytes that an earlier run fetched.
 BEGUN = 5_000_000
 LIMIT_FILES = """
@@ -222,26 +224,83 @@ def test_a_download_that_has_begun_waits_for_the_network(client: pytest.MonkeyPa
     assert [retry_delay(away, 6, 15.0), retry_delay(away, 40, 800.0)] == [16, 30]
     assert retry_delay(away, 40, 901.0) is None
     # A server that answers wrongly is no network that is away.
-    assert retry_delay(httpx.RemoteProtocolError("less"), 6, 1.0) is None
+    assert retry_delay(WrongAnswer("less"), 6, 1.0) is None
 
 
-def test_the_network_goes_and_comes_back(hub: Hub, client: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "away",
+    [
+        httpx.ConnectError("no route"),
+        httpx.ReadTimeout("silence"),
+        httpx.ProxyError("503 Service Unavailable"),
+        httpx.RemoteProtocolError("Server disconnected without sending a response."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_the_network_goes_and_comes_back(
+    hub: Hub, client: pytest.MonkeyPatch, away: Exception
+) -> None:
     real, waited = transfer.get_hf_file_metadata, list[float | None]()
 
     def metadata(*arguments: Any, **options: Any) -> Any:
         if 1 <= len(waited) < 12:
-            raise httpx.ConnectError("no route")
+            raise away
         return real(*arguments, **options)
-
-    def at_once(*asked: Any) -> float | None:
-        waited.append(retry_delay(*asked))
-        return None if waited[-1] is None else 0.0
 
     hub.faults.cut_after, hub.faults.cuts = 3_000_000, 1
     client.setattr(transfer, "get_hf_file_metadata", metadata)
-    client.setattr(transfer, "retry_delay", at_once)
+    client.setattr(transfer, "retry_delay", at_once(waited))
     assert fetch(SNAKE)[0].read_bytes() == TARGET.read_bytes()
     assert len(waited) == 12 and hub.sent == SIZE
+
+
+def test_a_file_without_a_byte_waits_as_long_as_the_others(
+    hub: Hub, client: pytest.MonkeyPatch
+) -> None:
+    real, waited = transfer.get_hf_file_metadata, list[float | None]()
+    hub.repos[WORM.id] = Repo({"worm-Q4_0.gguf": DRAFTER})
+
+    def metadata(url: str, **options: Any) -> Any:
+        if WORM.id in url and len(waited) < 12:
+            wait_for(lambda: hub.sent > 1_000_000)  # of the other file
+            raise httpx.ConnectError("no route")
+        return real(url, **options)
+
+    client.setattr(transfer, "get_hf_file_metadata", metadata)
+    client.setattr(transfer, "retry_delay", at_once(waited))
+    target, drafter = fetch(SNAKE, WORM)
+    assert target.read_bytes() == TARGET.read_bytes()
+    assert drafter.read_bytes() == DRAFTER.read_bytes()
+    assert len(waited) == 12 and hub.sent == SIZE + DRAFTER.stat().st_size
+
+
+def test_the_time_without_a_byte_ends_it(hub: Hub, client: pytest.MonkeyPatch) -> None:
+    """Also where the server was the first to go, and every request fails in another way."""
+    hub.faults.cut_after, hub.faults.cuts = 3_000_000, 1
+    errors = cycle([httpx.ProxyError("502"), httpx.RemoteProtocolError("nothing")])
+    real, waited = transfer.get_hf_file_metadata, list[float | None]()
+
+    def metadata(*arguments: Any, **options: Any) -> Any:
+        if waited:
+            raise next(errors)
+        return real(*arguments, **options)
+
+    client.setattr(transfer, "get_hf_file_metadata", metadata)
+    client.setattr(transfer, "retry_delay", at_once(waited))
+    client.setattr("localspec.hub.retry._PATIENCE", 0.3)
+    why_not(HubError, SNAKE)
+    assert len(waited) > 7 and waited[-1] is None
+    assert bytes_on_disk(look_up(SNAKE)) == 3_000_000
+
+
+def at_once(waited: list[float | None]) -> Any:
+    """`retry_delay` without its delays, which are noted."""
+
+    def delay(*asked: Any) -> float | None:
+        waited.append(retry_delay(*asked))
+        return None if waited[-1] is None else 0.0
+
+    return delay
 
 
 @pytest.mark.parametrize("variable", ["ALL_PROXY", "HTTPS_PROXY"])

@@ -1,5 +1,6 @@
 """The drafters that a target has: in its file, in models.toml, and beside it."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,27 @@ from fakes.vocabularies import words, write_model
 from huggingface_hub import constants
 
 from localspec.drafters.spec import parse_draft
+from localspec.gguf.facts import facts_of
 from localspec.gguf.files import ModelFiles
 from localspec.hub.reference import Repository
 from localspec.loading.acceptance_check import _FOLDER, _KEY
 from localspec.loading.drafter_finder import FoundDrafters, find_drafters
 from localspec.loading.verdicts import remembered_verdict
 from localspec.models.own_drafters import own_drafters, sidecar_drafters
+from localspec.models.pair_finder import pair_like
 from localspec.models.registry import user_file
+from localspec.models.summaries import summary_of
 
 REPO = "zoo/owl-GGUF"
 AUTO = parse_draft("auto")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a target, so that its file is not read."""
+
+    has_mtp: bool = False
+    name: str | None = None
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +53,14 @@ def listed(*drafters: str, target: str) -> None:
 
 
 def kinds(target: Path, has_heads: bool = False) -> list[str]:
-    return [each.kind for each in own_drafters(target, has_heads)]
+    return [each.kind for each in own_drafters(target, Known(has_heads))]
 
 
 def test_a_folder_of_one_model_needs_no_names(folder: Path) -> None:
     target = folder / "Muse-Glimmer-30B-UD-Q4_K_XL.gguf"
     for name in (target.name, "dflash-kquant.gguf", "mmproj-kquant.gguf"):
         (folder / name).write_bytes(b"GGUF")
-    [found] = own_drafters(target, has_heads=False)
+    [found] = own_drafters(target, Known())
     assert (found.kind, found.file) == ("dflash", folder / "dflash-kquant.gguf")
 
 
@@ -57,10 +69,10 @@ def test_in_a_folder_of_many_models_names_tell(folder: Path) -> None:
     names = ("Qwen3.8-27B-Q4_K_M.gguf", "gemma-4-12b-it-Q8_0.gguf", "dflash-kquant.gguf")
     for name in (*names, "MTP/mtp-Qwen3.8-27B-Q8_0.gguf", "mtp-gemma-4-12b-it.gguf"):
         (folder / name).write_bytes(b"GGUF")
-    [qwens] = own_drafters(folder / names[0], has_heads=False)
+    [qwens] = own_drafters(folder / names[0], Known())
     assert qwens.file == folder / "MTP" / "mtp-Qwen3.8-27B-Q8_0.gguf"
     # Gemma 4 has no heads, whatever the file is called.
-    gemmas, *others = own_drafters(folder / names[1], has_heads=False)
+    gemmas, *others = own_drafters(folder / names[1], Known())
     assert (gemmas.kind, gemmas.file) == ("assistant", folder / "mtp-gemma-4-12b-it.gguf")
     assert {each.kind for each in others} <= {"draft-model"}
 
@@ -69,7 +81,7 @@ def test_of_a_repository_all_folders_count(tmp_path: Path) -> None:
     disk = HubDisk(tmp_path / "hub")
     files = ["Q8_0/owl-Q8_0.gguf", "Q8_0/eagle3-x.gguf", "MTP/mtp-x.gguf", "mtp-owl-F16.gguf"]
     snapshot = disk.add(REPO, {name: name.encode() for name in files})
-    found = {each.kind: each.file for each in own_drafters(snapshot / files[0], has_heads=False)}
+    found = {each.kind: each.file for each in own_drafters(snapshot / files[0], Known())}
     assert found == {"mtp": snapshot / "mtp-owl-F16.gguf", "eagle3": snapshot / files[1]}
 
 
@@ -83,12 +95,12 @@ def test_the_order_is_that_of_models_toml_then_what_lies_beside(folder: Path) ->
         'kind = "mtp"\nfile = "in the target"',
         target=str(target),
     )
-    found = own_drafters(target, has_heads=True)
+    found = own_drafters(target, Known(has_mtp=True))
     assert [each.kind for each in found] == ["dflash", "eagle3", "mtp", "dspark"]
     assert [each.file and each.file.name for each in found] == [
         *(None, beside.name, target.name, "dspark-owl.gguf")
     ]
-    plain = own_drafters(target, has_heads=False)[2]
+    plain = own_drafters(target, Known())[2]
     assert plain.file is None and "localspec pull owl fetches one that has" in plain.missing
 
 
@@ -189,9 +201,42 @@ def test_drafters_of_a_model_that_somebody_else_has_made_a_file_of(
     else:
         target = folder / file
         target.write_bytes(b"GGUF")
-    found = own_drafters(target, has_heads=False)
+    found = own_drafters(target, Known())
     assert [each.kind for each in found] == expected
     # What is missing is fetched alone, without another file of the target.
     own = repository == REPO
     fetched = "localspec pull owl" if own else "localspec pull zoo/draft-model-GGUF fetches it"
     assert not found or fetched in found[0].missing
+    assert all((each.origin is None) == own for each in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Owl", 1), ("Owl Night 4B", 1), ("Zoo_Owl", 1), ("Owlet", 0), ("Barn Owl", 0), (None, 0)],
+)
+def test_a_file_is_known_by_its_name_in_the_header_too(
+    folder: Path, name: str | None, expected: int
+) -> None:
+    """Alike for loading, for `ls`, which knows the header from before, and for `pair`."""
+    listed('kind = "draft-model"\nfile = "zoo/owlet-GGUF"', target=REPO)
+    target = write_model(folder / "mine.gguf", words(), layers=1, name=name)
+    summary = summary_of([target])
+    assert summary and summary.name == name
+    for known in (None, summary, facts_of(target), Known(name=name)):
+        found = own_drafters(target, known)
+        assert len(found) == expected
+    assert (pair_like(facts_of(target)) is not None) == bool(expected)
+    if expected:
+        assert found[0].origin == (
+            "draft-model zoo/owlet-GGUF is of the pair owl: mine.gguf is named after zoo/owl-GGUF"
+        )
+
+
+def test_what_drafts_says_whose_it_is(folder: Path, tmp_path: Path) -> None:
+    target = write_model(folder / "owl-night.gguf", words(), layers=2)
+    small = {"small.gguf": write_model(folder / "small.gguf", words(), layers=1).read_bytes()}
+    HubDisk(tmp_path / "hub").add("zoo/owlet-GGUF", small)
+    listed('kind = "draft-model"\nfile = "zoo/owlet-GGUF"', target=REPO)
+    drafter = find_drafters(AUTO, target).drafters[-1]
+    assert drafter.files[0].name == "small.gguf"
+    assert drafter.origin and "zoo/owlet-GGUF is of the pair owl: owl-night.gguf" in drafter.origin

@@ -1,0 +1,122 @@
+"""A Hub that drops packets, refuses, or has no address: what is said, and how soon."""
+
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from fakes.hub import Hub
+from fakes.hub_client import asking, why_not
+from fakes.hub_repo import Repo
+from fakes.pycode import PYCODE
+from huggingface_hub import constants
+
+from localspec.errors import HubError
+from localspec.hub.listing import look_up
+from localspec.hub.reachability import require_answer
+from localspec.hub.reference import Repository
+
+SNAKE = Repository("zoo/snake-GGUF")
+SILENT, REFUSING, HERE = "127.0.0.2", "127.0.0.3", "127.0.0.1"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is this machine")
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub({SNAKE.id: Repo({"snake-Q4_0.gguf": PYCODE[1]})}) as hub:
+        yield hub
+
+
+@pytest.fixture(autouse=True)
+def client(hub: Hub, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    with asking(hub.endpoint.replace(HERE, "blocked.test"), tmp_path) as patch:
+        patch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 1)
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            patch.delenv(name, raising=False)
+        yield patch
+
+
+@pytest.fixture
+def silent(hub: Hub) -> Iterator[None]:
+    """Nothing answers at SILENT: its queue is full, so further packets are dropped."""
+    address = SILENT, int(hub.endpoint.rpartition(":")[2])
+    with ExitStack() as opened:
+        opened.enter_context(socket.create_server(address, backlog=0))
+        for _ in range(3):
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+        yield
+
+
+def resolving(patch: pytest.MonkeyPatch, *hosts: str) -> None:
+    """blocked.test has these addresses."""
+    real = socket.getaddrinfo
+
+    def resolve(host: Any, *rest: Any, **options: Any) -> Any:
+        found = hosts if host in ("blocked.test", b"blocked.test") else [host]
+        return [each for name in found for each in real(name, *rest, **options)]
+
+    patch.setattr(socket, "getaddrinfo", resolve)
+
+
+@linux
+@pytest.mark.usefixtures("silent")
+def test_dropped_packets_are_told_after_one_time_out(client: pytest.MonkeyPatch, hub: Hub) -> None:
+    """And not after one for each address, and one for each request."""
+    resolving(client, *[SILENT] * 8)
+    began = monotonic()
+    message = why_not(HubError, SNAKE)
+    assert monotonic() - began < 6  # one by one, eight take eight seconds
+    assert "cannot reach blocked.test" in message and "it does not answer" in message
+    assert all(way in message for way in ("HF_ENDPOINT", "mirror", "PROXY", "HF_HUB_OFFLINE=1"))
+    assert not hub.requests
+
+
+@linux
+@pytest.mark.usefixtures("silent")
+def test_one_address_that_answers_is_enough(client: pytest.MonkeyPatch) -> None:
+    resolving(client, SILENT, REFUSING, HERE)
+    require_answer()
+
+
+@linux
+@pytest.mark.usefixtures("silent")
+def test_a_refusal_beside_silence_is_no_answer(client: pytest.MonkeyPatch) -> None:
+    resolving(client, REFUSING, SILENT)
+    assert "it does not answer" in why_not(HubError, SNAKE)
+
+
+@linux
+def test_a_refusal_is_told_in_its_own_words(client: pytest.MonkeyPatch) -> None:
+    resolving(client, REFUSING, REFUSING)
+    assert "Connection refused" in why_not(HubError, SNAKE)
+
+
+def test_a_name_without_an_address(client: pytest.MonkeyPatch) -> None:
+    def resolve(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    client.setattr(socket, "getaddrinfo", resolve)
+    message = why_not(HubError, SNAKE)
+    assert "cannot reach blocked.test" in message and "Name or service not known" in message
+
+
+@linux
+@pytest.mark.usefixtures("silent")
+def test_a_proxy_is_asked_instead(client: pytest.MonkeyPatch, hub: Hub) -> None:
+    resolving(client, SILENT)
+    client.setenv("http_proxy", "http://127.0.0.1:9")
+    require_answer()
+    client.setenv("no_proxy", "blocked.test")
+    with pytest.raises(HubError, match="it does not answer"):
+        require_answer()
+
+
+def test_a_hub_that_answers_is_asked(client: pytest.MonkeyPatch) -> None:
+    resolving(client, HERE)
+    assert look_up(SNAKE).names.quant == "Q4_0"
