@@ -46,6 +46,8 @@ class GenerationOptions(TypedDict, total=False):
     dry_allowed_length: int | None
     dry_penalty_last_n: int | None
     dry_sequence_breakers: Sequence[str] | None
+    xtc_probability: float | None
+    xtc_threshold: float | None
     logit_bias: Mapping[int, float] | None
 
 

@@ -227,6 +227,8 @@ def test_a_wrong_rule_shows(
 class Likeliest:
     """A chooser that draws nothing."""
 
+    seed = 0
+
     def sample(self, distribution: Distribution, position: int) -> int:
         return distribution.token(int(distribution.logits.argmax()))
 
@@ -306,7 +308,7 @@ class Run:
             for seed in seeds:
                 result = work.generate(engine, prompt, seed, rule=verified, depth=depth)
                 stats, tokens = result.stats, result.token_ids
-                text = score_text(*caches, ids, tokens, work.params, limit=work.tokens)
+                text = score_text(*caches, ids, tokens, work.sampler(seed), limit=work.tokens)
                 expected = expected_steps(text, rule, depth)
                 self.stats.append(stats)
                 self.off.append((stats.steps - expected.steps, stats.accepted - expected.accepted))

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from localspec.bench.load_client import LoadClient, Refused
+from localspec.bench.peer_sampling import request_members
 from localspec.bench.server_process import ServerFailed, running_server
 from localspec.bench.servers import Server
 from localspec.engine.side_by_side import side_by_side
@@ -97,35 +98,7 @@ class ServedLoad:
         return [{**body, "seed": user} for user in range(count)]
 
     def _common(self, tokens: int) -> dict[str, Any]:
-        its = self.params
-        return {
-            "max_tokens": tokens,
-            "ignore_eos": True,
-            "temperature": its.temperature,
-            "top_k": its.top_k,
-            "top_p": its.top_p,
-            "min_p": its.min_p,
-            "typical_p": its.typical_p,
-            "repeat_penalty": its.repeat_penalty,
-            "frequency_penalty": its.frequency_penalty,
-            "presence_penalty": its.presence_penalty,
-            "repeat_last_n": its.penalty_window,
-            **_dry(its),
-        }
-
-
-def _dry(params: SamplingParams) -> dict[str, Any]:
-    if not params.has_dry:
-        return {}
-    breakers = [*params.dry_sequence_breakers]
-    return {
-        "dry_multiplier": params.dry_multiplier,
-        "dry_base": params.dry_base,
-        "dry_allowed_length": params.dry_allowed_length,
-        "dry_penalty_last_n": params.dry_penalty_last_n,
-        # llama-server takes no empty list.
-        **({"dry_sequence_breakers": breakers} if breakers else {}),
-    }
+        return {"max_tokens": tokens, "ignore_eos": True, **request_members(self.params)}
 
 
 def run_served(

@@ -22,6 +22,7 @@ from localspec.bench.peer_drafts import (
     usual_type,
 )
 from localspec.bench.peer_program import PeerProgram
+from localspec.bench.peer_sampling import command_words
 from localspec.bench.program_log import last_line, variables_of_programs
 from localspec.drafters.spec import DraftOption
 from localspec.errors import InvalidValueError, LocalspecError
@@ -115,7 +116,6 @@ class Tool:
 
     def command(self, draft: PeerDraft, prompt: Path, seed: int) -> list[str]:
         """The command that writes a text."""
-        its = self.params
         options: dict[str, object] = {
             "--model": self.target,
             "--spec-type": draft.type,
@@ -129,34 +129,11 @@ class Tool:
             "--ctx-size": self.context + _LONGEST_DRAFT,
             "--batch-size": max(_LEAST_BATCH, self.context),
             "--n-gpu-layers": gpu_layers(self.runtime),
-            "--temp": its.temperature,
-            "--top-k": its.top_k,
-            "--top-p": its.top_p,
-            "--min-p": its.min_p,
-            "--typical": its.typical_p,
-            "--repeat-penalty": its.repeat_penalty,
-            "--frequency-penalty": its.frequency_penalty,
-            "--presence-penalty": its.presence_penalty,
-            "--repeat-last-n": self.context if its.penalty_window < 0 else its.penalty_window,
-            **self._dry(),
             **drafter_options(draft.drafter, self.runtime),
         }
-        breakers = (self.params.dry_sequence_breakers or ["none"]) if self.params.has_dry else ()
+        sampling = command_words(self.params, self.context)
         flags = ["--ignore-eos", "--no-escape", *([] if self.repack else [NO_REPACK])]
-        marks = [word for text in breakers for word in ("--dry-sequence-breaker", text)]
-        return [str(self.program.binary), *as_words(options), *marks, *flags]
-
-    def _dry(self) -> dict[str, object]:
-        its = self.params
-        if not its.has_dry:
-            return {}
-        last = its.dry_penalty_last_n
-        return {
-            "--dry-multiplier": its.dry_multiplier,
-            "--dry-base": its.dry_base,
-            "--dry-allowed-length": its.dry_allowed_length,
-            "--dry-penalty-last-n": self.context if last < 0 else last,
-        }
+        return [str(self.program.binary), *as_words(options), *sampling, *flags]
 
 
 def tool_drafts(

@@ -282,6 +282,17 @@ def sampling_options(command: Command) -> Command:
             '[default: newline : " *]',
         ),
         click.option(
+            "--xtc-probability",
+            type=float,
+            help="Leave out the likeliest tokens so often (XTC); 0 is off. [default: 0]",
+        ),
+        click.option(
+            "--xtc-threshold",
+            type=float,
+            help="XTC leaves out those of at least this probability, but the least likely of "
+            "them; above 0.5 is off. [default: 0.1]",
+        ),
+        click.option(
             "--seed",
             type=int,
             help="The same seed gives the same text. [default: random, and shown]",

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -242,21 +243,44 @@ class _Judge:
 
         The token is higher. Those before it are lower and those behind it higher, which favours it
         in top-p, or all are lower, which favours it in the others, or those are that are drawn in
-        its place, so that others take their places in what the filters keep.
+        its place, so that others take their places in what the filters keep. XTC may leave the
+        token because it is lower, and the one that is drawn in its place out because it is higher.
         """
         plain, token = scored.plain, scored.token
         low, high = plain - difference, plain + difference
-        for row in (low.copy(), np.where(plain > plain[token], low, high), high.copy()):
-            row[token] = high[token]
+        ahead = plain > plain[token]
+        rows = [low, np.where(ahead, low, high), high]
+        ways = [(row, high, low, self) for row in rows]
+        if self._sampler.params.has_xtc:
+            rows.append(np.where(ahead, high, low))
+            ways = [*product(rows, (high, low), (low, high), self._near(difference))]
+        for start, own, rivals, judge in ways:
+            row = start.copy()
+            row[token] = own[token]
             for _ in range(_MOST_RIVALS):
-                law = self._law(row, scored)
-                if self._holds(law, scored):
+                law = judge._law(row, scored)
+                if judge._holds(law, scored):
                     return True
                 drawn = self._sampler.sample(law, scored.prefix)
-                if row[drawn] <= low[drawn]:
+                if row[drawn] == rivals[drawn]:
                     break
-                row[drawn] = low[drawn]
+                row[drawn] = rivals[drawn]
         return False
+
+    def _near(self, difference: float) -> "list[_Judge]":
+        """Judges whose thresholds of XTC are as far off as rounding may move a probability."""
+        params, factor = self._sampler.params, math.exp(4 * difference)
+        return [
+            _Judge(
+                replace(self._sampler, params=replace(params, xtc_threshold=min(1.0, threshold))),
+                same_text=self._same_text,
+            )
+            for threshold in (
+                params.xtc_threshold,
+                params.xtc_threshold / factor,
+                params.xtc_threshold * factor,
+            )
+        ]
 
     def _law(self, logits: Row, scored: _Scored) -> Distribution:
         return self._sampler.distribution(logits, scored.prefix)

@@ -36,8 +36,6 @@ from localspec.errors import InvalidValueError
 from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.llama.sequence import KVSequence
 from localspec.sampling.distribution import Distribution
-from localspec.sampling.filters import distribution
-from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
 from localspec.speculation.draft import MAX_DEPTH, Draft
 
@@ -170,31 +168,31 @@ def score_text(
     drafter: KVSequence,
     prompt: Sequence[int],
     text: Sequence[int],
-    params: SamplingParams,
+    sampler: Sampler,
     *,
     limit: int | None = None,
 ) -> ScoredText:
     """Score a text with both models, whose logits are filtered as in generation.
 
-    prompt, text: token ids; the text was sampled from the target after the prompt with `params`.
+    prompt, text: token ids; the text was drawn from the target after the prompt by `sampler`.
     limit: the `max_tokens` it was sampled with; None is its length.
 
     Raises InvalidValueError for a text that the target cannot have sampled.
     """
     rows = zip(_rows(target, prompt, text), _rows(drafter, prompt, text), strict=True)
-    places = range(len(prompt), len(prompt) + len(text))
-    whole = [*prompt, *text]
+    prefix = sampler.prefix(prompt)
     scored: list[tuple[float, float, float, bool]] = []
-    for place, (target_row, drafter_row) in zip(places, rows, strict=True):
-        p = distribution(target_row, params, whole[:place])
+    for token, (target_row, drafter_row) in zip(text, rows, strict=True):
+        p = sampler.distribution(target_row, prefix)
         # A drafter may know a few more tokens, which it must not propose.
-        q = distribution(drafter_row[: target.n_vocab], params, whole[:place])
-        scored.append(_scored(p, q, whole[place], target.n_vocab))
+        q = sampler.distribution(drafter_row[: target.n_vocab], prefix)
+        scored.append(_scored(p, q, token, target.n_vocab))
         if scored[-1][0] == -math.inf:
             raise InvalidValueError(
-                f"token {place - len(prompt)} of the text is {whole[place]}, which the target "
+                f"token {len(scored) - 1} of the text is {token}, which the target "
                 "cannot choose there; the text must be sampled from it with the same settings"
             )
+        prefix = prefix.then(token)
     log_p, log_q, shared, match = np.array(scored, np.float64).reshape(-1, 4).T
     return ScoredText(log_p, log_q, shared, match > 0, len(text) if limit is None else limit)
 

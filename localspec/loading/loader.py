@@ -31,6 +31,7 @@ from localspec.loading.load_plan import PlannedLoad, load_plans, never_shares
 from localspec.loading.placement_notes import drafter_note
 from localspec.loading.places import Place, sequence_beside
 from localspec.loading.threads import ThreadWatch, fit_threads, thread_watch
+from localspec.sampling.recommended import left_out
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.busy_cores import BUSY, BusyCores
 from localspec.utils.progress import report_progress
@@ -282,6 +283,7 @@ def _load(
             *(() if config.runtime.placement.devices == () else unfit_gpus.notes()),
             *plan.notes,
             *planned.notes,
+            *left_out(facts.header.metadata),
             *([not_reproducible] if not_reproducible else []),
         ),
         digits=digits,

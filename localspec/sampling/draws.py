@@ -32,6 +32,7 @@ class Draws:
     """
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self._generator = np.random.Generator(np.random.PCG64(seed))
 
     def bern(self, p: float) -> bool:

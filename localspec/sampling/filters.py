@@ -17,6 +17,7 @@ from localspec.sampling.block_maxima import BlockMaxima, Candidates, Ids, Row, l
 from localspec.sampling.distribution import Distribution, Thresholded
 from localspec.sampling.dry import dry_penalties
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.xtc import without_top_choices
 
 # top-p tries this many of the likeliest tokens before it sorts the whole vocabulary.
 _TOP_P_GUESS = 1024
@@ -119,23 +120,29 @@ def distribution(
     params: SamplingParams,
     recent: Sequence[int] = (),
     *,
+    xtc: bool = False,
     only_sampled: bool = False,
 ) -> Distribution:
     """The distribution of the next token.
 
     logits: (n_vocab,) float32, not modified. recent: the tokens before this one, at least the last
-    `params.window` of them (read only when a penalty or DRY is on). only_sampled: whether it is
-    used for one sample, and no more; then it may be a `Truncated`.
+    `params.window` of them (read only when a penalty or DRY is on). xtc: whether XTC applies to
+    this token. only_sampled: whether it is used for one sample, and no more; then it may be a
+    `Truncated`.
     Raises NoTokenError if every token is forbidden, and BrokenLogitsError for NaN and infinity.
     """
     row = _adjusted(logits, params, recent)
     greedy = params.temperature <= _GREEDY_UP_TO
-    if greedy and params.typical_p == 1:
+    if greedy and params.typical_p == 1 and not xtc:
         token = row.argmax(0, keepdims=True)
         logit = row.take(token)
         _require_possible(logit[0])
         return Distribution(logit, token)
-    left = _truncated(row, params, only_sampled=only_sampled and not greedy)
+    left = _truncated(row, params, only_sampled=only_sampled and not greedy and not xtc)
+    if xtc:
+        candidates = np.arange(len(left)) if left.ids is None else left.ids
+        chosen = without_top_choices(left.logits, candidates, params.xtc_threshold)
+        left = Distribution(*chosen, params.temperature)
     if not greedy:
         return left
     values, ids = left.logits, left.ids

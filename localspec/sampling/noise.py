@@ -30,7 +30,12 @@ _LIKELY = -2.0
 
 
 class RandomSource(Protocol):
-    """The randomness of a generation: samples a token for a position of the text."""
+    """The randomness of a generation: samples a token for a position of the text.
+
+    seed: what all of it is derived from.
+    """
+
+    seed: int
 
     def sample(self, distribution: Distribution, position: int) -> int: ...
 

@@ -13,7 +13,7 @@ class SamplingParams:
     """Sampler settings, with llama.cpp's names, meanings and defaults.
 
     They apply in the order of llama.cpp's default chain: logit bias, penalties, DRY, top-k,
-    typical-p, top-p, min-p, temperature.
+    typical-p, top-p, min-p, XTC, temperature.
 
     temperature: 0 takes the likeliest token; otherwise logits are divided by it.
     top_k: keep the k likeliest tokens; 0 keeps all.
@@ -33,6 +33,9 @@ class SamplingParams:
     is the whole text, 0 is off.
     dry_sequence_breakers: texts that no repetition goes beyond. dry_breaker_tokens: the sequences
     of tokens that write one, by their first token; those of a model, which an engine finds itself.
+    xtc_probability: how often, drawn for each token, the likeliest tokens are left out (XTC); 0 is
+    off. xtc_threshold: only the least likely of the tokens that have at least this probability
+    stays then; above 0.5 is off, as no two tokens have that.
     logit_bias: token id -> number added to its logit; -inf forbids the token.
 
     Raises InvalidValueError, naming the field and its value.
@@ -55,6 +58,8 @@ class SamplingParams:
     dry_breaker_tokens: Mapping[int, Sequence[tuple[int, ...]]] = field(
         default_factory=dict, repr=False
     )
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
     logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -80,6 +85,8 @@ class SamplingParams:
             isinstance(text, str) and text for text in breakers
         )
         self._check("dry_sequence_breakers", texts, "a list of texts that are not empty")
+        self._check("xtc_probability", 0 <= self.xtc_probability <= 1, "between 0 (off) and 1")
+        self._check("xtc_threshold", 0 <= self.xtc_threshold <= 1, "between 0 and 1")
         for token, bias in self.logit_bias.items():
             number = isinstance(bias, (int, float)) and not math.isnan(bias) and bias < math.inf
             if not isinstance(token, int) or token < 0 or not number:
@@ -102,6 +109,11 @@ class SamplingParams:
     def has_dry(self) -> bool:
         """Whether DRY is on, so that the distribution depends on recent tokens."""
         return self.dry_multiplier > 0 and self.dry_penalty_last_n != 0
+
+    @property
+    def has_xtc(self) -> bool:
+        """Whether XTC is on, so that the distribution depends on seed and position."""
+        return self.xtc_probability > 0 and self.xtc_threshold <= 0.5
 
     @property
     def window(self) -> int:
@@ -150,6 +162,8 @@ _METADATA_KEYS: dict[str, tuple[str, type]] = {
     "top_k": ("top_k", int),
     "top_p": ("top_p", float),
     "min_p": ("min_p", float),
+    "xtc_probability": ("xtc_probability", float),
+    "xtc_threshold": ("xtc_threshold", float),
     "penalty_last_n": ("penalty_window", int),
     "penalty_repeat": ("repeat_penalty", float),
 }

@@ -11,6 +11,7 @@ from localspec.sampling.filters import distribution
 from localspec.sampling.noise import Noise, RandomSource
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.prefix import Constraint, Prefix
+from localspec.sampling.xtc import applies
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,11 @@ class Sampler:
 
     def distribution(self, logits: Row, prefix: Prefix) -> Distribution:
         """The distribution of the token after `prefix`. logits: (n,) float32, n <= n_vocab."""
-        return distribution(self._permitted(logits, prefix), self.params, prefix.recent)
+        return self._distribution(logits, prefix, only_sampled=False)
 
     def sampled_once(self, logits: Row, prefix: Prefix) -> Distribution:
         """The same, of which one sample is taken before the next decode, and nothing more."""
-        row = self._permitted(logits, prefix)
-        return distribution(row, self.params, prefix.recent, only_sampled=True)
+        return self._distribution(logits, prefix, only_sampled=True)
 
     def sample(self, distribution: Distribution, prefix: Prefix) -> int:
         """Sample the token after `prefix`."""
@@ -50,6 +50,11 @@ class Sampler:
         """Prepare sampling at positions to come, while the target computes."""
         if isinstance(self.randomness, Noise):
             self.randomness.foresee(positions)
+
+    def _distribution(self, logits: Row, prefix: Prefix, *, only_sampled: bool) -> Distribution:
+        row = self._permitted(logits, prefix)
+        xtc = applies(self.params, self.randomness.seed, prefix.position)
+        return distribution(row, self.params, prefix.recent, xtc=xtc, only_sampled=only_sampled)
 
     def _permitted(self, logits: Row, prefix: Prefix) -> Row:
         """The logits with -inf for forbidden tokens; a copy only if there may be such tokens."""

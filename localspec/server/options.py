@@ -23,7 +23,6 @@ _TOKEN_ID = re.compile(r"[0-9]{1,9}")
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "mirostat": (0,),
     "mirostat_mode": (0,),
-    "xtc_probability": (0,),
     "dynatemp_range": (0,),
     "min_keep": (0, 1),
     "grammar_lazy": (False,),
@@ -68,6 +67,8 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
         ),
         "penalty_window": body.whole("repeat_last_n", -1, 2**31 - 1),
         **_dry(body),
+        "xtc_probability": body.number("xtc_probability", 0, 1),
+        "xtc_threshold": body.number("xtc_threshold", 0, 1),
         "seed": _seed(body),
         "stop": [each for each in body.texts("stop") if each] or None,  # "" is the end of no text
         "logit_bias": _bias(body),

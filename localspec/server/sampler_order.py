@@ -20,15 +20,16 @@ _CHAIN: dict[str, dict[str, float]] = {
     "typ_p": {"typical_p": 1},
     "top_p": {"top_p": 1},
     "min_p": {"min_p": 0},
+    "xtc": {"xtc_probability": 0},
     "temperature": {"temperature": 1},
 }
 # Those that are off in every request that is not refused.
-_OFF = ("top_n_sigma", "xtc", "adaptive_p")
+_OFF = ("top_n_sigma", "adaptive_p")
 # It changes what follows a gap in a file, and has no setting that switches it off.
 _INFILL = "infill"
 _KNOWN = (*_CHAIN, *_OFF, _INFILL)
 # llama-server's letters for a list in one string, and its other spellings.
-_LETTERS = dict(zip("edkypmtsxai", _KNOWN, strict=True))
+_LETTERS = dict(zip("edkypmxtsai", _KNOWN, strict=True))
 _SPELLINGS = {
     **{name.replace("_", mark): name for name in _KNOWN for mark in ("-", "")},
     "nucleus": "top_p",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes.enumeration import Drawn, SharedNoise, exact, total_variation
+from fakes.enumeration import SEED, Drawn, SharedNoise, exact, total_variation
 from fakes.letters import Letters
 from fakes.mutants import Code, Edit
 from fakes.stateful import examples, run_machine
@@ -24,6 +24,7 @@ from localspec.sampling.filters import distribution
 from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.sampling.xtc import applies
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.drafter import Limit, Outcome
 from localspec.speculation.rules import RULES
@@ -35,6 +36,9 @@ SAMPLERS = {
     "full": PLAIN,
     "top-k": SamplingParams(temperature=1.3, top_k=2, top_p=1, min_p=0),
     "penalties": SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0, repeat_penalty=1.5),
+    "xtc": SamplingParams(
+        temperature=1, top_k=0, top_p=1, min_p=0, xtc_probability=0.5, xtc_threshold=0.25
+    ),
     "greedy": SamplingParams(temperature=0),
 }
 TARGET = Letters("a", "b", "ab")
@@ -72,7 +76,8 @@ def law_of_target(model: ToyModel, params: SamplingParams, length: int) -> dict[
 
 def _next(model: ToyModel, params: SamplingParams, text: tuple[int, ...]) -> Any:
     before = [*PROMPT, *text]
-    return distribution(model.logits(before), params, before).dense(model.n_vocab)
+    xtc = applies(params, SEED, len(before))
+    return distribution(model.logits(before), params, before, xtc=xtc).dense(model.n_vocab)
 
 
 def spoken(

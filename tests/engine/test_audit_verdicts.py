@@ -16,6 +16,7 @@ FILTERED = [
     {"top_k": 0, "top_p": 1.0, "min_p": 0.5},
     {"top_k": 40, "top_p": 0.95, "min_p": 0.05},
     {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.3, "penalty_window": 64},
+    {"top_k": 40, "xtc_probability": 1.0, "xtc_threshold": 0.05},
 ]
 
 
@@ -57,6 +58,7 @@ def test_rounding_is_never_called_a_bug(options: dict[str, Any], same_text: bool
         ({"top_k": 3, "top_p": 1.0, "min_p": 0.0}, {"top_k": 4, "top_p": 1.0, "min_p": 0.0}),
         ({"top_k": 0, "top_p": 0.7, "min_p": 0.0}, {"top_k": 0, "top_p": 0.8, "min_p": 0.0}),
         ({"top_k": 0, "top_p": 1.0, "min_p": 0.2}, {"top_k": 0, "top_p": 1.0, "min_p": 0.1}),
+        ({"xtc_probability": 1, "xtc_threshold": 0.1}, {"xtc_probability": 0}),
     ],
     ids=str,
 )

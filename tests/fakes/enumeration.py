@@ -11,6 +11,9 @@ import numpy as np
 
 from localspec.sampling.distribution import Distribution
 
+# Of what is not enumerated: at which positions XTC applies.
+SEED = 6
+
 
 class Branches:
     """One run through the tree of choices; `exact` makes as many as there are leaves."""
@@ -49,6 +52,8 @@ def exact(run: Callable[[Branches], Hashable]) -> dict[Hashable, float]:
 class OneDrawPerPosition:
     """Noise for runs where only the target draws: an independent draw at each position."""
 
+    seed = SEED
+
     def __init__(self, branches: Branches) -> None:
         self._branches = branches
         self._drawn: set[int] = set()
@@ -61,6 +66,8 @@ class OneDrawPerPosition:
 
 class Drawn:
     """Independent draws, for the rejection rules and their drafters: each one branches."""
+
+    seed = SEED
 
     def __init__(self, branches: Branches) -> None:
         self._branches = branches
@@ -83,6 +90,8 @@ class SharedNoise:
     triangle, and each draw cuts from it the polygon where that token wins. What is left of a
     position's triangle after the draws so far is kept; the areas give the branch probabilities.
     """
+
+    seed = SEED
 
     def __init__(self, branches: Branches) -> None:
         self._branches = branches

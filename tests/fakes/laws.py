@@ -3,10 +3,12 @@
 from itertools import product
 
 import numpy as np
+from fakes.enumeration import SEED
 from fakes.toy import ToyModel
 
 from localspec.sampling.filters import distribution
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.xtc import applies
 
 PLAIN = SamplingParams(temperature=1, top_k=0, top_p=1, min_p=0)
 PROMPT = [0, 1, 0, 1]
@@ -31,6 +33,9 @@ SAMPLERS = {
         dry_allowed_length=1,
         dry_penalty_last_n=5,
         dry_breaker_tokens={2: ((),), 1: ((2,),)},
+    ),
+    "xtc": SamplingParams(
+        temperature=0.9, top_k=0, top_p=1, min_p=0, xtc_probability=0.5, xtc_threshold=0.25
     ),
     "greedy": SamplingParams(temperature=0),
 }
@@ -57,7 +62,8 @@ def product_law(
         probability = 1.0
         for i, token in enumerate(text):
             before = [*PROMPT, *text[:i]]
-            row = distribution(model.logits(before), params, before)
+            xtc = applies(params, SEED, len(before))
+            row = distribution(model.logits(before), params, before, xtc=xtc)
             probability *= row.dense(model.n_vocab)[token]
         law[text] = probability
     return law

@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from fakes.enumeration import Branches, Drawn, SharedNoise, exact, total_variation
+from fakes.enumeration import SEED, Branches, Drawn, SharedNoise, exact, total_variation
 from fakes.toy import Scripted, ToyCache, ToyModel, ToyTarget, fixed
 from fakes.trees import TreeDrafter
 
@@ -22,6 +22,7 @@ from localspec.drafters.draft_model import DraftModel
 from localspec.sampling.filters import distribution
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.sampler import Sampler
+from localspec.sampling.xtc import applies
 from localspec.speculation.decoder import Decoder
 from localspec.speculation.draft import Draft
 from localspec.speculation.drafter import Drafter, Limit
@@ -163,6 +164,7 @@ SAMPLERS = {
     "full": FULL,
     "top-k": replace(FULL, top_k=2),
     "penalties": replace(FULL, repeat_penalty=1.5, presence_penalty=0.4),
+    "xtc": replace(FULL, xtc_probability=0.5, xtc_threshold=0.2),
 }
 PROMPT = [0, 1, 0, 1]
 
@@ -190,7 +192,7 @@ def spoken(trial: Trial, code: Code, rule: Rule | None = None) -> Law:
             ToyTarget(target, text),
             fixed(_drafter(trial, code), trial.depth),
             rule or code.rule(trial.rule),
-            Sampler(SAMPLERS[trial.sampler], trial.noise(branches)),
+            code.of(Sampler)(SAMPLERS[trial.sampler], trial.noise(branches)),
             text,
             Stats(),
         )
@@ -232,7 +234,8 @@ def wanted(toy: str, sampler: str, length: int) -> Law:
 
 def _row_after(toy: str, sampler: str, text: tuple[int, ...]) -> list[float]:
     before = [*PROMPT, *text]
-    row = distribution(TOYS[toy][0].logits(before), SAMPLERS[sampler], before)
+    xtc = applies(SAMPLERS[sampler], SEED, len(before))
+    row = distribution(TOYS[toy][0].logits(before), SAMPLERS[sampler], before, xtc=xtc)
     return row.dense(3).tolist()
 
 

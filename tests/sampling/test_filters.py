@@ -65,7 +65,9 @@ def applied(data: NDArray[Any], *samplers: Any, accepted: Sequence[int] = ()) ->
         for token in accepted:
             llama_cpp.llama_sampler_accept(made, token)
         llama_cpp.llama_sampler_apply(made, ctypes.byref(array))
-    return data[: array.size]
+    # XTC moves the beginning.
+    moved = ctypes.addressof(array.data.contents) - data.ctypes.data
+    return data[moved // data.itemsize :][: array.size]
 
 
 def candidates(logits: Row) -> NDArray[Any]:
@@ -100,6 +102,8 @@ def llama_filtered(adjusted: Row, chosen: SamplingParams) -> Dense:
         llama_cpp.llama_sampler_init_typical(chosen.typical_p, 1),
         llama_cpp.llama_sampler_init_top_p(chosen.top_p, 1),
         llama_cpp.llama_sampler_init_min_p(chosen.min_p, 1),
+        # With probability 1 it applies to every token.
+        llama_cpp.llama_sampler_init_xtc(chosen.xtc_probability, chosen.xtc_threshold, 0, 0),
     )
     tempered = applied(left, llama_cpp.llama_sampler_init_temp(chosen.temperature))
     logits = left["logit"].astype(np.float64)
@@ -178,6 +182,16 @@ class Exact:
             self.near(np.maximum(distances - np.spacing(np.float32(abs(least))), 0))
             self.keep(np.arange(self.ids.size), int((self.logits >= least).sum()))
 
+    def xtc(self, threshold: np.float32) -> None:
+        p = probabilities(self.logits)
+        for each in llama_probabilities(self):
+            self.rounding = max(self.rounding, np.abs(p - each)[p > threshold / 2].max(initial=0))
+        self.near(p - threshold)
+        first = max(int((p >= threshold).sum()) - 1, 0)
+        if first > 0:
+            self.ties |= bool(self.logits[first - 1] == self.logits[first])
+            self.ids, self.logits = self.ids[first:], self.logits[first:]
+
     def dense(self, n_vocab: int, temperature: float) -> Dense:
         if temperature == 0:
             self.keep(np.arange(self.ids.size), 1)
@@ -211,6 +225,8 @@ def exact(adjusted: Row, chosen: SamplingParams) -> Exact:
     found.typical(np.float32(chosen.typical_p))
     found.top_p(np.float32(chosen.top_p))
     found.min_p(np.float32(chosen.min_p))
+    if chosen.has_xtc:
+        found.xtc(np.float32(chosen.xtc_threshold))
     return found
 
 
@@ -227,7 +243,7 @@ class Tally:
 
     def check(self, logits: Row, chosen: SamplingParams, recent: Sequence[int] = ()) -> None:
         before = logits.copy()
-        ours = distribution(logits, chosen, recent).dense(logits.size)
+        ours = distribution(logits, chosen, recent, xtc=chosen.has_xtc).dense(logits.size)
         assert np.array_equal(logits, before, equal_nan=True)
         adjusted = llama_adjusted(logits, chosen, recent)
         found = exact(adjusted, chosen)
@@ -276,6 +292,13 @@ MANY = [
     {"top_k": 500, "min_p": 0.01, "temperature": 0.01},
     {"temperature": 0.0},
     {"temperature": 0.0, "top_k": 5, "top_p": 0.4},
+    {"xtc_probability": 1.0},
+    {"xtc_probability": 1.0, "xtc_threshold": 0.5},
+    {"xtc_probability": 1.0, "xtc_threshold": 0.01, "temperature": 0.7},
+    {"xtc_probability": 1.0, "xtc_threshold": 0.0, "top_k": 40},
+    {"xtc_probability": 1.0, "xtc_threshold": 0.6, "top_k": 40},
+    {"xtc_probability": 1.0, "top_k": 40, "typical_p": 0.9, "top_p": 0.95, "min_p": 0.02},
+    {"xtc_probability": 1.0, "temperature": 0.0},
 ]
 SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 12.0)
 
@@ -321,6 +344,8 @@ def random_params(rng: np.random.Generator, n_vocab: int) -> SamplingParams:
         presence_penalty=maybe(0, rng.normal()),
         penalty_window=int(rng.choice([-1, 0, 1, 7, 64])),
         logit_bias=dict(zip(tokens.tolist(), biases.tolist(), strict=True)),
+        xtc_probability=maybe(0, 1),
+        xtc_threshold=float(rng.choice([0.001, 0.02, 0.1, 0.3, 0.5, 0.51])),
     )
 
 
@@ -349,6 +374,8 @@ RATIOS = st.one_of(st.just(1.0), st.floats(0.01, 1.0))
     min_p=st.one_of(st.just(0.0), st.floats(0.001, 1.0)),
     temperature=st.sampled_from([0.0, 0.01, 0.5, 1.0, 5.0]),
     repeat_penalty=st.sampled_from([1.0, 0.8, 1.1, 2.0]),
+    xtc_probability=st.sampled_from([0.0, 1.0]),
+    xtc_threshold=st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.7]),
     recent=st.lists(st.integers(0, 10), max_size=12),
     window=st.integers(-1, 6),
 )
@@ -367,6 +394,7 @@ def test_all_equal_rows_same_as_llama_cpp(value: float) -> None:
         *({"top_p": 1e-9}, {"top_p": 0.47}, {"top_p": 0.97}, {"typical_p": 0.31}),
         *({"top_k": 40, "top_p": 0.913, "min_p": 0.05}, {"typical_p": 0.31, "top_p": 0.47}),
         *({"temperature": 0.0}, {"temperature": 5.0}, {"temperature": 0.0, "typical_p": 0.31}),
+        *({"xtc_probability": 1.0, "xtc_threshold": 0.0}, {"xtc_probability": 1.0, "top_k": 3}),
     ):
         for n_vocab in (5, 257, 4096):
             tally.check(np.full(n_vocab, value, np.float32), params(**chosen))

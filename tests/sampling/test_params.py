@@ -37,6 +37,8 @@ def test_defaults_are_those_of_llama_cpp() -> None:
         "dry_penalty_last_n": 64,
         "dry_sequence_breakers": ("\n", ":", '"', "*"),
         "dry_breaker_tokens": {},
+        "xtc_probability": 0.0,
+        "xtc_threshold": 0.1,
         "logit_bias": {},
     }
 
@@ -138,11 +140,20 @@ METADATA = {
     "general.sampling.top_k": 20,
     "general.sampling.top_p": 0.9,
     "general.sampling.min_p": 0.01,
+    "general.sampling.xtc_probability": 0.25,
+    "general.sampling.xtc_threshold": 0.2,
     "general.sampling.penalty_last_n": 128,
     "general.sampling.penalty_repeat": 1.05,
 }
 RECOMMENDED = SamplingParams(
-    temperature=0.6, top_k=20, top_p=0.9, min_p=0.01, penalty_window=128, repeat_penalty=1.05
+    temperature=0.6,
+    top_k=20,
+    top_p=0.9,
+    min_p=0.01,
+    xtc_probability=0.25,
+    xtc_threshold=0.2,
+    penalty_window=128,
+    repeat_penalty=1.05,
 )
 
 

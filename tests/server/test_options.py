@@ -35,7 +35,9 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
     "body",
     [
         {"mirostat": 2},
-        {"xtc_probability": 0.1},
+        {"xtc_probability": 1.5},
+        {"xtc_threshold": -0.1},
+        {"samplers": ["xtc", "top_k"], "xtc_probability": 0.1},
         {"dry_sequence_breakers": "ab"},
         {"guided_json": {}},
         {"json_schema": "object"},
@@ -87,9 +89,18 @@ def test_dry_is_set_as_on_llama_server() -> None:
     assert "64 texts" in refusal(lambda fields: settings_of(fields, {}), many).message
 
 
+def test_xtc_is_set_as_on_llama_server() -> None:
+    body = {"xtc_probability": 0.5, "xtc_threshold": 0.2}
+    assert settings_of(Fields(body), {}).params({}) == SamplingParams(**body)
+    assert settings_of(Fields({**body, "samplers": "kxt"}), {}).params({}).has_xtc
+    off = settings_of(Fields({**body, "samplers": ["top_k", "temperature"]}), {})
+    recommended = {"general.sampling.xtc_probability": 0.5}
+    assert not off.params(recommended).has_xtc
+
+
 def test_what_changes_nothing_is_not_refused() -> None:
     """Programs that know many samplers send each of them, switched off."""
-    off = {"mirostat": 0, "xtc_probability": 0.0, "typ_p": 1, "lora": []}
+    off = {"mirostat": 0, "typ_p": 1, "lora": []}
     settings = settings_of(Fields({**off, "top_n_sigma": -1.0, "json_schema": None}), {})
     assert settings.depth is None
     settings_of(Fields({"adaptive_target": -0.01, "adaptive_decay": 0.9, "min_keep": 0}), {})

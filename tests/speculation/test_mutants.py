@@ -367,6 +367,12 @@ MUTANTS = [
         Trial(sampler="penalties"),
     ),
     Mutant(
+        "XTC by the position of the step, not of the token",
+        {"token": 0.1, "block": 0.1, "coupled": 0.1},
+        (Edit(Decoder._rows, "prefix_at(node))", "self.prefix)"),),
+        Trial(sampler="xtc"),
+    ),
+    Mutant(
         "drafted rows in bfloat16",
         {"token": 0.000857, "block": 0.000862, "coupled": 0.000562},
         (BFLOAT16,),

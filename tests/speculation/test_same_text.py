@@ -29,6 +29,8 @@ SAMPLERS = {
     "hot": SamplingParams(temperature=1.5, top_k=0, top_p=1, min_p=0),
     "penalised": SamplingParams(repeat_penalty=1.3, frequency_penalty=0.2, penalty_window=9),
     "greedy": SamplingParams(temperature=0),
+    "xtc": SamplingParams(xtc_probability=0.6),
+    "greedy xtc": SamplingParams(temperature=0, xtc_probability=0.6, xtc_threshold=0.05),
 }
 
 

@@ -25,7 +25,9 @@ from localspec.forecast.confidence import ConfidenceInterval, ratio_interval
 from localspec.forecast.replay import Prediction, ScoredText, predict, score_text
 from localspec.llama.context import single_sequence
 from localspec.models import registry
+from localspec.sampling.noise import Noise
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.sampler import Sampler
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.rules import RULES
 
@@ -75,10 +77,9 @@ class Workload:
     temperature: float
     first_seed: int = 0
 
-    @property
-    def params(self) -> SamplingParams:
-        """The settings of the sampler."""
-        return SamplingParams(temperature=self.temperature, **_FILTERS)
+    def sampler(self, seed: int) -> Sampler:
+        """The sampler of the text with this seed."""
+        return Sampler(SamplingParams(temperature=self.temperature, **_FILTERS), Noise(seed))
 
     def seeded(self) -> Iterator[tuple[str, range]]:
         """Yield each prompt with its seeds."""
@@ -166,7 +167,7 @@ def score(engines: Mapping[str, Engine], work: Workload) -> list[list[ScoredText
         def scored(prompt: str, seed: int) -> ScoredText:
             text = work.generate(plain, prompt, seed).token_ids
             ids = plain.model.tokenize(prompt)
-            return score_text(target, small, ids, text, work.params, limit=work.tokens)
+            return score_text(target, small, ids, text, work.sampler(seed), limit=work.tokens)
 
         return [[scored(prompt, seed) for seed in seeds] for prompt, seeds in work.seeded()]
 

@@ -1,0 +1,31 @@
+"""Recommended: what a GGUF recommends for sampling and localspec does not have, one line each."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# The samplers that are on by default or that a GGUF may switch on, in their order here.
+_CHAIN = ["penalties", "top_k", "top_p", "min_p", "xtc", "temperature"]
+_BY_DEFAULT = {"top_k", "top_p", "min_p", "temperature"}
+
+
+def left_out(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what of a GGUF's recommendation is not used. metadata: its key-value pairs."""
+    mirostat = str(metadata.get("general.sampling.mirostat", 0)).strip()
+    if mirostat not in ("0", "0.0", ""):
+        yield (
+            f"the model's file recommends mirostat {mirostat:.20}, which is not used: "
+            "there is no such sampler here, and the others are as without it"
+        )
+    order = metadata.get("general.sampling.sequence")
+    if isinstance(order, str) and order.strip(" ;") and not _is_ours(order):
+        yield (
+            f"the model's file recommends the samplers {order:.100}, which is not used: "
+            f"here they are {', '.join(_CHAIN)}; top_k 0, top_p 1 and min_p 0 are off"
+        )
+
+
+def _is_ours(order: str) -> bool:
+    names = [name.strip().lower().replace("-", "_") for name in order.split(";")]
+    known = ["temperature" if name == "temp" else name for name in names]
+    places = [_CHAIN.index(name) for name in known if name in _CHAIN]
+    return places == sorted(set(places)) and {*known} >= _BY_DEFAULT
