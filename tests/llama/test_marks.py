@@ -104,7 +104,7 @@ def test_marks_are_few(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> Non
         checked.context.mark()
         checked.context.mark()
     assert [*marks] == [30, 60, 100]
-    monkeypatch.setattr(marks_module, "spare_memory", lambda: marks.size // 3)
+    monkeypatch.setattr(marks_module, "spare_memory", lambda: marks.size // 8)
     checked.read(10)
     checked.context.mark()
     assert [*marks] == [110] and not marks.refused
