@@ -19,6 +19,7 @@ from localspec.server import (
     anthropic_messages,
     infill,
     llama_server,
+    native_completion,
     openai_chat,
     openai_completions,
     openai_responses,
@@ -59,6 +60,8 @@ def make_app(service: Service) -> Starlette:
             Route("/v1/chat/completions", _chat, methods=["POST"]),
             Route("/chat/completions", _chat, methods=["POST"]),
             Route("/v1/completions", _completions, methods=["POST"]),
+            Route("/completion", _native, methods=["POST"]),
+            Route("/completions", _native, methods=["POST"]),
             Route("/infill", _infill, methods=["POST"]),
             Route("/v1/responses", _responses, methods=["POST"]),
             Route("/v1/responses/{name}", _response, methods=["GET"]),
@@ -86,7 +89,7 @@ async def _page(_request: Request) -> Response:
 def _answers(
     read: Callable[[Fields, Service], _Asked],
     chunks: Callable[[_Asked, Service], AsyncGenerator[JSON]],
-    complete: Callable[[_Asked, Service], Awaitable[JSON]],
+    complete: Callable[[_Asked, Service], Awaitable[JSON | list[JSON]]],
     *,
     done: bool = True,
 ) -> Callable[[Request], Awaitable[Response]]:
@@ -105,6 +108,9 @@ def _answers(
 _chat = _answers(openai_chat.read, openai_chat.chunks, openai_chat.complete)
 _completions = _answers(
     openai_completions.read, openai_completions.chunks, openai_completions.complete
+)
+_native = _answers(
+    native_completion.read, native_completion.chunks, native_completion.complete, done=False
 )
 _infill = _answers(infill.read, infill.chunks, infill.complete, done=False)
 

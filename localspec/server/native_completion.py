@@ -1,0 +1,115 @@
+"""POST /completion, llama-server's own way to continue a text, which many of its clients use."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from localspec.generation_config import GenerationConfig
+from localspec.server.errors import JSON, ApiError
+from localspec.server.fields import Fields
+from localspec.server.native_answer import Form, NativeAnswer
+from localspec.server.openai_parts import choices_of
+from localspec.server.options import most_tokens, settings_of
+from localspec.server.service import Service
+from localspec.server.thinking_budget import refuse_budget
+
+# A prompt is a text, or tokens and texts in a row.
+Prompt = str | Sequence[int | str]
+_MOST_PROMPTS, _MOST_PROBABILITIES = 64, 100
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRequest:
+    """A request, read and checked. several: whether it has a list of prompts, or of texts."""
+
+    prompts: Sequence[Prompt]
+    several: bool
+    settings: GenerationConfig
+    choices: int
+    form: Form
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer comes in parts."""
+        return self.form.stream
+
+
+def read(body: Fields, service: Service) -> NativeRequest:
+    """Read a request. Raises ApiError."""
+    service.require_model(body.text("model"))
+    refuse_budget(body)
+    form, choices = Form.of(body), choices_of(body)
+    prompts, is_list = _prompts(body)
+    if form.most_ms and len(prompts) * choices > 1:
+        raise body.wrong("t_max_predict_ms", "left out where there are several texts")
+    most = (
+        1
+        if form.reads_only
+        else most_tokens(body, "n_predict", "max_tokens", context=service.engine.context)
+    )
+    top = body.whole("n_probs", 0, _MOST_PROBABILITIES) or 0
+    rest = {name: value for name, value in body.values.items() if name != "n_probs"}
+    settings = settings_of(
+        Fields(rest), service.usual, max_tokens=most, logprobs=top > 0, top_logprobs=top or None
+    )
+    return NativeRequest(prompts, is_list or choices > 1, settings, choices, form)
+
+
+def _prompts(body: Fields) -> tuple[list[Prompt], bool]:
+    """The prompts, and whether they are a list of prompts. Raises ApiError."""
+    given = body.needed("prompt")
+    if _is_prompt(given):
+        return [given], False
+    if not isinstance(given, list) or not given or not all(map(_is_prompt, given)):
+        raise body.wrong("prompt", "a text, a list of tokens and texts, or a list of these")
+    if len(given) > _MOST_PROMPTS:
+        raise ApiError(
+            400, f"there are {len(given)} prompts; send {_MOST_PROMPTS} at most", param="prompt"
+        )
+    return given, True
+
+
+def _is_prompt(given: object) -> bool:
+    if isinstance(given, str):
+        return True
+    # A list of texts alone is a list of prompts.
+    return (
+        isinstance(given, list)
+        and any(type(part) is int for part in given)
+        and all(type(part) is int or isinstance(part, str) for part in given)
+    )
+
+
+async def complete(request: NativeRequest, service: Service) -> JSON | list[JSON]:
+    """The whole answer: of several texts a list."""
+    found = await (await _answer(request, service)).complete()
+    return found if request.several else found[0]
+
+
+async def chunks(request: NativeRequest, service: Service) -> AsyncGenerator[JSON]:
+    """The answer in parts, those of all texts as they come."""
+    async with aclosing((await _answer(request, service)).chunks()) as parts:
+        async for part in parts:
+            yield part
+
+
+async def _answer(request: NativeRequest, service: Service) -> NativeAnswer:
+    """The answer; all prompts are read before the first text is written."""
+
+    def tokens(prompt: Prompt) -> str | Sequence[int]:
+        if isinstance(prompt, str) or all(isinstance(part, int) for part in prompt):
+            return prompt  # type: ignore[return-value]
+        found: list[int] = []
+        for place, part in enumerate(prompt):
+            if isinstance(part, int):
+                found.append(part)
+            else:
+                found += service.tokens(part, add_special=place == 0, parse_special=True)
+        return found
+
+    prompts = [
+        await service.continuation(await asyncio.to_thread(tokens, prompt), request.settings)
+        for prompt in request.prompts
+    ]
+    return NativeAnswer(request.form, prompts, service, choices=request.choices)

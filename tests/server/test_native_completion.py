@@ -1,0 +1,168 @@
+"""POST /completion, as llama-server's own clients send it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fakes.served import Served
+
+import localspec
+from localspec.engine.engine import Engine
+
+PROMPT = "for i in ls ls ls"
+BODY: dict[str, Any] = {
+    "prompt": PROMPT,
+    "n_predict": 24,
+    "temperature": 0.7,
+    "seed": 3,
+    "ignore_eos": True,
+}
+SETTINGS: dict[str, Any] = {"max_tokens": 24, "temperature": 0.7, "seed": 3, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def alone(strict: Served) -> Iterator[Engine]:
+    """The same model, whose weights are exact enough for any width of passes, without a server."""
+    with localspec.load(strict.process.args[4], "none", threads=1) as engine:  # type: ignore[index]
+        yield engine
+
+
+def completed(strict: Served, path: str = "/completion", **changed: Any) -> Any:
+    answer = strict.post(path, {**BODY, **changed})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def parts_of(strict: Served, **changed: Any) -> list[dict[str, Any]]:
+    lines = strict.post("/completion", {**BODY, **changed, "stream": True}).text.splitlines()
+    assert "[DONE]" not in "".join(lines)
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+
+
+@pytest.mark.parametrize("path", ["/completion", "/completions"])
+def test_a_text_is_continued(strict: Served, alone: Engine, path: str) -> None:
+    wanted = alone.generate(PROMPT, **SETTINGS)
+    found = completed(strict, path, return_tokens=True)
+    assert (found["content"], found["tokens"]) == (wanted.text, wanted.token_ids)
+    assert (found["stop"], found["stop_type"], found["index"]) == (True, "limit", 0)
+    assert found["tokens_predicted"] == found["timings"]["predicted_n"] == 24
+    assert found["tokens_evaluated"] == wanted.stats.prompt_tokens
+    assert found["prompt"].replace("▁", " ").endswith(PROMPT)
+    chosen = found["generation_settings"]
+    assert (chosen["seed"], chosen["n_predict"]) == (3, 24)
+    assert chosen["temperature"] == pytest.approx(0.7)
+    assert completed(strict, path)["tokens"] == []
+
+
+def test_a_text_in_a_stream(strict: Served, alone: Engine) -> None:
+    *parts, last = parts_of(strict)
+    assert "".join(part["content"] for part in parts) == alone.generate(PROMPT, **SETTINGS).text
+    assert len(parts) > 5 and not any(part["stop"] for part in parts)
+    assert last["stop"] and last["content"] == "" and last["timings"]["predicted_n"] == 24
+
+
+def test_prompts_of_tokens_of_texts_and_of_both(strict: Served, alone: Engine) -> None:
+    wanted = alone.generate(PROMPT, **SETTINGS).text
+    tokens = alone.tokenize(PROMPT)
+    assert completed(strict, prompt=tokens)["content"] == wanted
+    # What is written out between tokens is made tokens where it stands.
+    end = alone.detokenize(tokens[-1:])
+    mixed = completed(strict, prompt=[*tokens[:-1], end])
+    assert (
+        mixed["content"]
+        == alone.generate([*tokens[:-1], *alone.tokenize(end, add_special=False)], **SETTINGS).text
+    )
+    several = completed(strict, prompt=[PROMPT, tokens, "x"])
+    assert [each["index"] for each in several] == [0, 1, 2]
+    other = alone.generate("x", **SETTINGS).text
+    assert [each["content"] for each in several] == [wanted, wanted, other]
+    one = completed(strict, prompt=[PROMPT])
+    assert [each["content"] for each in one] == [wanted]
+    streamed = parts_of(strict, prompt=[PROMPT, "x"])
+    for number, text in enumerate((wanted, other)):
+        own = [part for part in streamed if part["index"] == number]
+        assert "".join(part["content"] for part in own) == text and own[-1]["stop"]
+
+
+def test_choices_have_seeds_of_their_own(strict: Served) -> None:
+    first, second = completed(strict, n_cmpl=2)
+    assert first["content"] == completed(strict)["content"]
+    assert second["content"] == completed(strict, seed=4)["content"] != first["content"]
+
+
+def test_probabilities(strict: Served, alone: Engine) -> None:
+    wanted = alone.generate(PROMPT, logprobs=True, top_logprobs=3, **SETTINGS)
+    found = completed(strict, n_probs=3)["completion_probabilities"]
+    assert [each["id"] for each in found] == wanted.token_ids
+    for each, logprob, top in zip(
+        found, wanted.logprobs or (), wanted.top_logprobs or (), strict=True
+    ):
+        assert each["logprob"] == pytest.approx(logprob, abs=1e-3)
+        assert [other["id"] for other in each["top_logprobs"]] == [token for token, _ in top]
+    *parts, last = parts_of(strict, n_probs=3)
+    streamed = [each for part in parts for each in part["completion_probabilities"]]
+    assert [each["id"] for each in streamed] == wanted.token_ids
+    assert "completion_probabilities" not in last
+    assert "completion_probabilities" not in completed(strict)
+
+
+def test_a_stop_string_is_named(strict: Served) -> None:
+    text = completed(strict)["content"]
+    word = text[4:7]
+    found = completed(strict, stop=[word])
+    assert (found["stop_type"], found["stopping_word"]) == ("word", word)
+    assert found["content"] == text[: text.index(word)]
+
+
+def test_without_a_limit_it_fills_the_context(strict: Served, alone: Engine) -> None:
+    found = completed(strict, n_predict=-1)
+    assert found["tokens_evaluated"] + found["tokens_predicted"] == alone.context
+    assert found["stop_type"] == "limit"
+
+
+def test_a_prompt_that_is_only_read(strict: Served) -> None:
+    prompt = "a b c d e f g h i j"
+    read = completed(strict, prompt=prompt, n_predict=0, cache_prompt=True)
+    assert (read["content"], read["tokens_predicted"]) == ("", 0)
+    assert completed(strict, prompt=prompt)["tokens_cached"] > 5
+
+
+def test_only_what_is_asked_for(strict: Served) -> None:
+    found = completed(strict, response_fields=["content", "timings/predicted_n", "no/such"])
+    assert sorted(found) == ["content", "timings/predicted_n"]
+
+
+@pytest.mark.parametrize("temperature", [0, 0.7])
+def test_drafts_change_nothing(strict: Served, temperature: float) -> None:
+    plain = completed(strict, temperature=temperature, localspec={"draft": "none"})
+    drafted = completed(strict, temperature=temperature, localspec={"depth": 4})
+    assert drafted["content"] == plain["content"] and drafted["timings"]["draft_n"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"prompt": None}, "prompt is missing"),
+        ({"prompt": 3}, "prompt is 3; it must be a text"),
+        ({"prompt": []}, "prompt is []"),
+        ({"prompt": [[]]}, "prompt is [[]]"),
+        ({"prompt": {"prompt_string": "a"}}, "it must be a text"),
+        ({"prompt": [True, 1]}, "it must be a text"),
+        ({"prompt": [1, 10**9]}, "token"),
+        ({"prompt": ["x"] * 65}, "there are 65 prompts; send 64 at most"),
+        ({"prompt": "XYZ " * 4000}, "prompt is too long"),
+        ({"n_probs": -1}, "n_probs is -1"),
+        ({"post_sampling_probs": True}, "post_sampling_probs is True"),
+        ({"mirostat": 2}, "mirostat is 2"),
+        ({"thinking_budget": 5}, "the thinking budget is 5"),
+        ({"prompt": ["x", "y"], "t_max_predict_ms": 100}, "t_max_predict_ms is 100"),
+        ({"n_predict": "many"}, "n_predict is 'many'"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else next(iter(value)),
+)
+def test_what_is_refused(strict: Served, changed: dict[str, Any], said: str) -> None:
+    answer = httpx.post(f"{strict.url}/completion", json={**BODY, **changed}, timeout=60)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]["message"]
