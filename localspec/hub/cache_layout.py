@@ -19,7 +19,7 @@ from huggingface_hub.utils import WeakFileLock
 
 from localspec.errors import LocalspecError
 from localspec.hub.listing import RemoteFile, RemoteModel
-from localspec.hub.store import folder_of, hub_cache
+from localspec.hub.store import blob_of, folder_of, hub_cache, snapshots
 from localspec.utils.format import format_bytes
 
 _LONGEST_NAME = 255
@@ -132,6 +132,24 @@ def cached_files(model: RemoteModel) -> list[CachedFile]:
                 f"{_LONGEST_NAME} bytes, which disks do not take; choose another repository"
             )
     return [CachedFile(model, file) for file in model.files]
+
+
+def has_changed(model: RemoteModel) -> bool:
+    """Whether a file is here that the Hub has replaced since, under the same name."""
+    return any(
+        _is_other(snapshot / file.path, file)
+        for snapshot in snapshots(model.repository.id)
+        if snapshot.name != model.commit
+        for file in model.files
+    )
+
+
+def _is_other(entry: Path, file: RemoteFile) -> bool:
+    """Whether this file of a revision is complete, and has another content."""
+    if not entry.is_file():
+        return False
+    blob = blob_of(entry)
+    return blob.name != file.etag if blob != entry else _size(entry) != file.size
 
 
 def set_main(model: RemoteModel) -> None:
