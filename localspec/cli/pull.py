@@ -1,6 +1,6 @@
 """`localspec pull`: fetch a target and its drafter from the Hub, into its own cache."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +9,10 @@ import click
 from localspec.cli.fetch import fetch, quieten_hub
 from localspec.cli.interrupt import INTERRUPTED
 from localspec.cli.output import Output
-from localspec.cli.pull_members import AUTO, Member, about, chosen_members, heads_note
+from localspec.cli.pull_members import AUTO, Member, Members, about, chosen_members, heads_note
 from localspec.cli.pull_others import pull_others
 from localspec.gguf.files import files_of
-from localspec.hub.cache_layout import free_space
+from localspec.hub.cache_layout import free_space, has_changed
 from localspec.hub.store import hub_cache
 from localspec.models.kinds import KINDS
 from localspec.utils.format import format_bytes
@@ -66,11 +66,9 @@ def _pull(output: Output, name: str, wanted: str, *, dry_run: bool, as_json: boo
     quieten_hub()
     chosen = chosen_members(name, wanted)
     members = chosen.found
-    for note in chosen.notes:
-        output.note(note)
     missing = sum(member.missing for member in members)
-    for line in map(about, members) if missing else [f"{name} is here already{chosen.remark}"]:
-        output.note(line)
+    for note in _first_notes(name, chosen, missing):
+        output.note(note)
     if dry_run and missing:
         room = f"{format_bytes(free_space())} are free in {hub_cache()}"
         output.note(f"{format_bytes(missing)} would be fetched, and {room}")
@@ -89,6 +87,18 @@ def _pull(output: Output, name: str, wanted: str, *, dry_run: bool, as_json: boo
     if missing and not dry_run:
         output.note(f"next: {_next_command(name, wanted, members)}")
     return 0
+
+
+def _first_notes(name: str, chosen: Members, missing: int) -> Iterator[str]:
+    """Yield what was chosen, how much of it is here, and what has changed. missing: in bytes."""
+    yield from chosen.notes
+    yield from map(about, chosen.found) if missing else [f"{name} is here already{chosen.remark}"]
+    for remote in (member.remote for member in chosen.found if member.missing):
+        if remote and has_changed(remote):
+            yield (
+                f"{remote.repository} has changed on the Hub since it was pulled; what is here is "
+                "used until the new files are complete, and stays"
+            )
 
 
 def _fetched(members: Sequence[Member]) -> list[Member]:

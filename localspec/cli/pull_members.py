@@ -37,6 +37,7 @@ from localspec.utils.format import format_bytes
 
 AUTO, NONE = "auto", "none"
 _OFFLINE = "; the Hub could not be asked for anything newer"
+_GONE = "; the Hub has it no longer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,12 @@ def chosen_members(name: str, wanted: str) -> Members:
         return _on_hub(name, target, wanted)
     except BadFileError:
         raise
-    except HubError:
+    except (HubError, ModelNotFoundError) as error:
         if (here := _all_on_disk(name, target, wanted)) is None:
             raise
-        return Members(here, remark=_OFFLINE)
+        if isinstance(error, HubError):
+            return Members(here, remark=_OFFLINE)
+        return Members(here, [str(error)], _GONE)
 
 
 def about(member: Member) -> str:

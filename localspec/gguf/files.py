@@ -130,6 +130,12 @@ def choose_model(files: Iterable[str], quant: str | None, where: str) -> ModelFi
     raise ModelNotFoundError(f"{where} has no {quant}; it has {known}")
 
 
+def preference(model: ModelFiles) -> tuple[bool, int]:
+    """Return a number for each model; without a quantisation the smallest is chosen."""
+    order = PREFERRED.index(model.quant) if model.quant in PREFERRED else len(PREFERRED)
+    return sidecar_kind(model.first) is not None, order
+
+
 def files_of(path: Path) -> tuple[Path, ...]:
     """Return the files of the model that this file on disk is of; several for a split model."""
     try:

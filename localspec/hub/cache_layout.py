@@ -19,7 +19,7 @@ from huggingface_hub.utils import WeakFileLock
 
 from localspec.errors import LocalspecError
 from localspec.hub.listing import RemoteFile, RemoteModel
-from localspec.hub.store import folder_of, hub_cache
+from localspec.hub.store import blob_of, folder_of, hub_cache, snapshots
 from localspec.utils.format import format_bytes
 
 _LONGEST_NAME = 255
@@ -90,13 +90,27 @@ class CachedFile:
 
         Returns whether the hash was right.
         """
-        with self.partial_path.open("rb") as file:
-            hashed = hashlib.file_digest(file, "sha256" if self.file.sha256 else self._git_hash)
-        if hashed.hexdigest() != self.file.etag:
+        if not self._is_content(self.partial_path):
             self.partial_path.unlink()
             return False
         self.partial_path.replace(self._blob)
         return True
+
+    def take_copy(self) -> bool:
+        """Take the content as a blob from another revision; return whether one has it.
+
+        Where the system has no links, files are in the folders of revisions alone.
+        """
+        for snapshot in snapshots(self.model.repository.id):
+            there = snapshot / self.file.path
+            alike = not there.is_symlink() and _size(there) == self.file.size
+            if alike and self._is_content(there):
+                try:
+                    os.link(there, self._blob)
+                except OSError:  # a disk without hard links
+                    shutil.copyfile(there, self._blob)
+                return True
+        return False
 
     def link(self, new_blob: bool) -> None:
         """Make the blob a file of this commit.
@@ -116,6 +130,12 @@ class CachedFile:
     def _blob(self) -> Path:
         return _folder(self.model) / "blobs" / self.file.etag
 
+    def _is_content(self, path: Path) -> bool:
+        """Whether the bytes of a file are those that the Hub has."""
+        with path.open("rb") as file:
+            hashed = hashlib.file_digest(file, "sha256" if self.file.sha256 else self._git_hash)
+        return hashed.hexdigest() == self.file.etag
+
     def _git_hash(self) -> "hashlib._Hash":
         return hashlib.sha1(b"blob %d\0" % self.file.size)
 
@@ -132,6 +152,24 @@ def cached_files(model: RemoteModel) -> list[CachedFile]:
                 f"{_LONGEST_NAME} bytes, which disks do not take; choose another repository"
             )
     return [CachedFile(model, file) for file in model.files]
+
+
+def has_changed(model: RemoteModel) -> bool:
+    """Whether a file is here that the Hub has replaced since, under the same name."""
+    return any(
+        _is_other(snapshot / file.path, file)
+        for snapshot in snapshots(model.repository.id)
+        if snapshot.name != model.commit
+        for file in model.files
+    )
+
+
+def _is_other(entry: Path, file: RemoteFile) -> bool:
+    """Whether this file of a revision is complete, and has another content."""
+    if not entry.is_file():
+        return False
+    blob = blob_of(entry)
+    return blob.name != file.etag if blob != entry else _size(entry) != file.size
 
 
 def set_main(model: RemoteModel) -> None:

@@ -1,4 +1,4 @@
-"""Reachability: whether an address of the Hub answers, all of them tried at once.
+"""Reachability: whether an address of the Hub, or of its storage, answers; all are tried at once.
 
 The HTTP client tries one address after the other, each for its whole time-out, and huggingface_hub
 sends a request of its own before the first one: minutes, where the packets to the Hub are dropped.
@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from huggingface_hub import constants
 
-from localspec.hub.error_messages import SILENT, endpoint_name, unreachable
+from localspec.hub.error_messages import SILENT, unreachable
 
 # Seconds for all addresses together: each gets a packet at once, after one second and after three.
 _PATIENCE = 5.0
@@ -26,14 +26,14 @@ _BEGUN = (0, errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOC
 _Address = tuple[int, tuple[Any, ...]]
 
 
-def require_answer() -> None:
-    """Raise HubError where the Hub has no address, or where none of them answers.
+def require_answer(server: str | None = None) -> None:
+    """Raise HubError where a server has no address, or where none of them answers.
 
-    An address that refuses does answer. A Hub behind a proxy is not tried, and an endpoint that is
-    no address is left to the HTTP client.
+    server: its address; None is the Hub's. An address that refuses does answer. A server behind a
+    proxy is not tried, and what is no address is left to the HTTP client.
     """
     try:
-        url = urlsplit(constants.ENDPOINT)
+        url = urlsplit(server or constants.ENDPOINT)
         host, port = url.hostname or "", url.port or _PORTS[url.scheme]
     except (ValueError, KeyError):
         return
@@ -42,12 +42,12 @@ def require_answer() -> None:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise unreachable(endpoint_name(), error) from error
+        raise unreachable(url.netloc.rpartition("@")[2], error) from error
     asked = constants.HF_HUB_ETAG_TIMEOUT
     # The time that a user has set is kept.
     seconds = _PATIENCE if asked == constants.DEFAULT_ETAG_TIMEOUT else float(asked)
     if _all_silent([(family, address) for family, _, _, _, address in found], seconds):
-        raise unreachable(endpoint_name(), SILENT)
+        raise unreachable(url.netloc.rpartition("@")[2], SILENT)
 
 
 def _has_proxy(scheme: str, host: str) -> bool:

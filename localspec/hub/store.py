@@ -21,6 +21,7 @@ from localspec.gguf.files import (
     files_of,
     group_files,
     group_sidecars,
+    preference,
 )
 from localspec.hub.reference import Repository
 
@@ -58,19 +59,26 @@ def hub_cache() -> Path:
 def find(wanted: Repository) -> Path | None:
     """Return the (first) file of a downloaded model; None where it is not complete on this disk.
 
-    Raises ModelNotFoundError where several downloaded models have this name.
+    Without a quantisation it is the best of all revisions, so that a name goes on meaning the same
+    model where another one was fetched later, from a newer revision. Raises ModelNotFoundError
+    where several downloaded models have this name.
     """
+    found: list[tuple[tuple[bool, int], Path]] = []
     for snapshot in chain.from_iterable(map(snapshots, _spellings(wanted.id))):
         files = _model_paths(snapshot)
         quants = [model.quant for model in group_files(files) or group_sidecars(files)]
         if not quants:
             continue  # nothing in it is complete
         try:
-            return snapshot / choose_model(files, wanted.quant, wanted.id).first
+            chosen = choose_model(files, wanted.quant, wanted.id)
         except ModelNotFoundError:
-            if wanted.quant is None or wanted.quant.upper() in quants:
+            if not found and (wanted.quant is None or wanted.quant.upper() in quants):
                 raise
-    return None
+            continue
+        if wanted.quant:
+            return snapshot / chosen.first
+        found.append((preference(chosen), snapshot / chosen.first))
+    return min(found, key=lambda each: each[0])[1] if found else None
 
 
 def models() -> list[StoredModel]:

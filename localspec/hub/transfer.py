@@ -22,6 +22,7 @@ from localspec.hub.cache_layout import CachedFile
 from localspec.hub.error_messages import explain, httpx
 from localspec.hub.listing import token_headers
 from localspec.hub.partial_files import record_download
+from localspec.hub.reachability import require_answer
 from localspec.hub.retry import Arrivals, WrongAnswer, retry_delay
 
 # Waiting is for the lock of another process, or for the next attempt.
@@ -68,7 +69,7 @@ class Transfer:
             with cached.locked(self._wait):
                 if not cached.is_complete:  # another process may have fetched it meanwhile
                     new_blob = not cached.has_blob
-                    if new_blob:
+                    if new_blob and not cached.take_copy():
                         self._fetch()
                     cached.link(new_blob)
         self._report("done", cached.file.size)
@@ -145,6 +146,8 @@ class Transfer:
         if urlsplit(found.location).netloc != urlsplit(self._url).netloc:
             # A storage of its own, whose address is signed: the token is the Hub's alone.
             headers.pop("authorization", None)
+            if self._arrivals.silence is None:
+                require_answer(found.location)
         if found.etag == self._cached.file.etag:
             headers["Range"] = f"bytes={start}-{end - 1}"
         headers["Accept-Encoding"] = "identity"

@@ -116,6 +116,22 @@ def test_without_links_the_file_is_the_file(client: pytest.MonkeyPatch, hub: Hub
     assert hub.sent == SIZE and not scan_cache_dir(constants.HF_HUB_CACHE).warnings
 
 
+def test_without_links_another_commit_takes_what_has_not_changed(
+    client: pytest.MonkeyPatch, hub: Hub, tmp_path: Path
+) -> None:
+    client.setattr(constants, "HF_HUB_DISABLE_SYMLINKS", True)
+    (before,) = fetch(SNAKE)
+    hub.repos[SNAKE.id].push({"low/snake-Q8_0.gguf": TARGET, "README.md": Path(__file__)})
+    (path,) = fetch(SNAKE)
+    assert path != before and path.read_bytes() == before.read_bytes() == TARGET.read_bytes()
+    assert hub.sent == SIZE and not scan_cache_dir(constants.HF_HUB_CACHE).warnings
+    other = tmp_path / "other.gguf"
+    other.write_bytes(TARGET.read_bytes()[:-1] + b"?")  # of the same size
+    hub.repos[SNAKE.id].push({"low/snake-Q8_0.gguf": other})
+    (path,) = fetch(SNAKE)
+    assert path.read_bytes() == other.read_bytes() and before.read_bytes() == TARGET.read_bytes()
+
+
 def test_a_split_model_is_fetched_whole() -> None:
     (path,) = fetch(SPLIT)
     assert path.name == "split-00001-of-00003.gguf"

@@ -117,6 +117,17 @@ def test_a_proxy_is_asked_instead(client: pytest.MonkeyPatch, hub: Hub) -> None:
         require_answer()
 
 
+@linux
+@pytest.mark.usefixtures("silent")
+def test_a_storage_that_drops_packets_is_told_as_soon(client: pytest.MonkeyPatch, hub: Hub) -> None:
+    resolving(client, HERE)
+    port = hub.endpoint.rpartition(":")[2]
+    model, hub.cdn = look_up(SNAKE), f"http://{SILENT}:{port}"
+    began = monotonic()
+    assert f"cannot reach {SILENT}:{port} (it does not answer)" in why_not(HubError, model)
+    assert monotonic() - began < 6  # six times ten seconds without the check
+
+
 def test_a_hub_that_answers_is_asked(client: pytest.MonkeyPatch) -> None:
     resolving(client, HERE)
     assert look_up(SNAKE).names.quant == "Q4_0"

@@ -57,8 +57,7 @@ def test_what_is_here_twice_in_two_spellings_is_found_in_both(disk: HubDisk) -> 
     for id in (REPO, "ZOO/tiny-GGUF", "zoo/TINY-gguf"):
         assert store.find(Repository(id, "Q8_0")) == eight / "tiny-Q8_0.gguf"
         assert store.find(Repository(id, "Q4_0")) == four / "tiny-Q4_0.gguf"
-    assert store.find(Repository(REPO)) == eight / "tiny-Q8_0.gguf"
-    assert store.find(Repository("ZOO/tiny-GGUF")) == four / "tiny-Q4_0.gguf"
+        assert store.find(Repository(id)) == four / "tiny-Q4_0.gguf"
     assert [stored.name for stored in store.models()] == ["ZOO/tiny-GGUF:Q4_0", f"{REPO}:Q8_0"]
 
 
@@ -105,6 +104,23 @@ def test_a_quantisation_names_what_main_has(disk: HubDisk) -> None:
     assert names() == [f"{REPO}:renamed-Q8_0.gguf", f"{REPO}:Q8_0"]
     for stored in store.models_of(REPO):
         assert locate(stored.name) == stored.files[0]
+
+
+def test_a_name_means_the_same_model_where_another_came_from_a_newer_revision(
+    disk: HubDisk,
+) -> None:
+    old = disk.add(REPO, {"tiny-Q4_K_M.gguf": b"four"}, FIRST)
+    before = store.find(Repository(REPO))
+    disk.add(REPO, {"tiny-Q8_0.gguf": b"eight", "mtp-tiny.gguf": b"head"}, SECOND)
+    assert before == store.find(Repository(REPO)) == old / "tiny-Q4_K_M.gguf"
+    third = disk.add(REPO, {"tiny-Q4_K_M.gguf": b"four, mended"}, "3" * 40)
+    assert store.find(Repository(REPO)) == third / "tiny-Q4_K_M.gguf"
+
+
+def test_a_drafter_from_a_newer_revision_is_not_taken_for_the_model(disk: HubDisk) -> None:
+    old = disk.add(REPO, {"tiny-Q2_K.gguf": b"two"}, FIRST)
+    disk.add(REPO, {"mtp-tiny-Q4_K_M.gguf": b"head"}, SECOND)
+    assert store.find(Repository(REPO)) == old / "tiny-Q2_K.gguf"
 
 
 def test_last_use_is_the_newest_time_of_the_bytes(disk: HubDisk) -> None:

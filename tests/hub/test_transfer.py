@@ -259,10 +259,11 @@ def test_a_file_without_a_byte_waits_as_long_as_the_others(
 ) -> None:
     real, waited = transfer.get_hf_file_metadata, list[float | None]()
     hub.repos[WORM.id] = Repo({"worm-Q4_0.gguf": DRAFTER})
+    (other,) = cached_files(look_up(SNAKE))
 
     def metadata(url: str, **options: Any) -> Any:
         if WORM.id in url and len(waited) < 12:
-            wait_for(lambda: hub.sent > 1_000_000)  # of the other file
+            wait_for(lambda: other.partial_size > 1_000_000 or other.is_complete)
             raise httpx.ConnectError("no route")
         return real(url, **options)
 

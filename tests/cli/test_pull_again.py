@@ -1,0 +1,115 @@
+"""`localspec pull` of what is here already, and has changed on the Hub since."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.hub import Hub
+from fakes.hub_repo import Repo
+from fakes.pycode import PYCODE
+
+from .test_pull import Shell, end_of, posix, wait_for
+
+TARGET, DRAFTER = PYCODE
+SIZE = TARGET.stat().st_size
+SNAKE = "zoo/snake-GGUF"
+FILE = "snake-Q8_0.gguf"
+
+
+@pytest.fixture
+def mended(tmp_path: Path) -> Path:
+    """The same model, with other bytes behind its weights."""
+    path = tmp_path / "mended.gguf"
+    path.write_bytes(TARGET.read_bytes() + bytes(32))
+    return path
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub({SNAKE: Repo({FILE: TARGET, "snake-Q2_K.gguf": DRAFTER})}) as hub:
+        yield hub
+
+
+@pytest.fixture
+def shell(tmp_path: Path, hub: Hub) -> Shell:
+    return Shell(tmp_path, hub)
+
+
+def pull(shell: Shell, *arguments: str) -> tuple[Path, str]:
+    done = shell.pull(f"{SNAKE}:Q8_0", "--drafter", "none", *arguments)
+    return Path(done.out.strip() or "."), done.err
+
+
+def loaded(shell: Shell) -> str:
+    done = shell("generate", "-m", SNAKE, "--json", "-n", "1", "a", HF_HUB_OFFLINE="1")
+    assert done.code == 0, done.err
+    return str(json.loads(done.out)["model"]["target"])
+
+
+def test_new_files_come_and_it_is_said(shell: Shell, hub: Hub, mended: Path) -> None:
+    old, said = pull(shell)
+    assert "has changed" not in said
+    hub.repos[SNAKE].push({FILE: mended})
+    assert loaded(shell) == str(old)
+    asked, said = pull(shell, "--dry-run")
+    assert f"{SNAKE}:Q8_0 has changed on the Hub since it was pulled" in said
+    assert loaded(shell) == str(old) and asked == Path()
+    new, said = pull(shell)
+    assert f"{SNAKE}:Q8_0 has changed on the Hub since it was pulled" in said
+    assert new.read_bytes() == mended.read_bytes() and old.read_bytes() == TARGET.read_bytes()
+    assert loaded(shell) == str(new)
+    again, said = pull(shell)
+    assert again == new and said.endswith("is here already\n") and said.count("\n") == 1
+
+
+def test_what_has_not_changed_is_not_fetched_and_nothing_is_said(shell: Shell, hub: Hub) -> None:
+    old, _ = pull(shell)
+    hub.repos[SNAKE].push({FILE: TARGET, "README.md": Path(__file__)})
+    new, said = pull(shell)
+    assert new.samefile(old) and hub.sent == SIZE and "changed" not in said
+
+
+@posix
+def test_interrupted_in_between_nothing_is_lost(shell: Shell, hub: Hub, mended: Path) -> None:
+    old, _ = pull(shell)
+    hub.repos[SNAKE].push({FILE: mended})
+    hub.faults.bytes_per_second = 1e6
+    with shell.running("pull", f"{SNAKE}:Q8_0") as process:
+        wait_for(lambda: shell.kept() > SIZE + SIZE // 4)
+        process.kill()
+        end_of(process)
+    hub.faults.bytes_per_second = None
+    kept = shell.kept() - SIZE
+    assert loaded(shell) == str(old)
+    done, sent = shell.pull_rest(f"{SNAKE}:Q8_0", "--drafter", "none")
+    assert Path(done.out.strip()).read_bytes() == mended.read_bytes()
+    assert sent == SIZE + 32 - kept and "has changed on the Hub" in done.err
+
+
+def test_another_model_of_a_newer_commit_changes_no_name(
+    shell: Shell, hub: Hub, mended: Path
+) -> None:
+    shell.pull(f"{SNAKE}:Q2_K", "--drafter", "none")
+    hub.repos[SNAKE].push({FILE: mended, "snake-Q4_0.gguf": DRAFTER, "snake-Q2_K.gguf": TARGET})
+    pull(shell)
+    assert loaded(shell).endswith(FILE)  # Q8_0 is preferred to Q2_K, from whichever commit
+    shell.pull(f"{SNAKE}:Q4_0", "--drafter", "none")
+    assert loaded(shell).endswith("snake-Q4_0.gguf")
+    hub.repos[SNAKE].push({FILE: TARGET})
+    pull(shell)
+    assert loaded(shell).endswith("snake-Q4_0.gguf")
+
+
+@pytest.mark.parametrize("how", ["file", "repository"])
+def test_what_the_hub_has_no_longer_is_still_here(shell: Shell, hub: Hub, how: str) -> None:
+    old, _ = pull(shell)
+    if how == "file":
+        hub.repos[SNAKE].push({"snake-Q4_0.gguf": DRAFTER})
+    else:
+        del hub.repos[SNAKE]
+    found, said = pull(shell)
+    assert found == old and "is here already; the Hub has it no longer" in said
+    why = "has no Q8_0; it has Q4_0" if how == "file" else f"has no model {SNAKE}, or it is private"
+    assert why in said
+    assert shell("pull", f"{SNAKE}:Q3_K_M").code == 3
