@@ -204,7 +204,7 @@ def _load(
         if not inside:
             undo.callback(model.close)
         translation = None
-        if differs := mismatch(target.model, model):
+        if differs := mismatch(target.model, model, head=found.head is not None):
             # A mask token is one of the drafter's own, and a head writes no text.
             if found.head or found.spec.kind == PARD or not translates(target.model, model):
                 raise DrafterMismatchError(

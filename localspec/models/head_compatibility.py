@@ -25,7 +25,7 @@ def head_checks(target: Facts, head: Facts, context: int | None = None) -> list[
     kind = kind_of(head.header) or MTP
     vocabularies = HeaderVocabulary(target.header), HeaderVocabulary(head.header)
     n_ctx = planned_context(target, context)
-    known = vocabulary_checks(*vocabularies) if vocabularies[1].n_vocab else ()
+    known = vocabulary_checks(*vocabularies, head=True) if vocabularies[1].n_vocab else ()
     if kind in (MEDUSA, MLP):
         # Their matrices are none of llama.cpp's; what they read is checked in the trial.
         return [_kind(kind), _checkpoint(target, head), rollback_check(target)]

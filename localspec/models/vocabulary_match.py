@@ -1,5 +1,6 @@
 """Vocabulary match: whether a drafter has its target's vocabulary, check by check."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,6 +12,8 @@ from localspec.gguf.vocabulary import TOKENIZER_NAMES
 # few (special) tokens.
 MOST_SIZE_DIFFERENCE = 128
 FIRST_TOKEN_COMPARED = 5
+# Special tokens are written so; sizes and fine-tunes of a family name those anew that no text has.
+_SPECIAL = re.compile(rb"<(?!0x[0-9A-F]{2}>)[^<>]+>|\[[A-Za-z0-9_]+\]")
 # What is said of a draft model with another vocabulary.
 THROUGH_TEXT_LINE = "different vocabulary: drafts go through text"
 # Tokenizers that keep a text as it is: those of BERT and T5 change spaces and letters.
@@ -61,9 +64,12 @@ class Check:
     detail: str
 
 
-def mismatch(target: Vocabulary, drafter: Vocabulary) -> str | None:
-    """Return in one line why the drafter cannot draft for the target; None where it can."""
-    failed = failed_check(vocabulary_checks(target, drafter))
+def mismatch(target: Vocabulary, drafter: Vocabulary, *, head: bool = False) -> str | None:
+    """Return in one line why the drafter cannot draft for the target; None where it can.
+
+    head: as in `vocabulary_checks`.
+    """
+    failed = failed_check(vocabulary_checks(target, drafter, head=head))
     return failed.detail if failed else None
 
 
@@ -96,11 +102,21 @@ def failed_check(checks: Iterable[Check]) -> Check | None:
     return next((check for check in checks if check.verdict is CheckResult.UNFIT), None)
 
 
-def vocabulary_checks(target: Vocabulary, drafter: Vocabulary) -> Iterator[Check]:
-    """Compare type, BOS, EOS, size and token texts of two vocabularies, the fastest first."""
+def vocabulary_checks(
+    target: Vocabulary, drafter: Vocabulary, *, head: bool = False
+) -> Iterator[Check]:
+    """Compare type, BOS, EOS, size and token texts of two vocabularies, the fastest first.
+
+    head: whether the drafter is a head. It reads what its target has read, so BOS and EOS are the
+    target's, whatever the head's file says of them.
+    """
     yield _type(target, drafter)
     for name in ("bos", "eos"):
-        yield _added(name, target, drafter)
+        added = _added(name, target, drafter)
+        if head and added.verdict is CheckResult.UNFIT:
+            detail = f"{added.detail}; the target's counts"
+            added = replace(added, verdict=CheckResult.HARMLESS, detail=detail)
+        yield added
     yield _count(target, drafter)
     yield _texts(target, drafter)
 
@@ -157,13 +173,26 @@ def _texts(target: Vocabulary, drafter: Vocabulary) -> Check:
         token for token in range(common) if target.token_text(token) != drafter.token_text(token)
     ]
     counted = [token for token in differing if token >= FIRST_TOKEN_COMPARED]
-    if counted:
-        detail = f"vocabulary {_difference(counted, target, drafter)}"
+    ordinary = [token for token in counted if not _is_special(token, target, drafter)]
+    if ordinary or len(counted) > MOST_SIZE_DIFFERENCE:
+        detail = f"vocabulary {_difference(ordinary or counted, target, drafter)}"
         return Check(name, CheckResult.UNFIT, detail)
+    if counted:
+        detail = f"{_difference(counted, target, drafter)}; special tokens may"
+        return Check(name, CheckResult.HARMLESS, detail)
     if differing:
         detail = f"{_difference(differing, target, drafter)}; the first {FIRST_TOKEN_COMPARED} may"
         return Check(name, CheckResult.HARMLESS, detail)
     return Check(name, CheckResult.FITS, f"all {common:,} equal")
+
+
+def _is_special(token: int, target: Vocabulary, drafter: Vocabulary) -> bool:
+    """Whether a token is special in both vocabularies, by how it is written.
+
+    Drafts are verified by ids, so such a token is at worst a wrong guess; and where it has the same
+    role under another name, as the end of a turn has, it is a right one.
+    """
+    return all(_SPECIAL.fullmatch(each.token_text(token)) for each in (target, drafter))
 
 
 def _difference(tokens: list[int], target: Vocabulary, drafter: Vocabulary) -> str:

@@ -101,6 +101,55 @@ def test_the_first_few_tokens_may_differ() -> None:
     assert mismatch(TARGET, Words(changed={token: b"special" for token in range(5)})) is None
 
 
+def words(texts: dict[int, str], **others: object) -> Words:
+    return replace(Words(changed={token: each.encode() for token, each in texts.items()}), **others)
+
+
+# As in Qwen2.5 and DeepSeek's distillation of it, and in Llama 3.1 and 3.2.
+NAMED = {990: "<|im_start|>", 991: "<|im_end|>", 992: "<|reserved_special_token_5|>", 993: "[INST]"}
+RENAMED = {
+    990: "<\uff5cUser\uff5c>",
+    991: "<\uff5cAssistant\uff5c>",
+    992: "<|python_tag|>",
+    993: "<a>",
+}
+
+
+def test_special_tokens_may_have_other_names() -> None:
+    target, drafter = words(NAMED), words(RENAMED)
+    assert mismatch(target, drafter) is None
+    *_, texts = vocabulary_checks(target, drafter)
+    assert texts.verdict is CheckResult.HARMLESS
+    assert texts.detail.endswith("(and at 3 more); special tokens may")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [("<|im_end|>", "word"), ("word", "<|im_end|>"), ("<0x0A>", "<0x0B>"), ("<|a|>x", "<|b|>x")],
+)
+def test_tokens_of_texts_may_not(ours: str, theirs: str) -> None:
+    """A token that is written like a byte is one."""
+    reason = mismatch(words({**NAMED, 995: ours}), words({**RENAMED, 995: theirs}))
+    assert reason and "at token 995:" in reason and "more" not in reason
+
+
+def test_nor_may_many_special_tokens() -> None:
+    names = ({token: f"<{which}{token}>" for token in range(500, 629)} for which in "ab")
+    target, drafter = map(words, names)
+    assert "(and at 128 more)" in (mismatch(target, drafter) or "")
+    fewer = replace(drafter, changed={**drafter.changed, 628: target.changed[628]})
+    assert mismatch(target, fewer) is None
+
+
+@pytest.mark.parametrize("changes", [{"bos": 1}, {"adds_bos": False}, {"adds_eos": True}], ids=str)
+def test_what_a_head_says_of_bos_and_eos_does_not_count(changes: dict[str, int]) -> None:
+    head = replace(TARGET, **changes)
+    assert mismatch(TARGET, head, head=True) is None
+    details = [each.detail for each in vocabulary_checks(TARGET, head, head=True)]
+    assert [each for each in details if each.endswith("; the target's counts")]
+    assert mismatch(TARGET, replace(head, n_vocab=1200), head=True)
+
+
 def test_tokens_only_one_of_them_has_may_be_anything() -> None:
     assert mismatch(TARGET, Words(n_vocab=1050, changed={1049: b"w7"})) is None
 
