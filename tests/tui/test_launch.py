@@ -12,8 +12,8 @@ from fakes.scripted import Script, ScriptedEngine
 
 from localspec.conversation.turns import Turn
 from localspec.utils.progress import report_progress
-from localspec_tui import launch
 from localspec_tui.archive import Archive, SessionSettings
+from localspec_tui.default_options import with_defaults
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.settings import SettingsScreen
@@ -45,7 +45,7 @@ def test_the_default_model_is_that_of_the_session_or_the_last_one(home: Path, ca
     key = archive.create(str(of_the_session), None)
     archive.save(key, [], Turn("user", "hi"))
     options = LaunchOptions(model=files[case.named], session=key if case.continued else None)
-    assert launch.with_defaults(options, archive).model == files[case.model]
+    assert with_defaults(options, archive).model == files[case.model]
     archive.close()
 
 
@@ -62,7 +62,7 @@ def continued(settings: SessionSettings, kept: str, **given: Any) -> LaunchOptio
     archive = Archive()
     key = archive.create(kept, None, settings)
     archive.save(key, [], Turn("user", "hi"))
-    options = launch.with_defaults(LaunchOptions(session=key, **given), archive)
+    options = with_defaults(LaunchOptions(session=key, **given), archive)
     archive.close()
     return options
 
@@ -96,7 +96,7 @@ def test_a_model_that_was_deleted_is_a_note_and_the_bundled_pair(home: Path) -> 
     assert options.notes == (note,)
     Preferences().remember(model=model)
     archive = Archive()
-    assert launch.with_defaults(LaunchOptions(), archive).notes == (note,)
+    assert with_defaults(LaunchOptions(), archive).notes == (note,)
     archive.close()
 
 

@@ -21,7 +21,8 @@ from localspec_tui.event_handler import EngineEventHandler
 from localspec_tui.figures import RegularUpdates, show_figures
 from localspec_tui.message_history import MessageHistory
 from localspec_tui.outbox import Outbox
-from localspec_tui.slash_commands import SlashCommands, as_typed, is_command
+from localspec_tui.screen_commands import SlashCommands
+from localspec_tui.slash_commands import as_typed, is_command
 from localspec_tui.unsent_text import UnsentText
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
