@@ -98,7 +98,9 @@ class ChatApp(App[None]):
         self.autosave = Autosave(archive)
         self.log_lines = LogLines()
         self.system = options.system
-        self.settings = ChatSettings(options.model, options.draft or AUTO, options.sampling)
+        self.settings = ChatSettings(
+            options.model, options.draft or AUTO, options.sampling, options.drop_oldest
+        )
         self.main = ChatScreen()
         self.lost_text = ""
         # The settings of the model that is loaded, to go back to if a switch fails.
@@ -138,7 +140,7 @@ class ChatApp(App[None]):
         self.engine_thread.load(
             options.model,
             self.settings.draft,
-            when_full="stop",
+            when_full="drop" if options.drop_oldest else "stop",
             copied_texts=options.copied_texts,
             chat_template=options.chat_template,
             **options.runtime,
@@ -181,6 +183,13 @@ class ChatApp(App[None]):
         except LocalspecError as error:
             self.main.view.note(str(error), warning=True)
 
+    def save_settings(self) -> None:
+        """Save the settings that an answer is written with, which may be no new question's."""
+        try:
+            self.autosave.save_settings(self._about_session[-1])
+        except LocalspecError as error:
+            self.main.view.note(str(error), warning=True)
+
     def save_unsent(self, text: str) -> str | None:
         """Save what is in the text box. Returns the problem if that fails, else None."""
         try:
@@ -193,7 +202,8 @@ class ChatApp(App[None]):
     def _about_session(self) -> tuple[str, str | None, SessionSettings]:
         """The model, the system prompt and the settings of the session."""
         ready = self.main.event_handler.ready
-        settings = SessionSettings(self.settings.draft, self.settings.sampling)
+        draft, sampling = self.settings.draft, self.settings.sampling
+        settings = SessionSettings(draft, sampling, self.settings.drop_oldest)
         return ready.model if ready else "", self.system, settings
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -238,7 +248,7 @@ class ChatApp(App[None]):
             self.engine_thread.set_system(system)
 
     def continue_as_saved(self, session: SavedSession) -> None:
-        """Continue a session with its own sampling and, with its model, its own drafters."""
+        """Continue a session with its own settings; its drafters only with its own model."""
         saved, settings, note = session.settings, self.settings, None
         model = settings.model or str(_bundled_model())
         if saved.draft is None:
@@ -251,7 +261,7 @@ class ChatApp(App[None]):
             note = notes.another_model(session.model, model)
         if note:
             self.main.view.note(note, warning=True)
-        settings = replace(settings, sampling=saved.sampling)
+        settings = replace(settings, sampling=saved.sampling, drop_oldest=saved.drop_oldest)
         if settings != self.settings:
             self.apply_settings(settings)
 

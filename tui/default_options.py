@@ -11,14 +11,16 @@ from localspec_tui.session_settings import SessionSettings, gone, is_there
 def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
     """Fill in what was not given.
 
-    A resumed session keeps its sampling and, with its model, its drafters. Else the model is the
+    A resumed session keeps its sampling, what it does when the context is full and, with its
+    model, its drafters. Else the model is the
     one that was used last. A model that is not on this disk any more becomes the bundled pair.
     """
     kept, model = SessionSettings(), None
     if options.session:
         kept = archive.settings(options.session)
         model = next((e.model for e in archive.list() if e.key == options.session), None)
-    options = replace(options, sampling={**kept.sampling, **options.sampling})
+    sampling = {**kept.sampling, **options.sampling}
+    options = replace(options, sampling=sampling, drop_oldest=kept.drop_oldest)
     if options.model:
         return options
     model = model or Preferences.read().model

@@ -77,6 +77,8 @@ def test_a_continued_session_keeps_drafters_and_sampling(home: Path) -> None:
     options = continued(settings, "", model=drafter)
     assert (options.draft, options.sampling) == (None, settings.sampling)
     assert continued(settings, model, draft="auto").draft == "auto"
+    assert not options.drop_oldest
+    assert continued(replace(settings, drop_oldest=True), model).drop_oldest
 
 
 def test_a_model_that_was_deleted_is_a_note_and_the_bundled_pair(home: Path) -> None:
@@ -100,7 +102,9 @@ def test_a_model_that_was_deleted_is_a_note_and_the_bundled_pair(home: Path) -> 
     archive.close()
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", "nonsense", '{"sampling": {"top_k": "x"}}'])
+@pytest.mark.parametrize(
+    "text", [None, "", "[]", "nonsense", '{"sampling": {"top_k": "x"}}', '{"drop_oldest": "yes"}']
+)
 def test_settings_of_a_session_that_cannot_be_used_are_the_default(text: str | None) -> None:
     assert SessionSettings.parse(text) == SessionSettings()
 
