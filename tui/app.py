@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.theme import BUILTIN_THEMES
+from textual.theme import BUILTIN_THEMES, Theme
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
@@ -26,7 +26,6 @@ from localspec.drafters.spec import AUTO
 from localspec.errors import LocalspecError
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
-from localspec.utils.paths import cache_folder
 from localspec_tui import notes
 from localspec_tui.archive import Archive, SavedSession
 from localspec_tui.autosave import Autosave
@@ -123,7 +122,7 @@ class ChatApp(App[None]):
         theme = self._launch_options.theme or self._preferences.theme
         if theme in BUILTIN_THEMES:
             self.theme = theme
-        self.theme_changed_signal.subscribe(self, lambda new: self._remember(theme=new.name))
+        self.theme_changed_signal.subscribe(self, self._remember_theme)
         self.log_lines.attach()
         self._handle_signals()
         self.call_after_refresh(self._open_session)
@@ -269,20 +268,21 @@ class ChatApp(App[None]):
         """Note that the settings are in use now, with this model."""
         self.settings = self._working_settings = replace(self.settings, model=ready.model)
         self.main.composer.border_subtitle = model_label(ready.model)
-        # The demo's model is one for looking on, and may be deleted at any time.
-        if Path(ready.model).parent != cache_folder("demo"):
-            self._remember(model=None if ready.bundled else ready.model)
+        self._remember(lambda known: known.remember_model(ready.model, bundled=ready.bundled))
 
     def revert_settings(self) -> None:
         """Go back to the model and drafters in use, after a switch failed."""
         working = self._working_settings
         self.settings = replace(self.settings, model=working.model, draft=working.draft)
 
-    def _remember(self, **changed: str | None) -> None:
+    def _remember_theme(self, theme: Theme) -> None:
+        self._remember(lambda known: known.remember(theme=theme.name))
+
+    def _remember(self, change: Callable[[Preferences], Preferences]) -> None:
         if self._launch_options.private:
             return
         try:
-            self._preferences = self._preferences.remember(**changed)
+            self._preferences = change(self._preferences)
         except OSError as error:
             self.main.view.note(f"your choices cannot be saved: {error.strerror}")
 

@@ -14,7 +14,7 @@ from localspec_tui.archive import Archive, SavedSession
 
 _FORMAT = 1
 # Why an answer is not complete, by its stop reason.
-_INCOMPLETE = {
+INCOMPLETE = {
     "cancelled": "stopped",
     "interrupted": "interrupted",
     "length": "cut off: the limit of tokens was reached",
@@ -109,7 +109,7 @@ def _turn_parts(turn: Turn) -> Iterator[str]:
     if turn.content:
         yield _with_closed_fence(turn.content)
     if turn.role == "assistant" and turn.stop_reason not in _COMPLETE:
-        yield f"*({_INCOMPLETE.get(turn.stop_reason, turn.stop_reason)})*"
+        yield f"*({INCOMPLETE.get(turn.stop_reason, turn.stop_reason)})*"
 
 
 def _with_closed_fence(text: str) -> str:

@@ -58,6 +58,21 @@ def status_text(status: Status, width: int) -> str:
     return SEPARATOR.join(field.text for field in fitting(fields(status), width))
 
 
+def in_words(status: Status) -> str:
+    """The line in words, as a screen reader reads it out."""
+    stats, gauge, parts = status.stats, status.gauge, []
+    if stats and stats.tokens_per_second:
+        parts.append(f"{stats.tokens_per_second:.1f} tokens per second")
+    if stats and stats.gain is not None and stats.steps >= _ENOUGH_STEPS:
+        parts.append(gain_text(stats.gain))
+    if stats and stats.acceptance_rate is not None:
+        parts.append(f"{stats.acceptance_rate:.0%} of the drafted tokens accepted")
+    parts.append(f"drafter: {_draft(status)}")
+    if gauge and gauge.size:
+        parts.append(f"context: {gauge.used:,} of {gauge.size:,} tokens")
+    return ", ".join(parts)
+
+
 def fields(status: Status) -> list[Field]:
     """All fields of the line, in order."""
     found = [] if status.state in _OBVIOUS_STATES else [Field(status.state, _STATE)]
