@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.theme import BUILTIN_THEMES
+from textual.theme import BUILTIN_THEMES, Theme
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
@@ -26,7 +26,6 @@ from localspec.drafters.spec import AUTO
 from localspec.errors import LocalspecError
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
-from localspec.utils.paths import cache_folder
 from localspec_tui import notes
 from localspec_tui.archive import Archive, SavedSession
 from localspec_tui.autosave import Autosave
@@ -98,7 +97,9 @@ class ChatApp(App[None]):
         self.autosave = Autosave(archive)
         self.log_lines = LogLines()
         self.system = options.system
-        self.settings = ChatSettings(options.model, options.draft or AUTO, options.sampling)
+        self.settings = ChatSettings(
+            options.model, options.draft or AUTO, options.sampling, options.drop_oldest
+        )
         self.main = ChatScreen()
         self.lost_text = ""
         # The settings of the model that is loaded, to go back to if a switch fails.
@@ -121,7 +122,7 @@ class ChatApp(App[None]):
         theme = self._launch_options.theme or self._preferences.theme
         if theme in BUILTIN_THEMES:
             self.theme = theme
-        self.theme_changed_signal.subscribe(self, lambda new: self._remember(theme=new.name))
+        self.theme_changed_signal.subscribe(self, self._remember_theme)
         self.log_lines.attach()
         self._handle_signals()
         self.call_after_refresh(self._open_session)
@@ -138,7 +139,7 @@ class ChatApp(App[None]):
         self.engine_thread.load(
             options.model,
             self.settings.draft,
-            when_full="stop",
+            when_full="drop" if options.drop_oldest else "stop",
             copied_texts=options.copied_texts,
             chat_template=options.chat_template,
             **options.runtime,
@@ -181,6 +182,13 @@ class ChatApp(App[None]):
         except LocalspecError as error:
             self.main.view.note(str(error), warning=True)
 
+    def save_settings(self) -> None:
+        """Save the settings that an answer is written with, which may be no new question's."""
+        try:
+            self.autosave.save_settings(self._about_session[-1])
+        except LocalspecError as error:
+            self.main.view.note(str(error), warning=True)
+
     def save_unsent(self, text: str) -> str | None:
         """Save what is in the text box. Returns the problem if that fails, else None."""
         try:
@@ -193,7 +201,8 @@ class ChatApp(App[None]):
     def _about_session(self) -> tuple[str, str | None, SessionSettings]:
         """The model, the system prompt and the settings of the session."""
         ready = self.main.event_handler.ready
-        settings = SessionSettings(self.settings.draft, self.settings.sampling)
+        draft, sampling = self.settings.draft, self.settings.sampling
+        settings = SessionSettings(draft, sampling, self.settings.drop_oldest)
         return ready.model if ready else "", self.system, settings
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -238,7 +247,7 @@ class ChatApp(App[None]):
             self.engine_thread.set_system(system)
 
     def continue_as_saved(self, session: SavedSession) -> None:
-        """Continue a session with its own sampling and, with its model, its own drafters."""
+        """Continue a session with its own settings; its drafters only with its own model."""
         saved, settings, note = session.settings, self.settings, None
         model = settings.model or str(_bundled_model())
         if saved.draft is None:
@@ -251,7 +260,7 @@ class ChatApp(App[None]):
             note = notes.another_model(session.model, model)
         if note:
             self.main.view.note(note, warning=True)
-        settings = replace(settings, sampling=saved.sampling)
+        settings = replace(settings, sampling=saved.sampling, drop_oldest=saved.drop_oldest)
         if settings != self.settings:
             self.apply_settings(settings)
 
@@ -259,20 +268,21 @@ class ChatApp(App[None]):
         """Note that the settings are in use now, with this model."""
         self.settings = self._working_settings = replace(self.settings, model=ready.model)
         self.main.composer.border_subtitle = model_label(ready.model)
-        # The demo's model is one for looking on, and may be deleted at any time.
-        if Path(ready.model).parent != cache_folder("demo"):
-            self._remember(model=None if ready.bundled else ready.model)
+        self._remember(lambda known: known.remember_model(ready.model, bundled=ready.bundled))
 
     def revert_settings(self) -> None:
         """Go back to the model and drafters in use, after a switch failed."""
         working = self._working_settings
         self.settings = replace(self.settings, model=working.model, draft=working.draft)
 
-    def _remember(self, **changed: str | None) -> None:
+    def _remember_theme(self, theme: Theme) -> None:
+        self._remember(lambda known: known.remember(theme=theme.name))
+
+    def _remember(self, change: Callable[[Preferences], Preferences]) -> None:
         if self._launch_options.private:
             return
         try:
-            self._preferences = self._preferences.remember(**changed)
+            self._preferences = change(self._preferences)
         except OSError as error:
             self.main.view.note(f"your choices cannot be saved: {error.strerror}")
 

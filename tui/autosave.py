@@ -47,6 +47,11 @@ class Autosave:
             self._archive.set_settings(self.key, settings)
         self._save(turn)
 
+    def save_settings(self, settings: SessionSettings) -> None:
+        """Save how answers are written now. Raises LocalspecError if SQLite refuses to write."""
+        if self.key:
+            self._archive.set_settings(self.key, settings)
+
     def save_unsent(
         self, text: str, model: str, system: str | None, settings: SessionSettings
     ) -> None:

@@ -8,6 +8,7 @@ from localspec.conversation.events import Event
 from localspec.conversation.thinking import has_thinking_switch
 from localspec.conversation.turns import Turn
 from localspec.engine.engine import Engine
+from localspec.errors import LocalspecError
 from localspec.models import registry
 from localspec.models.pair_finder import pair_of
 
@@ -74,11 +75,13 @@ class CommandFailed:
 
     error: one line. command: the name of the `EngineThread` method. context_full: whether the
     earlier turns alone are too long for the context, so that dropping some of them would help.
+    exit_code: of a command that ends with this error.
     """
 
     error: str
     command: str
     context_full: bool = False
+    exit_code: int = LocalspecError.exit_code
 
 
 @dataclass(frozen=True, slots=True)

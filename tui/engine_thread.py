@@ -177,7 +177,10 @@ class EngineThread:
     def _emit_failure(self, error: Exception, command: str) -> None:
         kind = "" if isinstance(error, LocalspecError) else f"{type(error).__name__}: "
         line = " ".join(f"{kind}{error}".split())
-        self._emit(CommandFailed(line, command, context_full=isinstance(error, ContextFullError)))
+        is_full, code = isinstance(error, ContextFullError), LocalspecError.exit_code
+        if isinstance(error, LocalspecError):
+            code = error.exit_code
+        self._emit(CommandFailed(line, command, context_full=is_full, exit_code=code))
 
     def _emit_progress(self, action: str, share: float | None) -> None:
         """Emit how far loading is. Raises LocalspecError to end loading that was cancelled."""

@@ -135,6 +135,7 @@ class EngineEventHandler:
         self.state = "reading"
 
     def _answer_started(self, event: AnswerStarted) -> None:
+        self._app.save_settings()
         self._screen.progress.clear()
         # An answer that is continued is shown anew.
         self._screen.view.show(event.turn.path[:-1])

@@ -1,5 +1,6 @@
 """Export: writes a conversation to a file, as Markdown or as JSON."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,11 @@ from markdown_it import MarkdownIt
 
 from localspec.conversation.turns import Conversation, Turn
 from localspec.errors import InvalidValueError
+from localspec_tui.archive import Archive, SavedSession
 
 _FORMAT = 1
 # Why an answer is not complete, by its stop reason.
-_INCOMPLETE = {
+INCOMPLETE = {
     "cancelled": "stopped",
     "interrupted": "interrupted",
     "length": "cut off: the limit of tokens was reached",
@@ -84,6 +86,20 @@ def write_export(path: str | Path, text: str) -> Path:
     return file
 
 
+def export_session(archive: Archive, key: str, path: str) -> Path:
+    """Write a session to a new file, and return its absolute path. Raises LocalspecError."""
+    return write_export(path, export_text(archive.open(key), as_data=path.endswith(".json")))
+
+
+def export_text(session: SavedSession, *, as_data: bool) -> str:
+    """A session as JSON with all its branches, or the active branch as Markdown."""
+    described = (session.conversation, session.title, session.model)
+    if not as_data:
+        return as_markdown(*described, system=session.system)
+    record = as_json(*described, system=session.system)
+    return json.dumps(record, ensure_ascii=False, indent=2) + "\n"
+
+
 def _turn_parts(turn: Turn) -> Iterator[str]:
     yield f"## {turn.role.capitalize()}"
     if turn.thought:
@@ -93,7 +109,7 @@ def _turn_parts(turn: Turn) -> Iterator[str]:
     if turn.content:
         yield _with_closed_fence(turn.content)
     if turn.role == "assistant" and turn.stop_reason not in _COMPLETE:
-        yield f"*({_INCOMPLETE.get(turn.stop_reason, turn.stop_reason)})*"
+        yield f"*({INCOMPLETE.get(turn.stop_reason, turn.stop_reason)})*"
 
 
 def _with_closed_fence(text: str) -> str:

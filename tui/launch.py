@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 from textual.theme import BUILTIN_THEMES
 
@@ -13,11 +12,10 @@ from localspec.utils.last_words import before_abort
 from localspec_tui import notes
 from localspec_tui.app import ChatApp
 from localspec_tui.archive import Archive
+from localspec_tui.default_options import with_defaults
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.interpreter import prioritize_engine
 from localspec_tui.launch_options import LaunchOptions
-from localspec_tui.preferences import Preferences
-from localspec_tui.session_settings import SessionSettings, gone, is_there
 
 
 def launch(options: LaunchOptions, archive: Archive) -> int:
@@ -61,33 +59,6 @@ def launch(options: LaunchOptions, archive: Archive) -> int:
         # Loading may take minutes more, and nothing is lost by ending it.
         os._exit(0)
     return app.return_code or 0
-
-
-def with_defaults(options: LaunchOptions, archive: Archive) -> LaunchOptions:
-    """Fill in what was not given.
-
-    A resumed session keeps its sampling and, with its model, its drafters. Else the model is the
-    one that was used last. A model that is not on this disk any more becomes the bundled pair.
-    """
-    kept, model = SessionSettings(), None
-    if options.session:
-        kept = archive.settings(options.session)
-        model = next((e.model for e in archive.list() if e.key == options.session), None)
-    options = replace(options, sampling={**kept.sampling, **options.sampling})
-    if options.model:
-        return options
-    model = model or Preferences.read().model
-    if model and not is_there(model):
-        return _noted(options, f"{gone(model)}; this is the bundled pair")
-    options = replace(options, model=model)
-    if options.draft is not None:
-        return options
-    draft, note = kept.usable_draft()
-    return _noted(options, note) if note else replace(options, draft=draft)
-
-
-def _noted(options: LaunchOptions, note: str) -> LaunchOptions:
-    return replace(options, notes=(*options.notes, note))
 
 
 def _terminal_encoding() -> str | None:

@@ -11,8 +11,9 @@ class LaunchOptions:
     `auto`. runtime: other options of `localspec.load`. copied_texts: texts that are in no prompt,
     which drafts may copy from. chat_template: in place of the model's own. session_options: other
     options of Session. sampling: options of GenerationConfig that are not the default. system: the
-    system prompt. session: key of the session to resume. theme: None is the theme used last. notes:
-    lines to show first. private: whether nothing of the chat is kept.
+    system prompt. session: key of the session to resume. drop_oldest: as that session has it.
+    theme: None is the theme used last. notes: lines to show first. private: whether nothing of the
+    chat is kept.
     """
 
     model: str | None = None
@@ -24,6 +25,7 @@ class LaunchOptions:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     system: str | None = None
     session: str | None = None
+    drop_oldest: bool = False
     theme: str | None = None
     notes: tuple[str, ...] = ()
     private: bool = False

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+# Messages of earlier sessions that can be brought back.
+HISTORY_LENGTH = 500
+
 
 class MessageHistory:
     """The messages of earlier sessions, and those of this one; each once in a row.

@@ -10,7 +10,7 @@ from localspec_tui.labels import gain_text, model_label, speed_text
 
 FIRST_MESSAGE = "How do I list files by size?"
 # Letters of a session's key that are shown, for --resume.
-_KEY_LETTERS = 8
+KEY_LETTERS = 8
 _REAL = "qwen3-8b"
 
 
@@ -69,19 +69,19 @@ def comparison(event: Comparison) -> str:
     )
 
 
-def context_full(size: int, most: int, key: str | None) -> str:
+def context_full(size: int, most: int, key: str | None, *, plain: bool = False) -> str:
     """The question of the dialog.
 
     size: of the context, in tokens. most: that the model was made for; 0 if that is not known. key:
-    of the session, if it is kept.
+    of the session, if it is kept. plain: whether the chat has no screen.
     """
     question = f"The context of {size:,} tokens is full."
     if most <= size:
         return f"{question} The model was made for no more." if most else question
-    resume = f" --resume {key[:_KEY_LETTERS]}" if key else ""
+    resume = f" --resume {key[:KEY_LETTERS]}" if key else ""
     return (
         f"{question} The model was made for up to {most:,}; to begin with more:\n"
-        f"localspec chat{resume} --ctx {min(2 * size, most)}"
+        f"{_command(plain)}{resume} --ctx {min(2 * size, most)}"
     )
 
 
@@ -96,10 +96,17 @@ def context_full_choices(size: int, larger: int) -> Mapping[str, str]:
     return {**choices, "new": "Begin another conversation"}
 
 
-def last_words(unsent: Sequence[str], key: str | None) -> Iterator[str]:
-    """Lines for the terminal after the chat. unsent: messages. key: of the session, if kept."""
+def last_words(unsent: Sequence[str], key: str | None, *, plain: bool = False) -> Iterator[str]:
+    """Lines for the terminal after the chat.
+
+    unsent: messages. key: of the session, if it is kept. plain: whether the chat had no screen.
+    """
     if unsent:
         yield f"{len(unsent)} message{'s were' if len(unsent) > 1 else ' was'} not sent:"
         yield from (indent(printable(message, also="\n"), "  ") for message in unsent)
     if key:
-        yield f"continue with: localspec chat --resume {key[:_KEY_LETTERS]}"
+        yield f"continue with: {_command(plain)} --resume {key[:KEY_LETTERS]}"
+
+
+def _command(plain: bool) -> str:
+    return f"localspec chat{' --plain' if plain else ''}"

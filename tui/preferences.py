@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from localspec.utils.paths import config_folder, write_atomically
+from localspec.utils.paths import cache_folder, config_folder, write_atomically
 from localspec.utils.stored_json import DamagedFileError, read_stored
 
 
@@ -32,6 +32,13 @@ class Preferences:
         if new != self:
             write_atomically(_file(), json.dumps({"theme": new.theme, "model": new.model}) + "\n")
         return new
+
+    def remember_model(self, name: str, *, bundled: bool) -> "Preferences":
+        """Remember the model in use. Raises OSError. bundled: whether it is the bundled pair's."""
+        # The demo's model is one for looking on, and may be deleted at any time.
+        if Path(name).parent == cache_folder("demo"):
+            return self
+        return self.remember(model=None if bundled else name)
 
 
 def _file() -> Path:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from localspec.drafters.spec import NAMES, split_kind, split_names
 from localspec.errors import LocalspecError
@@ -17,11 +17,13 @@ from localspec_tui.row_values import UNREADABLE
 class SessionSettings:
     """How answers of a session are written. draft: names of the drafters; None if not known.
 
-    sampling: options of GenerationConfig that are not the default.
+    sampling: options of GenerationConfig that are not the default. drop_oldest: whether the oldest
+    turns are dropped when the context is full; if not, the answer stops.
     """
 
     draft: str | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
+    drop_oldest: bool = False
 
     @classmethod
     def parse(cls, text: str | None) -> "SessionSettings":
@@ -32,11 +34,18 @@ class SessionSettings:
             GenerationConfig.of(**sampling)
         except (*UNREADABLE, LocalspecError):
             return cls()
-        return cls(draft if isinstance(draft, str) else None, sampling)
+        drops = found.get("drop_oldest") is True
+        return cls(draft if isinstance(draft, str) else None, sampling, drops)
 
     def as_json(self) -> str:
         """The settings as a text."""
-        return json.dumps({"draft": self.draft, "sampling": dict(self.sampling)})
+        values = {"sampling": dict(self.sampling), "drop_oldest": self.drop_oldest}
+        return json.dumps({"draft": self.draft, **values})
+
+    @property
+    def when_full(self) -> Literal["stop", "drop"]:
+        """What Session does when the context is full."""
+        return "drop" if self.drop_oldest else "stop"
 
     def usable_draft(self) -> tuple[str | None, str | None]:
         """The drafters, and None; or None, and a note that names those that are gone."""

@@ -2,17 +2,12 @@
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from localspec.drafters.spec import join_names
-from localspec.errors import InvalidValueError, LocalspecError
+from localspec.errors import InvalidValueError
 from localspec.utils.similar_names import did_you_mean
-from localspec_tui.screens.export_dialog import ask_export, export_session
-
-if TYPE_CHECKING:
-    from localspec_tui.screens.chat import ChatScreen
+from localspec_tui.engine_events import ModelReady
 
 # What each command does, by how it is typed.
 COMMANDS: Mapping[str, str] = {
@@ -25,7 +20,13 @@ COMMANDS: Mapping[str, str] = {
     "/save FILE": "Save the conversation; without a file name, ask for one",
     "/quit": "Quit",
 }
-_NAMES = [usage.split()[0] for usage in COMMANDS]
+# Other names of commands, as other chats have them.
+_ALIASES = {"/new": "/clear", "/bye": "/quit", "/exit": "/quit"}
+
+
+def command_names(usages: Iterable[str]) -> list[str]:
+    """The names of commands, without what follows them."""
+    return [usage.split()[0] for usage in usages]
 
 
 def is_command(text: str) -> bool:
@@ -45,7 +46,8 @@ def as_typed(message: str) -> str:
 
 def complete_command(line: str) -> str:
     """The rest of the command that a line begins with; empty if there is none."""
-    name = next((name for name in _NAMES if name.startswith(line)), "") if line else ""
+    names = command_names(COMMANDS) if line else ()
+    name = next((name for name in names if name.startswith(line)), "")
     return name[len(line) :]
 
 
@@ -70,7 +72,7 @@ def _words(argument: str) -> list[str]:
         ) from error
 
 
-def _path(argument: str) -> str:
+def path_of(argument: str) -> str:
     """The one path or name that an argument is, with or without the quotes of a shell."""
     try:
         words = _words(argument)
@@ -79,70 +81,35 @@ def _path(argument: str) -> str:
     return words[0] if len(words) == 1 else argument
 
 
-class SlashCommands:
-    """Runs commands on the chat screen."""
+def drafters_of(argument: str) -> str:
+    """The drafters that an argument names, as `--draft` takes them; see `_words`."""
+    return join_names(_words(argument))
 
-    def __init__(self, screen: "ChatScreen") -> None:
-        self._screen = screen
-        self._actions: Mapping[str, Callable[[str], None]] = {
-            "/help": lambda _: self._screen.chat.action_help(),
-            "/clear": lambda _: self._screen.begin_new(),
-            "/continue": lambda _: self._screen.action_continue_answer(),
-            "/model": self._model,
-            "/draft": self._draft,
-            "/think": self._think,
-            "/save": self._save,
-            "/quit": lambda _: self._screen.chat.exit(),
-        }
 
-    def run(self, text: str) -> None:
-        """Run a command. Raises InvalidValueError for an unknown one."""
-        name, _, argument = text.strip().partition(" ")
-        if name not in self._actions:
-            hint = did_you_mean(name, _NAMES, most=1) or "/help lists them."
-            raise InvalidValueError(
-                f"there is no command {name}; {hint} To send it as a message, begin it with //"
-            )
-        self._actions[name](argument.strip())
+def wants_thinking(choice: str, ready: ModelReady | None) -> bool:
+    """Whether `/think` asks for reasoning. Raises InvalidValueError where it cannot be switched.
 
-    def _model(self, name: str) -> None:
-        """Switch to a model. name: empty opens the settings."""
-        if not name:
-            self._screen.action_settings()
-            return
-        settings = replace(self._screen.chat.settings, model=_path(name))
-        self._screen.chat.apply_settings(settings)
+    ready: the loaded model, if there is one.
+    """
+    if choice not in ("on", "off"):
+        raise InvalidValueError(f"/think {choice}".rstrip() + ": say /think on or /think off")
+    if ready is None:
+        raise InvalidValueError("no model is loaded; choose one")
+    if not ready.has_thinking_switch:
+        raise InvalidValueError("the chat template of this model has no switch for reasoning")
+    return choice == "on"
 
-    def _draft(self, drafters: str) -> None:
-        """Switch to these drafters. drafters: see `_words`; empty opens the settings."""
-        if not drafters:
-            self._screen.action_settings()
-            return
-        draft = join_names(_words(drafters))
-        self._screen.chat.apply_settings(replace(self._screen.chat.settings, draft=draft))
 
-    def _think(self, choice: str) -> None:
-        """Switch reasoning on or off."""
-        ready = self._screen.event_handler.ready
-        if choice not in ("on", "off"):
-            raise InvalidValueError(f"/think {choice}".rstrip() + ": say /think on or /think off")
-        if ready is None:
-            raise InvalidValueError("no model is loaded; choose one")
-        if not ready.has_thinking_switch:
-            raise InvalidValueError("the chat template of this model has no switch for reasoning")
-        self._screen.chat.engine_thread.set_thinking(choice == "on")
-        self._screen.view.note(f"reasoning is {choice} from the next answer on")
+def run_command(text: str, actions: Mapping[str, Callable[[str], None]]) -> None:
+    """Run a command. Raises InvalidValueError for an unknown one.
 
-    def _save(self, path: str) -> None:
-        """Save the conversation. path: empty asks for one."""
-        chat = self._screen.chat
-        key = chat.autosave.key
-        if key is None:
-            raise InvalidValueError("there is nothing to save yet; send a message first")
-        if not path:
-            ask_export(chat, chat.archive, key)
-            return
-        try:
-            self._screen.view.note(f"written: {export_session(chat.archive, key, _path(path))}")
-        except LocalspecError as error:
-            raise InvalidValueError(str(error)) from error
+    actions: what each command does with its argument, which may be empty, by the command's name.
+    """
+    name, _, argument = text.strip().partition(" ")
+    action = actions.get(_ALIASES.get(name, name))
+    if action is None:
+        hint = did_you_mean(name, [*actions, *_ALIASES], most=1) or "/help lists them."
+        raise InvalidValueError(
+            f"there is no command {name}; {hint} To send it as a message, begin it with //"
+        )
+    action(argument.strip())

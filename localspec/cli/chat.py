@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,6 +57,12 @@ _SERVED = "TEXTUAL_DRIVER"
 @copy_from_option
 @chat_template_option
 @click.option("--theme", metavar="NAME", help="Colour theme. [default: the one used last]")
+@click.option(
+    "--plain",
+    is_flag=True,
+    help="Chat line by line, without a screen: for screen readers, and terminals without a cursor. "
+    "[default: where TERM is dumb]",
+)
 # Eager: --copy-from must know of it.
 @click.option(
     "--web", is_flag=True, is_eager=True, help="Open the chat in a browser on this machine."
@@ -74,6 +80,7 @@ def chat(
     copied_texts: tuple[str, ...],
     chat_template: str | None,
     theme: str | None,
+    plain: bool,
     web: bool,
     think: bool | None,
     thinking_budget: int | None,
@@ -90,14 +97,18 @@ def chat(
     from localspec_tui.labels import absolute, absolute_drafters
     from localspec_tui.launch import launch
     from localspec_tui.launch_options import LaunchOptions
+    from localspec_tui.plain.chat import run_plain
 
     model = _only_model(model, named)
     runtime = pop_runtime_options(options)
     chosen = _merged_preset(preset, system, options)
+    if web and plain:
+        raise InvalidValueError("--web and --plain are two kinds of chat; leave one out")
     if web:
         web_chat.serve(_command())
         return 0
-    _require_terminal()
+    is_dumb = _is_dumb()
+    _require_streams(plain or is_dumb)
     if private and (latest or resume):
         raise InvalidValueError(
             "--private begins a chat of its own, and cannot continue one that is kept; "
@@ -116,16 +127,21 @@ def chat(
         system=chosen.system,
         session=session,
         theme=theme,
-        notes=_notes(private=private, is_missing=latest and not session),
+        notes=tuple(_notes(private, is_dumb and not plain, latest and not session)),
         private=private,
     )
-    return launch(launch_options, archive)
+    run = run_plain if plain or is_dumb else launch
+    return run(launch_options, archive)
 
 
-def _notes(*, private: bool, is_missing: bool) -> tuple[str, ...]:
-    if private:
-        return ("this chat is private: it is gone when it ends, unless /save writes it to a file",)
-    return ("there is no conversation to go on with yet",) if is_missing else ()
+def _notes(is_private: bool, is_dumb: bool, is_missing: bool) -> Iterator[str]:
+    """Yield what is said first. is_missing: whether there is no conversation to go on with."""
+    if is_dumb:
+        yield "TERM is dumb, so this is the chat of --plain"
+    if is_private:
+        yield "this chat is private: it is gone when it ends, unless /save writes it to a file"
+    if is_missing:
+        yield "there is no conversation to go on with yet"
 
 
 def _only_model(model: str | None, named: str | None) -> str | None:
@@ -167,11 +183,24 @@ def _is_given(option: str) -> bool:
     return source is not ParameterSource.DEFAULT
 
 
-def _require_terminal() -> None:
+def _is_dumb() -> bool:
+    """Whether a user types at a terminal that has no cursor to move."""
+    is_typed = sys.stdin is not None and sys.stdin.isatty()
+    return _SERVED not in os.environ and os.environ.get("TERM") == "dumb" and is_typed
+
+
+def _require_streams(plain: bool) -> None:
+    if plain:
+        if sys.stdin is None:
+            raise InvalidValueError("standard input is closed; chat --plain reads messages there")
+        return
     if _SERVED in os.environ:
         return
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        raise InvalidValueError("chat needs a terminal; localspec generate writes to anything")
+        raise InvalidValueError(
+            "chat needs a terminal; localspec chat --plain reads and writes lines anywhere, and "
+            "localspec generate answers one prompt"
+        )
 
 
 def _session(archive: "Archive", resume: str | None, *, latest: bool) -> str | None:

@@ -12,35 +12,47 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from localspec.conversation.turns import Turn
 from localspec_tui.archive import Archive
 
 TESTS = Path(__file__).parents[1]
 TIMEOUT = 90.0
-CTRL_D, CTRL_Q = b"\x04", b"\x11"
+CTRL_C, CTRL_D, CTRL_Q = b"\x03", b"\x04", b"\x11"
 _CHILD = """
-import json, sys
+import fcntl, json, sys, termios
 from pathlib import Path
 from fakes.scripted import Script
+from localspec.cli.main import explaining_errors
 from localspec_tui import launch
 from localspec_tui.archive import Archive
+from localspec_tui.plain import chat as plain
 from localspec_tui.engine_thread import EngineThread
 from localspec_tui.launch_options import LaunchOptions
 
+# Ctrl-C is a signal to those whose terminal it is.
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 script = Script(**json.loads(sys.argv[2]))
-launch.EngineThread = lambda: EngineThread(script.load)
+launch.EngineThread = plain.EngineThread = lambda: EngineThread(script.load)
 archive = Archive(Path(sys.argv[1]) / "sessions.sqlite3")
-sys.exit(launch.launch(LaunchOptions(model="scripted"), archive))
+run = plain.run_plain if sys.argv[3:] else launch.launch
+sys.exit(explaining_errors(lambda: run(LaunchOptions(model="scripted"), archive)))
 """
 
 
 class ChatTerminal:
     """Types into a chat, and reads what its terminal shows and what its session keeps.
 
-    folder: of its sessions. env: variables beside those of this process. script: of the engine.
+    folder: of its sessions. env: variables beside those of this process. plain: whether it is the
+    chat without a screen. script: of the engine.
     """
 
     def __init__(
-        self, folder: Path, *, env: Mapping[str, str] | None = None, **script: Any
+        self,
+        folder: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        plain: bool = False,
+        **script: Any,
     ) -> None:
         # None of it exists on Windows.
         import fcntl
@@ -49,11 +61,12 @@ class ChatTerminal:
 
         self._folder = folder
         self.shown = b""
+        self._ready = b"\n> " if plain else b"ctx 0"
         self._screen, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         path = os.pathsep.join([str(TESTS), *sys.path])
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(folder), json.dumps(script)],
+            [sys.executable, "-c", _CHILD, str(folder), json.dumps(script), *["plain"] * plain],
             stdin=inside,
             stdout=inside,
             stderr=inside,
@@ -65,7 +78,7 @@ class ChatTerminal:
         self._reader.start()
 
     def __enter__(self) -> "ChatTerminal":
-        self.wait_for(lambda: b"ctx 0" in self.shown)
+        self.wait_for(lambda: self._ready in self.shown)
         return self
 
     def __exit__(
@@ -100,13 +113,17 @@ class ChatTerminal:
     @property
     def messages(self) -> list[str]:
         """The messages of the user that the latest session keeps."""
+        return [turn.content for turn in self.turns if turn.role == "user"]
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The turns that the latest session keeps."""
         archive = Archive(self._folder / "sessions.sqlite3")
         try:
             key = archive.latest()
-            turns = archive.open(key).conversation.turns if key else []
+            return archive.open(key).conversation.turns if key else []
         finally:
             archive.close()
-        return [turn.content for turn in turns if turn.role == "user"]
 
     def wait_ended(self) -> int:
         """Wait until the chat has ended; its exit code."""

@@ -26,7 +26,7 @@ from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.presets import Preset
 
 pty = pytest.mark.skipif(os.name == "nt", reason="there is no pty")
-CTRL_Q = b"\x11"
+CTRL_D, CTRL_Q = b"\x04", b"\x11"
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,8 @@ def test_without_a_terminal_the_error_is_one_line() -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        "localspec: error: chat needs a terminal; localspec generate writes to anything\n"
+        "localspec: error: chat needs a terminal; localspec chat --plain reads and writes lines "
+        "anywhere, and localspec generate answers one prompt\n"
     )
 
 
@@ -93,17 +94,34 @@ def test_a_bad_option_is_one_line(arguments: list[str], line: str) -> None:
 
 
 @pty
-@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_the_chat_starts_and_quits_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, term: str
-) -> None:
-    monkeypatch.setenv("TERM", term)
+def test_the_chat_starts_and_quits_on_a_terminal() -> None:
     code, shown = on_terminal("chat", "--ctx", "256", "-c", answer=CTRL_Q, after=b"message")
     assert code == 0
     assert "rite a message" in shown
     assert "Traceback" not in shown
-    coloured = re.search(r"\x1b\[[\d;]*[34]8;[25];", shown)
-    assert (coloured is None) == (term == "dumb")
+    assert re.search(r"\x1b\[[\d;]*[34]8;[25];", shown)
+
+
+@pty
+@pytest.mark.parametrize(("term", "option"), [("dumb", []), ("xterm-256color", ["--plain"])])
+def test_the_chat_is_plain_where_it_is_asked_for_or_the_terminal_is_dumb(
+    monkeypatch: pytest.MonkeyPatch, term: str, option: list[str]
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    code, shown = on_terminal(
+        "chat", "--ctx", "256", *option, answer=CTRL_D, after=b"Ctrl-D leaves)\r\n> "
+    )
+    assert code == 0
+    assert "drafter: suffix or terminal-5m-q4_0, " not in shown and "(model: terminal, " in shown
+    assert ("(TERM is dumb, so this is the chat of --plain)" in shown) == (term == "dumb")
+    # Python's editing of lines asks terminals that can to mark what is pasted.
+    assert "\x1b" not in re.sub(r"\x1b\[\?2004[hl]", "" if option else "\\g<0>", shown)
+    assert "Traceback" not in shown
+
+
+@pty
+def test_plain_and_web_contradict_each_other() -> None:
+    assert refused("--web", "--plain").endswith("two kinds of chat; leave one out")
 
 
 @pty

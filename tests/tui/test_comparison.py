@@ -17,7 +17,7 @@ from localspec.speculation.equal_digits import EqualDigits
 from localspec_tui import notes
 from localspec_tui.engine_events import CommandFailed
 from localspec_tui.labels import gain_text
-from localspec_tui.widgets.status_line import Status, status_text
+from localspec_tui.status import Status, status_text
 
 ENDLESS = "word " * 20_000
 CODE = "def add(a, b):\n    return"

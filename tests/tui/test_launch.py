@@ -12,8 +12,8 @@ from fakes.scripted import Script, ScriptedEngine
 
 from localspec.conversation.turns import Turn
 from localspec.utils.progress import report_progress
-from localspec_tui import launch
 from localspec_tui.archive import Archive, SessionSettings
+from localspec_tui.default_options import with_defaults
 from localspec_tui.launch_options import LaunchOptions
 from localspec_tui.preferences import Preferences
 from localspec_tui.screens.settings import SettingsScreen
@@ -45,7 +45,7 @@ def test_the_default_model_is_that_of_the_session_or_the_last_one(home: Path, ca
     key = archive.create(str(of_the_session), None)
     archive.save(key, [], Turn("user", "hi"))
     options = LaunchOptions(model=files[case.named], session=key if case.continued else None)
-    assert launch.with_defaults(options, archive).model == files[case.model]
+    assert with_defaults(options, archive).model == files[case.model]
     archive.close()
 
 
@@ -62,7 +62,7 @@ def continued(settings: SessionSettings, kept: str, **given: Any) -> LaunchOptio
     archive = Archive()
     key = archive.create(kept, None, settings)
     archive.save(key, [], Turn("user", "hi"))
-    options = launch.with_defaults(LaunchOptions(session=key, **given), archive)
+    options = with_defaults(LaunchOptions(session=key, **given), archive)
     archive.close()
     return options
 
@@ -77,6 +77,8 @@ def test_a_continued_session_keeps_drafters_and_sampling(home: Path) -> None:
     options = continued(settings, "", model=drafter)
     assert (options.draft, options.sampling) == (None, settings.sampling)
     assert continued(settings, model, draft="auto").draft == "auto"
+    assert not options.drop_oldest
+    assert continued(replace(settings, drop_oldest=True), model).drop_oldest
 
 
 def test_a_model_that_was_deleted_is_a_note_and_the_bundled_pair(home: Path) -> None:
@@ -96,11 +98,13 @@ def test_a_model_that_was_deleted_is_a_note_and_the_bundled_pair(home: Path) -> 
     assert options.notes == (note,)
     Preferences().remember(model=model)
     archive = Archive()
-    assert launch.with_defaults(LaunchOptions(), archive).notes == (note,)
+    assert with_defaults(LaunchOptions(), archive).notes == (note,)
     archive.close()
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", "nonsense", '{"sampling": {"top_k": "x"}}'])
+@pytest.mark.parametrize(
+    "text", [None, "", "[]", "nonsense", '{"sampling": {"top_k": "x"}}', '{"drop_oldest": "yes"}']
+)
 def test_settings_of_a_session_that_cannot_be_used_are_the_default(text: str | None) -> None:
     assert SessionSettings.parse(text) == SessionSettings()
 

@@ -74,7 +74,7 @@ def test_a_private_chat_is_asked_for(home: Path, monkeypatch: pytest.MonkeyPatch
         return 0
 
     monkeypatch.setattr(launch, "launch", record)
-    monkeypatch.setattr("localspec.cli.chat._require_terminal", lambda: None)
+    monkeypatch.setattr("localspec.cli.chat._require_streams", lambda _: None)
     for arguments in (["--private"], []):
         CliRunner().invoke(chat, arguments, standalone_mode=False, catch_exceptions=False)
     [(private, is_kept), (usual, is_usual_kept)] = started

@@ -1,6 +1,7 @@
 """A session that is opened in the chat goes on with the settings that it was saved with."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from fakes.scripted import Script
 
 from localspec.conversation.turns import Turn
 from localspec.errors import DrafterMismatchError
+from localspec_tui.archive import Archive
+from localspec_tui.default_options import with_defaults
+from localspec_tui.launch_options import LaunchOptions
+from localspec_tui.screens.choice_dialog import ChoiceDialog
 from localspec_tui.screens.sessions import SessionsScreen
 from localspec_tui.screens.settings import SettingsScreen
 from localspec_tui.session_settings import SessionSettings
@@ -93,6 +98,41 @@ def test_with_another_model_its_drafters_are_not_used(tmp_path: Path) -> None:
             assert (chat.app.settings.draft, chat.app.settings.sampling) == ("ngram", SAMPLING)
 
     asyncio.run(body())
+
+
+def test_that_the_oldest_messages_are_dropped_is_kept(tmp_path: Path) -> None:
+    """Also where that was chosen to go on with an answer, and no question followed."""
+
+    async def chosen() -> None:
+        script = Script(["word " * 100, "word " * 300], context=200)
+        async with running_chat(script, tmp_path) as chat:
+            await chat.ask("first")
+            await chat.send("second")
+            await chat.until(lambda: chat.is_on_top(ChoiceDialog))
+            await chat.press("down", "enter")
+            await chat.wait_idle()
+            assert chat.app.archive.settings(chat.app.autosave.key or "").drop_oldest
+
+    async def opened_again() -> None:
+        with closing(Archive(tmp_path / "sessions.sqlite3")) as archive:
+            begun = LaunchOptions(model="scripted", session=archive.latest())
+            assert with_defaults(begun, archive).drop_oldest
+        async with running_chat(Script(), tmp_path, latest=True, drop_oldest=True) as chat:
+            session = chat.app.engine_thread.session
+            assert session and session.when_full == "drop" and chat.app.settings.drop_oldest
+
+    async def opened_from_the_list() -> None:
+        async with running_chat(Script(), tmp_path) as chat:
+            session = chat.app.engine_thread.session
+            assert session and session.when_full == "stop"
+            await open_saved(chat, SessionSettings("suffix", {}, drop_oldest=True))
+            assert session.when_full == "drop" and chat.app.settings.drop_oldest
+            await open_saved(chat, SessionSettings("suffix", {}))
+            assert session.when_full == "stop" and not chat.app.settings.drop_oldest
+
+    asyncio.run(chosen())
+    asyncio.run(opened_again())
+    asyncio.run(opened_from_the_list())
 
 
 def test_a_session_without_settings_changes_none(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from rich.cells import cell_len
 
 from localspec.conversation.events import Gauge
 from localspec.stats import Seconds, Stats
+from localspec_tui.status import Status, status_text
 from localspec_tui.widgets.live_panel import LivePanel, SpeedSampler, accepted_lengths, sparkline
-from localspec_tui.widgets.status_line import Status, StatusLine, status_text
+from localspec_tui.widgets.status_line import StatusLine
 
 STATS = Stats(
     generated_tokens=421,

@@ -19,9 +19,10 @@ from localspec_tui.dialogs import Dialogs
 from localspec_tui.editor import edit
 from localspec_tui.event_handler import EngineEventHandler
 from localspec_tui.figures import RegularUpdates, show_figures
-from localspec_tui.message_history import MessageHistory
+from localspec_tui.message_history import HISTORY_LENGTH, MessageHistory
 from localspec_tui.outbox import Outbox
-from localspec_tui.slash_commands import SlashCommands, as_typed, is_command
+from localspec_tui.screen_commands import SlashCommands
+from localspec_tui.slash_commands import as_typed, is_command
 from localspec_tui.unsent_text import UnsentText
 from localspec_tui.widgets.composer import Composer
 from localspec_tui.widgets.conversation_view import ConversationView
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 # Seconds between two saves of an answer that is being written.
 SAVE_INTERVAL = 1.0
-# Messages of earlier sessions that Up brings back.
-HISTORY_LENGTH = 500
 # Times per second that the status line and the live panel are updated.
 _STATUS_RATE = 2
 

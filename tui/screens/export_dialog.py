@@ -1,15 +1,13 @@
 """Export dialog: asks for a path, and writes a session there."""
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 from textual.app import App
 
 from localspec.errors import LocalspecError
-from localspec_tui.archive import Archive, SavedSession
-from localspec_tui.export import as_json, as_markdown, write_export
+from localspec_tui.archive import Archive
+from localspec_tui.export import export_text, write_export
 from localspec_tui.screens.input_dialog import InputDialog
 
 _NO_LETTERS = re.compile(r"\W+")
@@ -26,7 +24,7 @@ def ask_export(app: App[Any], archive: Archive, key: str) -> None:
         if not path:
             return
         try:
-            file = write_export(path, _export(session, as_data=path.endswith(".json")))
+            file = write_export(path, export_text(session, as_data=path.endswith(".json")))
         except LocalspecError as error:
             app.notify(str(error), severity="error", markup=False)
         else:
@@ -39,16 +37,3 @@ def ask_export(app: App[Any], archive: Archive, key: str) -> None:
         return
     name = _NO_LETTERS.sub("-", session.title).strip("-").lower() or "session"
     app.push_screen(InputDialog("Save to this file (.json has all variants):", f"{name}.md"), write)
-
-
-def export_session(archive: Archive, key: str, path: str) -> Path:
-    """Write a session to a new file, and return its absolute path. Raises LocalspecError."""
-    return write_export(path, _export(archive.open(key), as_data=path.endswith(".json")))
-
-
-def _export(session: SavedSession, *, as_data: bool) -> str:
-    described = (session.conversation, session.title, session.model)
-    if not as_data:
-        return as_markdown(*described, system=session.system)
-    record = as_json(*described, system=session.system)
-    return json.dumps(record, ensure_ascii=False, indent=2) + "\n"

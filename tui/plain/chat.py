@@ -1,0 +1,232 @@
+"""Plain chat: a chat without a screen, line by line."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from localspec.cli.interrupt import INTERRUPTED, on_interrupt
+from localspec.cli.output import Output, write_note, write_to_stderr
+from localspec.conversation.turns import Conversation
+from localspec.drafters.spec import AUTO
+from localspec.errors import InvalidValueError, LocalspecError
+from localspec.loading.config import RuntimeConfig
+from localspec_tui import notes
+from localspec_tui.archive import Archive
+from localspec_tui.attachments import attach_files
+from localspec_tui.autosave import Autosave
+from localspec_tui.completion import objection
+from localspec_tui.default_options import with_defaults
+from localspec_tui.engine_events import ModelReady
+from localspec_tui.engine_thread import EngineThread
+from localspec_tui.interpreter import prioritize_engine
+from localspec_tui.launch_options import LaunchOptions
+from localspec_tui.message_history import HISTORY_LENGTH
+from localspec_tui.plain.commands import PlainCommands
+from localspec_tui.plain.event_handler import PlainEventHandler
+from localspec_tui.plain.message_reader import PROMPT, MessageReader
+from localspec_tui.plain.printer import Printer
+from localspec_tui.session_settings import SessionSettings
+from localspec_tui.slash_commands import as_message, as_typed, is_command
+
+# Seconds between two looks for what the engine has written.
+_POLL_INTERVAL = 0.02
+# Seconds after an answer in which a Ctrl-C was meant to stop it.
+_LATE_STOP = 1.0
+
+
+class PlainChat:
+    """Reads messages and commands, and writes answers, until the user leaves.
+
+    engine_thread, archive, autosave: as those of the chat with a screen. ready: the loaded model;
+    None while none is loaded. settings, system: of the answers from now on.
+    options: how the chat was started.
+    """
+
+    def __init__(
+        self,
+        engine_thread: EngineThread,
+        archive: Archive,
+        options: LaunchOptions,
+        reader: MessageReader,
+        printer: Printer,
+    ) -> None:
+        self.engine_thread = engine_thread
+        self.archive = archive
+        self.autosave = Autosave(archive)
+        self.printer = printer
+        self.ready: ModelReady | None = None
+        draft = options.draft or AUTO
+        self.settings = SessionSettings(draft, options.sampling, options.drop_oldest)
+        self.system = options.system
+        self.options = options
+        self._reader = reader
+        self._commands = PlainCommands(self)
+        self._events = PlainEventHandler(self)
+        self._is_reading = self._is_stopped = self._leaves = False
+
+    def run(self) -> int:
+        """Chat until the user leaves; the exit code."""
+        with on_interrupt(self._interrupted), _ending_for_signals():
+            try:
+                return self._chat()
+            except KeyboardInterrupt:
+                return INTERRUPTED
+            finally:
+                self._end()
+
+    def work(self) -> bool:
+        """Wait until the engine thread has nothing to do; whether all its commands went well."""
+        self._events.failure, is_idle = None, False
+        while not is_idle:
+            # Once it is idle, all its events are there.
+            is_idle = not self.engine_thread.busy
+            for event in self.engine_thread.drain():
+                self._events.handle(event)
+            if not is_idle:
+                self._events.save_sometimes()
+                time.sleep(_POLL_INTERVAL)
+        return self._events.failure is None
+
+    def begin_new(self) -> None:
+        """Begin an empty conversation; the one before is kept."""
+        self.autosave.start_session()
+        self.engine_thread.reset(Conversation(), self.system)
+        self.work()
+
+    def leave(self) -> None:
+        """End the chat after the present command."""
+        self._leaves = True
+
+    # Start and end.
+
+    def _chat(self) -> int:
+        for note in filter(None, (*self.options.notes, self.archive.problem)):
+            self.printer.note(note)
+        self._open_session()
+        if not self._load():
+            if self._is_stopped:
+                return INTERRUPTED
+            failure = self._events.failure
+            write_note(f"error: {failure.error if failure else 'no model is loaded'}")
+            return failure.exit_code if failure else LocalspecError.exit_code
+        self._reader.remember(lambda: map(as_typed, self.archive.messages(HISTORY_LENGTH)))
+        while not self._leaves and (text := self._read()) is not None:
+            self._is_stopped = False
+            self._obey(text)
+        return 0
+
+    def _open_session(self) -> None:
+        """Open the conversation to go on with, if there is one, and show how it ended."""
+        conversation = Conversation()
+        if self.options.session:
+            session = self.archive.open(self.options.session)
+            self.autosave.resume_session(session)
+            conversation = session.conversation
+            self.system = session.system if self.system is None else self.system
+            self.printer.note(f"going on with: {session.title}")
+            for turn in conversation.turns[-2:]:
+                prompt = PROMPT if turn.role == "user" else ""
+                self.printer.lines(f"{prompt}{turn.content}\n")
+        self.engine_thread.reset(conversation, self.system)
+
+    def _load(self) -> bool:
+        options = self.options
+        self.engine_thread.load(
+            options.model,
+            self.settings.draft or AUTO,
+            when_full=self.settings.when_full,
+            copied_texts=options.copied_texts,
+            chat_template=options.chat_template,
+            **options.runtime,
+            **options.session_options,
+            **options.sampling,
+        )
+        return self.work()
+
+    def _end(self) -> None:
+        if self.ready is None and self.engine_thread.busy:
+            # Loading may take minutes more, and nothing is lost by ending it.
+            self.archive.close()
+            os._exit(INTERRUPTED)
+        self.engine_thread.close()
+        for event in self.engine_thread.drain():
+            self._events.save(event)
+        self.autosave.save_answer()
+        key = self.kept_session
+        self.archive.close()
+        for line in notes.last_words((), key, plain=True):
+            write_to_stderr(f"{line}\n")
+
+    @property
+    def kept_session(self) -> str | None:
+        """The key of the conversation, if it is in a file."""
+        return self.autosave.key if self.archive.is_kept else None
+
+    # Messages and commands.
+
+    def _read(self) -> str | None:
+        """The next message or command; None at the end. Raises KeyboardInterrupt."""
+        while True:
+            try:
+                self._is_reading = True
+                return self._reader.read()
+            except KeyboardInterrupt:
+                write_to_stderr("\n")
+                is_late = time.monotonic() - self._events.answered < _LATE_STOP
+                if not (self._reader.is_begun or is_late):
+                    raise
+            finally:
+                self._is_reading = False
+
+    def _obey(self, text: str) -> None:
+        """Run a command, or send a message."""
+        try:
+            if is_command(text.strip()):
+                self._commands.run(text)
+            elif text.strip():
+                self._send(text)
+        except LocalspecError as error:
+            self.printer.note(str(error))
+
+    def _send(self, text: str) -> None:
+        if problem := objection(text):
+            raise InvalidValueError(problem)
+        message, _ = attach_files(as_message(text), Path.cwd())
+        self.engine_thread.send(message)
+        self.work()
+
+    def _interrupted(self, _signal: int, _frame: FrameType | None) -> None:
+        """Stop the answer that is being written; else, and the second time, leave."""
+        if self._is_reading or self._is_stopped:
+            raise KeyboardInterrupt
+        self._is_stopped = True
+        self.engine_thread.stop()
+
+
+@contextmanager
+def _ending_for_signals() -> Iterator[None]:
+    """Let a closed terminal or a `kill` end the block, so that the conversation is saved."""
+    # Windows has no SIGHUP.
+    found = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = [signal.signal(each, lambda *_: sys.exit(0)) for each in found]
+    try:
+        yield
+    finally:
+        for each, handler in zip(found, before, strict=True):
+            signal.signal(each, handler)
+
+
+def run_plain(options: LaunchOptions, archive: Archive) -> int:
+    """Run the plain chat and return its exit code.
+
+    Raises InvalidValueError for a bad runtime option, LocalspecError where stdout is closed.
+    """
+    RuntimeConfig.of(**options.runtime)
+    prioritize_engine()
+    printer, options = Printer(Output()), with_defaults(options, archive)
+    return PlainChat(EngineThread(), archive, options, MessageReader(), printer).run()

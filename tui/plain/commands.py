@@ -1,0 +1,152 @@
+"""Plain commands: what the slash commands do in a chat without a screen."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from localspec.conversation.window import last_question
+from localspec.errors import InvalidValueError
+from localspec.utils.format import ago
+from localspec_tui.export import export_session
+from localspec_tui.labels import absolute, absolute_drafters, messages_text
+from localspec_tui.notes import KEY_LETTERS
+from localspec_tui.slash_commands import (
+    COMMANDS,
+    as_message,
+    drafters_of,
+    path_of,
+    run_command,
+    wants_thinking,
+)
+
+if TYPE_CHECKING:
+    from localspec_tui.plain.chat import PlainChat
+
+# What each command does, by how it is typed.
+PLAIN_COMMANDS: Mapping[str, str] = {
+    "/help": "List these commands",
+    "/new": "Begin a new chat; this one is kept",
+    "/regenerate": "Answer your last message again",
+    "/continue": COMMANDS["/continue"],
+    "/edit TEXT": "Put another text in place of your last message, and answer that",
+    "/system TEXT": 'Set the system prompt from the next answer on; "" for none',
+    "/think on|off": COMMANDS["/think on|off"],
+    "/model NAME": "Load another model",
+    "/draft LIST": "Change the drafters (suffix, none, ...)",
+    "/drop-oldest on|off": "Drop the oldest messages where the context is full",
+    "/sessions": "List the latest conversations; chat --plain --resume ID goes on with one",
+    "/save FILE": "Save the conversation as Markdown; .json has all variants",
+    "/quit": "Quit, as Ctrl-D does",
+}
+_MOST_SESSIONS = 20
+_TEXT_LINES = (
+    'A line that ends in \\ goes on in the next one, and """ begins and ends a text of several.',
+    "@path attaches a text file, //text sends /text, and Ctrl-C stops an answer.",
+)
+
+
+class PlainCommands:
+    """Runs commands in a plain chat."""
+
+    def __init__(self, chat: "PlainChat") -> None:
+        self._chat = chat
+        self._actions: Mapping[str, Callable[[str], None]] = {
+            "/help": lambda _: self._help(),
+            "/clear": lambda _: self._chat.begin_new(),
+            "/regenerate": lambda _: self._regenerate(),
+            "/continue": lambda _: self._continue(),
+            "/edit": self._edit,
+            "/system": self._system,
+            "/think": self._think,
+            "/model": self._model,
+            "/draft": self._draft,
+            "/drop-oldest": self._drop_oldest,
+            "/sessions": lambda _: self._sessions(),
+            "/save": self._save,
+            "/quit": lambda _: self._chat.leave(),
+        }
+
+    def run(self, text: str) -> None:
+        """Run a command. Raises LocalspecError if that is not possible."""
+        run_command(text, self._actions)
+
+    def _help(self) -> None:
+        width = max(map(len, PLAIN_COMMANDS))
+        for usage, what in PLAIN_COMMANDS.items():
+            self._chat.printer.lines(f"{usage:{width}}  {what}\n")
+        for line in _TEXT_LINES:
+            self._chat.printer.lines(f"{line}\n")
+
+    def _regenerate(self) -> None:
+        self._chat.engine_thread.regenerate()
+        self._chat.work()
+
+    def _continue(self) -> None:
+        self._chat.engine_thread.continue_answer()
+        self._chat.work()
+
+    def _edit(self, text: str) -> None:
+        """Answer another text in place of the last question."""
+        session = self._chat.engine_thread.session
+        turns = session.turns if session else []
+        if not any(turn.role == "user" for turn in turns):
+            raise InvalidValueError("there is no message yet; send one first")
+        if not text:
+            raise InvalidValueError("/edit: say the new text of your last message behind it")
+        self._chat.engine_thread.edit(last_question(turns), as_message(text))
+        self._chat.work()
+
+    def _system(self, text: str) -> None:
+        """Set the system prompt. text: empty shows it."""
+        if text:
+            self._chat.system = None if text in ('""', "''") else text
+            self._chat.engine_thread.set_system(self._chat.system)
+            self._chat.work()
+        self._chat.printer.note(f"system prompt: {self._chat.system or 'none'}")
+
+    def _think(self, choice: str) -> None:
+        self._chat.engine_thread.set_thinking(wants_thinking(choice, self._chat.ready))
+        self._chat.work()
+        self._chat.printer.note(f"reasoning is {choice} from the next answer on")
+
+    def _model(self, name: str) -> None:
+        if not name:
+            raise InvalidValueError("/model: name a model behind it; localspec ls lists them")
+        self._chat.engine_thread.switch(absolute(path_of(name)))
+        self._chat.work()
+
+    def _draft(self, drafters: str) -> None:
+        if not drafters:
+            raise InvalidValueError("/draft: name drafters behind it, auto or none")
+        draft = absolute_drafters(drafters_of(drafters))
+        self._chat.engine_thread.switch(draft=draft)
+        if self._chat.work():
+            self._chat.settings = replace(self._chat.settings, draft=draft)
+
+    def _drop_oldest(self, choice: str) -> None:
+        """Choose what happens where the context is full."""
+        if choice not in ("on", "off"):
+            raise InvalidValueError("/drop-oldest: say /drop-oldest on or /drop-oldest off")
+        self._chat.settings = replace(self._chat.settings, drop_oldest=choice == "on")
+        self._chat.engine_thread.switch(when_full=self._chat.settings.when_full)
+        self._chat.work()
+        what = "drops the oldest messages" if choice == "on" else "ends the answer"
+        self._chat.printer.note(f"a full context {what} from now on")
+
+    def _sessions(self) -> None:
+        found = self._chat.archive.list(_MOST_SESSIONS)
+        for each in found:
+            when, count = ago(each.changed.timestamp()), messages_text(each.turns)
+            key = each.key[:KEY_LETTERS]
+            self._chat.printer.lines(f"{key}  {each.title} ({count}, {when})\n")
+        if not found:
+            self._chat.printer.note("no conversation is kept yet")
+
+    def _save(self, path: str) -> None:
+        key = self._chat.autosave.key
+        if key is None:
+            raise InvalidValueError("there is nothing to save yet; send a message first")
+        if not path:
+            raise InvalidValueError("/save: name a new file behind it, such as chat.md")
+        file = export_session(self._chat.archive, key, path_of(path))
+        self._chat.printer.note(f"written: {file}")

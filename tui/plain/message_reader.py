@@ -1,0 +1,107 @@
+"""Message reader: reads the user's messages from standard input, line by line."""
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import ModuleType
+
+from localspec.cli.output import write_to_stderr
+from localspec_tui.slash_commands import as_typed, is_command
+
+PROMPT, FURTHER = "> ", ". "
+_QUOTES = '"""'
+
+
+class MessageReader:
+    """Reads messages. A line is one, unless it ends in a backslash or opens a block with `\"""`.
+
+    On a terminal the lines can be edited, and Up brings back earlier ones, if Python has readline.
+
+    is_terminal: whether the messages are typed.
+    """
+
+    def __init__(self) -> None:
+        self.is_terminal = sys.stdin.isatty()
+        # `input` edits lines only so, and would write the prompt among the answers else.
+        self._edits = self.is_terminal and sys.stdout.isatty()
+        self._readline = _readline() if self._edits else None
+        self._has_lines = self._is_first = False
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            # As files on Windows are written, too; a terminal has an encoding of its own.
+            encoding = sys.stdin.encoding if self.is_terminal else "utf-8-sig"
+            sys.stdin.reconfigure(encoding=encoding, errors="replace")
+
+    def remember(self, messages: Callable[[], Iterable[str]]) -> None:
+        """Let Up bring back these messages, the last one first."""
+        if self._readline:
+            for message in messages():
+                if "\n" not in message:
+                    self._readline.add_history(message)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a part of a message was typed when the last `read` was interrupted."""
+        return self._has_lines or bool(self._readline and self._readline.get_line_buffer())
+
+    def read(self) -> str | None:
+        """The next message or command, as the chat's text box would have it; None at the end.
+
+        Raises KeyboardInterrupt.
+        """
+        self._has_lines = False
+        line = self._line(PROMPT)
+        if line is None or is_command(line):
+            return line
+        begun = line.lstrip()
+        if begun.startswith(_QUOTES):
+            return as_typed(self._block(begun.removeprefix(_QUOTES)))
+        lines = [line]
+        while lines[-1].endswith("\\"):
+            lines[-1] = lines[-1][:-1]
+            if (following := self._line(FURTHER)) is None:
+                break
+            lines.append(following)
+        return "\n".join(lines)
+
+    def _block(self, line: str) -> str:
+        """The text up to the next quotes at the end of a line. line: what follows the first."""
+        lines = [line]
+        while not lines[-1].rstrip().endswith(_QUOTES):
+            if (following := self._line(FURTHER)) is None:
+                break
+            lines.append(following)
+        else:
+            lines[-1] = lines[-1].rstrip().removesuffix(_QUOTES)
+        return "\n".join(lines).strip("\n")
+
+    def _line(self, prompt: str) -> str | None:
+        """The next line; None at the end."""
+        if self._edits:
+            try:
+                line = input(prompt)
+            except EOFError:
+                # What follows begins on a line of its own.
+                write_to_stderr("\n")
+                return None
+        else:
+            write_to_stderr(prompt)
+            line = sys.stdin.readline()
+            if not line:
+                write_to_stderr("\n")
+                return None
+        self._has_lines = True
+        # What is typed may be no text in the terminal's encoding.
+        return line.removesuffix("\n").encode("utf-8", "replace").decode()
+
+
+def _readline() -> ModuleType | None:
+    """The module that edits lines; None where there is none, or the terminal has no cursor."""
+    if os.environ.get("TERM") == "dumb":
+        return None
+    with suppress(ImportError):
+        import readline
+
+        return readline
+    return None
