@@ -1,7 +1,6 @@
 """Options: the settings of a text, read from the members that several protocols share."""
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, GenerationOptions
 from localspec.server.errors import ApiError
 from localspec.server.fields import Fields
+from localspec.server.logit_bias import logit_bias
 from localspec.server.sampler_order import settings_of_order
 
 # Characters of a grammar or schema: as many as OpenAI allows.
@@ -18,7 +18,6 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _RULES = ("coupled", "token", "block")
 _MOST_STOPS = 256
 _MOST_BREAKERS = 64
-_TOKEN_ID = re.compile(r"[0-9]{1,9}")
 # Members of other servers that would change the text, and what they are where they change nothing.
 _NOT_HERE: dict[str, tuple[Any, ...]] = {
     "mirostat": (0,),
@@ -71,10 +70,10 @@ def settings_of(body: Fields, usual: GenerationOptions, **given: Any) -> Generat
         "xtc_threshold": body.number("xtc_threshold", 0, 1),
         "seed": _seed(body),
         "stop": [each for each in body.texts("stop") if each] or None,  # "" is the end of no text
-        "logit_bias": _bias(body),
+        "logit_bias": logit_bias(body),
         "ignore_eos": body.flag("ignore_eos"),
         "min_tokens": body.whole("min_tokens", 0),
-        "grammar": body.text("grammar"),
+        "grammar": body.text("grammar") or None,  # "" is none
         "schema": schema.values if schema else None,
         **_speculation(body),
         **{name: value for name, value in given.items() if value is not None},
@@ -146,21 +145,6 @@ def _seed(body: Fields) -> int | None:
     if seed == -1:
         return None  # a random one, in llama-server's words
     return None if seed is None else seed % 2**64
-
-
-def _bias(body: Fields) -> dict[int, float] | None:
-    """OpenAI's map of token ids to biases."""
-    given = body.member("logit_bias")
-    if given is None:
-        return None
-    found = {}
-    for name in given.values:
-        value = given.number(name, -100, 100)
-        if not _TOKEN_ID.fullmatch(name) or value is None:
-            raise body.wrong("logit_bias", "a map of token ids to numbers")
-        # OpenAI's -100 bans a token.
-        found[int(name)] = float("-inf") if value == -100 else value
-    return found or None
 
 
 def _speculation(body: Fields) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def thinking_budget(body: Fields, template: str | None) -> int | None:
         budget = variables.whole(_VARIABLE, NO_BUDGET, _MOST)
     if budget is None or budget < 1:
         return budget
-    if "grammar" in body:
+    if body.text("grammar"):
         raise ApiError(
             400,
             f"the thinking budget is {budget}, and the grammar describes the whole text; leave one "

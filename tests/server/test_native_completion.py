@@ -134,6 +134,31 @@ def test_only_what_is_asked_for(strict: Served) -> None:
     assert sorted(found) == ["content", "timings/predicted_n"]
 
 
+def test_what_a_client_for_many_servers_sends(strict: Served) -> None:
+    """The names of several servers at once, and lists where others have maps."""
+    asked = {
+        "max_new_tokens": 24, "max_tokens": 24, "typical": 1, "typical_p": 1, "skew": 0, "tfs": 1,
+        "top_a": 0, "repetition_penalty": 1.1, "rep_pen": 1.1, "rep_pen_range": 0, "min_tokens": 0,
+        "add_bos_token": True, "smoothing_factor": 0, "smoothing_curve": 1, "stopping_strings": [],
+        "truncation_length": 2048, "ban_eos_token": False, "skip_special_tokens": True,
+        "mirostat_mode": 0, "mirostat": 0, "mirostat_tau": 5, "mirostat_eta": 0.1,
+        "custom_token_bans": "", "banned_strings": [], "api_type": "llamacpp", "sampler_order": [6],
+        "xtc_threshold": 0.1, "xtc_probability": 0, "nsigma": 0, "top_n_sigma": 0, "min_keep": 0,
+        "guidance_scale": 1, "negative_prompt": "", "grammar_string": "", "grammar": "",
+        "repeat_penalty": 1, "repeat_last_n": 0, "tfs_z": 1, "num_predict": 24, "num_ctx": 2048,
+        "dry_multiplier": 0, "dry_sequence_breakers": ["\n"], "dry_penalty_last_n": 0,
+        "n_probs": 0, "post_sampling_probs": False, "logit_bias": [], "cache_prompt": True,
+        "samplers": [
+            "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "tfs_z", "typical_p", "top_p",
+            "min_p", "adaptive_p", "xtc", "temperature",
+        ],
+    }  # fmt: skip
+    assert completed(strict, **asked)["content"] == completed(strict, repeat_penalty=1)["content"]
+    banned = completed(strict, return_tokens=True)["tokens"][0]
+    other = completed(strict, return_tokens=True, **{**asked, "logit_bias": [[banned, False]]})
+    assert banned not in other["tokens"]
+
+
 @pytest.mark.parametrize("temperature", [0, 0.7])
 def test_drafts_change_nothing(strict: Served, temperature: float) -> None:
     plain = completed(strict, temperature=temperature, localspec={"draft": "none"})

@@ -60,6 +60,18 @@ def refusal(read: Any, body: dict[str, Any]) -> ApiError:
         {"speculative": {"n_min": 2}},
         {"logit_bias": {"1" * 5000: 1}},
         {"logit_bias": {"\u00b2": 1}},
+        {"logit_bias": {"ab": 1}},
+        {"logit_bias": {"5": 101}},
+        {"logit_bias": {"5": float("nan")}},
+        {"logit_bias": {"5": True}},
+        {"logit_bias": {"5": None}},
+        {"logit_bias": [5, 1]},
+        {"logit_bias": [[5]]},
+        {"logit_bias": [[5, 1, 2]]},
+        {"logit_bias": [["ab", 1]]},
+        {"logit_bias": [[True, 1]]},
+        {"logit_bias": [[-5, 1]]},
+        {"logit_bias": 5},
     ],
     ids=lambda body: next(iter(body)),
 )
@@ -221,6 +233,25 @@ def test_members_of_completions_that_are_not_here(name: str) -> None:
 
     assert refusal(read, {"prompt": "x", name: 5}).param == name
     assert read(Fields({"prompt": "x", name: 0, "n_cmpl": 3})).choices == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "bias"),
+    [
+        ({"5": 1, "7": -100}, {5: 1.0, 7: float("-inf")}),
+        ([[5, 1.5], [7, False], [8, -100]], {5: 1.5, 7: float("-inf"), 8: float("-inf")}),
+        ({"5": False}, {5: float("-inf")}),
+        ([], {}),
+        ({}, {}),
+        (None, {}),
+    ],
+)
+def test_biases_in_the_forms_of_clients(given: Any, bias: dict[int, float]) -> None:
+    assert dict(settings_of(Fields({"logit_bias": given}), {}).params({}).logit_bias) == bias
+
+
+def test_an_empty_grammar_is_none() -> None:
+    assert settings_of(Fields({"grammar": ""}), {}).is_free
 
 
 def test_members_of_chats_that_change_nothing() -> None:
