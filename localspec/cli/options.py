@@ -17,7 +17,7 @@ DRAFTS = "auto|none|suffix|lookup|ngram|mtp|MODEL"
 _KV_TYPE: dict[str, Any] = {
     "default": "f16",
     "show_default": True,
-    "metavar": "f16|bf16|f32|q8_0|q4_0",
+    "metavar": "f16|bf16|f32|q8_0|q4_0|KEYS/VALUES",
 }
 
 
@@ -122,7 +122,8 @@ ubatch_option = click.option(
 kv_type_option = click.option(
     "--kv-type",
     **_KV_TYPE,
-    help="Type of the target's KV cache; q8_0 needs about half the memory of f16.",
+    help="Type of the target's KV cache; q8_0 needs about half the memory of f16. q8_0/f16: keys "
+    "and values apart.",
 )
 draft_kv_type_option = click.option(
     "--draft-kv-type",

@@ -33,13 +33,15 @@ class Setting:
 
     name: its key in config.toml. default: what it is where nobody sets it, in words. least: the
     smallest whole number; None: the value is a text. choices: the texts there are; () is any.
-    parameter: the name of the option's value in a command, where that is another one.
+    of_two: whether the value may be two of them with a slash between. parameter: the name of the
+    option's value in a command, where that is another one.
     """
 
     name: str
     default: str
     least: int | None = None
     choices: tuple[str, ...] = ()
+    of_two: bool = False
     parameter: str = ""
 
     @property
@@ -58,12 +60,17 @@ class Setting:
             fits = type(value) is int and value >= self.least
             wanted = f"a whole number of at least {self.least}"
         else:
-            fits = isinstance(value, str) and bool(value) and value in (self.choices or [value])
+            fits = isinstance(value, str) and bool(value) and self._may_be(value)
             wanted = f"one of {', '.join(self.choices)}" if self.choices else "a text in quotes"
+            wanted += ", or two of them as q8_0/f16" if self.of_two else ""
         if not fits:
             raise InvalidValueError(f"{where} is {value!r}; it must be {wanted}")
         checked: Value = value
         return _expanded(str(value)) if self.name in ("model", "draft") else checked
+
+    def _may_be(self, text: str) -> bool:
+        parts = text.split("/") if self.of_two else [text]
+        return len(parts) <= 2 and {*parts} <= {*(self.choices or parts)}
 
     def parsed(self, text: str, where: str) -> Value:
         """Return the value that a text means. Raises InvalidValueError as `checked` does."""
@@ -93,9 +100,11 @@ SETTINGS = {
         Setting("cpu_moe", "as few as fit", -1),
         Setting("draft_device", "a GPU of the target"),
         Setting("draft_gpu_layers", "all", -1),
-        Setting("kv_type", "f16", choices=_KV_TYPES),
+        Setting("kv_type", "f16", choices=_KV_TYPES, of_two=True),
         Setting("flash_attn", "auto", choices=("auto", "on", "off"), parameter="flash_attention"),
-        Setting("draft_kv_type", "f16", choices=_KV_TYPES, parameter="drafter_kv_type"),
+        Setting(
+            "draft_kv_type", "f16", choices=_KV_TYPES, of_two=True, parameter="drafter_kv_type"
+        ),
     )
 }
 

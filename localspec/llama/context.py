@@ -29,7 +29,7 @@ class Context:
     n_ctx: the most tokens of one text. texts: how many texts there is room for. branches: how many
     further branches, beside the first of each, drafts may have, those of all texts together; 0
     where only chains are scored. threads: CPU threads. flash_attention: None lets the library
-    decide. kv_type: the ggml type of keys and values. swa_full: whether layers with a sliding
+    decide. kv_type: ggml's, of keys and values or both. swa_full: whether layers with a sliding
     window keep the whole text; else their cells are used again behind the window, in an order that
     depends on which drafts were rejected, and attention adds in the order of the cells. snapshots:
     how many tokens of a pass a recurrent model can roll back without a checkpoint, if the library
@@ -62,7 +62,7 @@ class Context:
         texts: int = 1,
         branches: int = 0,
         flash_attention: bool | None = None,
-        kv_type: int = llama_cpp.GGML_TYPE_F16,
+        kv_type: int | tuple[int, int] = llama_cpp.GGML_TYPE_F16,
         swa_full: bool = False,
         snapshots: int = 0,
         ubatch: int | None = None,

@@ -9,6 +9,8 @@ from localspec.llama import lack_of_memory, library
 from localspec.llama.model import Model
 from localspec.speculation.draft import MAX_DEPTH
 
+# ggml's type of keys and values, or of both.
+KVType = int | tuple[int, int]
 # The usual number of prompt tokens per pass: few enough that a generation can be cancelled quickly.
 # It is the most rows of a decode too.
 CHUNK = 512
@@ -27,7 +29,7 @@ def context_params(
     *,
     threads: int,
     flash_attention: bool | None,
-    kv_type: int,
+    kv_type: KVType,
     swa_full: bool = False,
     snapshots: int = 0,
     texts: int = 1,
@@ -49,7 +51,8 @@ def context_params(
     params.n_rs_seq = snapshots
     params.n_threads = params.n_threads_batch = threads
     params.flash_attn_type = -1 if flash_attention is None else int(flash_attention)
-    params.type_k = params.type_v = kv_type
+    keys_and_values = kv_type if isinstance(kv_type, tuple) else (kv_type, kv_type)
+    params.type_k, params.type_v = keys_and_values
     params.no_perf = True
     return params
 

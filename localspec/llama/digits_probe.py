@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
+from localspec.llama.context_params import KVType
 from localspec.llama.model import Model
 from localspec.llama.probe_cache import OTHER, OWN, THIRD, ProbeCache
 from localspec.speculation.equal_digits import EqualDigits, Groups
@@ -46,7 +47,7 @@ def find_equal_digits(
     *,
     threads: int,
     flash_attention: bool | None,
-    kv_type: int,
+    kv_type: KVType,
     budget: float = BUDGET,
 ) -> EqualDigits | None:
     """Try out widths and company; None if the library cannot compute the trial.

@@ -15,7 +15,7 @@ from typing import Any
 import llama_cpp
 
 from localspec.llama import library
-from localspec.llama.context_params import context_params
+from localspec.llama.context_params import KVType, context_params
 from localspec.llama.model_params import model_params
 from localspec.llama.placement import Placement
 from localspec.llama.workers import label
@@ -65,7 +65,7 @@ class DryModel(Closing):
         self,
         n_ctx: int,
         *,
-        kv_type: int,
+        kv_type: KVType,
         flash_attention: bool | None,
         swa_full: bool = False,
         snapshots: int = 0,

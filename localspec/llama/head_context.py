@@ -9,7 +9,7 @@ import numpy as np
 from localspec.errors import DeviceError, LocalspecError
 from localspec.llama import moves
 from localspec.llama.context import Context
-from localspec.llama.context_params import new_context
+from localspec.llama.context_params import KVType, new_context
 from localspec.llama.hidden_states import HiddenStates
 from localspec.llama.model import Model
 from localspec.llama.sequence import KVSequence, sequence_of
@@ -76,7 +76,7 @@ class HeadContext(Context):
         chained: bool = False,
         texts: int = 1,
         flash_attention: bool | None = None,
-        kv_type: int = llama_cpp.GGML_TYPE_F16,
+        kv_type: KVType = llama_cpp.GGML_TYPE_F16,
         swa_full: bool = False,
     ) -> None:
         self._target = target

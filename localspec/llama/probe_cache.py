@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import LocalspecError
 from localspec.llama.batch import Batch
-from localspec.llama.context_params import context_params, new_context
+from localspec.llama.context_params import KVType, context_params, new_context
 from localspec.llama.model import Model
 from localspec.llama.state import Copy, pointer_to
 from localspec.utils.closing import Closing
@@ -35,7 +35,7 @@ class ProbeCache(Closing):
         *,
         threads: int,
         flash_attention: bool | None,
-        kv_type: int,
+        kv_type: KVType,
     ) -> None:
         params = context_params(
             n_cells, threads=threads, flash_attention=flash_attention, kv_type=kv_type

@@ -20,6 +20,13 @@ from localspec.llama.placement import DEFAULT, SPLIT_MODES, Placement, for_head,
 from localspec.llama.sequence import KVSequence
 from localspec.memory import estimate
 from localspec.memory.drafter_places import drafter_places
+from localspec.memory.kv_types import (
+    is_quantised,
+    kv_types,
+    names_of,
+    needs_flash_attention,
+    require_fits,
+)
 from localspec.utils.cores import performance_cores
 
 # Of ggml.
@@ -51,7 +58,7 @@ class RuntimeConfig:
         off, because its results depend on the width, `Engine` pads narrow passes, and the passes of
         several texts are computed one after the other.
     kv_type, drafter_kv_type: the type of the keys and values in the cache of the target, and of the
-        draft models; one of estimate.KV_TYPES.
+        draft models, as in `memory.kv_types`.
     ubatch: how many tokens of a prompt the target reads in one pass; None: as many as suit the
         place that it is in, and fit.
 
@@ -163,6 +170,7 @@ class RuntimeConfig:
         OutOfMemoryError before anything is allocated if it does not fit in memory.
         """
         kv_type = kv_type or self.kv_type
+        require_fits(kv_type, header, model.path.name)
         self._require_room(header, model, n_ctx, kv_type, texts=texts)
         return single_sequence(
             model,
@@ -171,7 +179,7 @@ class RuntimeConfig:
             texts=texts,
             flash_attention=self.flash,
             swa_full=self.reproducible,
-            kv_type=estimate.KV_TYPES[kv_type],
+            kv_type=kv_types(kv_type),
             snapshots=snapshots,
             branches=branches,
             ubatch=ubatch,
@@ -193,6 +201,7 @@ class RuntimeConfig:
         """
         # The last token of a text can be drafted with the rest of its block.
         n_ctx = target.n_ctx + (head.block.size if head.block else 0)
+        require_fits(kv_type, header, model.path.name)
         self._require_room(header, model, n_ctx, kv_type, texts=texts, mtp=head.kind == MTP)
         options: dict[str, Any] = {
             "target": target.context,
@@ -203,7 +212,7 @@ class RuntimeConfig:
             "threads": self.threads_of(model),
             "flash_attention": self.flash,
             "swa_full": self.reproducible,
-            "kv_type": estimate.KV_TYPES[kv_type],
+            "kv_type": kv_types(kv_type),
         }
         if head.block:
             return BlockContext(model, block=head.block, **options).new_sequence()
@@ -224,15 +233,15 @@ class RuntimeConfig:
             estimate.require_room(header, model.path.name, n_ctx, kv_type, texts=texts, mtp=mtp)
 
     def _require_possible(self, kv_type: str) -> None:
-        if kv_type not in estimate.KV_TYPES:
-            choices = ", ".join(estimate.KV_TYPES)
-            raise InvalidValueError(f"kv_type is {kv_type!r}; choose one of {choices}")
-        if kv_type in estimate.QUANTISED_KV_TYPES and self.flash is False:
-            why = (
-                "reproducible" if self.reproducible else "flash_attention=False (--flash-attn off)"
-            )
+        keys, _ = names_of(kv_type)
+        if self.reproducible and is_quantised(kv_type):
             raise InvalidValueError(
-                f"kv_type {kv_type} needs flash attention, and {why} turns it off; use f16"
+                f"kv_type {kv_type} needs flash attention, and reproducible turns it off; use f16"
+            )
+        if self.flash is False and needs_flash_attention(kv_type):
+            raise InvalidValueError(
+                f"kv_type {kv_type} needs flash attention for its values, and "
+                f"flash_attention=False (--flash-attn off) turns it off; use f16 or {keys}/f16"
             )
 
 

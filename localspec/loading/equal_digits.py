@@ -13,6 +13,7 @@ from localspec.loading.fingerprints import machine_signature
 from localspec.memory import estimate
 from localspec.memory.available import free_memory
 from localspec.memory.context_sizes import ContextSizes
+from localspec.memory.kv_types import kv_types
 from localspec.speculation.equal_digits import EqualDigits
 from localspec.utils.paths import cache_file, stat_signature
 from localspec.utils.stored_json import stored, try_to_store
@@ -36,7 +37,7 @@ def measured(model: Model, header: Header, runtime: RuntimeConfig) -> EqualDigit
         model,
         threads=runtime.threads_of(model),
         flash_attention=runtime.flash,
-        kv_type=estimate.KV_TYPES[runtime.kv_type],
+        kv_type=kv_types(runtime.kv_type),
         budget=_REPRODUCIBLE_BUDGET if runtime.reproducible else BUDGET,
     )
     if found:

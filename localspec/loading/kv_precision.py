@@ -16,7 +16,7 @@ from localspec.gguf.reader import Header
 from localspec.llama import library
 from localspec.llama.model import Model
 from localspec.loading.config import RuntimeConfig
-from localspec.memory.estimate import QUANTISED_KV_TYPES
+from localspec.memory.kv_types import is_quantised
 from localspec.sampling.distribution import Distribution
 from localspec.speculation.draft import MAX_DEPTH, Draft
 from localspec.utils.paths import cache_file, stat_signature
@@ -39,7 +39,7 @@ def choose_kv_type(
     kv_type: the requested type. The measured agreement is stored; measuring it needs two small
     contexts.
     """
-    if kv_type not in QUANTISED_KV_TYPES:
+    if not is_quantised(kv_type):
         return kv_type, None
     try:
         agreed = _known_agreement(model, runtime, header, kv_type)

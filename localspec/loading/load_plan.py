@@ -14,6 +14,7 @@ from localspec.loading.gpu_check import check_gpus
 from localspec.loading.load_check import loadable_facts
 from localspec.loading.placement_notes import target_notes
 from localspec.loading.places import MAX_TEXTS, most_texts
+from localspec.memory.kv_types import require_fits
 from localspec.memory.request import MemoryPlan
 from localspec.models import registry
 from localspec.models.locate import locate
@@ -60,6 +61,7 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     path = registry.bundled().target if config.model is None else locate(config.model)
     facts = loadable_facts(path)
     check_gpus(config.runtime)
+    require_fits(config.runtime.kv_type, facts.header, path.name)
     runtime, context_note = within_model(config.runtime, facts)
     useless = target_notes(runtime.placement, facts)
     layers, shared = facts.header.number("block_count") or 0, config.weights

@@ -12,6 +12,7 @@ from localspec.llama.dry_run import DryModel
 from localspec.llama.placement import Placement
 from localspec.memory import estimate
 from localspec.memory.available import HOST
+from localspec.memory.kv_types import kv_types
 
 
 class ContextSizes:
@@ -67,7 +68,7 @@ class ContextSizes:
         """Ask the library for the bytes by device; None where it cannot say."""
         use = self.dry_model.context_memory(
             n_ctx,
-            kv_type=estimate.KV_TYPES[kv_type],
+            kv_type=kv_types(kv_type),
             flash_attention=self._flash_attention,
             swa_full=self._swa_full,
             snapshots=self._snapshots,

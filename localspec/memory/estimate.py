@@ -10,18 +10,11 @@ from localspec.gguf import assistant
 from localspec.gguf.heads import layers_of
 from localspec.gguf.reader import Header
 from localspec.gguf.types import TENSOR_TYPES
+from localspec.memory.kv_types import kv_types
 from localspec.utils.format import format_bytes
 
 # Where nobody names a context (--ctx): the full context of many models would not fit in memory.
 DEFAULT_CONTEXT = 8192
-# The types that a cache can have, with ggml's numbers of them.
-KV_TYPES = {
-    kind.name.lower(): number
-    for number, kind in TENSOR_TYPES.items()
-    if kind.name in ("F32", "F16", "BF16", "Q8_0", "Q4_0")
-}
-# The types that need flash attention.
-QUANTISED_KV_TYPES = ("q8_0", "q4_0")
 # The library's metadata of one cell of a cache, which holds one token.
 _CELL_BYTES = 128
 # One token of the vocabulary in the library's tables, with its texts and merges.
@@ -38,7 +31,7 @@ def default_context(header: Header) -> int:
 def cache_bytes(
     header: Header, n_ctx: int, kv_type: str = "f16", *, mtp: bool = False
 ) -> int | None:
-    """Return the bytes of keys and values for `n_ctx` tokens. kv_type: one of KV_TYPES.
+    """Return the bytes of keys and values for `n_ctx` tokens. kv_type: as in `kv_types`.
 
     mtp: of the model's heads of multi-token prediction, in place of its layers.
     None where the header does not tell, and where most layers do not keep keys and values of every
@@ -53,11 +46,14 @@ def cache_bytes(
     count, width = header.number("attention.head_count"), header.number("embedding_length")
     key = header.number("attention.key_length") or (width // count if width and count else 0)
     value = header.number("attention.value_length") or key
-    _, elements, size = TENSOR_TYPES[KV_TYPES[kv_type]]
+    (_, key_block, key_size), (_, value_block, value_size) = map(
+        TENSOR_TYPES.__getitem__, kv_types(kv_type)
+    )
     per_layer = list(_cached_heads(header, count or 0))
     trunk = layers_of(header)
     all_heads = sum(per_layer[trunk:] if mtp else per_layer[:trunk])
-    return n_ctx * all_heads * (key + value) * size // elements or None
+    keys = n_ctx * all_heads * key * key_size // key_block
+    return keys + n_ctx * all_heads * value * value_size // value_block or None
 
 
 def least_cache_bytes(header: Header, n_ctx: int, kv_type: str, *, mtp: bool = False) -> int:

@@ -14,7 +14,8 @@ from localspec.llama.devices import names_of, usual_gpus
 from localspec.llama.placement import ON_PROCESSOR, Placement, for_head, is_address
 from localspec.memory.available import HOST, FreeMemory, Shortage
 from localspec.memory.drafter_places import drafter_places
-from localspec.memory.estimate import QUANTISED_KV_TYPES, cell_bytes
+from localspec.memory.estimate import cell_bytes
+from localspec.memory.kv_types import is_quantised
 from localspec.memory.model_memory import ModelMemory
 from localspec.memory.request import MemoryPlan, MemoryRequest
 
@@ -221,8 +222,8 @@ class Search:
 
     def _may_quantise(self, plan: MemoryPlan) -> bool:
         """Whether the drafter's cache may be smaller; only flash attention reads such a one."""
-        is_quantised = plan.drafter_kv_type in QUANTISED_KV_TYPES
-        return not is_quantised and self._request.flash_attention is not False
+        quantised = is_quantised(plan.drafter_kv_type)
+        return not quantised and self._request.flash_attention is not False
 
     def _with_smaller_cache(self, plan: MemoryPlan) -> MemoryPlan:
         note = (

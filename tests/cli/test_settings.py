@@ -12,7 +12,7 @@ from localspec.cli.config_edit import with_value
 from localspec.cli.main import localspec as commands
 from localspec.cli.settings import SETTINGS, CommandDefaults, Settings
 from localspec.errors import InvalidValueError
-from localspec.memory.estimate import KV_TYPES
+from localspec.memory.kv_types import KV_TYPES
 from localspec.models import registry
 
 BUNDLED = registry.bundled().target

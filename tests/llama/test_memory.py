@@ -17,6 +17,7 @@ from localspec.llama.library import captured_log
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
 from localspec.memory import estimate
+from localspec.memory.kv_types import kv_types
 from localspec.models import registry
 
 MIB = 2**20
@@ -76,13 +77,21 @@ def test_nothing_grows_with_context_times_vocabulary() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kv_type", "flash_attention"), [("f16", None), ("f16", False), ("q8_0", None)]
+    ("kv_type", "flash_attention"),
+    [
+        ("f16", None),
+        ("f16", False),
+        ("q8_0", None),
+        ("q8_0/q4_0", None),
+        ("f16/q8_0", None),
+        ("q4_0/f32", False),
+    ],
 )
 @pytest.mark.parametrize("n_ctx", [300, 4096])
 def test_a_dry_model_takes_what_a_real_one_does(
     n_ctx: int, kv_type: str, flash_attention: bool | None
 ) -> None:
-    path, number = registry.bundled().target, estimate.KV_TYPES[kv_type]
+    path, number = registry.bundled().target, kv_types(kv_type)
     with DryModel(path, ON_PROCESSOR) as dry:
         said = dry.context_memory(n_ctx, kv_type=number, flash_attention=flash_attention)
     with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
@@ -100,7 +109,7 @@ def test_a_dry_model_takes_what_a_real_one_does(
 def test_whatever_a_model_keeps_of_a_text(family: str, tmp_path: Path) -> None:
     path = write_tiny(tmp_path / f"{family}.gguf", family)
     with DryModel(path, ON_PROCESSOR) as dry:
-        said = dry.context_memory(2048, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
+        said = dry.context_memory(2048, kv_type=kv_types("f16"), flash_attention=None)
     with Model(path, ON_PROCESSOR) as model, captured_log() as lines:
         single_sequence(model, n_ctx=2048, threads=1).close()
     assert said == parse_context_memory(lines)
@@ -167,7 +176,7 @@ def test_snapshots_of_a_state_are_counted(tmp_path: Path) -> None:
 def test_a_dry_model_takes_nothing_itself() -> None:
     with DryModel(registry.bundled().target, ON_PROCESSOR) as dry:
         before = psutil.Process().memory_info().rss
-        said = dry.context_memory(2**17, kv_type=estimate.KV_TYPES["f16"], flash_attention=None)
+        said = dry.context_memory(2**17, kv_type=kv_types("f16"), flash_attention=None)
         assert said is not None
         grown = psutil.Process().memory_info().rss - before
         assert said.cache["CPU"] == 2**30 > 16 * grown
@@ -175,10 +184,7 @@ def test_a_dry_model_takes_nothing_itself() -> None:
 
 def test_a_context_that_cannot_be_made_has_no_figure() -> None:
     with DryModel(registry.bundled().target, ON_PROCESSOR) as dry:
-        assert (
-            dry.context_memory(256, kv_type=estimate.KV_TYPES["q8_0"], flash_attention=False)
-            is None
-        )
+        assert dry.context_memory(256, kv_type=kv_types("q8_0"), flash_attention=False) is None
 
 
 def test_devices_are_told_apart() -> None:

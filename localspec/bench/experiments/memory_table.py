@@ -21,7 +21,7 @@ from localspec.llama.dry_run import DryModel, parse_context_memory
 from localspec.llama.library import captured_log
 from localspec.llama.model import Model
 from localspec.llama.placement import ON_PROCESSOR
-from localspec.memory.estimate import KV_TYPES
+from localspec.memory.kv_types import KV_TYPES
 from localspec.memory.model_memory import ModelMemory
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import real_path
