@@ -13,6 +13,7 @@ from localspec.llama import library
 from localspec.loading.config import RuntimeConfig
 from localspec.memory.available import free_memory
 from localspec.models.pair_finder import pair_of
+from localspec.sampling.params import SamplingParams
 from localspec.server.child import Report
 from localspec.server.client_setup import CLIENTS, claude_code_variables, key_shown
 from localspec.server.kept_states import KeptStates
@@ -84,11 +85,13 @@ def _loaded(asked: ServeRequest, memory_faults: int) -> Service:
         kept = KeptStates(path) if asked.keep else None
         if kept:
             kept.restore(pool.slots)
+        recommended = SamplingParams.for_model(engine.slot.loaded.header.metadata)
         return Service(
             engine,
             pool,
             list(names),
-            {"depth": asked.depth},
+            # A request's order of samplers may be any as long as XTC is off.
+            {"depth": asked.depth, "xtc_probability": recommended.xtc_probability},
             thinking_budget=asked.thinking_budget,
             kept=kept,
         )

@@ -380,7 +380,7 @@ class AdaptivePolicy:
         may_grow = round_.alone and not candidate.parallel
         deepest = min(candidate.depth(limit), limit.depth if may_grow else plan.depth)
         paid, most = round_.paid(plan, option.drafting), self._available()
-        longer = passes[plan.depth + 1] - passes[1] + paid[plan.depth]
+        longer = passes[plan.depth + 1] - passes[1] + paid[plan.depth] + option.replay
         self._running = running = RunningDraft(
             option,
             rate,

@@ -40,6 +40,11 @@ class Option:
         """The tokens of the draft."""
         return self.plan.depth
 
+    @property
+    def replay(self) -> float:
+        """Seconds of evaluating tokens of the draft again."""
+        return self.drafting.seconds(self.depth, 0.0)
+
     def of_one_token(self) -> "Option":
         """The same with one token: others pay for a trial too, and one tells enough."""
         return replace(self, plan=self.plan._replace(depth=1))
@@ -146,8 +151,7 @@ class RunningDraft:
         )
 
     def _affordable(self, depth: int) -> bool:
-        seconds = self.passes[depth + 1] + self.cost_of(depth)
-        return seconds - self.passes[1] <= self._available
+        return self._seconds(depth) - self.passes[1] <= self._available
 
     def _worth_drawing(self, drafted: int) -> bool:
         """Whether another token pays, or is needed to measure the cost of a further token."""

@@ -76,10 +76,14 @@ class Splitter:
         """Whether the text so far ends inside the reasoning."""
         return self._thinking
 
-    @property
-    def within_tag(self) -> bool:
-        """Whether the reasoning ends in what may be the beginning of the closing tag."""
-        return self._thinking and bool(self._held.strip("\n"))
+    def within_tag(self, behind: str = "") -> bool:
+        """Whether the reasoning ends in what may be the beginning of the closing tag.
+
+        behind: text that follows what was pushed.
+        """
+        text, closing = self._held + behind, self._tags.closing
+        begins = (text.endswith(closing[:size]) for size in range(1, len(closing)))
+        return self._thinking and any(begins)
 
     def push(self, text: str) -> Split:
         """Split another piece; text that may be part of a tag is held back."""

@@ -5,6 +5,9 @@ from sys import maxsize
 from localspec.conversation.reasoning import Splitter
 from localspec.engine.detokenizer import Detokenizer
 
+# No tag has more tokens.
+_LONGEST_TAG = 16
+
 
 class ThinkingBudget:
     """Counts the reasoning tokens of one text, and says when their budget is used up.
@@ -29,12 +32,14 @@ class ThinkingBudget:
     def is_spent(self) -> bool:
         """Whether the reasoning goes on and has as many tokens as it may.
 
-        It ends neither within a character nor within the closing tag.
+        It ends neither within a character nor within the closing tag, for which it waits a little.
         """
         if self.tokens is None or not self._splitter or not self._splitter.thinking:
             return False
-        is_whole = not self._detokenizer.within_character and not self._splitter.within_tag
-        return is_whole and self.used >= self.tokens
+        if self.used < self.tokens or self._detokenizer.within_character:
+            return False
+        waited = self.used - self.tokens
+        return waited >= _LONGEST_TAG or not self._splitter.within_tag(self._detokenizer.held)
 
     def room(self) -> int:
         """How many tokens may be written before `is_spent` has to be asked again.

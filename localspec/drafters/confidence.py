@@ -55,4 +55,9 @@ def margin(
 
 def _lead_of_raw(logits: NDArray[np.float32], token: int) -> float:
     rest = [part.max() for part in (logits[:token], logits[token + 1 :]) if part.size]
-    return float(logits[token] - max(rest)) if rest else _MAX_MARGIN
+    lead = float(logits[token] - max(rest)) if rest else _MAX_MARGIN
+    if lead >= 0:
+        return lead
+    # Likelier tokens were left out (XTC).
+    below = logits[logits < logits[token]]
+    return float(logits[token] - below.max()) if below.size else _MAX_MARGIN

@@ -35,6 +35,8 @@ DivergenceKind = Literal["NUMERIC", "BUG"]
 _MOST_ROWS = 64
 # So many tokens that are drawn instead of the recorded one are made less likely.
 _MOST_RIVALS = 32
+# exp of more is no float64.
+_LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,7 @@ class _Judge:
 
     def _near(self, difference: float) -> "list[_Judge]":
         """Judges whose thresholds of XTC are as far off as rounding may move a probability."""
-        params, factor = self._sampler.params, math.exp(4 * difference)
+        params, factor = self._sampler.params, math.exp(min(4 * difference, _LARGEST_EXPONENT))
         return [
             _Judge(
                 replace(self._sampler, params=replace(params, xtc_threshold=min(1.0, threshold))),

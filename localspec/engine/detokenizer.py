@@ -25,6 +25,11 @@ class Detokenizer:
         """Whether the bytes so far end within a character."""
         return bool(self._decoder.getstate()[0])
 
+    @property
+    def held(self) -> str:
+        """The text that may be the start of a stop string."""
+        return self._held
+
     def push(self, piece: bytes) -> str:
         """Add a token's bytes; returns the new text, which is empty after a stop string."""
         return self._release_certain(self._decoder.decode(piece))

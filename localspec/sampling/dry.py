@@ -69,13 +69,15 @@ def _repeated(backwards: Ids, most: int) -> Ids:
     """(n - 1,) how many tokens at each later place are those of the beginning, `most` at most."""
     size = backwards.size
     lengths, alike = np.zeros(size - 1, np.int64), np.arange(1, size)
-    for length in range(min(most, _MOST_ROUNDS)):
+    for length in range(min(most, size)):
         alike = alike[: alike.searchsorted(size - length)]
         alike = alike[backwards[alike + length] == backwards[length]]
         if not alike.size:
             return lengths
         lengths[alike - 1] = length + 1
-    return lengths if most <= _MOST_ROUNDS else _repeated_far(backwards).clip(max=most)
+        if length >= _MOST_ROUNDS and alike.size * (most - length) > size:
+            return _repeated_far(backwards).clip(max=most)
+    return lengths
 
 
 def _repeated_far(backwards: Ids) -> Ids:

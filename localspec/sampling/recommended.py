@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from localspec.sampling.params import SamplingParams
+
 # The samplers that are on by default or that a GGUF may switch on, in their order here.
 _CHAIN = ["penalties", "top_k", "top_p", "min_p", "xtc", "temperature"]
 _BY_DEFAULT = {"top_k", "top_p", "min_p", "temperature"}
@@ -17,15 +19,19 @@ def left_out(metadata: Mapping[str, Any]) -> Iterator[str]:
             "there is no such sampler here, and the others are as without it"
         )
     order = metadata.get("general.sampling.sequence")
-    if isinstance(order, str) and order.strip(" ;") and not _is_ours(order):
+    if isinstance(order, str) and order.strip(" ;") and not _is_ours(order, metadata):
         yield (
             f"the model's file recommends the samplers {order:.100}, which is not used: "
             f"here they are {', '.join(_CHAIN)}; top_k 0, top_p 1 and min_p 0 are off"
         )
 
 
-def _is_ours(order: str) -> bool:
+def _is_ours(order: str, metadata: Mapping[str, Any]) -> bool:
+    """Whether the order is the one here, and names all samplers that are on here."""
+    params = SamplingParams.for_model(metadata)
+    on = {*_BY_DEFAULT, *(["xtc"] if params.has_xtc else [])}
+    on |= {"penalties"} if params.repeat_penalty != 1 else set()
     names = [name.strip().lower().replace("-", "_") for name in order.split(";")]
     known = ["temperature" if name == "temp" else name for name in names]
     places = [_CHAIN.index(name) for name in known if name in _CHAIN]
-    return places == sorted(set(places)) and {*known} >= _BY_DEFAULT
+    return places == sorted(set(places)) and {*known} >= on

@@ -40,8 +40,8 @@ def without_top_choices(logits: Row, ids: Ids, threshold: float) -> tuple[Row, I
     Of equally likely tokens the one with the highest id stays.
     """
     weights = np.exp(relative_scores(logits, logits.max(), 1.0))
-    # llama.cpp compares float32. A token that is forbidden is no choice, whatever the threshold.
-    reach = weights / weights.sum() >= np.float32(threshold)
+    # As float32, in which llama.cpp compares. A token that is forbidden is no choice.
+    reach = (weights / weights.sum()).astype(np.float32) >= np.float32(threshold)
     (likely,) = (reach & (logits > -np.inf)).nonzero()
     if likely.size < 2:
         return logits, ids

@@ -36,6 +36,8 @@ _SPELLINGS = {
     "temp": "temperature",
     "typ": "typ_p",
 }
+# Above this threshold of XTC no two tokens are likely enough, so none is left out.
+_LEAVES_ALL = 0.5
 # Settings that are off where neither the request nor a GGUF can have set them.
 _OFF_UNSET = ("typical_p", "frequency_penalty", "presence_penalty", "dry_multiplier")
 
@@ -75,6 +77,8 @@ def _names(body: Fields) -> list[str] | None:
 
 
 def _is_off(name: str, chosen: Mapping[str, Any]) -> bool:
+    if name == "xtc" and (chosen.get("xtc_threshold") or 0) > _LEAVES_ALL:
+        return True
     return all(
         chosen.get(setting) == off or (chosen.get(setting) is None and setting in _OFF_UNSET)
         for setting, off in _CHAIN[name].items()

@@ -307,6 +307,7 @@ class Service:
             )
             return self._fitting(fim_prompt(model, ahead, suffix))
 
+        await self._prepare(settings)
         return Asked(tuple(await asyncio.to_thread(tokens)), settings)
 
     async def infill(

@@ -45,7 +45,7 @@ def thinking_budget(body: Fields, template: str | None) -> int | None:
 
 def refuse_budget(body: Fields) -> None:
     """Raise ApiError for a budget of a text that is continued: that has no reasoning."""
-    if (budget := named_budget(body) or 0) > 0:
+    if (budget := max(_named(body), default=0)) > 0:
         raise ApiError(
             400,
             f"the thinking budget is {budget}; only answers to messages have one: leave it out, or "
@@ -55,8 +55,13 @@ def refuse_budget(body: Fields) -> None:
 
 def named_budget(body: Fields) -> int | None:
     """The budget that a member names, the first that is there. Raises ApiError."""
+    return next(iter(_named(body)), None)
+
+
+def _named(body: Fields) -> list[int]:
+    """All budgets that are named."""
     found = [body.whole(name, NO_BUDGET, _MOST) for name in _NAMES]
     for name, inner in _WITHIN:
         if isinstance(value := body.values.get(name), Mapping):
             found.append(Fields(value, name).whole(inner, NO_BUDGET, _MOST))
-    return next((each for each in found if each is not None), None)
+    return [each for each in found if each is not None]

@@ -1,7 +1,7 @@
 """A thinking budget that ends within a draft."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +51,11 @@ class Characters:
         return False
 
 
-def writer_of(text: str, *, budget: int, thinking: bool = True) -> Iterator[AnswerWriter]:
+def writer_of(
+    text: str, *, budget: int, thinking: bool = True, stops: Sequence[str] = ()
+) -> Iterator[AnswerWriter]:
     """The writer after each character of a text, until the budget is spent."""
-    vocabulary, detokenizer = Characters(), Detokenizer()
+    vocabulary, detokenizer = Characters(), Detokenizer(stops)
     writer = AnswerWriter(vocabulary, detokenizer, THINK, thinking=thinking, budget=budget)
     yield writer
     for character in text:
@@ -102,8 +104,17 @@ def test_a_closing_tag_that_is_begun_is_written_once(budget: int, closed: str) -
 
 def test_what_only_looks_like_a_closing_tag_ends_at_its_difference() -> None:
     *_, writer = writer_of("a</thx and more", budget=3)
-    assert writer.raw + writer.end().thought and writer.budget.is_spent()
-    assert len(writer.tokens) == len("a</thx")
+    assert writer.budget.is_spent() and writer.raw == "a</thx"
+
+
+def test_a_model_that_begins_tags_for_ever_is_ended() -> None:
+    *_, writer = writer_of("<" * 500, budget=5)
+    assert writer.budget.is_spent() and 5 < writer.budget.used < 30
+
+
+def test_what_a_stop_string_holds_back_may_be_a_tag() -> None:
+    *_, writer = writer_of("why</think>so", budget=5, stops=["</answer>"])
+    assert writer.raw.startswith("why</think>") and not writer.budget.is_spent()
 
 
 def test_a_step_commits_no_more_than_it_may() -> None:

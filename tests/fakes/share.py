@@ -2,7 +2,8 @@
 
 All of them take an hour on two cores. So `pytest` alone takes one in four variants of each test,
 and one in four of those marked `slow`; which ones depends on the number of commits, so that four
-in a row run every one. What is named on the command line runs whole: `pytest tests` is all.
+in a row run every one (without a history it is always the same one). What is named on the command
+line runs whole: `pytest tests` is all.
 """
 
 import os
@@ -53,8 +54,8 @@ def describe() -> str:
 
 
 def _commits(folder: Path) -> int:
-    """The number of commits up to the one that is checked out; 0 outside a repository."""
-    command = ["git", "-C", str(folder), "rev-list", "--count", "HEAD"]
+    """The number of commits up to the one that is checked out, without those of merged branches."""
+    command = ["git", "-C", str(folder), "rev-list", "--count", "--first-parent", "HEAD"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

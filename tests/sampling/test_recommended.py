@@ -27,6 +27,15 @@ def test_what_is_off_or_honoured_is_not_named(off: object) -> None:
     assert said() == []
 
 
+@pytest.mark.parametrize("on", [{"xtc_probability": 0.5}, {"penalty_repeat": 1.1}])
+def test_an_order_without_what_is_on_is_named(on: dict[str, float]) -> None:
+    """llama.cpp would leave that sampler out."""
+    order = "top_k;top_p;min_p;temperature"
+    assert said(sequence=order) == []
+    assert len(said(sequence=order, **on)) == 1
+    assert said(sequence=f"penalties;{order.replace('temp', 'xtc;temp')}", **on) == []
+
+
 @pytest.mark.parametrize(
     ("order", "named"),
     [

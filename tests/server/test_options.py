@@ -216,6 +216,8 @@ def test_members_of_chats_that_are_not_here(member: dict[str, Any]) -> None:
         {"thinking_budget": 5},
         {"thinking_token_budget": 5},
         {"reasoning": {"max_tokens": 5}},
+        {"thinking_budget": 0, "thinking_token_budget": 5},
+        {"thinking_budget_tokens": -1, "reasoning": {"max_tokens": 5}},
     ],
 )
 def test_a_text_that_is_continued_has_no_thinking_budget(member: dict[str, Any]) -> None:
@@ -248,6 +250,20 @@ def test_members_of_completions_that_are_not_here(name: str) -> None:
 )
 def test_biases_in_the_forms_of_clients(given: Any, bias: dict[int, float]) -> None:
     assert dict(settings_of(Fields({"logit_bias": given}), {}).params({}).logit_bias) == bias
+
+
+@pytest.mark.parametrize(
+    ("body", "usual"),
+    [
+        ({"samplers": ["xtc", "top_k"]}, {"xtc_probability": 0.0}),
+        ({"samplers": "xk"}, {"xtc_probability": 0.0}),
+        ({"samplers": ["xtc", "top_k"], "xtc_probability": 0.1, "xtc_threshold": 0.9}, {}),
+    ],
+)
+def test_xtc_may_stand_anywhere_while_it_is_off(body: dict[str, Any], usual: Any) -> None:
+    settings_of(Fields(body), usual)
+    with pytest.raises(ApiError, match="samplers"):
+        settings_of(Fields({**body, "xtc_threshold": 0.1}), {"xtc_probability": 0.2})
 
 
 def test_an_empty_grammar_is_none() -> None:
