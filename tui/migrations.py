@@ -59,14 +59,17 @@ _SEED = ("ALTER TABLE turn ADD COLUMN seed TEXT",)
 # Whether an answer's prompt ended with an opening reasoning tag: 0 or 1.
 _THINKING = ("ALTER TABLE turn ADD COLUMN thinking INTEGER",)
 
+# Whether reasoning was switched on in an answer's prompt: 0 or 1.
+_SWITCH = ("ALTER TABLE turn ADD COLUMN switch INTEGER",)
+
 _COLUMNS = {
     "session": "number, key, title, model, system, changed, last, length, settings, unsent",
     "turn": "number, session, key, before, role, content, thought, raw, spelt, tokens, "
-    "vocabulary, stop_reason, origins, seed, thinking",
+    "vocabulary, stop_reason, origins, seed, thinking, switch",
 }
 
 # The statements that make each version from the version before; version 0 is an empty file.
-STEPS: Sequence[Sequence[str]] = (_FIRST, _SETTINGS, _UNSENT, _SEED, _THINKING)
+STEPS: Sequence[Sequence[str]] = (_FIRST, _SETTINGS, _UNSENT, _SEED, _THINKING, _SWITCH)
 
 
 class UnusableError(sqlite3.Error):

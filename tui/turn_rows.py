@@ -25,6 +25,7 @@ class SavedTurn(NamedTuple):
     origins: str | None
     seed: str | None
     thinking: bool | None
+    switch: bool | None
 
 
 def unsaved(
@@ -50,40 +51,41 @@ def upsert(connection: sqlite3.Connection, session: int, turn: Turn, columns: Sa
     session: number of the session's row.
     """
     before = turn.before.key if turn.before else None
-    stop_reason, content, thought, raw, written, vocabulary, origins, seed, thinking = columns
     connection.execute(
         """
         INSERT INTO turn (
             session, key, role, before,
-            stop_reason, content, thought, raw, spelt, tokens, vocabulary, origins, seed, thinking
+            stop_reason, content, thought, raw, spelt, tokens, vocabulary, origins, seed, thinking,
+            switch
         )
         VALUES (
             :session, :key, :role,
             (SELECT number FROM turn WHERE session = :session AND key = :before),
             :stop_reason, :content, :thought, :raw, :spelt, :tokens, :vocabulary, :origins, :seed,
-            :thinking
+            :thinking, :switch
         )
         ON CONFLICT (session, key) DO UPDATE SET
             stop_reason = excluded.stop_reason, content = excluded.content,
             thought = excluded.thought, raw = excluded.raw, spelt = excluded.spelt,
             tokens = excluded.tokens, vocabulary = excluded.vocabulary, origins = excluded.origins,
-            seed = excluded.seed, thinking = excluded.thinking
+            seed = excluded.seed, thinking = excluded.thinking, switch = excluded.switch
         """,
         {
             "session": session,
             "key": turn.key,
             "role": turn.role,
             "before": before,
-            "stop_reason": stop_reason,
-            "content": without_surrogates(content),
-            "thought": without_surrogates(thought),
-            "raw": without_surrogates(raw),
-            "spelt": without_surrogates(written.text),
-            "tokens": json.dumps(written.tokens),
-            "vocabulary": vocabulary,
-            "origins": origins,
-            "seed": seed,
-            "thinking": thinking,
+            "stop_reason": columns.stop_reason,
+            "content": without_surrogates(columns.content),
+            "thought": without_surrogates(columns.thought),
+            "raw": without_surrogates(columns.raw),
+            "spelt": without_surrogates(columns.written.text),
+            "tokens": json.dumps(columns.written.tokens),
+            "vocabulary": columns.vocabulary,
+            "origins": columns.origins,
+            "seed": columns.seed,
+            "thinking": columns.thinking,
+            "switch": columns.switch,
         },
     )
 
@@ -162,7 +164,12 @@ def _columns(
         json.dumps(origins) if origins is not None else saved and saved.origins,
         None if turn.seed is None else str(turn.seed),
         turn.thinking,
+        turn.switch,
     )
+
+
+def _choice(value: object) -> bool | None:
+    return bool(value) if value in (0, 1) else None
 
 
 def _turn(row: sqlite3.Row) -> Turn:
@@ -179,7 +186,7 @@ def _turn(row: sqlite3.Row) -> Turn:
     reason = row["stop_reason"]
     turn.stop_reason = reason if reason is None else text_or(reason, INTERRUPTED)
     turn.raw = text_or(row["raw"], "")
-    turn.thinking = bool(row["thinking"]) if row["thinking"] in (0, 1) else None
+    turn.thinking, turn.switch = _choice(row["thinking"]), _choice(row["switch"])
     with suppress(*UNREADABLE):
         turn.seed = int(required_text(row["seed"])) % 2**64
     with suppress(*UNREADABLE):  # without its tokens, the text is tokenized again

@@ -27,7 +27,8 @@ class AnswerPrompt:
     tokens: the token ids of the turns that the model sees. dropped: the number of oldest turns that
     it does not see; newly_dropped: whether that number has grown since the answer before. notices:
     lines to show before the answer. thinking: whether the prompt ends with an opening reasoning
-    tag. wording: of the turns, for drafters that have a chat template of their own.
+    tag. switch: whether reasoning is switched on; None if it cannot be. wording: of the turns, for
+    drafters that have a chat template of their own.
     """
 
     tokens: Sequence[int]
@@ -35,6 +36,7 @@ class AnswerPrompt:
     newly_dropped: bool = False
     notices: Sequence[str] = ()
     thinking: bool = False
+    switch: bool | None = None
     wording: Wording | None = None
 
 
@@ -257,6 +259,7 @@ class Answer(Closing, Iterator[Event]):
             vocabulary=self._model.vocabulary_fingerprint,
             seed=self.settings.seed,
             thinking=self._prompt.thinking,
+            switch=self._prompt.switch,
             variant=self._variant,
         )
         self.turn = self._conversation.add(turn)

@@ -332,7 +332,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
             prompt, seen = without_answer(prompt, unfinished.written), seen[:-1]
         thinking = bool(self._transcript.template) and opens_thinking(prompt.text, tags)
         if unfinished:
-            require_same_thinking(unfinished, thinking)
+            require_same_thinking(unfinished, thinking, self._transcript.switch)
         self._first_seen = seen[0]
         return AnswerPrompt(
             prompt.tokens,
@@ -340,6 +340,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
             newly_dropped=window.first != before,
             notices=self._notices(),
             thinking=thinking,
+            switch=self._transcript.switch,
             wording=self._transcript.wording(self.system, seen),
         )
 
@@ -366,8 +367,7 @@ class Session(Closing, AsyncQuestions, SavedStates):
     @property
     def _dropped(self) -> int:
         """The number of oldest turns of the branch that the model does not see."""
-        turns = self.turns
-        return turns.index(self._first_seen) if self._first_seen in turns else 0
+        return self.turns.index(self._first_seen) if self._first_seen in self.turns else 0
 
     def _prompt_from(self, turns: Sequence[Turn], first: int) -> TokenizedText:
         """The turns from number `first` on, rendered and tokenized."""

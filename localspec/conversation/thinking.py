@@ -1,7 +1,9 @@
 """Thinking: switch a model's reasoning on or off by the variables that its chat template reads."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 from localspec.errors import InvalidValueError
 from localspec.llama.chat_template import render
@@ -17,16 +19,28 @@ def thinking_variables(on: bool) -> dict[str, bool]:
     return dict.fromkeys(_SWITCHES, on)
 
 
-@lru_cache(maxsize=16)
 def has_thinking_switch(template: str) -> bool:
     """Whether a template writes another prompt where reasoning is switched off."""
+    return thinking_switch(template, thinking_variables(True)) is not None
+
+
+def thinking_switch(template: str | None, options: Mapping[str, Any]) -> bool | None:
+    """Whether reasoning is switched on: by the options, else by the template's default.
+
+    None where the template has no switch.
+    """
+    given = {name: options[name] for name in _SWITCHES if isinstance(options.get(name), bool)}
+    return None if template is None else _switch(template, tuple(given.items()))
+
+
+@lru_cache(maxsize=16)
+def _switch(template: str, given: tuple[tuple[str, bool], ...]) -> bool | None:
+    choices = dict(given), thinking_variables(True), thinking_variables(False)
     try:
-        on, off = (
-            render(
-                template, _QUESTION, bos="", eos="", now=_NOON, options=thinking_variables(choice)
-            )
-            for choice in (True, False)
+        now, on, off = (
+            render(template, _QUESTION, bos="", eos="", now=_NOON, options=choice)
+            for choice in choices
         )
     except InvalidValueError:
-        return False
-    return on != off
+        return None
+    return now == on if on != off and now in (on, off) else None

@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from localspec.conversation.thinking import thinking_switch
 from localspec.conversation.turns import EMPTY, TokenizedText, Turn
 from localspec.engine.prompt import Wording, special_texts, template_tokens, text_tokens
 from localspec.errors import InvalidValueError
@@ -49,6 +50,11 @@ class Transcript:
         self._began = began
         self._answered_prompts: dict[tuple[str, str, str, int], tuple[TokenizedText, ...]] = {}
         self._reads_reasoning = template is not None and mentions(template, _REASONING_KEY)
+
+    @property
+    def switch(self) -> bool | None:
+        """Whether reasoning is switched on; None if it cannot be switched."""
+        return thinking_switch(self.template, self.options)
 
     def prompt(self, system: str | None, turns: Sequence[Turn]) -> TokenizedText:
         """The prompt for the next answer; if the last turn is an answer, the prompt continues it.

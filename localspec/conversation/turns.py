@@ -28,7 +28,8 @@ class Turn:
     token that ended the answer and without those of a stop string. vocabulary: the fingerprint of
     the vocabulary of these tokens. stop_reason: why an answer ended; None while it is generated.
     seed: that the answer was written with; None if that is not known. thinking: whether the prompt
-    of the answer ended with an opening reasoning tag; None if that is not known.
+    of the answer ended with an opening reasoning tag; None if that is not known. switch: whether
+    reasoning was switched on in that prompt; None if it cannot be switched, or is not known.
     key: a unique id, for storage. variant: the number, from 0, of an answer among the answers to
     one question. before: the turn that this turn follows. after: the turns that follow this one.
     """
@@ -42,6 +43,7 @@ class Turn:
     stop_reason: str | None = None
     seed: int | None = None
     thinking: bool | None = None
+    switch: bool | None = None
     key: str = field(default_factory=lambda: uuid4().hex)
     variant: int = 0
     before: "Turn | None" = field(default=None, repr=False)

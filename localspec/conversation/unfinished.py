@@ -39,14 +39,18 @@ def require_unfinished(turn: Turn, vocabulary: str) -> None:
         )
 
 
-def require_same_thinking(turn: Turn, thinking: bool) -> None:
-    """Raises InvalidValueError if the prompt now opens reasoning, and did not then, or vice versa.
+def require_same_thinking(turn: Turn, thinking: bool, switch: bool | None) -> None:
+    """Raises InvalidValueError if reasoning was switched on, and is off now, or vice versa.
 
-    The text so far would be split in another way: reasoning would become the answer, or the answer
-    reasoning.
+    The answer would stand behind another prompt, and where that one opens reasoning, the text so
+    far would be split in another way: reasoning would become the answer, or the answer reasoning.
+
+    thinking, switch: of the prompt now, as those of a `Turn`.
     """
-    if turn.thinking not in (None, thinking):
-        then, now = ("on", "off") if turn.thinking else ("off", "on")
+    is_switched = None not in (turn.switch, switch) and turn.switch != switch
+    if is_switched or turn.thinking not in (None, thinking):
+        was_on = turn.switch if is_switched else turn.thinking
+        then, now = ("on", "off") if was_on else ("off", "on")
         raise InvalidValueError(
             f"the last answer was begun with reasoning {then}, and it is {now} now; switch it "
             f"{then} again (/think {then} in the chat) or regenerate the answer"

@@ -62,10 +62,8 @@ def growing_tree(archive: Archive, key: str, size: int) -> tuple[Conversation, d
         turn = Turn("user", text)
         if number % 2:
             seed = draw.getrandbits(64)
-            thinking = draw.choice([None, False, True])
-            turn = Turn(
-                "assistant", text, text[:5], text[5:], written, "some", "eos", seed, thinking
-            )
+            turn = Turn("assistant", text, text[:5], text[5:], written, "some", "eos", seed)
+            turn.thinking, turn.switch = draw.choices([None, False, True], k=2)
             origins[turn.key] = [(text[:7], "suffix"), (text[7:], "plain")]
         conversation.add(turn)
         if draw.random() < 0.8:

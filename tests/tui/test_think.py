@@ -7,7 +7,7 @@ import pytest
 from fakes.pilot import running_chat
 from fakes.scripted import TEMPLATE, Script
 
-from localspec.conversation.thinking import thinking_variables
+from localspec.conversation.thinking import thinking_switch, thinking_variables
 
 SWITCHED = TEMPLATE + (
     "{% if add_generation_prompt and enable_thinking is defined and not enable_thinking %}"
@@ -52,6 +52,59 @@ def test_what_cannot_be_switched_is_one_line(tmp_path: Path) -> None:
             assert "/think 5: say /think on or /think off" in chat.text
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("then", ["on", "off"])
+def test_an_answer_goes_on_only_behind_the_prompt_that_it_was_begun_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """As of Qwen3, whose prompt closes the reasoning or says nothing of it."""
+    monkeypatch.setattr("fakes.scripted._BYTES_PER_TOKEN", 3)
+    now, said = "off" if then == "on" else "on", "word " * 400
+    line = f"was begun with reasoning {then}, and it is {now} now"
+
+    async def stopped() -> None:
+        async with running_chat(Script([said], template=SWITCHED, rate=100), tmp_path) as chat:
+            if then == "off":
+                await chat.send("/think off")
+            await chat.send("a")
+            await chat.until(lambda: chat.app.engine_thread.stats)
+            await chat.until(lambda: chat.app.engine_thread.stats.generated_tokens > 5)
+            await chat.press("escape")
+            await chat.wait_idle()
+            await chat.send(f"/think {now}")
+            await chat.send("/continue")
+            await chat.wait_idle()
+            assert any(line in note for note in chat.notes)
+
+    async def in_a_later_chat() -> None:
+        script = Script(["and so on."], template=SWITCHED)
+        switched = {"template_options": thinking_variables(on=now == "on")}
+        async with running_chat(script, tmp_path, latest=True, session_options=switched) as chat:
+            turn = chat.app.engine_thread.session.turns[-1]
+            before = turn.content
+            await chat.send("/continue")
+            await chat.wait_idle()
+            assert any(line in note for note in chat.notes) and turn.content == before
+            await chat.send(f"/think {then}")
+            await chat.send("/continue")
+            await chat.wait_idle()
+            assert before and turn.content == f"{before}and so on."
+
+    asyncio.run(stopped())
+    asyncio.run(in_a_later_chat())
+
+
+def test_whether_reasoning_is_on_is_known_of_each_template() -> None:
+    for template, default in ((SWITCHED, True), (OPENED, True), (TEMPLATE, None)):
+        assert thinking_switch(template, {}) is default
+        for on in (True, False):
+            found = thinking_switch(template, thinking_variables(on))
+            assert found is (None if default is None else on)
+    asked = SWITCHED.replace("enable_thinking is defined and not enable_thinking", "not thinking")
+    assert thinking_switch(asked, {"effort": 3}) is False
+    assert thinking_switch(asked, {"thinking": True}) is True
+    assert thinking_switch(None, {}) is None
 
 
 def test_an_answer_goes_on_only_with_the_reasoning_that_it_was_begun_with(
