@@ -15,8 +15,9 @@ from localspec.sampling.params import SamplingParams
 _LARGEST_LOG = 88.7228391
 _LEAST_GROWTH = 1.000001
 _UNLIMITED = 2**31
-# Few texts have repetitions longer than this; up to here, all places are compared at once.
-_MOST_ROUNDS = 64
+# What a comparison of all places takes beside them, and what the Z algorithm takes per token, both
+# as many times as long as the comparison of one place.
+_ROUND, _FAR = 300, 30
 
 
 def dry_penalties(params: SamplingParams, recent: Sequence[int]) -> dict[int, float]:
@@ -67,15 +68,17 @@ def _follows(tail: Sequence[int], backwards: Sequence[int], place: int) -> bool:
 
 def _repeated(backwards: Ids, most: int) -> Ids:
     """(n - 1,) how many tokens at each later place are those of the beginning, `most` at most."""
-    size = backwards.size
+    size, spent = backwards.size, 0
     lengths, alike = np.zeros(size - 1, np.int64), np.arange(1, size)
     for length in range(min(most, size)):
         alike = alike[: alike.searchsorted(size - length)]
         alike = alike[backwards[alike + length] == backwards[length]]
         if not alike.size:
-            return lengths
+            break
         lengths[alike - 1] = length + 1
-        if length >= _MOST_ROUNDS and alike.size * (most - length) > size:
+        # Most texts end here early; the other way takes as long for all of them.
+        spent += _ROUND + alike.size
+        if spent > _FAR * size:
             return _repeated_far(backwards).clip(max=most)
     return lengths
 

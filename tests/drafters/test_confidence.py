@@ -25,6 +25,13 @@ def test_greedy_is_the_lead_of_the_logits() -> None:
     assert drawn(SamplingParams(temperature=0), one, Noise(1)) > 50
 
 
+def test_greedy_where_likelier_tokens_were_left_out_it_is_the_lead_over_those_that_stay() -> None:
+    params = SamplingParams(temperature=0, xtc_probability=1, xtc_threshold=0.1)
+    logits = np.array([10.0, 9.5, 9.0, -9.0], dtype=np.float32)
+    assert drawn(params, logits, Noise(1)) == 18
+    assert drawn(params, np.array([1.0, 1.0], dtype=np.float32), Noise(1)) >= 0
+
+
 @pytest.mark.parametrize("n_vocab", [4, 50, 5000])
 @pytest.mark.parametrize("top_k", [0, 8])
 def test_with_noise_it_is_the_lead_of_the_perturbed_scores(n_vocab: int, top_k: int) -> None:

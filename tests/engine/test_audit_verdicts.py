@@ -83,3 +83,10 @@ def test_a_wrong_filter_is_a_bug(
         verdicts.append(judge.divergence(scored, 0.005).verdict)
     assert len(verdicts) > 50
     assert verdicts.count("BUG") > 0.9 * len(verdicts)
+
+
+def test_logits_that_are_far_apart_are_judged_too() -> None:
+    """As a broken build gives them."""
+    sampler = Sampler(SamplingParams(xtc_probability=1, xtc_threshold=0.05), Noise(0))
+    judges = _Judge(sampler, same_text=True)._near(1e4)
+    assert [judge._sampler.params.xtc_threshold for judge in judges][-1] == 1.0
