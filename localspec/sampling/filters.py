@@ -140,8 +140,7 @@ def distribution(
         return Distribution(logit, token)
     left = _truncated(row, params, only_sampled=only_sampled and not greedy and not xtc)
     if xtc:
-        candidates = np.arange(len(left)) if left.ids is None else left.ids
-        chosen = without_top_choices(left.logits, candidates, params.xtc_threshold)
+        chosen = without_top_choices(left.logits, left.ids, params.xtc_threshold)
         left = Distribution(*chosen, params.temperature)
     if not greedy:
         return left

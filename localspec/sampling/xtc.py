@@ -16,6 +16,8 @@ Drafters ask the same sampler, with the prefix of each drafted token: they leave
 likeliest tokens where the target does.
 """
 
+import math
+
 import numpy as np
 
 from localspec.sampling.block_maxima import Ids, Row
@@ -25,6 +27,8 @@ from localspec.sampling.params import SamplingParams
 
 # Part of the key, so that no other number derived from a seed is the same: "xtc" in ASCII.
 _STREAM = 0x787463 << 40
+# A logit is a float32.
+_ROUNDING = 1e-2
 
 
 def applies(params: SamplingParams, seed: int, position: int) -> bool:
@@ -34,19 +38,27 @@ def applies(params: SamplingParams, seed: int, position: int) -> bool:
     return derive_seed(seed, _STREAM, position) < params.xtc_probability * 2**64
 
 
-def without_top_choices(logits: Row, ids: Ids, threshold: float) -> tuple[Row, Ids]:
+def without_top_choices(logits: Row, ids: Ids | None, threshold: float) -> tuple[Row, Ids | None]:
     """What is left where XTC applies, in the same order. logits, ids: (n,), n >= 1.
 
-    Of equally likely tokens the one with the highest id stays.
+    ids: None: the entries are those of the whole vocabulary, and so are those returned, in which
+    what is left out is -inf. Of equally likely tokens the one with the highest id stays.
     """
-    weights = np.exp(relative_scores(logits, logits.max(), 1.0))
-    # As float32, in which llama.cpp compares. A token that is forbidden is no choice.
-    reach = (weights / weights.sum()).astype(np.float32) >= np.float32(threshold)
-    (likely,) = (reach & (logits > -np.inf)).nonzero()
+    top = logits.max()
+    total = np.exp(relative_scores(logits, top, 1.0)).sum()
+    # No other has the probability: the total is 1 at least. A token that is forbidden is no choice.
+    nearest = top - np.inf if threshold <= 0 else top + math.log(threshold) - _ROUNDING
+    (near,) = ((logits >= nearest) & (logits > -np.inf)).nonzero()
+    weights = np.exp(relative_scores(logits[near], top, 1.0))
+    # As float32, in which llama.cpp compares.
+    likely = near[(weights / total).astype(np.float32) >= np.float32(threshold)]
     if likely.size < 2:
         return logits, ids
-    least = likely[np.lexsort((ids[likely], -logits[likely]))[-1]]
-    kept = np.ones(logits.size, bool)
-    kept[likely] = False
-    kept[least] = True
-    return logits[kept], ids[kept]
+    names = likely if ids is None else ids[likely]
+    least = np.lexsort((names, -logits[likely]))[-1]
+    left_out = np.delete(likely, least)
+    if ids is not None:
+        return np.delete(logits, left_out), np.delete(ids, left_out)
+    left = logits.copy()
+    left[left_out] = -np.inf
+    return left, None
