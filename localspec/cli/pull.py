@@ -1,5 +1,6 @@
 """`localspec pull`: fetch a target and its drafter from the Hub, into its own cache."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,9 +10,18 @@ import click
 from localspec.cli.fetch import fetch, quieten_hub
 from localspec.cli.interrupt import INTERRUPTED
 from localspec.cli.output import Output
-from localspec.cli.pull_members import AUTO, Member, Members, about, chosen_members, heads_note
+from localspec.cli.pull_members import (
+    AUTO,
+    Member,
+    Members,
+    about,
+    chosen_members,
+    heads_note,
+    record_choice,
+)
 from localspec.cli.pull_others import pull_others
 from localspec.gguf.files import files_of
+from localspec.hub.address import without_login
 from localspec.hub.cache_layout import free_space, has_changed
 from localspec.hub.store import hub_cache
 from localspec.models.kinds import KINDS
@@ -64,6 +74,7 @@ def pull(*, name: str | None, wanted: str, source: str | None, dry_run: bool, as
 def _pull(output: Output, name: str, wanted: str, *, dry_run: bool, as_json: bool) -> int:
     """Fetch a model and its drafter from the Hub; return the exit code."""
     quieten_hub()
+    name = name if os.path.isfile(name) else without_login(name)
     chosen = chosen_members(name, wanted)
     members = chosen.found
     missing = sum(member.missing for member in members)
@@ -78,6 +89,7 @@ def _pull(output: Output, name: str, wanted: str, *, dry_run: bool, as_json: boo
         except KeyboardInterrupt:
             output.note("what was fetched is kept; run the same command again to continue")
             return INTERRUPTED
+        record_choice(name, members[0])
         if elsewhere := heads_note(members):
             output.note(elsewhere)
     if as_json:
@@ -92,6 +104,9 @@ def _pull(output: Output, name: str, wanted: str, *, dry_run: bool, as_json: boo
 def _first_notes(name: str, chosen: Members, missing: int) -> Iterator[str]:
     """Yield what was chosen, how much of it is here, and what has changed. missing: in bytes."""
     yield from chosen.notes
+    for each in chosen.found:
+        if each.gone:
+            yield f"{each.name} is taken as it is here: {each.gone}"
     yield from map(about, chosen.found) if missing else [f"{name} is here already{chosen.remark}"]
     for remote in (member.remote for member in chosen.found if member.missing):
         if remote and has_changed(remote):

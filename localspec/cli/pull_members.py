@@ -8,9 +8,10 @@ from pathlib import Path, PurePosixPath
 from localspec.cli.output import join_facts
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
 from localspec.gguf.facts import facts_of
-from localspec.gguf.files import bytes_of, files_of
+from localspec.gguf.files import NotListedError, bytes_of, files_of
 from localspec.hub import store
 from localspec.hub.download import bytes_on_disk
+from localspec.hub.error_messages import NotShownError
 from localspec.hub.listing import (
     BadFileError,
     RemoteModel,
@@ -27,6 +28,7 @@ from localspec.models.kinds import DRAFT_MODEL, KINDS, is_kind
 from localspec.models.own_drafters import (
     OwnDrafter,
     drafters_elsewhere,
+    is_no_target,
     listed_drafters,
     own_drafters,
     sidecar_drafters,
@@ -37,7 +39,7 @@ from localspec.utils.format import format_bytes
 
 AUTO, NONE = "auto", "none"
 _OFFLINE = "; the Hub could not be asked for anything newer"
-_GONE = "; the Hub has it no longer"
+_GONE, _HIDDEN = "; the Hub has it no longer", "; the Hub does not show it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Member:
 
     name: what to call it. remote: what the Hub says of it; None if it is on this disk and the Hub
     was not asked. paths: its files on this disk; empty until they are fetched. kind: of a drafter,
-    where it is known.
+    where it is known. gone: why the Hub has it no longer, of a drafter that is on this disk.
     """
 
     role: str
@@ -54,6 +56,7 @@ class Member:
     remote: RemoteModel | None
     paths: tuple[Path, ...] = ()
     kind: str | None = None
+    gone: str | None = None
 
     @property
     def missing(self) -> int:
@@ -84,12 +87,15 @@ def chosen_members(name: str, wanted: str) -> Members:
         return _on_hub(name, target, wanted)
     except BadFileError:
         raise
-    except (HubError, ModelNotFoundError) as error:
+    except HubError:
         if (here := _all_on_disk(name, target, wanted)) is None:
             raise
-        if isinstance(error, HubError):
-            return Members(here, remark=_OFFLINE)
-        return Members(here, [str(error)], _GONE)
+        return Members(here, remark=_OFFLINE)
+    except (NotListedError, NotShownError) as error:
+        if (here := _all_on_disk(name, target, wanted)) is None:
+            raise
+        remark = _GONE if isinstance(error, NotListedError) else _HIDDEN
+        return Members(here, [str(error)], remark)
 
 
 def about(member: Member) -> str:
@@ -106,6 +112,13 @@ def about(member: Member) -> str:
         state = "here already"
     facts = [model.names.first + more, model.names.quant or "", format_bytes(model.size)]
     return f"{role}: {join_facts([*facts, model.repository.id, state])}"
+
+
+def record_choice(name: str, target: Member) -> None:
+    """Let a name without a quantisation mean from now on what was fetched under it."""
+    wanted, model = _reference(name), target.remote
+    if isinstance(wanted, Repository) and wanted.quant is None and model:
+        store.record_choice(wanted.id, model.names.first)
 
 
 def heads_note(members: Sequence[Member]) -> str | None:
@@ -130,6 +143,8 @@ def _on_hub(name: str, target: Reference, wanted: str) -> Members:
         known = _known(name, target, listing, model)
     if wanted == NONE:
         return Members([own])
+    if wanted == AUTO and is_no_target(_path_in_repository(own)):
+        return Members([own], [f"no drafter: {name} is no model that others draft for"])
     if wanted == AUTO:
         return _with_best(name, target, own, known, listing)
     if wanted in KINDS:
@@ -139,6 +154,10 @@ def _on_hub(name: str, target: Reference, wanted: str) -> Members:
         notes = [chosen.objection] if chosen.objection else []
         return Members([own, _member(chosen, listing)], notes)
     return Members([own, _named(wanted, listing)], _of_other_pair(name, target))
+
+
+def _path_in_repository(member: Member) -> str:
+    return member.remote.names.first if member.remote else member.paths[0].as_posix()
 
 
 def _here_or_on_hub(role: str, name: str, model: RemoteModel, kind: str | None = None) -> Member:
@@ -229,11 +248,23 @@ def _member(chosen: OwnDrafter, listing: RemoteRepository | None) -> Member:
     if not isinstance(reference, Repository):
         path = chosen.file or reference
         return Member("drafter", name, None, _on_disk(path) if path else (), chosen.kind)
-    if listing and reference.id.lower() == listing.id.lower():
-        remote = listing.model(reference.quant)
-    else:
-        remote = look_up(reference)
-    return _here_or_on_hub("drafter", name, remote, chosen.kind)
+    return _drafter(reference, name, listing, chosen.kind)
+
+
+def _drafter(
+    reference: Repository, name: str, listing: RemoteRepository | None, kind: str | None = None
+) -> Member:
+    """Return a drafter of the Hub, or of this disk where the Hub has it no longer."""
+    try:
+        if listing and reference.id.lower() == listing.id.lower():
+            remote = listing.model(reference.quant)
+        else:
+            remote = look_up(reference)
+    except (NotListedError, NotShownError) as error:
+        if not (paths := _on_disk(reference)):
+            raise
+        return Member("drafter", name, None, paths, kind, str(error))
+    return _here_or_on_hub("drafter", name, remote, kind)
 
 
 def _named(wanted: str, listing: RemoteRepository | None) -> Member:
@@ -244,7 +275,7 @@ def _named(wanted: str, listing: RemoteRepository | None) -> Member:
         return Member("drafter", f"{listing.id}:{wanted}", listing.model(wanted))
     reference = _reference(wanted, [AUTO, NONE, *KINDS])
     if isinstance(reference, Repository):
-        return Member("drafter", wanted, look_up(reference))
+        return _drafter(reference, wanted, listing)
     return Member("drafter", wanted, None, _on_disk(reference))
 
 
@@ -253,7 +284,7 @@ def _all_on_disk(name: str, target: Reference, wanted: str) -> list[Member] | No
     if not (paths := _on_disk(target)):
         return None
     own = Member("target", name, None, paths)
-    if wanted == NONE:
+    if wanted == NONE or (wanted == AUTO and is_no_target(paths[0].as_posix())):
         return [own]
     if wanted not in (AUTO, *KINDS):
         file = _on_disk(_reference(wanted, [AUTO, NONE, *KINDS]))
@@ -276,7 +307,7 @@ def _reference(name: str, others: Sequence[str] = ()) -> Reference:
 def _on_disk(reference: Reference) -> tuple[Path, ...]:
     """Return the files of a model that is complete on this disk (several if split), else none."""
     if isinstance(reference, Repository):
-        first = store.find(reference)
+        first = locate.find_meant(reference)
         return files_of(first) if first else ()
     if not os.path.isfile(reference):
         raise ModelNotFoundError(f"there is no model file {reference}; check the path")

@@ -10,6 +10,7 @@ import click
 
 from localspec.cli.output import Output
 from localspec.errors import InvalidValueError, ModelNotFoundError
+from localspec.gguf.files import labels_meant
 from localspec.hub import store
 from localspec.hub.partial_files import PartialFile, partial_files
 from localspec.hub.reference import Repository
@@ -17,7 +18,7 @@ from localspec.hub.removal import RemovalPlan, plan_removal, remove
 from localspec.imports import links
 from localspec.models import registry
 from localspec.models.bundled_files import bundled_files
-from localspec.models.locate import find_file, reference_of
+from localspec.models.locate import beginning_so, find_exactly, reference_of
 from localspec.models.trained_drafters import remove_trained, trained_named
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import real_path
@@ -92,8 +93,9 @@ def _by_repository(names: Sequence[str]) -> Mapping[str, _Selection]:
                 selected = found.setdefault(store.spelled(reference.id), _Selection())
                 selected.parts += parts
                 continue
-            file = find_file(reference)
+            file = find_exactly(reference)
             if file is None:
+                _refuse_beginning(reference)
                 raise ModelNotFoundError(
                     f"{reference} is not on this machine, so there is nothing to delete; localspec "
                     "ls lists what is here"
@@ -111,6 +113,17 @@ def _require_one(wanted: Repository) -> None:
         names = " ".join(each.name for each in found)
         raise ModelNotFoundError(
             f"several models of {wanted} are here; name those to delete: {names}"
+        )
+
+
+def _refuse_beginning(wanted: Repository) -> None:
+    """Refuse the beginning of a quantisation: what is deleted is named in full."""
+    begun = ((each.model or "").partition(":")[2] for each in partial_files(wanted.id))
+    labels = dict.fromkeys([*beginning_so(wanted), *labels_meant(wanted.quant or "", begun)])
+    if names := " ".join(str(Repository(wanted.id, label)) for label in labels):
+        raise ModelNotFoundError(
+            f"{wanted} is not on this machine, and only whole names are deleted; what begins so: "
+            f"{names}"
         )
 
 

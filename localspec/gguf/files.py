@@ -22,12 +22,20 @@ _QUANT = re.compile(
     re.IGNORECASE,
 )
 _OTHER_SPELLING = {"FP16": "F16", "FP32": "F32"}
+# Labels that llama.cpp itself gives; one of them means no other quantisation that begins so. The
+# second word is the one that its tool means by the first.
+_WHOLE = re.compile(r"Q\d_[01]|Q\d_K(_[SML])?|IQ\d_[A-Z]+|TQ\d_\d|MXFP4_MOE|NVFP4|B?F16|F32")
+_SHORT = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
 # Rows for certain processors, which llama.cpp reads no longer.
 _REPACKED = re.compile(r"Q4_0_\d_\d")
-# Folders of image and audio encoders, and of importance matrices.
-_NO_MODELS = frozenset({"mmproj", "imatrix"})
+# Folders of image and audio encoders, and of importance matrices or what was quantised with one.
+_ENCODERS, _IMATRIX = "mmproj", "imatrix"
 # Drafters that lie beside their target begin with their kind, or are in a folder named after it.
 SIDECAR_KINDS = ("mtp", "eagle3", "dflash", "dspark")
+
+
+class NotListedError(ModelNotFoundError):
+    """A repository does not have the model that is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +109,17 @@ def _grouped(files: Iterable[str]) -> list[ModelFiles]:
     return sorted([*map(_single, single), *whole], key=lambda model: model.first)
 
 
-def choose_model(files: Iterable[str], quant: str | None, where: str) -> ModelFiles:
+def choose_model(
+    files: Iterable[str], quant: str | None, where: str, *, exact: bool = False
+) -> ModelFiles:
     """Choose the one model that a user means.
 
     files: the paths of all files of a repository. quant: in any case, a quantisation, or how some
     begin (Q4, of which the first of PREFERRED is taken); or the name of a file or a folder. None is
     the first of PREFERRED that is there, else the first model by name. where: the repository, for
-    messages. A sidecar is chosen by the name of its file, and where there is nothing else. Raises
-    ModelNotFoundError where no model fits, or more than one.
+    messages. exact: the beginning of a quantisation does not count. A sidecar is chosen by the name
+    of its file, and where there is nothing else. Raises NotListedError where no model fits, and
+    ModelNotFoundError where more than one does.
     """
     paths = list(files)
     found, sidecars = group_files(paths), group_sidecars(paths)
@@ -116,18 +127,36 @@ def choose_model(files: Iterable[str], quant: str | None, where: str) -> ModelFi
         return _only(named, where)
     found = found or sidecars
     if not found:
-        raise ModelNotFoundError(f"{where} holds no GGUF model; name a repository of GGUF files")
-    for label in _labels_meant(quant, found):
+        raise NotListedError(f"{where} holds no GGUF model; name a repository of GGUF files")
+    known = [] if exact else [model.quant for model in found]
+    for label in [*PREFERRED, None] if quant is None else [quant, *labels_meant(quant, known)]:
         if fitting := _fitting(found, label):
             return _only(fitting, where)
     if quant is None:
         return found[0]
     if beside := [model for model in found if model.first.startswith(f"{quant}/")]:
         return _only(beside, where)
-    known = ", ".join(_labels(found))
+    listed = ", ".join(_labels(found))
     if quant in paths:
-        raise ModelNotFoundError(f"{quant} of {where} is no language model; it has {known}")
-    raise ModelNotFoundError(f"{where} has no {quant}; it has {known}")
+        raise NotListedError(f"{quant} of {where} is no language model; it has {listed}")
+    raise NotListedError(f"{where} has no {quant}; it has {listed}")
+
+
+def labels_meant(quant: str, known: Iterable[str | None]) -> list[str]:
+    """Return the quantisations that begin so, the best first.
+
+    For a whole label it is what that is short for. known: the quantisations that there are. The
+    UD- of Unsloth's own mixtures may be left out.
+    """
+    wanted, labels = _spelled(quant), {label for label in known if label}
+    if _is_file(quant):
+        return []
+    if _WHOLE.fullmatch(wanted):
+        like = labels & {_SHORT.get(wanted, wanted)}
+    else:
+        like = {each for each in labels if _begins(each, wanted) and not _REPACKED.fullmatch(each)}
+    order = {label: place for place, label in enumerate(PREFERRED)}
+    return sorted(like - {wanted}, key=lambda label: (order.get(label, len(order)), label))
 
 
 def preference(model: ModelFiles) -> tuple[bool, int]:
@@ -174,9 +203,11 @@ def bytes_of(files: Iterable[Path]) -> int:
 
 def _is_model(file: str) -> bool:
     *folders, name = file.lower().split("/")
-    if not name.endswith(".gguf") or "mmproj" in name or not _NO_MODELS.isdisjoint(folders):
+    if not name.endswith(".gguf") or _ENCODERS in name or _ENCODERS in folders:
         return False
-    return "imatrix" not in name or not _is_imatrix(name.removesuffix(".gguf"))
+    if _IMATRIX in name:
+        return not _is_imatrix(name.removesuffix(".gguf"))
+    return _IMATRIX not in folders or ModelFiles((name,)).quant is not None
 
 
 def _is_imatrix(stem: str) -> bool:
@@ -185,7 +216,7 @@ def _is_imatrix(stem: str) -> bool:
     What is hardly quantised needs none, so its name there is that of the model that was measured.
     """
     quant = ModelFiles((stem,)).quant
-    ends = stem.startswith("imatrix") or stem.endswith("imatrix")
+    ends = stem.startswith(_IMATRIX) or stem.endswith(_IMATRIX)
     return ends or quant in (None, "Q8_0", "BF16", "F16", "F32")
 
 
@@ -203,22 +234,6 @@ def _fitting(found: Sequence[ModelFiles], label: str | None) -> list[ModelFiles]
         names = ((model, path) for model in found for path in model.paths)
         return [model for model, path in names if label in (path, path.rpartition("/")[2])]
     return [model for model in found if model.quant == (_spelled(label) if label else None)]
-
-
-def _labels_meant(quant: str | None, found: Sequence[ModelFiles]) -> list[str | None]:
-    """Return what a user may mean, the likeliest first: what is written, then what begins so.
-
-    The UD- of Unsloth's own mixtures may be left out.
-    """
-    if quant is None:
-        return [*PREFERRED, None]
-    if _is_file(quant):
-        return [quant]
-    wanted = _spelled(quant)
-    known = {model.quant for model in found if model.quant}
-    like = [label for label in known if _begins(label, wanted) and not _REPACKED.fullmatch(label)]
-    order = {label: place for place, label in enumerate(PREFERRED)}
-    return [wanted, *sorted(like, key=lambda label: (order.get(label, len(order)), label))]
 
 
 def _begins(label: str, wanted: str) -> bool:

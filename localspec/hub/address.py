@@ -14,6 +14,8 @@ from huggingface_hub import constants
 from localspec.errors import ModelNotFoundError
 
 _SCHEME = re.compile(r"(https?|hf)://", re.IGNORECASE)
+# User name and password, before the host.
+_LOGIN = re.compile(r"^(\s*(?:\w+://)?)[^/?#]*@")
 _HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 # Pages of a repository that name a revision and a file or folder of it, and pages about all of it.
 _FILE_PAGES = ("blob", "resolve", "raw", "tree", "blame", "edit")
@@ -43,30 +45,66 @@ def parse_address(text: str) -> HubAddress | None:
     """
     if (path := _path_on_hub(text)) is None:
         return None
+    shown = without_login(text)
     path, _, query = path.partition("#")[0].partition("?")
-    path, _, quant = path.partition(":")
+    path, _, label = path.partition(":")
     parts = [unquote(part) for part in path.split("/") if part]
     if len(parts) < 2 or parts[0] in _NO_USERS:
         raise no_model(text)
-    name, _, revision = parts[1].partition("@")
+    name, _, tag = parts[1].partition("@")
     id = f"{parts[0]}/{name.removesuffix('.git')}"
+    revision = file = ""
     match parts[2:]:
         case [page, of, *folders] if page in _FILE_PAGES:
-            revision, quant = of, "/".join(folders)
-        case [*folders, file] if file.lower().endswith(".gguf"):
-            quant = "/".join([*folders, file])
+            revision, file = of, "/".join(folders)
+        case [*folders, last] if last.lower().endswith(".gguf"):
+            file = "/".join([*folders, last])
         case []:
-            quant = unquote(quant) or parse_qs(query).get("show_file_info", [""])[0]
+            pass
         case [page, *_] if page in _OTHER_PAGES:
-            quant = ""
+            pass
         case _:
             raise no_model(text)
-    if revision not in ("", _MAIN):
+    label = "" if label.lower() == _LATEST else unquote(label)
+    quant = _one_of(file, label, parse_qs(query).get("show_file_info", [""])[0], shown)
+    if other := next((each for each in (tag, revision) if each not in ("", _MAIN)), None):
         raise ModelNotFoundError(
-            f"{text} is of the revision {revision}, and only {_MAIN} is fetched; name "
+            f"{shown} is of the revision {other}, and only {_MAIN} is fetched; name "
             f"{id}:{quant or 'QUANT'}, or fetch the file yourself and pass its path"
         )
-    return HubAddress(id, quant if quant and quant.lower() != _LATEST else None)
+    return HubAddress(id, quant or None)
+
+
+def without_login(text: str) -> str:
+    """Return an address without the user name and the password that may stand before its host."""
+    return _LOGIN.sub(r"\1", text)
+
+
+def endpoint_host() -> str:
+    """Return the host of the Hub in use (HF_ENDPOINT) with its port, without a login."""
+    return _netloc(constants.ENDPOINT) or without_login(constants.ENDPOINT)
+
+
+def _netloc(text: str) -> str:
+    """Return host and port of an address; nothing where it is none."""
+    try:
+        return urlsplit(text).netloc.rpartition("@")[2]
+    except ValueError:
+        return ""
+
+
+def _one_of(path: str, label: str, info: str, shown: str) -> str:
+    """Return the file or the quantisation that an address names, in whichever of its parts.
+
+    path: a file or folder. info: of the panel that the Hub's list of files opens. Raises
+    ModelNotFoundError where they are not of one model.
+    """
+    if info.startswith(f"{path}/"):
+        path = ""  # the folder that lists it
+    named = dict.fromkeys(filter(None, (info, path, label)))
+    if len(named) > 1:
+        raise ModelNotFoundError(f"{shown} names {' and '.join(named)}; leave one of them out")
+    return next(iter(named), "")
 
 
 def _path_on_hub(text: str) -> str | None:
@@ -75,26 +113,48 @@ def _path_on_hub(text: str) -> str | None:
     Raises ModelNotFoundError for another host.
     """
     scheme = _SCHEME.match(text)
-    rest = text[scheme.end() :] if scheme else text
-    if scheme and scheme[1].lower() == "hf":
+    kind, rest = (scheme[1].lower(), text[scheme.end() :]) if scheme else ("", text)
+    if kind == "hf":
         return rest
-    endpoint = urlsplit(constants.ENDPOINT)
-    own = endpoint.netloc.rpartition("@")[2] + endpoint.path if endpoint.netloc else _HOSTS[0]
-    for host in (*_HOSTS, own.lower()):
-        if rest.lower().startswith(f"{host}/"):
-            return rest[len(host) + 1 :]
+    host, _, path = rest.partition("/")
+    site = _site(f"{kind}://{host}".removeprefix(":"))
+    if site and site in [(each, None) for each in _HOSTS]:
+        return path
+    endpoint = _site(constants.ENDPOINT)
+    prefix = f"{_path(constants.ENDPOINT)}/".lstrip("/")
+    if endpoint and site == endpoint and path.lower().startswith(prefix.lower()):
+        return path[len(prefix) :]
     if scheme is None:
         return None
-    host = urlsplit(text).netloc.rpartition("@")[2]
+    if site is None:
+        raise no_model(text)
+    named = _netloc(text)
     raise ModelNotFoundError(
-        f"{host} is not the Hub in use ({own}); set HF_ENDPOINT={scheme[0].lower()}{host} if it is "
-        "a mirror of the Hub, or fetch the file yourself and pass its path"
+        f"{named} is not the Hub in use ({endpoint_host()}); set HF_ENDPOINT={kind}://{named} if "
+        "it is a mirror of the Hub, or fetch the file yourself and pass its path"
     )
+
+
+def _site(address: str) -> tuple[str, int | None] | None:
+    """Return the host of an address and its port, which is None where it is the usual one."""
+    try:
+        url = urlsplit(address)
+        usual = 80 if url.scheme == "http" else 443
+        return (url.hostname, None if url.port == usual else url.port) if url.hostname else None
+    except ValueError:
+        return None
+
+
+def _path(address: str) -> str:
+    try:
+        return urlsplit(address).path.strip("/")
+    except ValueError:
+        return ""
 
 
 def no_model(text: str) -> ModelNotFoundError:
     """Return the error for an address of the Hub that is not that of a model."""
     return ModelNotFoundError(
-        f"{text} is the address of no model; paste that of a repository, "
+        f"{without_login(text)} is the address of no model; paste that of a repository, "
         f"{_HOSTS[0]}/user/repo, or of a GGUF file in one"
     )

@@ -1,7 +1,6 @@
 """Errors of the Hub and the network as one-line messages with the way out."""
 
 from typing import Any
-from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from huggingface_hub import constants
@@ -18,9 +17,15 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import httpx
 
 from localspec.errors import HubError, LocalspecError, ModelNotFoundError
-from localspec.hub.retry import server_delay
+from localspec.hub.address import endpoint_host, without_login
+from localspec.hub.retry import UnreachableError, server_delay
 
 __all__ = ["SILENT", "endpoint_name", "explain", "httpx", "require_usable_proxies", "unreachable"]
+
+
+class NotShownError(ModelNotFoundError):
+    """The Hub has no such repository, or does not show it to whoever asks."""
+
 
 SILENT = "it does not answer"
 
@@ -30,7 +35,7 @@ _LOG_IN = "log in with hf auth login or set HF_TOKEN"
 
 def endpoint_name() -> str:
     """Return the host of the Hub that is in use (HF_ENDPOINT), without credentials."""
-    return urlsplit(constants.ENDPOINT).netloc.rpartition("@")[2] or constants.ENDPOINT
+    return endpoint_host()
 
 
 def explain(error: Exception, repository: str) -> LocalspecError:
@@ -60,9 +65,9 @@ def explain(error: Exception, repository: str) -> LocalspecError:
     )
 
 
-def unreachable(host: str, why: object) -> HubError:
+def unreachable(host: str, why: object) -> UnreachableError:
     """Return the error for a host to which there is no connection."""
-    return HubError(
+    return UnreachableError(
         f"cannot reach {host} ({why}); check the connection and HF_ENDPOINT, which may name a "
         "mirror, or HTTPS_PROXY; HF_HUB_OFFLINE=1 uses only what is on this machine"
     )
@@ -95,7 +100,7 @@ def _explain_status(error: HfHubHTTPError, repository: str) -> LocalspecError:
     if isinstance(error, RemoteEntryNotFoundError | RevisionNotFoundError):
         return ModelNotFoundError(f"{repository} has changed meanwhile; pull it again")
     if isinstance(error, RepositoryNotFoundError) or status in (401, 404):
-        return ModelNotFoundError(
+        return NotShownError(
             f"{endpoint_name()} has no model {repository}, or it is private; check the name, or "
             f"{_LOG_IN}"
         )
@@ -103,7 +108,7 @@ def _explain_status(error: HfHubHTTPError, repository: str) -> LocalspecError:
 
 
 def _explain_gated(error: HfHubHTTPError, repository: str) -> HubError:
-    page = f"{constants.ENDPOINT}/{repository}"
+    page = f"{without_login(constants.ENDPOINT)}/{repository}"
     if "authorization" in error.response.request.headers:
         return HubError(
             f"{repository} is gated, and the token in use has no access to it yet; accept its "

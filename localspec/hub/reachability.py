@@ -5,6 +5,7 @@ sends a request of its own before the first one: minutes, where the packets to t
 """
 
 import errno
+import os
 import selectors
 import socket
 from collections.abc import Sequence
@@ -45,7 +46,8 @@ def require_answer(server: str | None = None) -> None:
         raise unreachable(url.netloc.rpartition("@")[2], error) from error
     asked = constants.HF_HUB_ETAG_TIMEOUT
     # The time that a user has set is kept.
-    seconds = _PATIENCE if asked == constants.DEFAULT_ETAG_TIMEOUT else float(asked)
+    own = "HF_HUB_ETAG_TIMEOUT" in os.environ or asked != constants.DEFAULT_ETAG_TIMEOUT
+    seconds = float(asked) if own else _PATIENCE
     if _all_silent([(family, address) for family, _, _, _, address in found], seconds):
         raise unreachable(url.netloc.rpartition("@")[2], SILENT)
 

@@ -1,9 +1,12 @@
 """Retry: which errors of a server are temporary, and how long to wait before the next attempt."""
 
+import re
 from time import monotonic
 
 from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils import httpx, parse_ratelimit_headers
+
+from localspec.errors import HubError
 
 # Attempts after the first one, without progress between them.
 MAX_RETRIES = 5
@@ -16,7 +19,13 @@ _LONGEST_SERVER_DELAY = 60.0
 # 416: the partial file is longer than the file on the server; the next attempt begins anew.
 _TEMPORARY = (408, 416, 429, 500, 502, 503, 504)
 # The network may be gone, or the server, or a proxy between them.
-_AWAY = httpx.TimeoutException | httpx.NetworkError | httpx.RemoteProtocolError | httpx.ProxyError
+_NO_ANSWER = httpx.TimeoutException | httpx.NetworkError | httpx.RemoteProtocolError
+# The answer of a proxy that wants a login, or allows no connection to this server.
+_REFUSED = re.compile(r"4\d\d\b")
+
+
+class UnreachableError(HubError):
+    """There is no connection to a server."""
 
 
 class WrongAnswer(httpx.RemoteProtocolError):
@@ -48,7 +57,7 @@ def retry_delay(error: Exception, failures: int, silence: float | None = None) -
     silence: seconds since new bytes came; None where none have come, or where the server sends what
     is here already.
     """
-    away = isinstance(error, _AWAY) and not isinstance(error, WrongAnswer)
+    away = _is_away(error) and not isinstance(error, WrongAnswer)
     patient = away and silence is not None
     over = (silence or 0.0) > _PATIENCE if patient else failures > MAX_RETRIES
     if over or not _is_temporary(error):
@@ -74,4 +83,10 @@ def server_delay(error: Exception) -> float | None:
 def _is_temporary(error: Exception) -> bool:
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code in _TEMPORARY
-    return isinstance(error, _AWAY)
+    return _is_away(error)
+
+
+def _is_away(error: Exception) -> bool:
+    if isinstance(error, httpx.ProxyError):
+        return not _REFUSED.match(str(error))
+    return isinstance(error, _NO_ANSWER | UnreachableError)

@@ -16,6 +16,7 @@ from huggingface_hub import constants
 from localspec.errors import ModelNotFoundError
 from localspec.gguf.files import (
     ModelFiles,
+    NotListedError,
     bytes_of,
     choose_model,
     files_of,
@@ -24,6 +25,8 @@ from localspec.gguf.files import (
     preference,
 )
 from localspec.hub.reference import Repository
+from localspec.utils.paths import cache_file
+from localspec.utils.stored_json import stored, try_to_store
 
 _PREFIX = "models--"
 
@@ -59,26 +62,49 @@ def hub_cache() -> Path:
 def find(wanted: Repository) -> Path | None:
     """Return the (first) file of a downloaded model; None where it is not complete on this disk.
 
-    Without a quantisation it is the best of all revisions, so that a name goes on meaning the same
-    model where another one was fetched later, from a newer revision. Raises ModelNotFoundError
-    where several downloaded models have this name.
+    The beginning of a quantisation does not count: `locate` tells what it means. Without a
+    quantisation it is what `record_choice` says, else the best of all revisions, so that a name
+    goes on meaning the same model where another one was fetched later, from a newer revision.
+    Raises ModelNotFoundError where several downloaded models have this name.
     """
+    if wanted.quant is None and (chosen_before := _recorded_choice(wanted.id)):
+        return chosen_before
     found: list[tuple[tuple[bool, int], Path]] = []
     for snapshot in chain.from_iterable(map(snapshots, _spellings(wanted.id))):
         files = _model_paths(snapshot)
-        quants = [model.quant for model in group_files(files) or group_sidecars(files)]
-        if not quants:
-            continue  # nothing in it is complete
         try:
-            chosen = choose_model(files, wanted.quant, wanted.id)
-        except ModelNotFoundError:
-            if not found and (wanted.quant is None or wanted.quant.upper() in quants):
-                raise
+            chosen = choose_model(files, wanted.quant, wanted.id, exact=True)
+        except NotListedError:
             continue
+        except ModelNotFoundError:
+            if found:
+                continue
+            raise
         if wanted.quant:
             return snapshot / chosen.first
         found.append((preference(chosen), snapshot / chosen.first))
     return min(found, key=lambda each: each[0])[1] if found else None
+
+
+def record_choice(repository: str, file: str) -> None:
+    """Record what a repository's name without a quantisation means from now on.
+
+    file: the first one of the model, by its path in the repository.
+    """
+    try_to_store(_choice_file(repository), file)
+
+
+def _recorded_choice(repository: str) -> Path | None:
+    """Return the (first) file of the recorded model; None where it is not complete on this disk."""
+    file = stored(_choice_file(repository), str)
+    for snapshot in chain.from_iterable(map(snapshots, _spellings(repository))):
+        if any(names.first == file for names in group_files(_model_paths(snapshot))):
+            return snapshot / str(file)
+    return None
+
+
+def _choice_file(repository: str) -> Path:
+    return cache_file("choices", [repository.lower()])
 
 
 def models() -> list[StoredModel]:
@@ -115,6 +141,12 @@ def models_of(repository: str) -> list[StoredModel]:
             found.setdefault(names.first, _stored(name, snapshot, names))
         taken.update(quants)
     return [found[first] for first in sorted(found)]
+
+
+def quants_of(repository: str) -> set[str | None]:
+    """Return the quantisations of a repository that are complete on this disk."""
+    found = map(_model_paths, chain.from_iterable(map(snapshots, _spellings(repository))))
+    return {each.quant for paths in found for each in group_files(paths) or group_sidecars(paths)}
 
 
 def repository_of(path: Path) -> str | None:

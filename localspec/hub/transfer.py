@@ -23,7 +23,7 @@ from localspec.hub.error_messages import explain, httpx
 from localspec.hub.listing import token_headers
 from localspec.hub.partial_files import record_download
 from localspec.hub.reachability import require_answer
-from localspec.hub.retry import Arrivals, WrongAnswer, retry_delay
+from localspec.hub.retry import Arrivals, UnreachableError, WrongAnswer, retry_delay
 
 # Waiting is for the lock of another process, or for the next attempt.
 TransferState = Literal["waiting", "fetching", "checking", "done"]
@@ -100,12 +100,14 @@ class Transfer:
             before, self._sent = self._furthest, False
             try:
                 self._receive_some()
-            except (httpx.HTTPError, OfflineModeIsEnabled) as error:
+            except (httpx.HTTPError, OfflineModeIsEnabled, UnreachableError) as error:
                 new = self._furthest > before
                 failures = 1 if new else failures + 1
                 silence = None if self._sent and not new else self._arrivals.silence
                 seconds = retry_delay(error, failures, silence)
                 if seconds is None:
+                    if isinstance(error, UnreachableError):
+                        raise
                     raise explain(error, self._repository) from error
                 self._wait(seconds)
 

@@ -120,12 +120,21 @@ def find(name: str) -> Path | None:
 
 
 def find_repository(wanted: Repository) -> Path | None:
-    """Return the (first) file of an imported model that is from a repository of the Hub."""
-    for each in _collections():
-        if (each.repository or "").lower() == wanted.id.lower():
-            with suppress(ModelNotFoundError):
-                return each.files[choose_model(each.files, wanted.quant, wanted.id).first]
+    """Return the (first) file of an imported model that is from a repository of the Hub.
+
+    The beginning of a quantisation does not count.
+    """
+    for each in _of_repository(wanted.id):
+        with suppress(ModelNotFoundError):
+            chosen = choose_model(each.files, wanted.quant, wanted.id, exact=True)
+            return each.files[chosen.first]
     return None
+
+
+def quants_of(repository: str) -> set[str | None]:
+    """Return the quantisations of a repository of the Hub that are imported."""
+    found = _of_repository(repository)
+    return {names.quant for each in found for names in each.models().values()}
 
 
 def repository_of(path: Path) -> str | None:
@@ -190,6 +199,13 @@ def _collections(*, with_lost: bool = False) -> Iterator[Collection]:
             if os.path.isfile(path) or (with_lost and path.is_symlink()):
                 found.setdefault(folders, {})[name] = path
         yield from (Collection(tool, folders, files) for folders, files in found.items())
+
+
+def _of_repository(repository: str) -> Iterator[Collection]:
+    """Yield the imports that are from a repository of the Hub."""
+    for each in _collections():
+        if (each.repository or "").lower() == repository.lower():
+            yield each
 
 
 def _place(path: Path) -> tuple[str, tuple[str, ...]] | None:

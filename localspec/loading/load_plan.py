@@ -17,7 +17,7 @@ from localspec.loading.places import MAX_TEXTS, most_texts
 from localspec.memory.kv_types import require_fits
 from localspec.memory.request import MemoryPlan
 from localspec.models import registry
-from localspec.models.locate import locate
+from localspec.models.locate import beginning_note, locate
 from localspec.utils.format import counted
 
 _REPRODUCIBLE = (
@@ -76,7 +76,8 @@ def planned_load(config: EngineConfig, reserve: int = 0) -> PlannedLoad:
     plan = replace(plan, texts=min(plan.texts, most))
     fewer = f"a cache has room for {counted(plan.texts, 'text')}, not {texts}: {why}"
     rotated = long_rope.note(facts.header, plan.context, runtime.context_size(facts.header))
-    notes = [context_note, *useless, rotated, fewer if plan.texts < texts else None]
+    meant = beginning_note(config.model, path) if config.model else None
+    notes = [meant, context_note, *useless, rotated, fewer if plan.texts < texts else None]
     return PlannedLoad(facts, runtime, found, plan, [note for note in notes if note])
 
 

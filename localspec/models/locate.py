@@ -6,7 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import ModelNotFoundError
+from localspec.gguf.files import ModelFiles, labels_meant
 from localspec.hub import store
+from localspec.hub.address import without_login
 from localspec.hub.reference import Reference, Repository, named_repository
 from localspec.imports import links
 from localspec.models import registry
@@ -28,7 +30,7 @@ def locate(name: str | Path, others: Iterable[str] = ()) -> Path:
         return path
     if os.path.exists(name) and name not in registry.pairs():
         return path
-    return require_file(reference_of(name, others), name)
+    return require_file(reference_of(name, others), without_login(name))
 
 
 def reference_of(name: str, others: Iterable[str] = ()) -> Reference:
@@ -62,7 +64,7 @@ def find_file(reference: Reference | None) -> Path | None:
     if isinstance(reference, Path):
         return reference if os.path.isfile(reference) else None
     with suppress(ModelNotFoundError):
-        return _found(reference) if reference else None
+        return find_meant(reference) if reference else None
     return None
 
 
@@ -73,7 +75,7 @@ def require_file(reference: Reference, name: str | None = None) -> Path:
     """
     if isinstance(reference, Path):
         return reference
-    path = _found(reference)
+    path = find_meant(reference)
     if path is None:
         raise ModelNotFoundError(
             f"{reference} is not on this machine; localspec pull {name or reference} fetches it"
@@ -81,6 +83,36 @@ def require_file(reference: Reference, name: str | None = None) -> Path:
     return path
 
 
-def _found(wanted: Repository) -> Path | None:
-    """Return the file of a repository's model: as it was fetched, else as it was imported."""
+def find_exactly(wanted: Repository) -> Path | None:
+    """Return the file of a repository's model: as it was fetched, else as it was imported.
+
+    The beginning of a quantisation is none. Raises ModelNotFoundError where it is not unique.
+    """
     return store.find(wanted) or links.find_repository(wanted)
+
+
+def beginning_so(wanted: Repository) -> list[str]:
+    """Return the quantisations on this machine that begin as the wanted one, the best first."""
+    known = store.quants_of(wanted.id) | links.quants_of(wanted.id)
+    return labels_meant(wanted.quant, known) if wanted.quant else []
+
+
+def find_meant(wanted: Repository) -> Path | None:
+    """Return the file of a repository's model, else of the best one whose name begins so.
+
+    Raises ModelNotFoundError where it is not unique.
+    """
+    if path := find_exactly(wanted):
+        return path
+    meant = (Repository(wanted.id, label) for label in beginning_so(wanted))
+    return next(filter(None, map(find_exactly, meant)), None)
+
+
+def beginning_note(name: str | Path, path: Path) -> str | None:
+    """Say which file was taken where a name has only the beginning of a quantisation."""
+    reference = None if os.path.exists(name) else reference_of(str(name))
+    if not isinstance(reference, Repository) or reference.quant is None:
+        return None
+    if not labels_meant(reference.quant, [ModelFiles((path.as_posix(),)).quant]):
+        return None
+    return f"{name} is {path.name} here, the best quantisation that begins so"

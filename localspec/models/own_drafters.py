@@ -1,6 +1,7 @@
 """Own drafters: those that a target has by models.toml, in its file, and beside it."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,11 @@ from localspec.models.registry import Pair
 from localspec.models.trained_drafters import trained_drafters
 
 _GEMMA = "gemma-4-"
+# What the name of a file says that is no model for texts by itself. Whole models may be called MTP.
+_NO_TARGET = re.compile(
+    r"(?:^|[-._ ])(?:eagle-?3|dflash2?|dspark|pard|embed(?:ding)?|rerank(?:er)?)(?=[-._ ]|$)",
+    re.IGNORECASE,
+)
 
 
 class KnownTarget(Protocol):
@@ -150,6 +156,12 @@ def drafters_elsewhere(target: Reference, names: Sequence[str]) -> list[OwnDraft
         for each in listed_drafters(pair)
         if each.reference and each.kind in kinds
     ]
+
+
+def is_no_target(file: str) -> bool:
+    """Whether nothing drafts for a file: a drafter, or a model that writes no text, by its path."""
+    name = file.rpartition("/")[2].removesuffix(".gguf")
+    return sidecar_kind(file) is not None or _NO_TARGET.search(name) is not None
 
 
 def sidecar_drafters(files: Iterable[str], target: ModelFiles, repository: str) -> list[OwnDrafter]:

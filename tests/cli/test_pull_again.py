@@ -109,7 +109,52 @@ def test_what_the_hub_has_no_longer_is_still_here(shell: Shell, hub: Hub, how: s
     else:
         del hub.repos[SNAKE]
     found, said = pull(shell)
-    assert found == old and "is here already; the Hub has it no longer" in said
+    remark = "the Hub has it no longer" if how == "file" else "the Hub does not show it"
+    assert found == old and f"is here already; {remark}" in said
     why = "has no Q8_0; it has Q4_0" if how == "file" else f"has no model {SNAKE}, or it is private"
     assert why in said
     assert shell("pull", f"{SNAKE}:Q3_K_M").code == 3
+
+
+def test_several_models_of_one_label_are_no_lost_model(shell: Shell, hub: Hub) -> None:
+    pull(shell)
+    hub.repos[SNAKE].push({FILE: TARGET, "python-Q8_0.gguf": DRAFTER})
+    done = shell("pull", f"{SNAKE}:Q8_0")
+    assert done.code == 3 and f"several models of that kind (python-Q8_0.gguf, {FILE})" in done.err
+
+
+def test_a_drafter_that_is_gone_is_not_its_target(shell: Shell, hub: Hub) -> None:
+    hub.repos["zoo/worm-GGUF"] = Repo({"worm-Q8_0.gguf": DRAFTER})
+    both = ("pull", f"{SNAKE}:Q8_0", "--drafter", "zoo/worm-GGUF")
+    before = shell(*both)
+    del hub.repos["zoo/worm-GGUF"]
+    after = shell(*both)
+    assert (after.code, after.out) == (0, before.out) and before.out.count("\n") == 2
+    assert "zoo/worm-GGUF is taken as it is here: " in after.err
+    assert after.err.endswith(f"{SNAKE}:Q8_0 is here already\n")
+
+
+def test_without_the_hub_several_models_that_begin_so_are_named(shell: Shell, hub: Hub) -> None:
+    hub.repos["zoo/two-GGUF"] = Repo({"small-Q4_0.gguf": TARGET, "large-Q4_0.gguf": DRAFTER})
+    for name in ("small", "large"):
+        shell.pull(f"zoo/two-GGUF:{name}-Q4_0.gguf", "--drafter", "none")
+    for command in (["pull"], ["generate", "a", "-m"]):
+        done = shell(*command, "zoo/two-GGUF:Q4", HF_HUB_OFFLINE="1")
+        assert done.code == 3 and "(large-Q4_0.gguf, small-Q4_0.gguf)" in done.err
+
+
+def test_the_bare_name_loads_what_was_pulled_under_it(shell: Shell, hub: Hub) -> None:
+    def bare_pull() -> str:
+        return shell.pull(SNAKE, "--drafter", "none").out.strip()
+
+    hub.repos[SNAKE] = Repo({"snake-Q4_K_M.gguf": TARGET})
+    old = bare_pull()
+    assert loaded(shell) == old
+    hub.repos[SNAKE].push({"snake-UD-Q4_K_XL.gguf": DRAFTER, "mtp-snake-Q4_K_M.gguf": DRAFTER})
+    shell.pull(SNAKE, "--dry-run")
+    assert loaded(shell) == old
+    new = bare_pull()
+    assert new.endswith("snake-UD-Q4_K_XL.gguf") and loaded(shell) == new
+    assert bare_pull() == shell.pull(SNAKE, HF_HUB_OFFLINE="1").out.splitlines()[0] == new
+    assert shell("rm", "--yes", f"{SNAKE}:UD-Q4_K_XL").code == 0
+    assert loaded(shell) == old

@@ -98,6 +98,7 @@ def hub(models: dict[str, Path]) -> Iterator[Hub]:
             "eagle3-owl-Q8_0.gguf": eagle3,
         },
         "both": {"owl-Q8_0.gguf": target, "dflash-owl.gguf": dflash, "eagle3-owl.gguf": eagle3},
+        "Qwen3-8B-DFlash": {"Qwen3-8B-DFlash.Q8_0.gguf": dflash},
         "heads": {"dflash-owl.gguf": dflash, "eagle3-owl.gguf": eagle3},
         "listed": {"owl-Q8_0.gguf": target, "dspark-owl.gguf": dflash},
     }
@@ -151,6 +152,23 @@ def test_the_drafter_beside_a_target_comes_with_it_and_drafts(
     assert len(listings) == 1, "one listing tells all"
     assert drafter_of(shell, name)[0] == fetched[-1]
     assert names(shell.pull(name, HF_HUB_OFFLINE="1")) == fetched
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("zoo/Qwen3-8B-DFlash-GGUF:Qwen3-8B-DFlash.Q8_0.gguf", "Qwen3-8B-DFlash.Q8_0.gguf"),
+        ("zoo/both-GGUF:eagle3-owl.gguf", "eagle3-owl.gguf"),
+        ("zoo/MTP-GGUF:mtp-owl-Q8_0.gguf", "mtp-owl-Q8_0.gguf"),
+        ("zoo/heads-GGUF:dflash-owl.gguf", "dflash-owl.gguf"),
+    ],
+)
+def test_a_drafter_comes_alone(shell: Shell, name: str, file: str) -> None:
+    done = shell.pull(name)
+    assert names(done) == [file]
+    assert f"no drafter: {name} is no model that others draft for\n" in done.err
+    assert "left out" not in done.err
+    assert names(shell.pull(name, HF_HUB_OFFLINE="1")) == [file]
 
 
 def test_a_file_of_a_fork_is_fetched_and_refused_by_name(shell: Shell) -> None:

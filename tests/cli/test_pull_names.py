@@ -54,6 +54,14 @@ def test_a_pasted_address_is_fetched_and_found_again(shell: Shell) -> None:
     assert shell.hub.sent == TARGET.stat().st_size + DRAFTER.stat().st_size
 
 
+def test_what_a_beginning_has_loaded_is_told(shell: Shell) -> None:
+    shell.pull(f"{SNAKE}:Q8")
+    for asked, told in ((f"{SNAKE}:q8", 1), (f"{SNAKE}:Q8_0", 0), ("snake:Q8", 1), ("snake", 0)):
+        done = shell("generate", "-m", asked, "-n", "4", "def f(", HF_HUB_OFFLINE="1")
+        line = f"{asked} is snake-7m-Q8_0.gguf here, the best quantisation that begins so"
+        assert done.code == 0 and done.err.count(line) == told, done.err
+
+
 def test_other_capitals_are_the_same_repository(shell: Shell) -> None:
     done = shell.pull(f"{SNAKE.lower()}:q8_0")
     target, drafter = done.out.splitlines()

@@ -97,6 +97,31 @@ def test_what_is_not_deleted(
     assert bundled().drafter.exists() and bundled().target.exists()
 
 
+@pytest.mark.parametrize("beginning", ["Q2", "UD-Q4", "q4_k_xl"])
+def test_a_beginning_deletes_nothing_and_is_told(tmp_path: Path, beginning: str) -> None:
+    disk = HubDisk(tmp_path / "hub")
+    disk.add(REPO, {"tiny-Q2_K_L.gguf": b"2" * 2_000, "tiny-UD-Q4_K_XL.gguf": b"4" * 4_000})
+    done = run(tmp_path, f"{REPO}:{beginning}", "--yes")
+    whole = "Q2_K_L" if beginning == "Q2" else "UD-Q4_K_XL"
+    assert done.code == 3 and done.err.endswith(f"what begins so: {REPO}:{whole}\n")
+    assert left(disk) == {REPO: 6_000}
+
+
+def test_an_interrupted_download_is_not_its_longer_neighbour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "home"))
+    disk = HubDisk(tmp_path / "hub")
+    disk.add(REPO, {"tiny-Q2_K_L.gguf": b"2" * 2_000})
+    assert "is not on this machine" in run(tmp_path, f"{REPO}:Q2_K", "--yes").err
+    record_download(REPO, "b" * 64, f"{REPO}:Q2_K", 9_000)
+    disk.part(REPO, "b" * 64, 700, "localspec.incomplete")
+    told = run(tmp_path, f"{REPO}:Q2", "--yes")
+    assert told.code == 3 and f"{REPO}:Q2_K_L" in told.err and f"{REPO}:Q2_K\n" in told.err
+    assert run(tmp_path, f"{REPO}:Q2_K", "--yes").err.endswith("localspec: 700 bytes freed\n")
+    assert left(disk) == {REPO: 2_000}
+
+
 def test_other_files_of_the_cache_stay(disk: HubDisk, tmp_path: Path) -> None:
     readme = disk.add("zoo/docs", {"README.md": b"text"}) / "README.md"
     assert run(tmp_path, str(readme), "--yes").code == 2

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import ModelNotFoundError
-from localspec.gguf.files import PREFERRED, ModelFiles, choose_model, group_files
+from localspec.gguf.files import PREFERRED, ModelFiles, NotListedError, choose_model, group_files
 
 QWEN = [
     ".gitattributes",
@@ -104,6 +104,8 @@ ALL = (QWEN, QWEN_CODER, QWEN_FOLDERS, BARTOWSKI, UNSLOTH, UNSLOTH_DYNAMIC, GGML
         (BARTOWSKI, "IQ3", "google_gemma-3-12b-it-IQ3_XXS.gguf"),
         (["m-Q4_0_4_4.gguf", "m-Q4_1.gguf"], "Q4", "m-Q4_1.gguf"),
         (["old/m.gguf", "new/m.gguf"], "new", "new/m.gguf"),
+        (["imatrix/m-Q4_K_M.gguf", "imatrix/m.gguf"], None, "imatrix/m-Q4_K_M.gguf"),
+        (["imatrix/m-IQ3_M.gguf", "m-Q8_0.gguf"], "IQ3_M", "imatrix/m-IQ3_M.gguf"),
         (GGML, None, "gemma-4-12B-it-Q4_0.gguf"),
         (MISTRAL, "BF16", "Ministral-3-3B-Instruct-2512-BF16.gguf"),
         (["gpt-oss-20b-MXFP4.gguf"], None, "gpt-oss-20b-MXFP4.gguf"),
@@ -182,7 +184,8 @@ def test_what_only_belongs_to_a_model_is_skipped() -> None:
         "Qwen3-8B.imatrix.gguf",
         "Qwen3-8B-Q4_K_M-imatrix.gguf",
         "Qwen3-8B-imatrix-BF16.gguf",
-        "Imatrix/Qwen3-8B-Q4_0.gguf",
+        "Imatrix/Qwen3-8B.gguf",
+        "imatrix/Qwen3-8B-imatrix.gguf",
         "mmproj-model-f16.gguf",
         "Qwen3-VL-8B.mmproj-Q8_0.gguf",
         "Qwen3-VL-8B-MMPROJ-F16.gguf",
@@ -227,6 +230,29 @@ def test_how_no_quantisation_begins_lists_what_there_is() -> None:
     for written in ("Q3", "Q", "K_M", "4"):
         with pytest.raises(ModelNotFoundError, match=f"has no {written}; it has Q4_K_M, Q5_0"):
             choose_model(QWEN, written, "user/repo")
+
+
+@pytest.mark.parametrize(
+    ("file", "quant"),
+    [
+        ("m-Q2_K_L.gguf", "Q2_K"),
+        ("m-UD-Q4_K_XL.gguf", "Q4_K"),
+        ("m-Q4_K_S.gguf", "Q4_K"),
+        ("m-Q6_K_L.gguf", "q6_k"),
+        ("m-UD-IQ3_XXS.gguf", "IQ3_XXS"),
+    ],
+)
+def test_a_whole_label_means_no_other_one(file: str, quant: str) -> None:
+    with pytest.raises(NotListedError, match=f"has no {quant}; it has"):
+        choose_model([file], quant, "user/repo")
+
+
+@pytest.mark.parametrize("quant", ["Q4", "Q5_K", "ud-q2", "Q4_K_XL"])
+def test_a_beginning_is_no_exact_name(quant: str) -> None:
+    files = [*QWEN[3:], *UNSLOTH[4:6]]
+    assert choose_model(files, quant, "user/repo")
+    with pytest.raises(NotListedError, match=f"has no {quant}; it has"):
+        choose_model(files, quant, "user/repo", exact=True)
 
 
 def test_several_models_that_begin_so_are_not_guessed_between() -> None:

@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from localspec.errors import ModelNotFoundError
+from localspec.hub.error_messages import endpoint_name
 from localspec.hub.reference import Repository, named_repository, repository
 
 # As names of the Hub are: no dot or hyphen at either end, none of them doubled.
@@ -90,6 +91,12 @@ _FILE = "Qwen3-8B-Q4_K_M.gguf"
         ("/tree/main", None),
         ("/tree/main/", None),
         ("/tree/main/UD-Q4_K_XL", "UD-Q4_K_XL"),
+        (f"/tree/main?show_file_info={_FILE}", _FILE),
+        ("/tree/main/low?show_file_info=low%2Fm-Q2_K.gguf", "low/m-Q2_K.gguf"),
+        (f"/blob/main/{_FILE}?show_file_info={_FILE}", _FILE),
+        ("/tree/main:Q8_0", "Q8_0"),
+        (f"/blob/main/{_FILE}:latest", _FILE),
+        ("/discussions/3:Q8_0", "Q8_0"),
         ("/discussions/3", None),
         ("/commits/main", None),
         (f"/blob/main/{_FILE}", _FILE),
@@ -109,6 +116,9 @@ _FILE = "Qwen3-8B-Q4_K_M.gguf"
         "HTTPS://HuggingFace.co/",
         "huggingface.co/",
         "hf.co/",
+        "https://user:s3cret@huggingface.co/",
+        "https://huggingface.co:443/",
+        "s3cret@hf.co/",
         " https://hf.co/",
     ],
 )
@@ -140,7 +150,10 @@ def test_addresses_of_other_kinds(address: str, quant: str | None) -> None:
 def test_the_endpoint_in_use_is_the_hub(
     monkeypatch: pytest.MonkeyPatch, endpoint: str, host: str
 ) -> None:
-    addresses = [f"https://{host}/{_QWEN}/blob/main/{_FILE}", f"{host}/{_QWEN}:{_FILE}"]
+    addresses = [
+        *(f"https://{host}/{_QWEN}/blob/main/{_FILE}", f"http://me:s3cret@{host}/{_QWEN}:{_FILE}"),
+        *(f"{host}/{_QWEN}:{_FILE}", f"me:s3cret@{host}/{_QWEN}:{_FILE}"),
+    ]
     assert all(repository(each) is None for each in addresses)
     monkeypatch.setattr(constants, "ENDPOINT", endpoint)
     for each in (*addresses, f"https://huggingface.co/{_QWEN}/blob/main/{_FILE}"):
@@ -156,6 +169,45 @@ def test_another_host_is_told_with_the_way_to_it(monkeypatch: pytest.MonkeyPatch
         "HF_ENDPOINT=https://hf-mirror.com "
         "if it is a mirror of the Hub, or fetch the file yourself and pass its path"
     )
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        (f"/blob/main/{_FILE}:Q4", f" names {_FILE} and Q4; leave one of them out"),
+        (f"/tree/main/low?show_file_info={_FILE}", f" names {_FILE} and low; leave one"),
+        ("@v1/blob/main/x.gguf", " is of the revision v1, and only main"),
+    ],
+)
+def test_no_part_of_an_address_is_dropped(rest: str, said: str) -> None:
+    with pytest.raises(ModelNotFoundError) as refusal:
+        named_repository(f"https://me:s3cret@hf.co/{_QWEN}{rest}")
+    assert f"https://hf.co/{_QWEN}{rest}{said}" in str(refusal.value)
+
+
+@pytest.mark.parametrize("address", ["https://[x/a/b", "https://hf.co:none/a/b", "https:///a/b"])
+def test_an_address_without_a_host_is_told(address: str) -> None:
+    with pytest.raises(ModelNotFoundError, match="is the address of no model"):
+        named_repository(address)
+
+
+@pytest.mark.parametrize("endpoint", ["http://[::1", "http://host:none", "nonsense"])
+def test_a_broken_endpoint_is_no_host(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    assert repository(_QWEN) == repository(f"hf.co/{_QWEN}") == Repository(_QWEN)
+    with pytest.raises(ModelNotFoundError, match="is not the Hub in use"):
+        named_repository("https://other.co/a/b")
+    assert endpoint_name()
+
+
+def test_an_address_of_another_port_or_folder_is_of_another_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://me:s3cret@127.0.0.1:8080/hub")
+    for host in ("127.0.0.1:8081/hub", "127.0.0.1/hub", "127.0.0.1:8080", "hf.co:8080"):
+        with pytest.raises(ModelNotFoundError, match="is not the Hub in use") as refusal:
+            named_repository(f"http://you:s3cret@{host}/{_QWEN}")
+        assert "s3cret" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("revision", ["v2", "0123456789abcdef0123456789abcdef01234567"])

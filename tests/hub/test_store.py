@@ -7,6 +7,7 @@ import huggingface_hub.constants
 import pytest
 from fakes.hub_disk import FIRST, SECOND, HubDisk, write_split
 
+from localspec.errors import ModelNotFoundError
 from localspec.hub import partial_files, store
 from localspec.hub.reference import Repository
 from localspec.models.locate import locate
@@ -18,6 +19,11 @@ REPO = "zoo/tiny-GGUF"
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubDisk:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     return HubDisk(tmp_path / "hub")
+
+
+@pytest.fixture(params=[REPO, "ZOO/tiny-GGUF"] if os.name == "posix" else [REPO])
+def hub_spelling(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def names() -> list[str]:
@@ -121,6 +127,25 @@ def test_a_drafter_from_a_newer_revision_is_not_taken_for_the_model(disk: HubDis
     old = disk.add(REPO, {"tiny-Q2_K.gguf": b"two"}, FIRST)
     disk.add(REPO, {"mtp-tiny-Q4_K_M.gguf": b"head"}, SECOND)
     assert store.find(Repository(REPO)) == old / "tiny-Q2_K.gguf"
+
+
+def test_a_whole_name_comes_before_what_begins_so(disk: HubDisk, hub_spelling: str) -> None:
+    old = disk.add(hub_spelling, {"tiny-Q6_K.gguf": b"six", "tiny-Q4_0.gguf": b"4"}, FIRST, None)
+    new = disk.add(REPO, {"tiny-Q6_K_L.gguf": b"large", "tiny-UD-Q4_K_XL.gguf": b"4"}, SECOND)
+    assert locate(f"{REPO}:Q6_K") == old / "tiny-Q6_K.gguf"
+    assert locate(f"{REPO}:Q4_K_XL") == locate(f"{REPO}:Q4") == new / "tiny-UD-Q4_K_XL.gguf"
+    assert locate(f"{REPO}:Q6") == old / "tiny-Q6_K.gguf"
+    for stored in store.models():
+        assert locate(stored.name) == stored.files[0]
+    with pytest.raises(ModelNotFoundError, match="Q4_K is not on this machine"):
+        locate(f"{REPO}:Q4_K")
+
+
+def test_what_begins_so_and_is_not_unique_is_told(disk: HubDisk) -> None:
+    disk.add(REPO, {"small-Q4_0.gguf": b"1", "large-Q4_0.gguf": b"2"})
+    for asked in ("Q4", "Q4_0"):
+        with pytest.raises(ModelNotFoundError, match=r"\(large-Q4_0.gguf, small-Q4_0.gguf\)"):
+            locate(f"{REPO}:{asked}")
 
 
 def test_last_use_is_the_newest_time_of_the_bytes(disk: HubDisk) -> None:

@@ -20,6 +20,7 @@ from localspec.errors import HubError, LocalspecError
 from localspec.hub import store, transfer
 from localspec.hub.cache_layout import cached_files
 from localspec.hub.download import bytes_on_disk
+from localspec.hub.error_messages import unreachable
 from localspec.hub.listing import RemoteModel, look_up
 from localspec.hub.reference import Repository
 from localspec.hub.retry import WrongAnswer, httpx, retry_delay
@@ -225,6 +226,27 @@ def test_a_download_that_has_begun_waits_for_the_network(client: pytest.MonkeyPa
     assert retry_delay(away, 40, 901.0) is None
     # A server that answers wrongly is no network that is away.
     assert retry_delay(WrongAnswer("less"), 6, 1.0) is None
+
+
+def test_a_proxy_that_refuses_is_asked_once() -> None:
+    for refusal in ("407 Proxy Authentication Required", "403 Forbidden"):
+        assert retry_delay(httpx.ProxyError(refusal), 1, 1.0) is None
+    assert retry_delay(httpx.ProxyError("Connection to 10.0.0.1:443 failed"), 1, 1.0) is not None
+
+
+def test_a_storage_that_is_away_before_the_first_byte_is_asked_again(
+    hub: Hub, client: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answer(storage: str) -> None:
+        asked.append(storage)
+        if len(asked) < 3:
+            raise unreachable("storage.test", "Temporary failure in name resolution")
+
+    client.setattr(transfer, "require_answer", answer)
+    assert fetch(SNAKE)[0].read_bytes() == TARGET.read_bytes()
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize(

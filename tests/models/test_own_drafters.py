@@ -17,7 +17,7 @@ from localspec.hub.reference import Repository
 from localspec.loading.acceptance_check import _FOLDER, _KEY
 from localspec.loading.drafter_finder import FoundDrafters, find_drafters
 from localspec.loading.verdicts import remembered_verdict
-from localspec.models.own_drafters import own_drafters, sidecar_drafters
+from localspec.models.own_drafters import is_no_target, own_drafters, sidecar_drafters
 from localspec.models.pair_finder import pair_like
 from localspec.models.registry import user_file
 from localspec.models.summaries import summary_of
@@ -240,3 +240,22 @@ def test_what_drafts_says_whose_it_is(folder: Path, tmp_path: Path) -> None:
     drafter = find_drafters(AUTO, target).drafters[-1]
     assert drafter.files[0].name == "small.gguf"
     assert drafter.origin and "zoo/owlet-GGUF is of the pair owl: owl-night.gguf" in drafter.origin
+
+
+@pytest.mark.parametrize(
+    ("file", "alone"),
+    [
+        ("mtp-gemma-4-E2B-it.gguf", True),
+        ("MTP/gemma-4-Q8_0.gguf", True),
+        ("Qwen3-8B-DFlash.Q8_0.gguf", True),
+        ("Qwen3-8B-Eagle3-Q8_0.gguf", True),
+        ("PARD-Qwen3-0.6B.Q8_0.gguf", True),
+        ("Qwen3-Embedding-8B-Q4_K_M.gguf", True),
+        ("qwen3-reranker-0.6b-q8_0.gguf", True),
+        ("Qwen3.6-27B-MTP-Q4_K_M.gguf", False),
+        ("dspark-models/Leopard-7B-Q8_0.gguf", False),
+        ("Qwen3-8B-Q4_K_M.gguf", False),
+    ],
+)
+def test_what_no_drafter_drafts_for_is_told_by_its_name(file: str, alone: bool) -> None:
+    assert is_no_target(file) == alone
