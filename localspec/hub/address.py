@@ -5,11 +5,10 @@ https://huggingface.co/user/repo/blob/main/FILE    hf://user/repo/FILE
 https://huggingface.co/user/repo/resolve/main/FILE?download=true
 """
 
+import os
 import re
 from dataclasses import dataclass
 from urllib.parse import parse_qs, unquote, urlsplit
-
-from huggingface_hub import constants
 
 from localspec.errors import ModelNotFoundError
 
@@ -80,9 +79,14 @@ def without_login(text: str) -> str:
     return _LOGIN.sub(r"\1", text)
 
 
+def _endpoint() -> str:
+    """The address of the Hub in use. huggingface_hub has it too, but names are read without it."""
+    return (os.environ.get("HF_ENDPOINT") or f"https://{_HOSTS[0]}").rstrip("/")
+
+
 def endpoint_host() -> str:
     """Return the host of the Hub in use (HF_ENDPOINT) with its port, without a login."""
-    return _netloc(constants.ENDPOINT) or without_login(constants.ENDPOINT)
+    return _netloc(_endpoint()) or without_login(_endpoint())
 
 
 def _netloc(text: str) -> str:
@@ -120,8 +124,8 @@ def _path_on_hub(text: str) -> str | None:
     site = _site(f"{kind}://{host}".removeprefix(":"))
     if site and site in [(each, None) for each in _HOSTS]:
         return path
-    endpoint = _site(constants.ENDPOINT)
-    prefix = f"{_path(constants.ENDPOINT)}/".lstrip("/")
+    endpoint = _site(_endpoint())
+    prefix = f"{_path(_endpoint())}/".lstrip("/")
     if endpoint and site == endpoint and path.lower().startswith(prefix.lower()):
         return path[len(prefix) :]
     if scheme is None:

@@ -42,6 +42,7 @@ def asking(endpoint: str, folder: Path) -> Iterator[pytest.MonkeyPatch]:
         for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_OIDC_RESOURCE"):
             patch.delenv(name, raising=False)
         patch.setattr(constants, "ENDPOINT", endpoint)
+        patch.setenv("HF_ENDPOINT", endpoint)
         patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         patch.setattr(constants, "HF_HUB_OFFLINE", False)
         patch.setattr(constants, "HF_HUB_CACHE", str(folder / "hub"))

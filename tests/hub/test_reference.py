@@ -1,7 +1,6 @@
 """References: what is a repository of the Hub, and what is none."""
 
 import pytest
-from huggingface_hub import constants
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -155,13 +154,13 @@ def test_the_endpoint_in_use_is_the_hub(
         *(f"{host}/{_QWEN}:{_FILE}", f"me:s3cret@{host}/{_QWEN}:{_FILE}"),
     ]
     assert all(repository(each) is None for each in addresses)
-    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
     for each in (*addresses, f"https://huggingface.co/{_QWEN}/blob/main/{_FILE}"):
         assert repository(each) == Repository(_QWEN, _FILE)
 
 
 def test_another_host_is_told_with_the_way_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "ENDPOINT", "https://huggingface.co")
+    monkeypatch.setenv("HF_ENDPOINT", "https://huggingface.co")
     with pytest.raises(ModelNotFoundError) as refusal:
         named_repository(f"https://me:secret@hf-mirror.com/{_QWEN}")
     assert str(refusal.value) == (
@@ -193,7 +192,7 @@ def test_an_address_without_a_host_is_told(address: str) -> None:
 
 @pytest.mark.parametrize("endpoint", ["http://[::1", "http://host:none", "nonsense"])
 def test_a_broken_endpoint_is_no_host(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
-    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
     assert repository(_QWEN) == repository(f"hf.co/{_QWEN}") == Repository(_QWEN)
     with pytest.raises(ModelNotFoundError, match="is not the Hub in use"):
         named_repository("https://other.co/a/b")
@@ -203,7 +202,7 @@ def test_a_broken_endpoint_is_no_host(monkeypatch: pytest.MonkeyPatch, endpoint:
 def test_an_address_of_another_port_or_folder_is_of_another_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(constants, "ENDPOINT", "http://me:s3cret@127.0.0.1:8080/hub")
+    monkeypatch.setenv("HF_ENDPOINT", "http://me:s3cret@127.0.0.1:8080/hub")
     for host in ("127.0.0.1:8081/hub", "127.0.0.1/hub", "127.0.0.1:8080", "hf.co:8080"):
         with pytest.raises(ModelNotFoundError, match="is not the Hub in use") as refusal:
             named_repository(f"http://you:s3cret@{host}/{_QWEN}")
