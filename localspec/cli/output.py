@@ -33,6 +33,10 @@ class ReaderGone(Exception):
     """The process that reads stdout through a pipe has closed it."""
 
 
+class OutputError(LocalspecError):
+    """Standard output cannot be written, as on a full disk."""
+
+
 class Output:
     """Where a command writes.
 
@@ -73,7 +77,7 @@ class Output:
             if is_closed_pipe(error):
                 raise ReaderGone from error
             abandon_stdout()
-            raise LocalspecError(
+            raise OutputError(
                 f"standard output cannot be written: {error.strerror}; send it elsewhere"
             ) from error
 

@@ -1,11 +1,13 @@
 """Native answer: texts in llama-server's own form, of /completion and /infill."""
 
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
+from localspec.engine.generation import Token
 from localspec.generation_config import GenerationConfig
 from localspec.server.asked import Asked
 from localspec.server.errors import JSON
@@ -60,75 +62,108 @@ class NativeAnswer:
         """The whole texts, in the order of the prompts."""
         pieces: dict[int, list[str]] = {}
         last: dict[int, JSON] = {}
-        async with aclosing(self.chunks()) as parts:
+        async with aclosing(self._parts()) as parts:
             async for part in parts:
                 number = part["index"]
                 pieces.setdefault(number, []).append(part["content"])
                 last[number] = part
-        found = []
-        for number, part in sorted(last.items()):
-            whole = {**part, "content": "".join(pieces[number])}
-            fields = self._form.fields
-            found.append(dict(_chosen(fields, whole)) if fields else whole)
-        return found
+        return [
+            self._wanted({**part, "content": "".join(pieces[number])})
+            for number, part in sorted(last.items())
+        ]
 
     async def chunks(self) -> AsyncGenerator[JSON]:
         """The texts in parts, as they come; the last one of each says how it was written."""
-        texts: dict[int, str] = {}
-        began: dict[int, float] = {}
+        async with aclosing(self._parts()) as parts:
+            async for part in parts:
+                yield self._wanted(part) if part["stop"] else part
+
+    async def _parts(self) -> AsyncGenerator[JSON]:
+        written: dict[int, _Written] = defaultdict(_Written)
         async with aclosing(merged(self._service, self._prompts, self._choices)) as deltas:
             async for number, reply, delta in deltas:
+                own = written[number]
                 if delta is None:
-                    yield self._last(number, reply, texts.get(number, ""))
+                    yield self._last(number, reply, own)
                     continue
-                start = began.setdefault(number, perf_counter())
-                shows = delta.text or (delta.token and reply.asked.settings.logprobs)
-                if not shows or self._form.reads_only:
+                if self._form.reads_only:
                     continue
-                texts[number] = texts.get(number, "") + delta.text
-                yield self._part(number, reply, delta)
-                most = self._form.most_ms
-                if most and 1e3 * (perf_counter() - start) > most and "\n" in delta.text:
+                own.add(delta)
+                if delta.text or (delta.token and reply.asked.settings.logprobs):
+                    yield self._part(number, reply, own, delta.text)
+                if "\n" in delta.text and own.is_late(self._form.most_ms):
                     await deltas.aclose()
-                    yield self._last(number, reply, texts[number])
+                    yield self._last(number, reply, own)
                     return
 
-    def _part(self, number: int, reply: Reply, delta: Delta | None = None) -> JSON:
+    def _wanted(self, answer: JSON) -> JSON:
+        return dict(_chosen(self._form.fields, answer)) if self._form.fields else answer
+
+    def _part(self, number: int, reply: Reply, written: "_Written", text: str = "") -> JSON:
+        new = written.take_new()
         part: JSON = {
             "index": number,
-            "content": delta.text if delta else "",
-            "tokens": [],
+            "content": text,
+            "tokens": [token.id for token in new] if self._form.stream else [],
             "stop": False,
             "id_slot": reply.number,
-            "tokens_predicted": reply.stats.generated_tokens,
+            "tokens_predicted": len(written.tokens),
             "tokens_evaluated": len(reply.asked.prompt),
         }
-        if delta and delta.token and reply.asked.settings.logprobs:
-            part["completion_probabilities"] = [token_logprobs(delta.token, self._service)]
+        if new and reply.asked.settings.logprobs:
+            part["completion_probabilities"] = self._probabilities(new)
         return part
 
-    def _last(self, number: int, reply: Reply, text: str) -> JSON:
+    def _last(self, number: int, reply: Reply, written: "_Written") -> JSON:
         service, form = self._service, self._form
-        tokens = [] if form.reads_only else reply.tokens
         last = {
-            **self._part(number, reply),
+            **self._part(number, reply, written),
             "stop": True,
-            "tokens": [token.id for token in tokens] if form.shows_tokens else [],
-            "tokens_predicted": len(tokens),
             "model": service.name,
             "generation_settings": _settings(reply.asked.settings, service),
             "prompt": _text(reply.asked.prompt, service),
-            "has_new_line": "\n" in text,
+            "has_new_line": "\n" in written.text,
             "truncated": False,
             "stop_type": _STOP_TYPES.get(reply.stop_reason or "", "limit"),
             "stopping_word": reply.stop_string or "",
             "tokens_cached": reply.stats.prompt_tokens - reply.stats.prompt_evaluated,
             **speculation(reply),
         }
-        if reply.asked.settings.logprobs and not form.stream:
-            probabilities = [token_logprobs(token, service) for token in tokens]
-            last["completion_probabilities"] = probabilities
+        if not form.stream:
+            if form.shows_tokens:
+                last["tokens"] = [token.id for token in written.tokens]
+            if reply.asked.settings.logprobs:
+                last["completion_probabilities"] = self._probabilities(written.tokens)
         return last
+
+    def _probabilities(self, tokens: Sequence[Token]) -> list[JSON]:
+        return [token_logprobs(token, self._service) for token in tokens]
+
+
+class _Written:
+    """What was written of a text, as far as it was passed on."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.tokens: list[Token] = []
+        self._new = 0
+        self._began = perf_counter()
+
+    def add(self, delta: Delta) -> None:
+        if not self.tokens:
+            self._began = perf_counter()
+        self.text += delta.text
+        if delta.token:
+            self.tokens.append(delta.token)
+
+    def take_new(self) -> list[Token]:
+        """The tokens since the last call."""
+        new, self._new = self.tokens[self._new :], len(self.tokens)
+        return new
+
+    def is_late(self, most_ms: float | None) -> bool:
+        """Whether more time has passed since the first token."""
+        return most_ms is not None and 1e3 * (perf_counter() - self._began) > most_ms
 
 
 def _settings(settings: GenerationConfig, service: Service) -> JSON:

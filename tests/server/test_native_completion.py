@@ -61,6 +61,12 @@ def test_a_text_in_a_stream(strict: Served, alone: Engine) -> None:
     assert "".join(part["content"] for part in parts) == alone.generate(PROMPT, **SETTINGS).text
     assert len(parts) > 5 and not any(part["stop"] for part in parts)
     assert last["stop"] and last["content"] == "" and last["timings"]["predicted_n"] == 24
+    tokens = alone.generate(PROMPT, **SETTINGS).token_ids
+    assert [token for part in (*parts, last) for token in part["tokens"]] == tokens
+    counts = [part["tokens_predicted"] for part in parts]
+    assert counts == sorted(counts) and counts[0] < 24 == last["tokens_predicted"]
+    *parts, last = parts_of(strict, response_fields=["stop_type"])
+    assert last == {"stop_type": "limit"} and parts[0]["content"]
 
 
 def test_prompts_of_tokens_of_texts_and_of_both(strict: Served, alone: Engine) -> None:
@@ -132,6 +138,20 @@ def test_a_prompt_that_is_only_read(strict: Served) -> None:
 def test_only_what_is_asked_for(strict: Served) -> None:
     found = completed(strict, response_fields=["content", "timings/predicted_n", "no/such"])
     assert sorted(found) == ["content", "timings/predicted_n"]
+
+
+def test_a_text_that_ends_for_its_time_has_the_tokens_of_its_content(
+    strict: Served, alone: Engine
+) -> None:
+    """Though more of them may have been written by then."""
+    newline = next(
+        token for token in range(alone.model.n_vocab) if alone.detokenize([token]) == "\n"
+    )
+    asked = {"logit_bias": [[newline, 3]], "t_max_predict_ms": 1, "n_predict": 300}
+    found = completed(strict, return_tokens=True, n_probs=1, **asked)
+    assert found["content"].endswith("\n") and found["tokens_predicted"] < 300
+    assert alone.detokenize(found["tokens"]) == found["content"]
+    assert [each["id"] for each in found["completion_probabilities"]] == found["tokens"]
 
 
 def test_what_a_client_for_many_servers_sends(strict: Served) -> None:

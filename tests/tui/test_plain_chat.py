@@ -18,8 +18,9 @@ from fakes.pilot import running_chat
 from fakes.scripted import Script
 from fakes.templates import QWEN3
 
+from localspec.cli.output import OutputError
 from localspec.conversation.turns import Turn
-from localspec.errors import ModelLoadError, ModelNotFoundError
+from localspec.errors import InvalidValueError, ModelLoadError, ModelNotFoundError
 from localspec_tui.archive import Archive
 from localspec_tui.default_options import with_defaults
 from localspec_tui.engine_thread import EngineThread
@@ -245,6 +246,50 @@ def test_a_model_that_is_not_loaded_ends_the_chat_with_its_code(chat: Chat) -> N
     assert done.notes == "(loading scripted)\nlocalspec: error: there is no model 'x'\n"
 
 
+def test_what_failed_of_a_file_of_messages_is_its_exit_code(chat: Chat) -> None:
+    assert chat(Script(["a", "b"]), "/nonsense\none\n").code == InvalidValueError.exit_code
+    assert chat(Script(["a"]), "one\n/quit\n").code == 0
+
+
+def test_a_line_in_front_of_a_command_makes_it_a_message(chat: Chat) -> None:
+    done = chat(Script(["a", "b"]), "\\\n/quit\nhi\n")
+    assert contents(done) == ["\n/quit", "a", "hi", "b"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
+def test_a_full_disk_ends_the_chat(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would read the answers to the other messages."""
+    script = Script(["a", "b"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\ntwo\n"))
+    monkeypatch.setattr(plain, "EngineThread", lambda: EngineThread(script.load))
+    with (
+        Path("/dev/full").open("w", encoding="utf-8") as full,
+        monkeypatch.context() as patch,
+        pytest.raises(OutputError, match="cannot be written"),
+    ):
+        patch.setattr(sys, "stdout", full)
+        plain.run_plain(LaunchOptions(model="scripted"), Archive(file))
+    assert len(script.engines[-1].slot.started) == 1
+
+
+def test_who_asks_for_the_end_again_loses_nothing(
+    chat: Chat, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every signal, while the engine's thread is waited for."""
+    close = EngineThread.close
+
+    def interrupted(thread: EngineThread) -> None:
+        for each in (signal.SIGINT, *plain._ENDINGS):
+            signal.raise_signal(each)
+        close(thread)
+
+    monkeypatch.setattr(EngineThread, "close", interrupted)
+    before = [signal.getsignal(each) for each in (signal.SIGINT, *plain._ENDINGS)]
+    done = chat(Script(["a"]), "one\n")
+    assert done.code == 0 and contents(done) == ["one", "a"]
+    assert [signal.getsignal(each) for each in (signal.SIGINT, *plain._ENDINGS)] == before
+
+
 def test_it_needs_no_textual() -> None:
     code = "import localspec_tui.plain.chat, sys; print('textual' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -343,7 +388,7 @@ def test_an_answer_is_kept_when_the_terminal_is_closed(tmp_path: Path, name: str
         terminal.type("a\r")
         terminal.wait_for(lambda: terminal.shown.count(b"word") > 5)
         terminal.process.send_signal(getattr(signal, name))
-        assert terminal.wait_ended() == 0
+        assert terminal.wait_ended() == 128 + getattr(signal, name)
         assert terminal.turns[-1].stop_reason == "cancelled"
         assert terminal.turns[-1].content.count("word") > 5
     assert b"Traceback" not in terminal.shown

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from localspec.cli.interrupt import INTERRUPTED, on_interrupt
-from localspec.cli.output import Output, write_note, write_to_stderr
+from localspec.cli.output import Output, OutputError, write_note, write_to_stderr
 from localspec.conversation.turns import Conversation
 from localspec.drafters.spec import AUTO
 from localspec.errors import InvalidValueError, LocalspecError
@@ -33,6 +33,10 @@ from localspec_tui.plain.printer import Printer
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.slash_commands import as_message, as_typed, is_command
 
+# The signals of a `kill` and of a closed terminal, which Windows has not, and what shells add to
+# the number of one.
+_ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SIGNALLED = 128
 # Seconds between two looks for what the engine has written.
 _POLL_INTERVAL = 0.02
 # Seconds after an answer in which a Ctrl-C was meant to stop it.
@@ -68,14 +72,22 @@ class PlainChat:
         self._commands = PlainCommands(self)
         self._events = PlainEventHandler(self)
         self._is_reading = self._is_stopped = self._leaves = False
+        self._exit_code = 0
 
     def run(self) -> int:
-        """Chat until the user leaves; the exit code."""
+        """Chat until the user leaves; the exit code. Raises OutputError.
+
+        Where the messages come from a file or a pipe, it is that of the last one that failed.
+        """
         with on_interrupt(self._interrupted), _ending_for_signals():
             try:
                 return self._chat()
             except KeyboardInterrupt:
+                self._exit_code = INTERRUPTED
                 return INTERRUPTED
+            except SystemExit as ended:
+                self._exit_code = int(ended.code or 0)
+                raise
             finally:
                 self._end()
 
@@ -118,7 +130,7 @@ class PlainChat:
         while not self._leaves and (text := self._read()) is not None:
             self._is_stopped = False
             self._obey(text)
-        return 0
+        return 0 if self._reader.is_terminal else self._exit_code
 
     def _open_session(self) -> None:
         """Open the conversation to go on with, if there is one, and show how it ended."""
@@ -149,10 +161,13 @@ class PlainChat:
         return self.work()
 
     def _end(self) -> None:
+        for each in (signal.SIGINT, *_ENDINGS):
+            # What was written is saved, however often somebody asks for the end.
+            signal.signal(each, signal.SIG_IGN)
         if self.ready is None and self.engine_thread.busy:
             # Loading may take minutes more, and nothing is lost by ending it.
             self.archive.close()
-            os._exit(INTERRUPTED)
+            os._exit(self._exit_code or INTERRUPTED)
         self.engine_thread.close()
         for event in self.engine_thread.drain():
             self._events.save(event)
@@ -184,14 +199,20 @@ class PlainChat:
                 self._is_reading = False
 
     def _obey(self, text: str) -> None:
-        """Run a command, or send a message."""
+        """Run a command, or send a message. Raises OutputError."""
         try:
-            if is_command(text.strip()):
+            # A line in front of it makes it a message.
+            if is_command(text.strip(" \t")):
                 self._commands.run(text)
             elif text.strip():
                 self._send(text)
+        except OutputError:
+            raise
         except LocalspecError as error:
             self.printer.note(str(error))
+            self._exit_code = error.exit_code
+        if failure := self._events.take_failure():
+            self._exit_code = failure.exit_code
 
     def _send(self, text: str) -> None:
         if problem := objection(text):
@@ -211,13 +232,15 @@ class PlainChat:
 @contextmanager
 def _ending_for_signals() -> Iterator[None]:
     """Let a closed terminal or a `kill` end the block, so that the conversation is saved."""
-    # Windows has no SIGHUP.
-    found = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = [signal.signal(each, lambda *_: sys.exit(0)) for each in found]
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        sys.exit(_SIGNALLED + number)
+
+    before = [signal.signal(each, end) for each in _ENDINGS]
     try:
         yield
     finally:
-        for each, handler in zip(found, before, strict=True):
+        for each, handler in zip(_ENDINGS, before, strict=True):
             signal.signal(each, handler)
 
 

@@ -52,6 +52,11 @@ class PlainEventHandler:
             Reading: self._reading,
         }
 
+    def take_failure(self) -> CommandFailed | None:
+        """Return `failure`, and forget it."""
+        failure, self.failure = self.failure, None
+        return failure
+
     def handle(self, event: EngineEvent) -> None:
         """Save and show one event."""
         self.save(event)
