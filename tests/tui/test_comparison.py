@@ -114,7 +114,8 @@ def test_a_comparison_that_fails_leaves_the_conversation_alone(start: Start, fai
     before, shown = recorder.tree(), recorder.engine_thread.stats
     script.fails[failing] = InvalidValueError("no")
     recorder.engine_thread.compare()
-    assert recorder.wait_done() == [CommandFailed("no", "compare")]
+    failed = CommandFailed("no", "compare", exit_code=InvalidValueError.exit_code)
+    assert recorder.wait_done() == [failed]
     assert recorder.tree() == before
     assert recorder.engine_thread.stats is shown
     script.fails.clear()

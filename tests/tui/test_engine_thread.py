@@ -212,7 +212,10 @@ def test_a_failed_load_can_be_tried_again(start: Start) -> None:
     script = Script(fails={"load": ModelLoadError("x.gguf is no model;\ntry another")})
     recorder = start(script, load=False)
     recorder.engine_thread.load("x.gguf")
-    assert recorder.wait_done()[1] == CommandFailed("x.gguf is no model; try another", "load")
+    failed = CommandFailed(
+        "x.gguf is no model; try another", "load", exit_code=ModelLoadError.exit_code
+    )
+    assert recorder.wait_done()[1] == failed
     assert recorder.engine_thread.session is None
     assert events_of(CommandFailed, recorder.send("Hi"))[0].command == "send"
     script.fails.clear()
@@ -233,7 +236,8 @@ def test_bad_options_fail_the_load_and_free_the_engine(start: Start) -> None:
 def test_a_message_that_cannot_be_sent_adds_no_turn(start: Start) -> None:
     script = Script(fails={"send": InvalidValueError("it does not fit")})
     recorder = start(script)
-    assert recorder.send("Hi") == [CommandFailed("it does not fit", "send")]
+    failed = CommandFailed("it does not fit", "send", exit_code=InvalidValueError.exit_code)
+    assert recorder.send("Hi") == [failed]
     assert recorder.contents == []
     script.fails.clear()
     assert event_names(recorder.send("Hi"))[-1] == "Ended"
@@ -289,7 +293,9 @@ def test_a_failed_switch_changes_nothing(start: Start) -> None:
     recorder.engine_thread.switch("big.gguf")
     loading, failed, ready = recorder.wait_done()
     assert loading == ModelLoading("loading big.gguf")
-    assert failed == CommandFailed("it is too big; take a smaller one", "switch")
+    assert failed == CommandFailed(
+        "it is too big; take a smaller one", "switch", exit_code=ModelLoadError.exit_code
+    )
     assert isinstance(ready, ModelReady) and ready.model == "small.gguf"
     assert event_names(recorder.send("Still there?"))[-1] == "Ended"
     assert len(recorder.contents) == 4
