@@ -380,7 +380,7 @@ class AdaptivePolicy:
         may_grow = round_.alone and not candidate.parallel
         deepest = min(candidate.depth(limit), limit.depth if may_grow else plan.depth)
         paid, most = round_.paid(plan, option.drafting), self._available()
-        longer = passes[plan.depth + 1] - passes[1] + paid[plan.depth] + option.replay
+        longer = passes[plan.depth + 1] - passes[1] + paid[plan.depth]
         self._running = running = RunningDraft(
             option,
             rate,
@@ -392,7 +392,7 @@ class AdaptivePolicy:
             clock=self.clock,
             rows=self.rows,
         )
-        self.rows.offer.risk = longer + option.catching_up
+        self.rows.offer.risk = longer + option.drafting.replay(plan.depth) + option.catching_up
         if candidate.parallel or candidate.reports_confidence:
             return Decision(candidate.drafter, deepest, running.go_on)
         # A drafter that reports no confidence never stops early: limit it to the best depth.

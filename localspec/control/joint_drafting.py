@@ -31,7 +31,11 @@ class Drafting:
 
     def seconds(self, tokens: int, part: float = 1.0) -> float:
         """What a draft of so many tokens takes, with the replays. part: see `part`."""
-        return part * self.alone[tokens] + (self.replays[tokens] if self.replays else 0.0)
+        return part * self.alone[tokens] + self.replay(tokens)
+
+    def replay(self, tokens: int) -> float:
+        """The seconds of replays after a draft of so many tokens, or of the longest one."""
+        return self.replays[min(tokens, len(self.replays) - 1)] if self.replays else 0.0
 
     def part(self, texts: int) -> float:
         """What each of so many texts with this computer pays, as a part of `alone`."""
@@ -84,7 +88,7 @@ class JointDrafting:
         It pays for drawing it; a replay is paid with the pass.
         """
         seconds = drafting.alone[place] - drafting.alone[place - 1]
-        self.seconds += drafting.seconds(place, 0.0) - drafting.seconds(place - 1, 0.0)
+        self.seconds += drafting.replay(place) - drafting.replay(place - 1)
         if drafting.computer is None:
             self.seconds += seconds
             return seconds

@@ -40,11 +40,6 @@ class Option:
         """The tokens of the draft."""
         return self.plan.depth
 
-    @property
-    def replay(self) -> float:
-        """Seconds of evaluating tokens of the draft again."""
-        return self.drafting.seconds(self.depth, 0.0)
-
     def of_one_token(self) -> "Option":
         """The same with one token: others pay for a trial too, and one tells enough."""
         return replace(self, plan=self.plan._replace(depth=1))
@@ -93,7 +88,7 @@ class RunningDraft:
         self._ready, self._paid, self._takes_back = candidate.ready, paid, takes_back
         # The rates stay the same during one draft.
         self._acceptance_rates = candidate.acceptance_rates.chances(deepest)
-        self._replays = option.drafting.replays
+        self._drafting = option.drafting
         self._available = available
         self._deepest = deepest
         self._survival = 1.0
@@ -111,8 +106,7 @@ class RunningDraft:
 
     def _seconds(self, drafted: int) -> float:
         """Seconds of the pass over such a draft, of drawing it, and of replays."""
-        replays = self._replays[min(drafted, len(self._replays) - 1)] if self._replays else 0.0
-        return self.passes[drafted + 1] + self.cost_of(drafted) + replays
+        return self.passes[drafted + 1] + self.cost_of(drafted) + self._drafting.replay(drafted)
 
     def tokens_ahead(self, verified: int) -> int:
         """How many tokens to draw ahead while the target verifies so many."""

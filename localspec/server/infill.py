@@ -10,7 +10,7 @@ from localspec.server.errors import JSON
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
 from localspec.server.openai_completions import USUAL_TOKENS
-from localspec.server.options import most_tokens, settings_of
+from localspec.server.options import settings_of
 from localspec.server.service import Service
 
 
@@ -36,9 +36,8 @@ def read(body: Fields, service: Service) -> InfillRequest:
     service.require_model(body.text("model"))
     for name in ("input_prefix", "input_suffix"):
         body.needed(name)
-    form, most = Form.of(body), 1
-    if not form.reads_only:
-        most = most_tokens(body, "n_predict", "max_tokens", context=USUAL_TOKENS)
+    form = Form.of(body)
+    most = form.most_tokens(body, USUAL_TOKENS)
     return InfillRequest(
         body.text("input_prefix") or "",
         body.text("input_suffix") or "",

@@ -15,6 +15,7 @@ from localspec.server.fields import Fields
 from localspec.server.metrics import speculation
 from localspec.server.openai_logprobs import token_logprobs
 from localspec.server.openai_parts import merged
+from localspec.server.options import most_tokens
 from localspec.server.reply import Delta, Reply
 from localspec.server.service import Service
 
@@ -45,6 +46,12 @@ class Form:
             bool(body.flag("stream")),
             bool(body.flag("return_tokens")),
         )
+
+    def most_tokens(self, body: Fields, context: int) -> int:
+        """The most tokens of a text; `context` where the request does not say. Raises ApiError."""
+        if self.reads_only:
+            return 1
+        return most_tokens(body, "n_predict", "max_tokens", context=context)
 
 
 class NativeAnswer:

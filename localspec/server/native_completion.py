@@ -10,7 +10,7 @@ from localspec.server.errors import JSON, ApiError
 from localspec.server.fields import Fields
 from localspec.server.native_answer import Form, NativeAnswer
 from localspec.server.openai_parts import choices_of
-from localspec.server.options import most_tokens, settings_of
+from localspec.server.options import settings_of
 from localspec.server.service import Service
 from localspec.server.thinking_budget import refuse_budget
 
@@ -43,11 +43,7 @@ def read(body: Fields, service: Service) -> NativeRequest:
     prompts, is_list = _prompts(body)
     if form.most_ms and len(prompts) * choices > 1:
         raise body.wrong("t_max_predict_ms", "left out where there are several texts")
-    most = (
-        1
-        if form.reads_only
-        else most_tokens(body, "n_predict", "max_tokens", context=service.engine.context)
-    )
+    most = form.most_tokens(body, service.engine.context)
     top = body.whole("n_probs", 0, _MOST_PROBABILITIES) or 0
     rest = {name: value for name, value in body.values.items() if name != "n_probs"}
     settings = settings_of(
