@@ -10,8 +10,9 @@ if _OWN:
 
 import signal  # noqa: E402
 
-from localspec.cli.interrupt import INTERRUPTED, come_again_where_ignored  # noqa: E402
+from localspec.cli.interrupt import come_again_where_ignored  # noqa: E402
 from localspec.cli.main import main  # noqa: E402
+from localspec.utils.exit_codes import INTERRUPTED  # noqa: E402
 
 
 def run() -> None:

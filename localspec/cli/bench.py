@@ -35,7 +35,7 @@ from localspec.cli.bench_users import (
     measured_users_option,
     require_texts_alone,
 )
-from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
+from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
     comma_separated,
     drafter_place_options,
@@ -55,6 +55,7 @@ from localspec.drafters.spec import AUTO
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig, require
 from localspec.loading.config import RuntimeConfig
+from localspec.utils.exit_codes import INTERRUPTED
 
 
 def _depths(value: str) -> list[int | None]:

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from localspec.cli.fetch import fetch, quieten_hub
-from localspec.cli.interrupt import INTERRUPTED
 from localspec.cli.options import comma_separated
 from localspec.cli.output import Output
 from localspec.conversion.convert import Origin, convert
@@ -16,6 +15,7 @@ from localspec.errors import HubError, InvalidValueError, ModelNotFoundError
 from localspec.hub.listing import list_files
 from localspec.hub.reference import Repository, repository
 from localspec.models.locate import locate
+from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.format import format_bytes
 from localspec.utils.paths import real_path
 

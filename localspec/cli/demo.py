@@ -16,7 +16,7 @@ from localspec.cli import demo_output
 from localspec.cli.chat import chat
 from localspec.cli.demo_screen import screen_for
 from localspec.cli.demo_tasks import DemoTask, demo_tasks
-from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
+from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import stacked, threads_option
 from localspec.cli.output import Output, write_to_stderr
 from localspec.cli.settings import CommandDefaults, Settings
@@ -26,6 +26,7 @@ from localspec.llama.devices import usual_gpus
 from localspec.scaling import demo_pair, demo_size
 from localspec.scaling.demo_pair import DemoPair
 from localspec.scaling.demo_size import DemoSize
+from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.format import format_bytes
 
 _SEED = 6

@@ -17,7 +17,7 @@ from localspec.cli.generate_output import (
     stats_line,
     token_record,
 )
-from localspec.cli.interrupt import INTERRUPTED, cancel_first, exit_at_once, on_interrupt
+from localspec.cli.interrupt import cancel_first, exit_at_once, on_interrupt
 from localspec.cli.options import (
     constraint_options,
     model_options,
@@ -35,6 +35,7 @@ from localspec.engine.prompt import Chat
 from localspec.errors import InvalidValueError
 from localspec.generation_config import DEFAULT_MAX_TOKENS, GenerationConfig
 from localspec.loading.drawing_ahead import nothing_ahead
+from localspec.utils.exit_codes import INTERRUPTED
 
 _NO_LIMIT = 2**31 - 1
 

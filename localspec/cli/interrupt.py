@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from localspec.cli.status_line import erase_status_line
-
-# The exit code, as shells give it for Ctrl-C.
-INTERRUPTED = 130
+from localspec.utils.exit_codes import INTERRUPTED
 
 Handler = Callable[[int, FrameType | None], None]
 

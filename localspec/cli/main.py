@@ -12,7 +12,6 @@ import click
 
 from localspec import __version__
 from localspec.cli.aliases import ALIASES, RUN_HELP, WORDS, without_alias
-from localspec.cli.interrupt import INTERRUPTED
 from localspec.cli.output import (
     ReaderGone,
     abandon_stdout,
@@ -23,6 +22,7 @@ from localspec.cli.output import (
 )
 from localspec.errors import InvalidValueError, LocalspecError, ModelNotFoundError
 from localspec.llama.lack_of_memory import is_said_in
+from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.last_words import before_abort
 from localspec.utils.similar_names import did_you_mean
 

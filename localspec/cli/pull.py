@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from localspec.cli.fetch import fetch, quieten_hub
-from localspec.cli.interrupt import INTERRUPTED
 from localspec.cli.output import Output
 from localspec.cli.pull_members import (
     AUTO,
@@ -25,6 +24,7 @@ from localspec.hub.address import without_login
 from localspec.hub.cache_layout import free_space, has_changed
 from localspec.hub.store import hub_cache
 from localspec.models.kinds import KINDS
+from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.format import format_bytes
 from localspec.utils.shell import command_line
 

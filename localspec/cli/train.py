@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.cli.interrupt import INTERRUPTED, cancel_first, on_interrupt
+from localspec.cli.interrupt import cancel_first, on_interrupt
 from localspec.cli.options import context_option, gpu_layers_option, stacked, threads_option
 from localspec.cli.output import Output
 from localspec.cli.page_file import PageFile
@@ -20,6 +20,7 @@ from localspec.distillation.material import TextSource
 from localspec.distillation.texts import Stopped
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.models.locate import locate
+from localspec.utils.exit_codes import INTERRUPTED
 
 if TYPE_CHECKING:
     from localspec.distillation.trained import Trained

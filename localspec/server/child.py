@@ -29,6 +29,7 @@ from localspec.utils.child_process import (
     python_module,
 )
 from localspec.utils.closing import Closing
+from localspec.utils.exit_codes import INTERRUPTED, SIGNALLED
 from localspec.utils.format import printable
 
 # The last words of a child: lines of its last seconds, or of those before its last line.
@@ -45,8 +46,6 @@ _WISHES = {
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
     if hasattr(signal, name)
 } | {0xC000013A}
-# What shells add to the number of a signal, and the sum for Ctrl-C.
-_SIGNALLED, INTERRUPTED = 128, 130
 # The server's own log begins with the time, and other lines of localspec with its name.
 _OWN_LINE = re.compile(r'\d{4}-\d\d-\d\d |\{"time"|localspec: (?!error: )')
 
@@ -143,7 +142,7 @@ class ServerExit(ChildExit):
     @property
     def code(self) -> int:
         """The exit code as shells give it, also for a signal."""
-        return _SIGNALLED - self.exit_code if self.exit_code < 0 else self.exit_code
+        return SIGNALLED - self.exit_code if self.exit_code < 0 else self.exit_code
 
 
 class ServerChild(Closing):

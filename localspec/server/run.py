@@ -18,12 +18,12 @@ import uvicorn
 from localspec.errors import InvalidValueError
 from localspec.server.address import LOOPBACK, Address
 from localspec.server.app import make_app
-from localspec.server.child import INTERRUPTED
 from localspec.server.connection import Connection
 from localspec.server.event_loop import new_event_loop
 from localspec.server.guard import MOST_HEADER_BYTES, Guard
 from localspec.server.loading import LoadingApp
 from localspec.server.service import Service
+from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.progress import Watcher, watched
 
 # After a signal, texts may be written to their end for so many seconds; then they are cut short.

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from time import monotonic, sleep
 from types import FrameType
 
-from localspec.server.child import INTERRUPTED, Job, ServerChild, ServerExit
+from localspec.server.child import Job, ServerChild, ServerExit
 from localspec.utils.closing import Closing
+from localspec.utils.exit_codes import INTERRUPTED
 from localspec.utils.format import counted
 
 log = logging.getLogger("localspec.server")

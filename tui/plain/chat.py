@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from localspec.cli.interrupt import INTERRUPTED, on_interrupt
+from localspec.cli.interrupt import on_interrupt
 from localspec.cli.output import Output, OutputError, write_note, write_to_stderr
 from localspec.conversation.turns import Conversation
 from localspec.drafters.spec import AUTO
 from localspec.errors import InvalidValueError, LocalspecError
 from localspec.loading.config import RuntimeConfig
+from localspec.utils.exit_codes import INTERRUPTED, SIGNALLED
 from localspec_tui import notes
 from localspec_tui.archive import Archive
 from localspec_tui.attachments import attach_files
@@ -33,10 +34,8 @@ from localspec_tui.plain.printer import Printer
 from localspec_tui.session_settings import SessionSettings
 from localspec_tui.slash_commands import as_message, as_typed, is_command
 
-# The signals of a `kill` and of a closed terminal, which Windows has not, and what shells add to
-# the number of one.
+# The signals of a `kill` and of a closed terminal, which Windows has not.
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-_SIGNALLED = 128
 # Seconds between two looks for what the engine has written.
 _POLL_INTERVAL = 0.02
 # Seconds after an answer in which a Ctrl-C was meant to stop it.
@@ -234,7 +233,7 @@ def _ending_for_signals() -> Iterator[None]:
     """Let a closed terminal or a `kill` end the block, so that the conversation is saved."""
 
     def end(number: int, _frame: FrameType | None) -> None:
-        sys.exit(_SIGNALLED + number)
+        sys.exit(SIGNALLED + number)
 
     before = [signal.signal(each, end) for each in _ENDINGS]
     try:
