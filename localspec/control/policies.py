@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
+from typing import NamedTuple
 
 from localspec.control.acceptance import AcceptancePrior, DraftCounts
 from localspec.control.adaptive import AdaptivePolicy
@@ -12,6 +13,7 @@ from localspec.control.pass_costs import WIDEST
 from localspec.control.row_budget import RowShare
 from localspec.errors import InvalidValueError
 from localspec.generation_config import GenerationConfig
+from localspec.sampling.params import SamplingParams
 from localspec.speculation.drafter import Drafter
 from localspec.speculation.policy import Policy
 
@@ -27,6 +29,15 @@ def deepest_draft(settings: GenerationConfig, *, reproducible: bool) -> int:
     return _DEEPEST_REPRODUCIBLE if reproducible else WIDEST - 1
 
 
+class _Key(NamedTuple):
+    """What an adaptive policy is for. drafter: the only one that may draft; None: each."""
+
+    rule: str
+    temperature: float
+    xtc: bool
+    drafter: str | None
+
+
 class Policies:
     """The policies of one sequence, kept from generation to generation.
 
@@ -35,7 +46,7 @@ class Policies:
     priors: returns the expected acceptance rates for a rule and a temperature.
     prior_ignored: why a stored prior is ignored; None if none is.
 
-    Acceptance depends on the rule and the temperature, so each pair of these, with the drafter that
+    Acceptance depends on the rule, the temperature and XTC, so each of these, with the drafter that
     was asked for, has its own adaptive policy.
     """
 
@@ -49,7 +60,7 @@ class Policies:
         self.prior_ignored: str | None = None
         self._drafters = drafters
         self._priors = priors
-        self._adaptive: dict[tuple[str, float, str | None], AdaptivePolicy] = {}
+        self._adaptive: dict[_Key, AdaptivePolicy] = {}
 
     def use_costs(self, costs: CostModel) -> None:
         """Decide by other costs from the next generation on; acceptance rates are kept."""
@@ -58,16 +69,20 @@ class Policies:
             policy.use_costs(costs)
 
     def take_counts(self) -> Iterator[tuple[str, float, str, DraftCounts]]:
-        """Yield rule, temperature, drafter and its counts since the last call."""
-        for (rule, temperature, _), policy in self._adaptive.items():
+        """Yield rule, temperature, drafter and its counts since the last call.
+
+        Those of texts with XTC are left out: they would mislead what is expected of others.
+        """
+        for key, policy in self._adaptive.items():
             for candidate in policy.all_candidates:
                 counts, candidate.counts = candidate.counts, DraftCounts()
-                yield rule, temperature, candidate.drafter.name, counts
+                if not key.xtc:
+                    yield key.rule, key.temperature, candidate.drafter.name, counts
 
     def policy(
         self,
         settings: GenerationConfig,
-        temperature: float,
+        params: SamplingParams,
         *,
         deepest: int,
         least_rows: int = 1,
@@ -77,8 +92,9 @@ class Policies:
     ) -> Policy:
         """Return the policy of a generation.
 
-        least_rows: the least rows of each of its passes. clock, rows: see AdaptivePolicy. Raises
-        InvalidValueError if the drafter that the settings name is not loaded.
+        params: of its sampler. least_rows: the least rows of each of its passes. clock, rows: see
+        AdaptivePolicy. Raises InvalidValueError if the drafter that the settings name is not
+        loaded.
         """
         drafters = self._named(settings.drafter)
         passes = self.costs.passes if self.costs else None
@@ -94,9 +110,10 @@ class Policies:
                 passes=passes,
                 widest=WIDEST if passes and passes.keeps_width else deepest + 1,
             )
-        key = settings.rule, round(temperature, 1), settings.drafter
+        temperature = round(params.temperature, 1)
+        key = _Key(settings.rule, temperature, params.has_xtc, settings.drafter)
         if key not in self._adaptive:
-            prior = self._priors(settings.rule, temperature)
+            prior = self._priors(settings.rule, params.temperature)
             self.prior_ignored = prior.ignored
             self._adaptive[key] = AdaptivePolicy(drafters, self.costs, deepest=deepest, prior=prior)
         policy = self._adaptive[key]

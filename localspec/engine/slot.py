@@ -108,7 +108,7 @@ class Slot:
         self.loaded.watch_cores()
         policy = policy or self.loaded.policies.policy(
             settings,
-            sampler.params.temperature,
+            sampler.params,
             deepest=deepest,
             least_rows=target.least_rows,
             explain=explain,

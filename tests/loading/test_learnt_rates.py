@@ -76,6 +76,24 @@ def test_the_next_run_starts_from_what_was_learnt(pair: tuple[Path, Path], end: 
         assert expected == pytest.approx(rate)
 
 
+def test_texts_with_xtc_have_rates_of_their_own_which_are_not_kept(
+    pair: tuple[Path, Path],
+) -> None:
+    def learn(right: bool, **options: float) -> None:
+        engine.generate("def f", seed=1, temperature=0.8, max_tokens=1, **options)
+        [candidate] = list(engine.slot.loaded.policies._adaptive.values())[-1].candidates
+        for _ in range(40):
+            candidate.learn([5], [5 if right else 6])
+
+    with load(*pair, threads=1, context=256) as engine:
+        learn(True)
+        learn(False, xtc_probability=0.5, xtc_threshold=0.1)
+        assert len(engine.slot.loaded.policies._adaptive) == 2
+        engine.generate("def f", seed=1, max_tokens=1, xtc_probability=0.5, xtc_threshold=0.6)
+        assert len(engine.slot.loaded.policies._adaptive) == 2  # above 0.5, XTC is off
+    assert find(pair) == 1.0
+
+
 shares = st.floats(0, 1).flatmap(
     lambda share: st.floats(0, 400).map(lambda tried: Tally(share * tried, tried))
 )
